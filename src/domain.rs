@@ -1,0 +1,20 @@
+//! The pure core: bytes and values in, decisions and bytes out. Time and randomness come in as arguments.
+
+pub mod credential;
+pub mod key;
+pub mod operation;
+pub mod secret;
+
+pub mod catalogue;
+pub mod json_scan;
+pub mod route;
+pub mod rules;
+pub mod strict_toml;
+
+pub mod json_array;
+pub mod json_pick;
+pub mod outcome;
+pub mod protocol;
+pub mod refusal;
+pub mod sse;
+pub mod usage;

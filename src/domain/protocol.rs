@@ -1,0 +1,26 @@
+//! The three wire protocols and what each knows of its own shapes.
+
+use serde::{Deserialize, Serialize};
+
+/// A wire protocol that clients speak to weir (spec sections 4.1, 4.3, 4.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// The Messages protocol, `POST /v1/messages`.
+    Messages,
+    /// The Responses protocol, `POST /v1/responses`.
+    Responses,
+    /// The Gemini-style GenerateContent protocol, `/v1beta/models/{model}:generateContent`.
+    Gemini,
+}
+
+impl Protocol {
+    /// The label in logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Messages => "messages",
+            Self::Responses => "responses",
+            Self::Gemini => "gemini",
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! weir: an authenticated, metering gateway in front of generative-model providers.
+//!
+//! The map, in reading order. Dependencies point one way:
+//! `main -> wiring -> {gateway, settlement, side, cli} -> {store, config, edges} -> domain -> nothing`,
+//! held by a test (`tests/integration/house.rs`). [`domain`] is pure: no I/O, no async, no clock, no Pingora, no Redis.
+
+pub mod domain;
+
+pub mod clock;
+pub mod config;
+
+pub mod key_cache;
+pub mod store;
+
+pub mod access_log;
+pub mod body_budget;
+pub mod metrics;
+pub mod resolver;
+
+pub mod gateway;
+pub mod side;
+
+pub mod sample_provider;
+
+pub mod cli;
+pub mod wiring;

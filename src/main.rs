@@ -1,0 +1,3 @@
+//! The binary: parses the arguments, makes one call, decides the exit code.
+
+fn main() {}
