@@ -29,16 +29,18 @@ pub fn init_tracing(level: &str) -> Result<(), DiagnosticsError> {
 }
 
 fn filter(level: &str) -> Result<EnvFilter, DiagnosticsError> {
-    let unknown = || DiagnosticsError::Level(level.to_owned());
-    // A number is a level too for tracing, and a mistake in a configuration file.
-    let own: LevelFilter = match level.parse::<u64>() {
-        Ok(_) => return Err(unknown()),
-        Err(_) => level.parse().map_err(|_| unknown())?,
+    // Spelled out, because tracing would also take numbers and odd spellings.
+    let own = match level {
+        "off" => LevelFilter::OFF,
+        "error" => LevelFilter::ERROR,
+        "warn" => LevelFilter::WARN,
+        "info" => LevelFilter::INFO,
+        "debug" => LevelFilter::DEBUG,
+        "trace" => LevelFilter::TRACE,
+        _ => return Err(DiagnosticsError::Level(level.to_owned())),
     };
     let others = own.min(LevelFilter::INFO);
-    EnvFilter::builder()
-        .parse(format!("{others},weir={own}"))
-        .map_err(|_| unknown())
+    Ok(EnvFilter::new(format!("{others},weir={own}")))
 }
 
 #[cfg(test)]
