@@ -98,7 +98,8 @@ fn the_domain_is_pure() {
     {
         complaints.extend(source.complaints(|line| {
             if let Some(root) = import_root(line) {
-                let own = ["crate", "self", "super"].contains(&root);
+                let child = source.text.contains(&format!("mod {root};"));
+                let own = child || ["crate", "self", "super"].contains(&root);
                 return (!own && !DOMAIN_IMPORTS.contains(&root)).then(|| format!("imports {root}"));
             }
             let path = [
