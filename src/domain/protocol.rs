@@ -2,6 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+pub mod observer;
+
+pub use observer::{FailureKind, Framing, InBandError, MidStreamFailure, Observed, Observer, framing_of};
+
 /// A wire protocol that clients speak to weir (spec sections 4.1, 4.3, 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
