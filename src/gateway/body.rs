@@ -70,7 +70,7 @@ impl From<Refusal> for GatherError {
 pub async fn gather(
     session: &mut Session,
     expectation: Expectation,
-    bytes_max: u64,
+    bytes_max: usize,
     read_wait: Duration,
     budget: &BodyBudget,
 ) -> Result<GatheredBody, GatherError> {
@@ -105,16 +105,15 @@ async fn sized(session: &mut Session, length: u64, lease: BodyLease) -> Result<G
     Ok(GatheredBody { bytes: body.freeze(), form: BodyForm::Sized, received, lease })
 }
 
-async fn open(session: &mut Session, bytes_max: u64, mut lease: BodyLease) -> Result<GatheredBody, GatherError> {
+async fn open(session: &mut Session, bytes_max: usize, mut lease: BodyLease) -> Result<GatheredBody, GatherError> {
     session.enable_retry_buffering();
     let mut body = BytesMut::new();
     let mut end = JsonEnd::new();
     while let Some(piece) = read(session).await? {
-        let size = piece.len() as u64;
-        if body.len() as u64 + size > bytes_max {
-            return Err(Refusal::BodyTooLarge { limit_bytes: bytes_max }.into());
+        if body.len() + piece.len() > bytes_max {
+            return Err(Refusal::BodyTooLarge { limit_bytes: bytes_max as u64 }.into());
         }
-        if !lease.grow(size) {
+        if !lease.grow(piece.len() as u64) {
             return Err(Refusal::BodyBudgetExhausted.into());
         }
         body.extend_from_slice(&piece);

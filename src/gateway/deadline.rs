@@ -56,7 +56,7 @@ impl Connect for WatchedConnector {
             .or_err(ErrorType::ConnectRefused, "connecting to the provider")?;
         let (socket, handle) = duplicated(socket).or_err(ErrorType::SocketError, "keeping a handle on the socket")?;
         let mut stream = Stream::from(socket);
-        pingora::protocols::GetProxyDigest::set_proxy_digest(&mut stream, handle_digest(handle)?);
+        stream.set_proxy_digest(handle_digest(handle)?);
         Ok(stream)
     }
 }

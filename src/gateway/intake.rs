@@ -86,7 +86,7 @@ pub fn offered<'a>(head: &'a RequestHeader, keys: &'a QueryKeys) -> Offered<'a> 
 }
 
 /// What the request says of its body, checked before a byte of it is read.
-pub fn check_body_head(head: &RequestHeader, body_bytes_max: u64) -> Result<Expectation, Refusal> {
+pub fn check_body_head(head: &RequestHeader, body_bytes_max: usize) -> Result<Expectation, Refusal> {
     let headers = &head.headers;
     if let Some(encoding) = headers.get(header::CONTENT_ENCODING) {
         let encoding = encoding.to_str().unwrap_or("unreadable").trim().to_ascii_lowercase();
@@ -94,8 +94,9 @@ pub fn check_body_head(head: &RequestHeader, body_bytes_max: u64) -> Result<Expe
             return Err(Refusal::BodyEncodingUnsupported { encoding });
         }
     }
-    if content_length(headers).is_some_and(|length| length > body_bytes_max) {
-        return Err(Refusal::BodyTooLarge { limit_bytes: body_bytes_max });
+    let limit_bytes = body_bytes_max as u64;
+    if content_length(headers).is_some_and(|length| length > limit_bytes) {
+        return Err(Refusal::BodyTooLarge { limit_bytes });
     }
     match headers.get(header::EXPECT).map(|value| value.as_bytes()) {
         None => Ok(Expectation::None),

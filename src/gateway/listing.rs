@@ -3,7 +3,7 @@
 use crate::{
     domain::{
         key::KeyRecord,
-        protocol::{ListedModel, Protocol, model_body, models_body},
+        protocol::{ListedModel, Protocol, model_entry, models_list},
         refusal::{Refusal, Reply},
     },
     gateway::Gateway,
@@ -23,9 +23,9 @@ pub fn reply(gateway: &Gateway, key: &KeyRecord, shape: Protocol, wanted: Option
         })
         .collect();
     let body = match wanted {
-        None => models_body(shape, &listed),
+        None => models_list(shape, &listed),
         Some(name) => match listed.iter().find(|model| model.id == name) {
-            Some(model) => model_body(shape, model),
+            Some(model) => model_entry(shape, model),
             None => return Err(Refusal::ModelUnknown { model: name.to_owned() }),
         },
     };

@@ -64,7 +64,7 @@ pub fn accept_head(metrics: &Metrics, forward: &mut Forward, head: &ResponseHead
             status = head.status.as_u16(),
             "the provider refused the credential configured for it: check the secret and the account"
         );
-        metrics.credential_refused(&forward.route.provider.name);
+        metrics.provider_credential_refused(&forward.route.provider.name);
         forward.refusal = Some(Refusal::ProviderCredentialRefused);
         return Err(Error::explain(ErrorType::Custom("credential refused"), "by the provider").into_up());
     }
