@@ -26,7 +26,7 @@ struct Fixture {
 impl Fixture {
     async fn new() -> Self {
         let folder = TempDir::new().unwrap();
-        let store: Arc<dyn KeyStore> = Arc::new(EmbeddedStore::open(&folder.path().join("store")).await.unwrap());
+        let store: Arc<dyn KeyStore> = Arc::new(EmbeddedStore::open(&folder.path().join("store")).unwrap());
         let audit = Audit::open(&folder.path().join("audit.jsonl")).unwrap();
         let prefix = KeyPrefix::new("weir").unwrap();
         let models = vec![ModelView {
@@ -153,7 +153,7 @@ async fn models_are_listed() {
 async fn without_an_audit_record_nothing_is_changed() {
     // A device that is always full stands for a disk that is.
     let folder = TempDir::new().unwrap();
-    let store: Arc<dyn KeyStore> = Arc::new(EmbeddedStore::open(&folder.path().join("store")).await.unwrap());
+    let store: Arc<dyn KeyStore> = Arc::new(EmbeddedStore::open(&folder.path().join("store")).unwrap());
     let audit = Audit::open(Path::new("/dev/full")).unwrap();
     let state = AdminState::new(Arc::clone(&store), Vec::new(), KeyPrefix::new("weir").unwrap(), audit);
     let socket = folder.path().join("admin.sock");
