@@ -61,11 +61,8 @@ fn a_byte_order_mark_is_skipped_once() {
 #[test]
 fn unknown_and_overlong_fields_are_ignored() {
     assert_eq!(events("dat: a\ndatax: b\n data: c\nDATA: d\ndata : e\n\n"), []);
-    let name = "n".repeat(NAME_BYTES_MAX * 2);
-    assert_eq!(
-        events(&format!("event: {name}\ndata: x\n\n")),
-        [pair(&name[..NAME_BYTES_MAX], "x")]
-    );
+    let name = "n".repeat(NAME_BYTES_MAX);
+    assert_eq!(events(&format!("event: {name}{name}\ndata: x\n\n")), [pair(&name, "x")]);
 }
 
 #[test]
