@@ -9,7 +9,7 @@ mod key;
 mod lexer;
 mod path;
 #[cfg(test)]
-mod tests;
+pub(in crate::domain) mod tests;
 
 use key::Key;
 use lexer::{Container, Lexer, Token};
