@@ -17,7 +17,22 @@ use tokio::net::TcpListener;
 
 pub mod script;
 
+mod answer;
+mod ask;
+mod connection;
+mod gemini;
+mod ledger;
+mod messages;
+mod paced;
+mod path;
+mod performance;
+mod rendered;
+mod reply;
+mod responses;
 mod server;
+mod steps;
+mod tokens;
+mod tool;
 
 pub use script::{Script, ScriptError};
 pub use server::serve;
@@ -80,8 +95,16 @@ impl SampleProviderArgs {
         script.check()?;
         Ok(Settings {
             script,
-            counting: if self.no_token_count { Counting::Fixed } else { Counting::O200k },
-            on_client_gone: if self.stop_on_disconnect { OnClientGone::Stop } else { OnClientGone::Finish },
+            counting: if self.no_token_count {
+                Counting::Fixed
+            } else {
+                Counting::O200k
+            },
+            on_client_gone: if self.stop_on_disconnect {
+                OnClientGone::Stop
+            } else {
+                OnClientGone::Finish
+            },
             required_key,
             ledger: self.ledger.clone(),
             seed: self.seed,
@@ -167,12 +190,16 @@ pub fn run(args: &SampleProviderArgs) -> Result<(), SampleProviderError> {
     let runtime = match args.threads {
         0 => tokio::runtime::Builder::new_multi_thread().enable_all().build()?,
         1 => tokio::runtime::Builder::new_current_thread().enable_all().build()?,
-        threads => tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?,
+        threads => tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .enable_all()
+            .build()?,
     };
     runtime.block_on(async {
         let address = args.listen;
-        let listener =
-            TcpListener::bind(address).await.map_err(|source| SampleProviderError::Listen { address, source })?;
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|source| SampleProviderError::Listen { address, source })?;
         let stop = stop_signal()?;
         let bound = listener.local_addr()?;
         let mut stdout = std::io::stdout();

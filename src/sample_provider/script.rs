@@ -184,10 +184,17 @@ impl Script {
 
     /// The orders in the last mark of `prompt`; no mark gives an empty layer.
     pub fn from_prompt(prompt: &str) -> Result<Self, ScriptError> {
-        let Some((_, after)) = prompt.rsplit_once(MARK_OPEN) else { return Ok(Self::default()) };
-        let Some((orders, _)) = after.split_once(MARK_CLOSE) else { return Err(ScriptError::NotClosed) };
+        let Some((_, after)) = prompt.rsplit_once(MARK_OPEN) else {
+            return Ok(Self::default());
+        };
+        let Some((orders, _)) = after.split_once(MARK_CLOSE) else {
+            return Err(ScriptError::NotClosed);
+        };
         let mut script = Self::default();
-        for word in orders.split([' ', '\t', '\r', '\n', ',']).filter(|word| !word.is_empty()) {
+        for word in orders
+            .split([' ', '\t', '\r', '\n', ','])
+            .filter(|word| !word.is_empty())
+        {
             let Some((key, value)) = word.split_once('=') else {
                 return Err(ScriptError::NotAPair(shown(word)));
             };
@@ -199,18 +206,40 @@ impl Script {
 
     /// Whether every number is within its bound.
     pub fn check(&self) -> Result<(), ScriptError> {
-        let bounded = |key, expected, holds| if holds { Ok(()) } else { Err(ScriptError::Value { key, expected }) };
+        let bounded = |key, expected, holds| {
+            if holds {
+                Ok(())
+            } else {
+                Err(ScriptError::Value { key, expected })
+            }
+        };
         let deltas = self.deltas.unwrap_or(1);
         let delta_bytes = self.delta_bytes();
         bounded("deltas", "a count up to 100000", deltas <= DELTAS_MAX)?;
-        bounded("delta_bytes", "1 to 1048576", (1..=DELTA_BYTES_MAX).contains(&delta_bytes))?;
+        bounded(
+            "delta_bytes",
+            "1 to 1048576",
+            (1..=DELTA_BYTES_MAX).contains(&delta_bytes),
+        )?;
         let total = deltas.saturating_mul(delta_bytes);
-        bounded("deltas", "such that deltas times delta_bytes is at most 64 MiB", total <= ANSWER_BYTES_MAX)?;
+        bounded(
+            "deltas",
+            "such that deltas times delta_bytes is at most 64 MiB",
+            total <= ANSWER_BYTES_MAX,
+        )?;
         bounded("gap_ms", "up to 600000", self.gap_ms.unwrap_or(0) <= PAUSE_MS_MAX)?;
         bounded("ttfb_ms", "up to 600000", self.ttfb_ms.unwrap_or(0) <= PAUSE_MS_MAX)?;
         bounded("status", "200 or 400 to 599", matches!(self.status(), 200 | 400..=599))?;
-        bounded("cache_read", "up to 1000000000", self.cache_read.unwrap_or(0) <= CACHE_TOKENS_MAX)?;
-        bounded("cache_write", "up to 1000000000", self.cache_write.unwrap_or(0) <= CACHE_TOKENS_MAX)
+        bounded(
+            "cache_read",
+            "up to 1000000000",
+            self.cache_read.unwrap_or(0) <= CACHE_TOKENS_MAX,
+        )?;
+        bounded(
+            "cache_write",
+            "up to 1000000000",
+            self.cache_write.unwrap_or(0) <= CACHE_TOKENS_MAX,
+        )
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), ScriptError> {
@@ -289,11 +318,17 @@ fn error_status(word: &str) -> Option<u16> {
 }
 
 fn number<T: std::str::FromStr>(key: &'static str, value: &str) -> Result<T, ScriptError> {
-    value.parse().map_err(|_| ScriptError::Value { key, expected: "a whole number" })
+    value.parse().map_err(|_| ScriptError::Value {
+        key,
+        expected: "a whole number",
+    })
 }
 
 fn boolean(value: &str) -> Result<bool, ScriptError> {
-    value.parse().map_err(|_| ScriptError::Value { key: "half_event", expected: "true or false" })
+    value.parse().map_err(|_| ScriptError::Value {
+        key: "half_event",
+        expected: "true or false",
+    })
 }
 
 fn usage_style(value: &str) -> Result<UsageStyle, ScriptError> {
@@ -303,7 +338,10 @@ fn usage_style(value: &str) -> Result<UsageStyle, ScriptError> {
         "absurd" => Ok(UsageStyle::Absurd),
         "zero" => Ok(UsageStyle::Zero),
         "negative" => Ok(UsageStyle::Negative),
-        _ => Err(ScriptError::Value { key: "usage", expected: "true, none, absurd, zero or negative" }),
+        _ => Err(ScriptError::Value {
+            key: "usage",
+            expected: "true, none, absurd, zero or negative",
+        }),
     }
 }
 
@@ -311,7 +349,10 @@ fn encoding(value: &str) -> Result<Encoding, ScriptError> {
     match value {
         "identity" => Ok(Encoding::Identity),
         "gzip" => Ok(Encoding::Gzip),
-        _ => Err(ScriptError::Value { key: "encoding", expected: "identity or gzip" }),
+        _ => Err(ScriptError::Value {
+            key: "encoding",
+            expected: "identity or gzip",
+        }),
     }
 }
 
@@ -320,7 +361,10 @@ fn close(value: &str) -> Result<Close, ScriptError> {
         "broken" => Ok(Close::Broken),
         "clean" => Ok(Close::Clean),
         "reset" => Ok(Close::Reset),
-        _ => Err(ScriptError::Value { key: "close", expected: "broken, clean or reset" }),
+        _ => Err(ScriptError::Value {
+            key: "close",
+            expected: "broken, clean or reset",
+        }),
     }
 }
 
@@ -329,7 +373,10 @@ fn content_type(value: &str) -> Result<String, ScriptError> {
     if valid {
         Ok(value.to_owned())
     } else {
-        Err(ScriptError::Value { key: "content_type", expected: "a media type without spaces" })
+        Err(ScriptError::Value {
+            key: "content_type",
+            expected: "a media type without spaces",
+        })
     }
 }
 

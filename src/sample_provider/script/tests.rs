@@ -74,8 +74,15 @@ fn model_names_give_orders_at_the_start_and_as_a_suffix() {
 
 #[test]
 fn the_higher_layer_wins_field_by_field() {
-    let flags = Script { deltas: Some(1), gap_ms: Some(1), ..Script::default() };
-    let mark = Script { deltas: Some(2), ..Script::default() };
+    let flags = Script {
+        deltas: Some(1),
+        gap_ms: Some(1),
+        ..Script::default()
+    };
+    let mark = Script {
+        deltas: Some(2),
+        ..Script::default()
+    };
     let script = flags.under(mark);
     assert_eq!((script.deltas, script.gap_ms), (Some(2), Some(1)));
 }
