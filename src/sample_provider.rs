@@ -221,3 +221,47 @@ fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: SampleProviderArgs,
+    }
+
+    fn args(flags: &str) -> SampleProviderArgs {
+        let words = std::iter::once("weir").chain(flags.split_whitespace());
+        Line::try_parse_from(words).expect("valid flags").args
+    }
+
+    #[test]
+    fn flags_become_the_lowest_layer_of_the_script() {
+        let args = args("--listen 127.0.0.1:0 --deltas 20 --delta-bytes 12 --gap-ms 5 --ttfb-ms 9 --no-token-count");
+        let Ok(settings) = args.settings() else {
+            panic!("valid settings")
+        };
+        let expected = Script {
+            deltas: Some(20),
+            delta_bytes: Some(12),
+            gap_ms: Some(5),
+            ttfb_ms: Some(9),
+            ..Script::default()
+        };
+        assert_eq!((settings.script, settings.counting), (expected, Counting::Fixed));
+        assert_eq!(settings.on_client_gone, OnClientGone::Finish);
+    }
+
+    #[test]
+    fn flags_out_of_range_and_unset_variables_are_refused() {
+        assert!(args("--delta-bytes 0").settings().is_err());
+        let Err(error) = args("--require-key-env WEIR_TEST_UNSET_VARIABLE").settings() else {
+            panic!("refused")
+        };
+        assert!(error.to_string().contains("WEIR_TEST_UNSET_VARIABLE"), "{error}");
+    }
+}

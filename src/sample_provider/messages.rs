@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::answer::Call;
 use super::reply::{Counts, Frame, FrameKind, Reply, SIGNATURE};
 
 /// The body of a unary response.
@@ -19,7 +20,7 @@ pub(super) fn unary(reply: &Reply<'_>) -> Value {
     if let (Some(counts), Some(fields)) = (reply.counts, message.as_object_mut()) {
         fields.insert(
             "usage".to_owned(),
-            Value::Object(input_usage(counts, counts.output(), OutputDetails::Shown)),
+            Value::Object(full_usage(counts, counts.output(), OutputDetails::Shown)),
         );
     }
     message
@@ -33,7 +34,7 @@ pub(super) fn stream(reply: &Reply<'_>) -> Vec<Frame> {
         let output = counts.output().clamp(-7, 1);
         fields.insert(
             "usage".to_owned(),
-            Value::Object(input_usage(counts, output, OutputDetails::Hidden)),
+            Value::Object(full_usage(counts, output, OutputDetails::Hidden)),
         );
     }
     frames.push(event(
@@ -71,25 +72,7 @@ pub(super) fn stream(reply: &Reply<'_>) -> Vec<Frame> {
     }
     frames.push(block_stop(index));
     if let Some(call) = &reply.answer.call {
-        index += 1;
-        let id = format!("toolu_{}", reply.id);
-        frames.push(block_start(
-            index,
-            &json!({"type": "tool_use", "id": id, "name": call.name, "input": {}}),
-        ));
-        frames.push(delta(
-            FrameKind::Other,
-            index,
-            &json!({"type": "input_json_delta", "partial_json": ""}),
-        ));
-        for part in &call.deltas {
-            frames.push(delta(
-                FrameKind::Delta,
-                index,
-                &json!({"type": "input_json_delta", "partial_json": part}),
-            ));
-        }
-        frames.push(block_stop(index));
+        add_call(&mut frames, index + 1, reply, call);
     }
     frames.push(message_delta(reply));
     frames.push(event(
@@ -98,6 +81,28 @@ pub(super) fn stream(reply: &Reply<'_>) -> Vec<Frame> {
         &json!({"type": "message_stop"}),
     ));
     frames
+}
+
+fn add_call(frames: &mut Vec<Frame>, index: usize, reply: &Reply<'_>, call: &Call) {
+    let id = format!("toolu_{}", reply.id);
+    frames.push(block_start(
+        index,
+        &json!({"type": "tool_use", "id": id, "name": call.name, "input": {}}),
+    ));
+    // The original opens with an empty piece, too.
+    frames.push(delta(
+        FrameKind::Other,
+        index,
+        &json!({"type": "input_json_delta", "partial_json": ""}),
+    ));
+    for part in &call.deltas {
+        frames.push(delta(
+            FrameKind::Delta,
+            index,
+            &json!({"type": "input_json_delta", "partial_json": part}),
+        ));
+    }
+    frames.push(block_stop(index));
 }
 
 /// The in-band error event.
@@ -142,13 +147,13 @@ fn stop_reason(reply: &Reply<'_>) -> &'static str {
     }
 }
 
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum OutputDetails {
     Shown,
     Hidden,
 }
 
-fn input_usage(counts: Counts, output: i64, details: OutputDetails) -> Map<String, Value> {
+fn full_usage(counts: Counts, output: i64, details: OutputDetails) -> Map<String, Value> {
     let mut usage = Map::new();
     usage.insert("input_tokens".to_owned(), json!(counts.uncached));
     usage.insert("cache_creation_input_tokens".to_owned(), json!(counts.cache_write));

@@ -30,7 +30,7 @@ pub struct Script {
     pub deltas: Option<usize>,
     /// Bytes of text in a delta (a character is never split).
     pub delta_bytes: Option<usize>,
-    /// Pause before each delta but the first, in milliseconds.
+    /// Pause before each delta of a stream but the first, in milliseconds.
     pub gap_ms: Option<u64>,
     /// Pause before the response head, in milliseconds.
     pub ttfb_ms: Option<u64>,
@@ -102,7 +102,7 @@ pub enum ScriptError {
     #[error("sample mark: key `{0}` is unknown, valid keys are {KEYS}")]
     UnknownKey(String),
     /// A value does not fit its key.
-    #[error("sample mark: value of `{key}` is invalid, it must be {expected}")]
+    #[error("sample script: value of `{key}` is invalid, it must be {expected}")]
     Value {
         /// The key.
         key: &'static str,
