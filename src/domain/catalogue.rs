@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! stub
 use std::{sync::Arc, time::Duration, collections::BTreeMap};
 use http::HeaderName;
@@ -15,3 +16,34 @@ impl Model { pub fn serves(&self, _: Protocol) -> bool { true } pub fn owner(&se
 impl std::fmt::Display for SecretRef { fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { Ok(()) } }
 impl Catalogue { pub fn build(_: &[RuleFile], _: &CatalogueSettings, _: &dyn Fn(&SecretRef) -> Result<Option<Secret>, String>) -> Result<(Catalogue, Vec<Warning>), Vec<FileError>> { Ok((Catalogue, vec![])) }
  pub fn models(&self) -> impl Iterator<Item = &Arc<Model>> { [].iter() } pub fn providers(&self) -> impl Iterator<Item = &Arc<Provider>> { [].iter() } }
+=======
+//! The models weir serves and the providers behind them.
+
+use std::collections::BTreeMap;
+
+pub mod secret_ref;
+
+pub use crate::domain::rules::RawModel;
+pub use secret_ref::{SecretRef, SecretRefError};
+
+/// What weir.toml says about the catalogue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CatalogueSettings {
+    /// `[provider.NAME]`: changes to shipped and own provider files.
+    pub overrides: BTreeMap<String, ProviderOverride>,
+    /// `[[model]]`: models added, or put in the place of those with the same name.
+    pub models: Vec<RawModel>,
+}
+
+/// `[provider.NAME]` of weir.toml.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProviderOverride {
+    /// `scheme://host[:port]` in the place of that of every endpoint; the endpoints' paths stay.
+    pub base_url: Option<String>,
+    /// Another place of the secret.
+    pub secret: Option<SecretRef>,
+    /// `false` switches the provider off.
+    pub enabled: Option<bool>,
+}
+>>>>>>> a1
