@@ -1,0 +1,1 @@
+//! What the scan takes, refuses and finds.
