@@ -17,13 +17,14 @@ fn one_error(text: &str) -> String {
 
 /// The shipped file with its commented keys at work, as far as `keep` wants them.
 fn uncommented(keep: impl Fn(&str) -> bool) -> String {
-    let is_key = |line: &str| {
-        let rest = line.strip_prefix('#').unwrap_or_default();
+    let key = |line: &'static str| {
+        let rest = line.strip_prefix('#')?;
         rest.starts_with(|c: char| c.is_ascii_lowercase() || c == '[')
+            .then_some(rest)
     };
     let lines = SHIPPED
         .lines()
-        .map(|line| if is_key(line) && keep(line) { &line[1..] } else { line });
+        .map(|line| key(line).filter(|_| keep(line)).unwrap_or(line));
     lines.collect::<Vec<_>>().join("\n")
 }
 
