@@ -101,6 +101,9 @@ impl Parts {
             metrics.store_is(health(keys.store_is_reachable()));
             metrics.body_bytes_buffered_are(budget.in_use());
             metrics.requests_in_flight_are(drain.running());
+            for (event, total) in keys.events() {
+                metrics.key_cache_events_are(event, total);
+            }
             for (host, total) in resolver.failures() {
                 metrics.resolver_failures_are(&host, total);
             }
