@@ -12,6 +12,7 @@ pub(crate) mod provider;
 pub(crate) mod redis;
 pub(crate) mod request;
 pub(crate) mod sample;
+pub(crate) mod shapes;
 pub(crate) mod steps;
 pub(crate) mod tools;
 pub(crate) mod wait;

@@ -11,3 +11,7 @@
 )]
 
 mod harness;
+
+mod bodies;
+mod credentials;
+mod routes;

@@ -88,6 +88,12 @@ impl WeirBuilder {
         self
     }
 
+    /// Sets a top-level key, such as the array of `[[model]]`.
+    pub(crate) fn set_top(mut self, name: &str, value: impl Into<toml::Value>) -> WeirBuilder {
+        self.settings.insert(name.to_owned(), value.into());
+        self
+    }
+
     /// Sets an environment variable of the gateway.
     pub(crate) fn variable(mut self, name: &str, value: &str) -> WeirBuilder {
         self.environment.push((name.to_owned(), value.to_owned()));
