@@ -9,6 +9,7 @@ pub(crate) mod h2c;
 pub(crate) mod models;
 pub(crate) mod process;
 pub(crate) mod provider;
+pub(crate) mod recordings;
 pub(crate) mod redis;
 pub(crate) mod request;
 pub(crate) mod sample;

@@ -14,4 +14,7 @@ mod harness;
 
 mod bodies;
 mod credentials;
+mod errors;
+mod headers;
 mod routes;
+mod streams;
