@@ -33,16 +33,28 @@ fn body_of(size: usize) -> Vec<u8> {
 }
 
 fn message(key: &str, body: &[u8]) -> Request {
-    Request::post("/v1/messages").header("x-api-key", key).header("content-type", "application/json").body(body)
+    Request::post("/v1/messages")
+        .header("x-api-key", key)
+        .header("content-type", "application/json")
+        .body(body)
 }
 
 #[track_caller]
 fn assert_arrived(provider: &RecordingProvider, before: usize, body: &[u8], what: &str) {
-    assert_eq!(provider.count(), before + 1, "{what}: not exactly one request at the provider");
+    assert_eq!(
+        provider.count(),
+        before + 1,
+        "{what}: not exactly one request at the provider"
+    );
     let got = provider.last();
     assert_eq!(got.header_values("content-length"), [body.len().to_string()], "{what}");
     assert!(got.header("transfer-encoding").is_none(), "{what}");
-    assert!(got.body == body, "{what}: {} bytes arrived, not the {} that were sent", got.body.len(), body.len());
+    assert!(
+        got.body == body,
+        "{what}: {} bytes arrived, not the {} that were sent",
+        got.body.len(),
+        body.len()
+    );
 }
 
 /// Sends every size in every framing over HTTP/1.1 and h2c.
@@ -52,7 +64,11 @@ fn every_form_arrives(weir: &Weir, provider: &RecordingProvider, sizes: &[usize]
     for &size in sizes {
         let body = body_of(size);
         let request = message(&key, &body);
-        for upload in [Upload::Length, Upload::Chunked(if size < 100_000 { 10 } else { 4_000 }), Upload::Chunked(1 << 20)] {
+        for upload in [
+            Upload::Length,
+            Upload::Chunked(if size < 100_000 { 10 } else { 4_000 }),
+            Upload::Chunked(1 << 20),
+        ] {
             let (what, before) = (format!("{size} bytes over HTTP/1.1, {upload:?}"), provider.count());
             let mut client = weir.connect();
             client.write(&request.bytes(upload));
@@ -66,7 +82,10 @@ fn every_form_arrives(weir: &Weir, provider: &RecordingProvider, sizes: &[usize]
             (EndStream::OnItsOwn, Length::Unsaid),
             (EndStream::OnLastFrame, Length::Unsaid),
         ] {
-            let (what, before) = (format!("{size} bytes over h2c, {end:?}, length {length:?}"), provider.count());
+            let (what, before) = (
+                format!("{size} bytes over h2c, {end:?}, length {length:?}"),
+                provider.count(),
+            );
             let answer = h2c::exchange(weir.gateway, &request, end, length);
             if answer.status == 411 && size > 65_536 && (end, length) == (EndStream::OnLastFrame, Length::Unsaid) {
                 // The one form that may be refused rather than hang (design.md section 4).
@@ -84,9 +103,19 @@ fn with_refused_connections() -> (Authority, RecordingProvider, Weir) {
     let authority = Authority::new();
     let provider = RecordingProvider::start_with(
         Some(authority.server(Flaw::None)),
-        |number| if number.is_multiple_of(2) { Welcome::Close } else { Welcome::Serve },
+        |number| {
+            if number.is_multiple_of(2) {
+                Welcome::Close
+            } else {
+                Welcome::Serve
+            }
+        },
         |_, answer| {
-            answer.full(200, &[("content-type", "application/json"), ("connection", "close")], b"{}");
+            answer.full(
+                200,
+                &[("content-type", "application/json"), ("connection", "close")],
+                b"{}",
+            );
             answer.cut();
         },
     );
@@ -116,7 +145,11 @@ fn bodies_of_every_size_arrive_intact() {
 fn bodies_arrive_intact_when_the_first_connection_is_refused() {
     let (_authority, provider, weir) = with_refused_connections();
     every_form_arrives(&weir, &provider, &SIZES);
-    assert_eq!(provider.connections(), provider.count() * 2, "each request was refused once and served once");
+    assert_eq!(
+        provider.connections(),
+        provider.count() * 2,
+        "each request was refused once and served once"
+    );
 }
 
 #[test]
@@ -146,7 +179,10 @@ fn bodies_of_32_megabytes_arrive_intact_over_h2c() {
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let body = body_of(LIMIT);
-    for (end, length) in [(EndStream::OnLastFrame, Length::Said), (EndStream::OnItsOwn, Length::Unsaid)] {
+    for (end, length) in [
+        (EndStream::OnLastFrame, Length::Said),
+        (EndStream::OnItsOwn, Length::Unsaid),
+    ] {
         let answer = h2c::exchange(weir.gateway, &message(&key, &body), end, length);
         assert_eq!(answer.status, 200, "{end:?} {length:?}: {}", answer.text());
         assert!(provider.last().body == body, "{end:?} {length:?}");
@@ -165,8 +201,15 @@ fn bodies_of_32_megabytes_arrive_intact_when_the_first_connection_is_refused() {
         assert_eq!(client.response_to("POST").status, 200, "{upload:?}");
         assert!(provider.last().body == body, "{upload:?}");
     }
-    for (end, length) in [(EndStream::OnLastFrame, Length::Said), (EndStream::OnItsOwn, Length::Unsaid)] {
-        assert_eq!(h2c::exchange(weir.gateway, &message(&key, &body), end, length).status, 200, "{end:?} {length:?}");
+    for (end, length) in [
+        (EndStream::OnLastFrame, Length::Said),
+        (EndStream::OnItsOwn, Length::Unsaid),
+    ] {
+        assert_eq!(
+            h2c::exchange(weir.gateway, &message(&key, &body), end, length).status,
+            200,
+            "{end:?} {length:?}"
+        );
         assert!(provider.last().body == body, "{end:?} {length:?}");
     }
     assert_eq!((provider.count(), provider.connections()), (4, 8));
@@ -175,7 +218,10 @@ fn bodies_of_32_megabytes_arrive_intact_when_the_first_connection_is_refused() {
 #[test]
 fn a_body_beyond_the_limit_is_413_in_every_shape_and_framing() {
     let provider = RecordingProvider::answering("{}");
-    let weir = WeirBuilder::new().all_providers(&provider.base_url()).set("gateway.body_bytes_max", 100_000).start();
+    let weir = WeirBuilder::new()
+        .all_providers(&provider.base_url())
+        .set("gateway.body_bytes_max", 100_000)
+        .start();
     let key = weir.key().text;
     for wire in ALL_WIRES {
         let kind = match wire {
@@ -199,7 +245,12 @@ fn a_body_beyond_the_limit_is_413_in_every_shape_and_framing() {
             }
             for length in [Length::Said, Length::Unsaid] {
                 let answer = h2c::exchange(weir.gateway, &request, EndStream::OnItsOwn, length);
-                assert_eq!(answer.status, status, "{wire:?} {size} over h2c, {length:?}: {}", answer.text());
+                assert_eq!(
+                    answer.status,
+                    status,
+                    "{wire:?} {size} over h2c, {length:?}: {}",
+                    answer.text()
+                );
             }
         }
     }
@@ -211,7 +262,10 @@ fn a_declared_length_beyond_the_limit_is_413_before_any_byte_of_it() {
     let weir = Weir::start("http://127.0.0.1:9");
     let key = weir.key().text;
     let mut client = weir.connect();
-    let head = format!("POST /v1/messages HTTP/1.1\r\nhost: a\r\nx-api-key: {key}\r\ncontent-length: {}\r\n\r\n", LIMIT + 1);
+    let head = format!(
+        "POST /v1/messages HTTP/1.1\r\nhost: a\r\nx-api-key: {key}\r\ncontent-length: {}\r\n\r\n",
+        LIMIT + 1
+    );
     client.write(head.as_bytes());
     assert_refusal(Wire::Messages, &client.response_to("POST"), 413, "request_too_large");
 }
@@ -231,12 +285,16 @@ fn beyond_the_budget_for_buffered_bodies_it_is_503_and_passes() {
     let mut first = weir.connect();
     first.write(most);
     // Until the first body has been read so far, the second still fits.
-    let refused = wait_for("a refusal for want of room", || Some(weir.exchange(&request)).filter(|answer| answer.status != 200));
+    let refused = wait_for("a refusal for want of room", || {
+        Some(weir.exchange(&request)).filter(|answer| answer.status != 200)
+    });
     assert_refusal(Wire::Messages, &refused, 503, "api_error");
     assert!(refused.header("retry-after").is_some());
     first.write(rest);
     assert_eq!(first.response_to("POST").status, 200);
-    wait_for("room again", || Some(weir.exchange(&request)).filter(|answer| answer.status == 200));
+    wait_for("room again", || {
+        Some(weir.exchange(&request)).filter(|answer| answer.status == 200)
+    });
 }
 
 #[test]
@@ -254,17 +312,28 @@ fn expect_100_continue_is_answered_before_the_body_and_other_expectations_are_41
             client.write(&request.body_bytes(upload));
             assert_eq!(client.response_to("POST").status, 200, "{wire:?} {upload:?}");
             let got = provider.last();
-            assert!(got.body == request.body && got.header("expect").is_none(), "{wire:?} {upload:?}");
+            assert!(
+                got.body == request.body && got.header("expect").is_none(),
+                "{wire:?} {upload:?}"
+            );
         }
         let mut client = weir.connect();
-        client.write(&wire.request(&key, "hi").header("expect", "a-miracle").head_bytes(Upload::Length));
+        client.write(
+            &wire
+                .request(&key, "hi")
+                .header("expect", "a-miracle")
+                .head_bytes(Upload::Length),
+        );
         assert_eq!(client.response_to("POST").status, 417, "{wire:?}");
     }
 }
 
 #[test]
 fn a_body_that_stops_coming_is_408() {
-    let weir = WeirBuilder::new().all_providers("http://127.0.0.1:9").set("gateway.body_read_seconds", 1).start();
+    let weir = WeirBuilder::new()
+        .all_providers("http://127.0.0.1:9")
+        .set("gateway.body_read_seconds", 1)
+        .start();
     let key = weir.key().text;
     for upload in [Upload::Length, Upload::Chunked(100)] {
         let request = message(&key, &body_of(10_000));
@@ -303,7 +372,10 @@ fn what_cannot_be_one_json_request_is_400_and_reaches_no_provider() {
         ("a model that is null", r#"{"model":null}"#.to_owned()),
         ("an empty model", r#"{"model":""}"#.to_owned()),
         ("model twice", format!(r#"{{{model},{model}}}"#)),
-        ("model twice with another between", format!(r#"{{{model},"x":1,"model":"other"}}"#)),
+        (
+            "model twice with another between",
+            format!(r#"{{{model},"x":1,"model":"other"}}"#),
+        ),
         ("model again, escaped", format!(r#"{{{model},"\u006dodel":"other"}}"#)),
         ("an escaped model first", format!(r#"{{"mod\u0065l":"other",{model}}}"#)),
         ("depth beyond the cap", deep(300)),
@@ -320,13 +392,20 @@ fn what_cannot_be_one_json_request_is_400_and_reaches_no_provider() {
     let answer = weir.exchange(&Wire::Responses.request(&key, "x").body(b"{"));
     assert_bad_request(Wire::Responses, &answer);
     for body in ["", "[]", "{}", r#"{"contents":[]}x"#] {
-        assert_bad_request(Wire::Gemini, &weir.exchange(&Wire::Gemini.request(&key, "x").body(body.as_bytes())));
+        assert_bad_request(
+            Wire::Gemini,
+            &weir.exchange(&Wire::Gemini.request(&key, "x").body(body.as_bytes())),
+        );
     }
     for line in weir.access_lines() {
         assert_eq!(line["outcome"], "refused", "{line}");
     }
     assert_eq!(provider.connections(), 0);
-    assert_eq!(weir.exchange(&message(&key, deep(200).as_bytes())).status, 200, "a depth under the cap is fine");
+    assert_eq!(
+        weir.exchange(&message(&key, deep(200).as_bytes())).status,
+        200,
+        "a depth under the cap is fine"
+    );
 }
 
 #[test]
@@ -336,8 +415,12 @@ fn bytes_reach_the_provider_exactly_as_they_were_sent() {
     let key = weir.key().text;
     let messages = [
         format!("  \r\n\t{{ \"model\" :\t\"{MESSAGES_MODEL}\" , \"max_tokens\" : 1 }}  \n "),
-        format!(r#"{{"temperature":1.000,"top_p":1E-2,"max_tokens":1e2,"big":123456789012345678901234567890,"m":-0,"model":"{MESSAGES_MODEL}"}}"#),
-        format!(r#"{{"unknown":{{"model":"nested","a":[1,2,{{"b":null}}]}},"zebra":1,"alpha":2,"model":"{MESSAGES_MODEL}"}}"#),
+        format!(
+            r#"{{"temperature":1.000,"top_p":1E-2,"max_tokens":1e2,"big":123456789012345678901234567890,"m":-0,"model":"{MESSAGES_MODEL}"}}"#
+        ),
+        format!(
+            r#"{{"unknown":{{"model":"nested","a":[1,2,{{"b":null}}]}},"zebra":1,"alpha":2,"model":"{MESSAGES_MODEL}"}}"#
+        ),
         format!(r#"{{"twice":1,"twice":2,"model":"{MESSAGES_MODEL}","twice":3}}"#),
         format!(r#"{{"model":"{MESSAGES_MODEL}","text":"\u00e9\u2028\/ \ud83d\ude00 é 😀 \u0000"}}"#),
         format!(r#"{{"Model":"other","MODEL":"other","model ":"other","model":"{MESSAGES_MODEL}"}}"#),
@@ -350,12 +433,20 @@ fn bytes_reach_the_provider_exactly_as_they_were_sent() {
             assert_eq!(answer.status, 200, "{body}: {}", answer.text());
             let got = String::from_utf8(provider.last().body).unwrap();
             // With chunked transfer, white space after the value may stay behind: it is read, not needed, never sent twice.
-            let (got, sent) = if upload == Upload::Length { (got.as_str(), body.as_str()) } else { (got.trim_end(), body.trim_end()) };
+            let (got, sent) = if upload == Upload::Length {
+                (got.as_str(), body.as_str())
+            } else {
+                (got.trim_end(), body.trim_end())
+            };
             assert_eq!(got, sent, "{upload:?}");
         }
     }
     let gemini = r#"{ "contents" : [ {"parts":[{"text":"a\u00e9"}]} ], "x": 1.0e+1, "model":"ignored", "x": 2 }"#;
-    assert_eq!(weir.exchange(&Wire::Gemini.request(&key, "").body(gemini.as_bytes())).status, 200);
+    assert_eq!(
+        weir.exchange(&Wire::Gemini.request(&key, "").body(gemini.as_bytes()))
+            .status,
+        200
+    );
     assert_eq!(String::from_utf8(provider.last().body).unwrap(), gemini);
 }
 
@@ -389,7 +480,15 @@ fn one_connection_carries_many_requests() {
     let weir = Arc::new(Weir::start(&provider.base_url()));
     let key = weir.key().text;
     let mut client = weir.connect();
-    for (turn, upload) in [Upload::Length, Upload::Chunked(100), Upload::Length, Upload::Chunked(70_000)].iter().enumerate() {
+    for (turn, upload) in [
+        Upload::Length,
+        Upload::Chunked(100),
+        Upload::Length,
+        Upload::Chunked(70_000),
+    ]
+    .iter()
+    .enumerate()
+    {
         let body = body_of(1_000 + turn * 70_000);
         client.write(&message(&key, &body).bytes(*upload));
         assert_eq!(client.response_to("POST").status, 200, "turn {turn}");

@@ -10,7 +10,11 @@ use crate::harness::{RecordingProvider, Request, Weir};
 
 /// A request of this protocol with exactly these headers as credentials.
 fn with(wire: Wire, headers: &[(&str, &str)]) -> Request {
-    headers.iter().fold(wire.without_credential("hi"), |request, (name, value)| request.header(name, value))
+    headers
+        .iter()
+        .fold(wire.without_credential("hi"), |request, (name, value)| {
+            request.header(name, value)
+        })
 }
 
 fn revoked(weir: &Weir) -> Key {
@@ -34,28 +38,65 @@ fn each_protocol_takes_its_header_and_its_fallback() {
     for (wire, headers) in [
         (Wire::Messages, vec![("x-api-key", key.as_str())]),
         (Wire::Messages, vec![("authorization", bearer.as_str())]),
-        (Wire::Messages, vec![("X-Api-Key", key.as_str()), ("Authorization", bearer.as_str())]),
-        (Wire::Messages, vec![("x-api-key", key.as_str()), ("authorization", "Bearer somebody-elses-token")]),
-        (Wire::Messages, vec![("x-api-key", "somebody-elses-token"), ("authorization", bearer.as_str())]),
+        (
+            Wire::Messages,
+            vec![("X-Api-Key", key.as_str()), ("Authorization", bearer.as_str())],
+        ),
+        (
+            Wire::Messages,
+            vec![
+                ("x-api-key", key.as_str()),
+                ("authorization", "Bearer somebody-elses-token"),
+            ],
+        ),
+        (
+            Wire::Messages,
+            vec![
+                ("x-api-key", "somebody-elses-token"),
+                ("authorization", bearer.as_str()),
+            ],
+        ),
         (Wire::Responses, vec![("authorization", bearer.as_str())]),
         (Wire::Responses, vec![("Authorization", lower.as_str())]),
         (Wire::Gemini, vec![("x-goog-api-key", key.as_str())]),
         (Wire::Gemini, vec![("x-genai-api-key", key.as_str())]),
-        (Wire::Gemini, vec![("x-goog-api-key", key.as_str()), ("authorization", "Bearer somebody-elses-token")]),
-        (Wire::Gemini, vec![("x-goog-api-key", key.as_str()), ("authorization", bearer.as_str())]),
+        (
+            Wire::Gemini,
+            vec![
+                ("x-goog-api-key", key.as_str()),
+                ("authorization", "Bearer somebody-elses-token"),
+            ],
+        ),
+        (
+            Wire::Gemini,
+            vec![("x-goog-api-key", key.as_str()), ("authorization", bearer.as_str())],
+        ),
     ] {
         let answer = weir.exchange(&with(wire, &headers));
-        assert_eq!(answer.status, 200, "{wire:?} {:?}: {}", headers.iter().map(|h| h.0).collect::<Vec<_>>(), answer.text());
+        assert_eq!(
+            answer.status,
+            200,
+            "{wire:?} {:?}: {}",
+            headers.iter().map(|h| h.0).collect::<Vec<_>>(),
+            answer.text()
+        );
     }
     let bytes = String::from_utf8(provider.plain_bytes()).unwrap();
-    assert!(!bytes.contains(&key) && !bytes.contains("somebody-elses-token"), "a client's credential went upstream");
+    assert!(
+        !bytes.contains(&key) && !bytes.contains("somebody-elses-token"),
+        "a client's credential went upstream"
+    );
 }
 
 #[test]
 fn responses_takes_bearer_only() {
     let weir = Weir::start("http://127.0.0.1:9");
     let key = weir.key().text;
-    for headers in [vec![("x-api-key", key.as_str())], vec![("x-goog-api-key", key.as_str())], vec![("authorization", key.as_str())]] {
+    for headers in [
+        vec![("x-api-key", key.as_str())],
+        vec![("x-goog-api-key", key.as_str())],
+        vec![("authorization", key.as_str())],
+    ] {
         assert_unauthorized(Wire::Responses, &weir.exchange(&with(Wire::Responses, &headers)));
     }
 }
@@ -65,7 +106,12 @@ fn the_query_key_works_for_gemini_and_goes_no_further() {
     let provider = RecordingProvider::answering("{}");
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
-    for query in [format!("?key={key}"), format!("?alt=sse&key={key}"), format!("?key={key}&alt=sse"), format!("?%6bey={key}")] {
+    for query in [
+        format!("?key={key}"),
+        format!("?alt=sse&key={key}"),
+        format!("?key={key}&alt=sse"),
+        format!("?%6bey={key}"),
+    ] {
         let mut request = Wire::Gemini.without_credential("hi");
         request.target = format!("{}{query}", request.target.replace(":generate", ":streamGenerate"));
         let answer = weir.exchange(&request);
@@ -84,13 +130,40 @@ fn two_different_keys_or_one_header_twice_are_refused() {
     let (one, two) = (weir.key().text, weir.key().text);
     let (bearer_one, bearer_two) = (format!("Bearer {one}"), format!("Bearer {two}"));
     for (wire, headers) in [
-        (Wire::Messages, vec![("x-api-key", one.as_str()), ("authorization", bearer_two.as_str())]),
-        (Wire::Messages, vec![("x-api-key", one.as_str()), ("x-api-key", two.as_str())]),
-        (Wire::Messages, vec![("x-api-key", one.as_str()), ("x-api-key", one.as_str())]),
-        (Wire::Responses, vec![("authorization", bearer_one.as_str()), ("authorization", bearer_two.as_str())]),
-        (Wire::Responses, vec![("authorization", bearer_one.as_str()), ("authorization", bearer_one.as_str())]),
-        (Wire::Gemini, vec![("x-goog-api-key", one.as_str()), ("x-genai-api-key", two.as_str())]),
-        (Wire::Gemini, vec![("x-goog-api-key", one.as_str()), ("x-goog-api-key", two.as_str())]),
+        (
+            Wire::Messages,
+            vec![("x-api-key", one.as_str()), ("authorization", bearer_two.as_str())],
+        ),
+        (
+            Wire::Messages,
+            vec![("x-api-key", one.as_str()), ("x-api-key", two.as_str())],
+        ),
+        (
+            Wire::Messages,
+            vec![("x-api-key", one.as_str()), ("x-api-key", one.as_str())],
+        ),
+        (
+            Wire::Responses,
+            vec![
+                ("authorization", bearer_one.as_str()),
+                ("authorization", bearer_two.as_str()),
+            ],
+        ),
+        (
+            Wire::Responses,
+            vec![
+                ("authorization", bearer_one.as_str()),
+                ("authorization", bearer_one.as_str()),
+            ],
+        ),
+        (
+            Wire::Gemini,
+            vec![("x-goog-api-key", one.as_str()), ("x-genai-api-key", two.as_str())],
+        ),
+        (
+            Wire::Gemini,
+            vec![("x-goog-api-key", one.as_str()), ("x-goog-api-key", two.as_str())],
+        ),
     ] {
         assert_unauthorized(wire, &weir.exchange(&with(wire, &headers)));
     }
@@ -138,7 +211,10 @@ fn a_refused_key_gets_its_answer_before_the_body_and_never_a_100() {
             let head = client.head_to("POST");
             assert_eq!(head.status, 401, "{wire:?}");
             assert_unauthorized(wire, &client.rest(head));
-            assert!(client.closed_within(Duration::from_secs(10)), "the connection must not wait for a body it does not want");
+            assert!(
+                client.closed_within(Duration::from_secs(10)),
+                "the connection must not wait for a body it does not want"
+            );
         }
     }
 }
@@ -156,7 +232,11 @@ fn a_refused_key_with_an_unread_body_smuggles_no_second_request() {
     let mut head = client.head_to("POST");
     assert_eq!(head.status, 401);
     while let Piece::Data(_) = client.piece(&mut head) {}
-    assert_eq!(client.try_head_to("POST").map(|head| head.status), None, "a second answer on the connection");
+    assert_eq!(
+        client.try_head_to("POST").map(|head| head.status),
+        None,
+        "a second answer on the connection"
+    );
     assert_eq!(provider.connections(), 0);
 }
 
@@ -168,7 +248,11 @@ fn a_key_limited_to_some_models_gets_403_for_others() {
     assert_eq!(weir.exchange(&Wire::Responses.request(&key, "hi")).status, 200);
     for wire in [Wire::Messages, Wire::Gemini] {
         let answer = weir.exchange(&wire.request(&key, "hi"));
-        let kind = if wire == Wire::Messages { "permission_error" } else { "PERMISSION_DENIED" };
+        let kind = if wire == Wire::Messages {
+            "permission_error"
+        } else {
+            "PERMISSION_DENIED"
+        };
         crate::harness::shapes::assert_refusal(wire, &answer, 403, kind);
     }
     assert_eq!(provider.count(), 1);

@@ -22,7 +22,11 @@ fn a_providers_error_passes_byte_for_byte() {
     let status = Arc::new(Mutex::new(400_u16));
     let now = Arc::clone(&status);
     let provider = RecordingProvider::start(move |_, answer| {
-        let headers = [("content-type", "application/json"), ("retry-after", "3"), ("x-odd", "kept")];
+        let headers = [
+            ("content-type", "application/json"),
+            ("retry-after", "3"),
+            ("x-odd", "kept"),
+        ];
         answer.full(*now.lock().unwrap(), &headers, BODY.as_bytes());
     });
     let weir = Weir::start(&provider.base_url());
@@ -48,7 +52,11 @@ fn a_refused_provider_credential_is_503_without_a_word_of_the_provider() {
     let now = Arc::clone(&status);
     let provider = RecordingProvider::start(move |_, answer| {
         let body = br#"{"error":{"message":"account acme-corp-4711: Incorrect API key provided: provider-canary***"}}"#;
-        let headers = [("content-type", "application/json"), ("www-authenticate", "acme-corp"), ("x-account", "acme-corp")];
+        let headers = [
+            ("content-type", "application/json"),
+            ("www-authenticate", "acme-corp"),
+            ("x-account", "acme-corp"),
+        ];
         answer.full(*now.lock().unwrap(), &headers, body);
     });
     let weir = Weir::start(&provider.base_url());
@@ -58,33 +66,56 @@ fn a_refused_provider_credential_is_503_without_a_word_of_the_provider() {
         for wire in ALL_WIRES {
             for request in [wire.request(&key, "hi"), wire.streaming(&key, "hi")] {
                 let answer = weir.exchange(&request);
-                let kind = if wire == Wire::Responses { "provider_credential_refused" } else { unavailable(wire) };
+                let kind = if wire == Wire::Responses {
+                    "provider_credential_refused"
+                } else {
+                    unavailable(wire)
+                };
                 assert_refusal(wire, &answer, 503, kind);
                 let all = format!("{:?}{}", answer.headers, answer.text());
-                assert!(!all.contains("acme") && !all.contains("provider-canary"), "{wire:?} {code}: {all}");
+                assert!(
+                    !all.contains("acme") && !all.contains("provider-canary"),
+                    "{wire:?} {code}: {all}"
+                );
             }
         }
     }
-    assert!(!weir.logs().contains("acme-corp"), "the provider's words about our account stand in a log");
+    assert!(
+        !weir.logs().contains("acme-corp"),
+        "the provider's words about our account stand in a log"
+    );
     let lines = weir.access_lines_at_least(12);
-    assert!(lines.iter().all(|line| line["outcome"] == "credential_refused"), "{lines:?}");
+    assert!(
+        lines.iter().all(|line| line["outcome"] == "credential_refused"),
+        "{lines:?}"
+    );
 }
 
 #[test]
 fn a_provider_that_refuses_connections_is_503_at_once() {
     // The port was just free: nobody listens there.
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let weir = Weir::start(&format!("http://{closed}"));
     let key = weir.key().text;
     for wire in ALL_WIRES {
         for request in [wire.request(&key, "hi"), wire.streaming(&key, "hi")] {
             let started = Instant::now();
             assert_refusal(wire, &weir.exchange(&request), 503, unavailable(wire));
-            assert!(started.elapsed() < Duration::from_secs(3), "{wire:?}: {:?}", started.elapsed());
+            assert!(
+                started.elapsed() < Duration::from_secs(3),
+                "{wire:?}: {:?}",
+                started.elapsed()
+            );
         }
     }
     let lines = weir.access_lines_at_least(6);
-    assert!(lines.iter().all(|line| line["outcome"] == "provider_unreachable"), "{lines:?}");
+    assert!(
+        lines.iter().all(|line| line["outcome"] == "provider_unreachable"),
+        "{lines:?}"
+    );
 }
 
 #[test]
@@ -94,7 +125,11 @@ fn a_provider_whose_name_does_not_resolve_is_503_at_once() {
     for wire in ALL_WIRES {
         let started = Instant::now();
         assert_refusal(wire, &weir.exchange(&wire.request(&key, "hi")), 503, unavailable(wire));
-        assert!(started.elapsed() < Duration::from_secs(5), "{wire:?}: {:?}", started.elapsed());
+        assert!(
+            started.elapsed() < Duration::from_secs(5),
+            "{wire:?}: {:?}",
+            started.elapsed()
+        );
     }
 }
 
@@ -113,7 +148,10 @@ fn a_provider_without_its_secret_is_off_and_its_models_say_so() {
     assert_refusal(Wire::Responses, &answer, 503, "provider_disabled");
     let request = crate::harness::Request::get("/v1/models").header("authorization", &format!("Bearer {key}"));
     let list = weir.exchange(&request).text();
-    assert!(list.contains(Wire::Messages.model()) && !list.contains(Wire::Responses.model()), "{list}");
+    assert!(
+        list.contains(Wire::Messages.model()) && !list.contains(Wire::Responses.model()),
+        "{list}"
+    );
     assert_eq!(provider.count(), 1);
 }
 
@@ -149,7 +187,11 @@ fn an_answer_broken_before_or_inside_its_head_is_502() {
             assert!(answer.json()["error"]["message"].is_string(), "{what}, {wire:?}");
         }
     }
-    assert_eq!(provider.count(), breaks.len() * 3, "a request on a fresh connection is not sent twice");
+    assert_eq!(
+        provider.count(),
+        breaks.len() * 3,
+        "a request on a fresh connection is not sent twice"
+    );
 }
 
 #[test]

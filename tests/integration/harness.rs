@@ -19,7 +19,7 @@ pub(crate) mod tools;
 pub(crate) mod wait;
 pub(crate) mod weir;
 
-pub(crate) use client::{Client, Response};
+pub(crate) use client::Client;
 pub(crate) use models::*;
 pub(crate) use provider::RecordingProvider;
 pub(crate) use request::Request;

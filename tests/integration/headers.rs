@@ -24,16 +24,29 @@ fn the_provider_gets_its_own_credential_and_no_other() {
         for request in [
             wire.request(&key, "hi"),
             // Naming credentials as hop-by-hop must neither lose the client's nor the provider's.
-            wire.request(&key, "hi").header("connection", "x-api-key, authorization, x-goog-api-key"),
+            wire.request(&key, "hi")
+                .header("connection", "x-api-key, authorization, x-goog-api-key"),
             wire.request(&key, "hi").header("proxy-authorization", "Basic eDp5"),
         ] {
             assert_eq!(weir.exchange(&request).status, 200, "{wire:?}");
             let got = provider.last();
             assert_eq!(got.header_values(name), [value.as_str()], "{wire:?}");
-            for other in ["x-api-key", "authorization", "x-goog-api-key", "x-genai-api-key", "proxy-authorization"] {
-                assert!(other == name || got.header(other).is_none(), "{wire:?}: {other} reached the provider");
+            for other in [
+                "x-api-key",
+                "authorization",
+                "x-goog-api-key",
+                "x-genai-api-key",
+                "proxy-authorization",
+            ] {
+                assert!(
+                    other == name || got.header(other).is_none(),
+                    "{wire:?}: {other} reached the provider"
+                );
             }
-            assert!(!String::from_utf8_lossy(&got.head).contains(&key), "{wire:?}: the client's key reached the provider");
+            assert!(
+                !String::from_utf8_lossy(&got.head).contains(&key),
+                "{wire:?}: the client's key reached the provider"
+            );
         }
     }
 }
@@ -44,8 +57,18 @@ fn hop_by_hop_and_private_headers_stay_here() {
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let names = [
-        "connection", "keep-alive", "te", "trailer", "proxy-connection", "x-nominated", "expect", "via", "forwarded",
-        "x-forwarded-for", "x-real-ip", "cookie",
+        "connection",
+        "keep-alive",
+        "te",
+        "trailer",
+        "proxy-connection",
+        "x-nominated",
+        "expect",
+        "via",
+        "forwarded",
+        "x-forwarded-for",
+        "x-real-ip",
+        "cookie",
     ];
     for wire in ALL_WIRES {
         let request = wire
@@ -67,7 +90,10 @@ fn hop_by_hop_and_private_headers_stay_here() {
         assert_eq!(got.header_values("host"), [host.as_str()], "{wire:?}");
         assert_eq!(got.header_values("accept-encoding"), ["identity"], "{wire:?}");
         for name in names {
-            assert!(got.header(name).is_none() || name == "connection" && got.header(name) == Some("keep-alive"), "{wire:?}: {name}");
+            assert!(
+                got.header(name).is_none() || name == "connection" && got.header(name) == Some("keep-alive"),
+                "{wire:?}: {name}"
+            );
         }
     }
 }
@@ -78,9 +104,16 @@ fn the_client_offer_of_encodings_never_reaches_the_provider() {
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     for wire in ALL_WIRES {
-        let request = wire.request(&key, "hi").header("accept-encoding", "gzip, br").header("accept-encoding", "zstd");
+        let request = wire
+            .request(&key, "hi")
+            .header("accept-encoding", "gzip, br")
+            .header("accept-encoding", "zstd");
         assert_eq!(weir.exchange(&request).status, 200);
-        assert_eq!(provider.last().header_values("accept-encoding"), ["identity"], "{wire:?}");
+        assert_eq!(
+            provider.last().header_values("accept-encoding"),
+            ["identity"],
+            "{wire:?}"
+        );
     }
 }
 
@@ -103,7 +136,10 @@ fn the_protocol_version_is_defaulted_only_when_absent_and_betas_pass() {
         assert_eq!(weir.exchange(&request).status, 200);
         let got = provider.last();
         assert_eq!(got.header_values("anthropic-version"), [version]);
-        assert_eq!(got.header_values("anthropic-beta").join(", "), "one-2026-01-01, two-2026-01-01, three");
+        assert_eq!(
+            got.header_values("anthropic-beta").join(", "),
+            "one-2026-01-01, two-2026-01-01, three"
+        );
         assert_eq!(got.header_values("x-stainless-timeout"), ["NOT_GIVEN"]);
     }
 }
@@ -147,7 +183,10 @@ fn answers_keep_what_clients_act_on_and_lose_what_is_the_providers_business() {
         for name in ["set-cookie", "via", "cf-ray", "x-hop"] {
             assert_eq!(answer.header(name), None, "{wire:?}: {name}");
         }
-        assert!(answer.header("server").is_none_or(|value| value != "theirs"), "{wire:?}");
+        assert!(
+            answer.header("server").is_none_or(|value| value != "theirs"),
+            "{wire:?}"
+        );
     }
 }
 
@@ -158,7 +197,11 @@ fn every_answer_has_one_request_id_and_no_two_are_alike() {
     let key = weir.key().text;
     let mut ids = std::collections::BTreeSet::new();
     for wire in ALL_WIRES {
-        for request in [wire.request(&key, "hi"), wire.without_credential("hi"), wire.request(&key, "hi").body(b"{")] {
+        for request in [
+            wire.request(&key, "hi"),
+            wire.without_credential("hi"),
+            wire.request(&key, "hi").body(b"{"),
+        ] {
             let answer = weir.exchange(&request);
             let name = request_id_header(wire);
             let values: Vec<_> = answer.headers.iter().filter(|(found, _)| found == name).collect();
@@ -175,7 +218,9 @@ fn head_blocks_beyond_the_limits_are_431() {
     let key = weir.key().text;
     for wire in ALL_WIRES {
         let long = wire.request(&key, "hi").header("x-long", &"y".repeat(70_000));
-        let many = (0..120).fold(wire.request(&key, "hi"), |request, number| request.header(&format!("x-{number}"), "1"));
+        let many = (0..120).fold(wire.request(&key, "hi"), |request, number| {
+            request.header(&format!("x-{number}"), "1")
+        });
         for request in [long, many] {
             let mut client = weir.connect();
             client.write(&request.bytes(Upload::Length));

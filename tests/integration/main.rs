@@ -14,7 +14,15 @@ mod harness;
 
 mod bodies;
 mod credentials;
+mod demo;
 mod errors;
 mod headers;
+mod keys;
+mod ops;
+mod panics;
 mod routes;
+mod sdk;
+mod secrets;
+mod shutdown;
 mod streams;
+mod tls;

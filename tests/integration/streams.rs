@@ -86,7 +86,10 @@ fn each_event_arrives_before_the_provider_sends_the_next() {
         client.write(&wire.streaming(&key, "hi").bytes(Upload::Length));
         let mut head = client.head_to("POST");
         assert_eq!(head.status, 200);
-        assert!(head.header("content-type").unwrap().starts_with("text/event-stream"), "{wire:?}");
+        assert!(
+            head.header("content-type").unwrap().starts_with("text/event-stream"),
+            "{wire:?}"
+        );
         let (mut seen, mut sent) = (Vec::new(), String::new());
         for event in events(wire) {
             sent.push_str(event);
@@ -135,7 +138,9 @@ fn whole_answers_pass_byte_for_byte() {
                 GEMINI_ARRAY.iter().for_each(|piece| answer.chunk(piece));
                 answer.end();
             }
-            _ if request.body.starts_with(br#"{"stream":true"#) || wire == Wire::Gemini && request.target.contains(":stream") => {
+            _ if request.body.starts_with(br#"{"stream":true"#)
+                || wire == Wire::Gemini && request.target.contains(":stream") =>
+            {
                 answer.sse();
                 events(wire).iter().for_each(|event| answer.chunk(event));
                 answer.end();
@@ -149,7 +154,11 @@ fn whole_answers_pass_byte_for_byte() {
         let answer = weir.exchange(&wire.request(&key, "hi"));
         assert!(answer.complete);
         assert_eq!(answer.text(), unary(wire), "{wire:?}");
-        assert_eq!(answer.header("content-length"), Some(unary(wire).len().to_string().as_str()), "{wire:?}");
+        assert_eq!(
+            answer.header("content-length"),
+            Some(unary(wire).len().to_string().as_str()),
+            "{wire:?}"
+        );
         let answer = weir.exchange(&wire.streaming(&key, "hi"));
         assert!(answer.complete);
         assert_eq!(answer.text(), events(wire).concat(), "{wire:?}");
@@ -185,8 +194,14 @@ fn a_provider_that_fails_in_mid_stream_is_told_in_band_at_every_event_boundary()
                     continue;
                 }
                 assert!(text.starts_with(&events(wire)[..count].concat()), "{what}: {text}");
-                assert!(in_band_error(wire, &text).is_some(), "{what}: no in-band error at the end of {text:?}");
-                assert!(wire != Wire::Gemini || !text.lines().any(|line| line.starts_with(':')), "{what}: {text}");
+                assert!(
+                    in_band_error(wire, &text).is_some(),
+                    "{what}: no in-band error at the end of {text:?}"
+                );
+                assert!(
+                    wire != Wire::Gemini || !text.lines().any(|line| line.starts_with(':')),
+                    "{what}: {text}"
+                );
                 assert!(!text.contains("[DONE]"), "{what}: {text}");
             }
         }
@@ -203,7 +218,10 @@ fn a_stream_that_stalls_ends_in_band_after_the_idle_time() {
         answer.chunk(events[0]);
         fail(answer, Failure::Stall, events[1]);
     });
-    let weir = WeirBuilder::new().all_providers(&provider.base_url()).set("upstream.idle_seconds", 1).start();
+    let weir = WeirBuilder::new()
+        .all_providers(&provider.base_url())
+        .set("upstream.idle_seconds", 1)
+        .start();
     let key = weir.key().text;
     for wire in ALL_WIRES {
         let started = Instant::now();
@@ -211,10 +229,17 @@ fn a_stream_that_stalls_ends_in_band_after_the_idle_time() {
         let text = answer.text();
         assert!(text.starts_with(events(wire)[0]), "{wire:?}: {text}");
         assert!(in_band_error(wire, &text).is_some(), "{wire:?}: {text}");
-        assert!(started.elapsed() < Duration::from_secs(10), "{wire:?}: {:?}", started.elapsed());
+        assert!(
+            started.elapsed() < Duration::from_secs(10),
+            "{wire:?}: {:?}",
+            started.elapsed()
+        );
     }
     let lines = weir.access_lines_at_least(3);
-    assert!(lines.iter().all(|line| line["outcome"] == "provider_timeout"), "{lines:?}");
+    assert!(
+        lines.iter().all(|line| line["outcome"] == "provider_timeout"),
+        "{lines:?}"
+    );
 }
 
 #[test]
@@ -235,7 +260,11 @@ fn a_provider_that_never_answers_is_504_after_the_first_byte_time() {
             assert!(answer.json()["error"]["message"].is_string());
         }
     }
-    assert_eq!(provider.count(), 6, "a request that may have been executed is not sent again");
+    assert_eq!(
+        provider.count(),
+        6,
+        "a request that may have been executed is not sent again"
+    );
 }
 
 #[test]
@@ -247,8 +276,11 @@ fn a_unary_answer_cut_in_its_middle_breaks_the_connection() {
         let part = &body[..100];
         if *said.lock().unwrap() {
             answer.raw(
-                format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{part}", body.len())
-                    .as_bytes(),
+                format!(
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{part}",
+                    body.len()
+                )
+                .as_bytes(),
             );
         } else {
             answer.head(200, &[("content-type", "application/json")]);
@@ -262,7 +294,11 @@ fn a_unary_answer_cut_in_its_middle_breaks_the_connection() {
         for said in [true, false] {
             *length_said.lock().unwrap() = said;
             let answer = weir.exchange(&wire.request(&key, "hi"));
-            assert!(!answer.complete, "{wire:?}, length said: {said}: looks whole: {}", answer.text());
+            assert!(
+                !answer.complete,
+                "{wire:?}, length said: {said}: looks whole: {}",
+                answer.text()
+            );
         }
     }
 }
@@ -309,7 +345,10 @@ fn a_gemini_array_stays_valid_json_whatever_happens() {
                 continue;
             }
             let array = answer.json();
-            let last = array.as_array().and_then(|elements| elements.last()).unwrap_or_else(|| panic!("{what}: {text}"));
+            let last = array
+                .as_array()
+                .and_then(|elements| elements.last())
+                .unwrap_or_else(|| panic!("{what}: {text}"));
             assert!(last["error"]["status"].is_string(), "{what}: {text}");
         }
     }
@@ -335,7 +374,9 @@ fn a_client_that_leaves_is_gone_at_the_provider_within_a_second() {
         read_to(&mut client, &mut head, &mut Vec::new(), 10);
         drop(client);
         let gone = Instant::now();
-        let noticed = wait_for("the provider to see that the client left", || left.lock().unwrap().take());
+        let noticed = wait_for("the provider to see that the client left", || {
+            left.lock().unwrap().take()
+        });
         let took = noticed.saturating_duration_since(gone);
         assert!(took < Duration::from_secs(1), "{wire:?}: {took:?}");
     }
@@ -346,7 +387,11 @@ fn a_client_that_leaves_is_gone_at_the_provider_within_a_second() {
 #[test]
 fn bytes_that_are_no_stream_of_the_protocol_pass_unchanged() {
     const BODIES: [(&str, &str, &str); 4] = [
-        ("text/event-stream", "", "data: {not json\n\ndata: \u{1}\u{2}\n\nevent: x\r\rdata\n\n"),
+        (
+            "text/event-stream",
+            "",
+            "data: {not json\n\ndata: \u{1}\u{2}\n\nevent: x\r\rdata\n\n",
+        ),
         ("text/html", "", "<html>200</html>"),
         ("application/json", "", "\n\n {\"a\":1e400}"),
         ("text/event-stream", "gzip", "\u{1f}not really gzip"),

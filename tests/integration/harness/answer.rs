@@ -17,7 +17,11 @@ pub(crate) struct Answer<'a> {
 
 impl<'a> Answer<'a> {
     pub(crate) fn new(wire: &'a mut dyn Wire, socket: &'a TcpStream) -> Answer<'a> {
-        Answer { wire, socket, open: true }
+        Answer {
+            wire,
+            socket,
+            open: true,
+        }
     }
 
     /// Whether the connection can serve another request.
@@ -48,7 +52,13 @@ impl<'a> Answer<'a> {
 
     /// The head of an SSE stream.
     pub(crate) fn sse(&mut self) {
-        self.head(200, &[("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache")]);
+        self.head(
+            200,
+            &[
+                ("content-type", "text/event-stream; charset=utf-8"),
+                ("cache-control", "no-cache"),
+            ],
+        );
     }
 
     /// One chunk.

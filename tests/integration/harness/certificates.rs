@@ -41,7 +41,11 @@ impl Authority {
 
     /// A TLS server for `localhost` with a certificate of this authority.
     pub(crate) fn server(&self, flaw: Flaw) -> Arc<ServerConfig> {
-        let name = if flaw == Flaw::WrongName { "elsewhere.test" } else { "localhost" };
+        let name = if flaw == Flaw::WrongName {
+            "elsewhere.test"
+        } else {
+            "localhost"
+        };
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         if flaw == Flaw::Expired {
             params.not_before = date_time_ymd(2020, 1, 1);

@@ -1,7 +1,7 @@
 //! A byte-exact HTTP/1.1 client over one TCP connection: it writes what it is told and reads piece by piece.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use super::request::{Request, Upload};
@@ -58,7 +58,10 @@ impl Client {
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         stream.set_write_timeout(Some(DEADLINE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Client { stream, buffer: Vec::new() }
+        Client {
+            stream,
+            buffer: Vec::new(),
+        }
     }
 
     /// Sends a request and reads the whole answer.
@@ -73,25 +76,11 @@ impl Client {
         let _ = self.stream.write_all(bytes);
     }
 
-    /// Writes bytes, or tells why it could not.
-    pub(crate) fn try_write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.stream.write_all(bytes)
-    }
-
-    /// A second handle for writing, so that one thread writes while another reads.
-    pub(crate) fn writer(&self) -> TcpStream {
-        self.stream.try_clone().unwrap()
-    }
-
-    /// Half-closes: nothing more will be written.
-    pub(crate) fn shutdown_write(&self) {
-        let _ = self.stream.shutdown(Shutdown::Write);
-    }
-
     /// Reads the next head (also an interim 1xx one) of an answer to `method`.
     #[track_caller]
     pub(crate) fn head_to(&mut self, method: &str) -> Head {
-        self.try_head_to(method).unwrap_or_else(|| panic!("the connection ended before a whole head: {:?}", self.text()))
+        self.try_head_to(method)
+            .unwrap_or_else(|| panic!("the connection ended before a whole head: {:?}", self.text()))
     }
 
     /// Like [`Client::head_to`]; None when the connection ends first.
@@ -128,7 +117,12 @@ impl Client {
                 Piece::Cut => break false,
             }
         };
-        Response { status: head.status, headers: head.headers, body, complete }
+        Response {
+            status: head.status,
+            headers: head.headers,
+            body,
+            complete,
+        }
     }
 
     /// Reads the next piece of the body: with chunked framing exactly one chunk.
@@ -219,7 +213,12 @@ impl Head {
             .map(|line| line.split_once(':').unwrap_or_else(|| panic!("no header: {line:?}")))
             .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
             .collect();
-        let find = |name: &str| headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str());
+        let find = |name: &str| {
+            headers
+                .iter()
+                .find(|(found, _)| found == name)
+                .map(|(_, value)| value.as_str())
+        };
         let framing = if method == "HEAD" || status < 200 || status == 204 || status == 304 {
             Framing::Nothing
         } else if find("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
@@ -229,19 +228,29 @@ impl Head {
         } else {
             Framing::UntilClose
         };
-        Head { status, headers, framing }
+        Head {
+            status,
+            headers,
+            framing,
+        }
     }
 
     /// The value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(found, _)| found == name)
+            .map(|(_, value)| value.as_str())
     }
 }
 
 impl Response {
     /// The value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(found, _)| found == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// The body as text.

@@ -36,27 +36,34 @@ pub(crate) enum Length {
 /// Sends one request over a new h2c connection and reads the whole answer. `complete` is false when the stream broke.
 #[track_caller]
 pub(crate) fn exchange(address: SocketAddr, request: &Request, end: EndStream, length: Length) -> Response {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let answer = runtime.block_on(async {
-        tokio::time::timeout(DEADLINE, talk(address, request, end, length)).await
-    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let answer = runtime.block_on(async { tokio::time::timeout(DEADLINE, talk(address, request, end, length)).await });
     runtime.shutdown_timeout(Duration::from_millis(100));
     answer.unwrap_or_else(|_| panic!("no answer over h2c within {DEADLINE:?}"))
 }
 
 async fn talk(address: SocketAddr, request: &Request, end: EndStream, length: Length) -> Response {
     let socket = tokio::net::TcpStream::connect(address).await.unwrap();
-    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await.unwrap();
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(socket))
+        .await
+        .unwrap();
     tokio::spawn(connection);
-    let mut builder =
-        hyper::Request::builder().method(request.method.as_str()).uri(format!("http://weir.test{}", request.target));
+    let mut builder = hyper::Request::builder()
+        .method(request.method.as_str())
+        .uri(format!("http://weir.test{}", request.target));
     for (name, value) in request.headers.iter().filter(|(name, _)| name != "host") {
         builder = builder.header(name, value);
     }
     if length == Length::Said {
         builder = builder.header("content-length", request.body.len());
     }
-    let answer = sender.send_request(builder.body(Frames::of(&request.body, end)).unwrap()).await.unwrap();
+    let answer = sender
+        .send_request(builder.body(Frames::of(&request.body, end)).unwrap())
+        .await
+        .unwrap();
     let status = answer.status().as_u16();
     let headers = answer
         .headers()
@@ -74,7 +81,12 @@ async fn talk(address: SocketAddr, request: &Request, end: EndStream, length: Le
             }
         }
     }
-    Response { status, headers, body, complete }
+    Response {
+        status,
+        headers,
+        body,
+        complete,
+    }
 }
 
 /// A body in frames that hides its length.
@@ -86,7 +98,10 @@ struct Frames {
 impl Frames {
     /// Frames of 16,000 bytes: under HTTP/2's default frame size, so that they are not split again.
     fn of(body: &[u8], end: EndStream) -> Frames {
-        Frames { frames: body.chunks(16_000).map(Bytes::copy_from_slice).collect(), end }
+        Frames {
+            frames: body.chunks(16_000).map(Bytes::copy_from_slice).collect(),
+            end,
+        }
     }
 }
 

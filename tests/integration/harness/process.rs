@@ -54,7 +54,9 @@ impl Process {
     /// Sends a signal (`TERM`, `QUIT`, `STOP`, ...) to this very process.
     pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
-        let _ = Command::new("sh").args(["-c", "kill -s \"$0\" \"$1\"", name, &id]).status();
+        let _ = Command::new("sh")
+            .args(["-c", "kill -s \"$0\" \"$1\"", name, &id])
+            .status();
     }
 
     /// Waits until it has ended.

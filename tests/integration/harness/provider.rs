@@ -1,6 +1,6 @@
 //! A provider in this process that records the exact bytes it gets and answers by a scripted closure.
 
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,8 +15,6 @@ use super::wait::{DEADLINE, wait_for};
 /// A request as it reached the provider.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
-    /// Which connection it came on, from 0.
-    pub(crate) connection: usize,
     pub(crate) method: String,
     pub(crate) target: String,
     /// The head's exact bytes, with the blank line.
@@ -29,7 +27,11 @@ pub(crate) struct Recorded {
 impl Recorded {
     /// All values of a header.
     pub(crate) fn header_values(&self, name: &str) -> Vec<&str> {
-        self.headers.iter().filter(|(found, _)| found == name).map(|(_, value)| value.as_str()).collect()
+        self.headers
+            .iter()
+            .filter(|(found, _)| found == name)
+            .map(|(_, value)| value.as_str())
+            .collect()
     }
 
     /// The first value of a header.
@@ -138,7 +140,9 @@ impl RecordingProvider {
     /// The last request; waits for a first one.
     #[track_caller]
     pub(crate) fn last(&self) -> Recorded {
-        wait_for("a request at the provider", || self.shared.requests.lock().unwrap().last().cloned())
+        wait_for("a request at the provider", || {
+            self.shared.requests.lock().unwrap().last().cloned()
+        })
     }
 
     /// Connections accepted so far.
@@ -178,7 +182,7 @@ impl Shared {
         match &self.tls {
             None => {
                 let mut wire = socket;
-                self.converse(number, welcome, &mut wire, &control);
+                self.converse(welcome, &mut wire, &control);
             }
             Some(config) => {
                 let connection = ServerConnection::new(Arc::clone(config)).unwrap();
@@ -189,12 +193,12 @@ impl Shared {
                     }
                 }
                 self.handshakes.fetch_add(1, Ordering::SeqCst);
-                self.converse(number, welcome, &mut wire, &control);
+                self.converse(welcome, &mut wire, &control);
             }
         }
     }
 
-    fn converse(&self, number: usize, welcome: Welcome, wire: &mut dyn Wire, control: &TcpStream) {
+    fn converse(&self, welcome: Welcome, wire: &mut dyn Wire, control: &TcpStream) {
         let mut buffer = Vec::new();
         for answered in 0_usize.. {
             if welcome == Welcome::ServeThenDie(answered) {
@@ -202,7 +206,9 @@ impl Shared {
                 let _ = control.peek(&mut [0_u8; 1]);
                 return;
             }
-            let Some(request) = self.read_request(number, wire, &mut buffer) else { return };
+            let Some(request) = self.read_request(wire, &mut buffer) else {
+                return;
+            };
             self.requests.lock().unwrap().push(request.clone());
             let mut answer = Answer::new(wire, control);
             (self.script)(&request, &mut answer);
@@ -213,7 +219,7 @@ impl Shared {
         }
     }
 
-    fn read_request(&self, connection: usize, wire: &mut dyn Wire, buffer: &mut Vec<u8>) -> Option<Recorded> {
+    fn read_request(&self, wire: &mut dyn Wire, buffer: &mut Vec<u8>) -> Option<Recorded> {
         let end = loop {
             if let Some(at) = find(buffer, b"\r\n\r\n") {
                 break at + 4;
@@ -229,7 +235,12 @@ impl Shared {
             .filter_map(|line| line.split_once(':'))
             .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
             .collect();
-        let value = |name: &str| headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.clone());
+        let value = |name: &str| {
+            headers
+                .iter()
+                .find(|(found, _)| found == name)
+                .map(|(_, value)| value.clone())
+        };
         let body = if value("transfer-encoding").is_some() {
             self.read_chunked(wire, buffer)?
         } else {
@@ -239,7 +250,13 @@ impl Shared {
             }
             buffer.drain(..length).collect()
         };
-        Some(Recorded { connection, method, target, head, headers, body })
+        Some(Recorded {
+            method,
+            target,
+            head,
+            headers,
+            body,
+        })
     }
 
     fn read_chunked(&self, wire: &mut dyn Wire, buffer: &mut Vec<u8>) -> Option<Vec<u8>> {

@@ -24,7 +24,11 @@ impl RedisServer {
         for _ in 0..10 {
             // Another process may take the port between these two lines: then the server ends and the next port is tried.
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            let mut server = RedisServer { port, process: None, folder: TempDir::new().unwrap() };
+            let mut server = RedisServer {
+                port,
+                process: None,
+                folder: TempDir::new().unwrap(),
+            };
             if server.up() {
                 return Some(server);
             }
@@ -47,14 +51,18 @@ impl RedisServer {
     /// Starts the server again on the same port with the same files. False when it did not start.
     pub(crate) fn up(&mut self) -> bool {
         let mut command = Command::new("redis-server");
-        command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--dir"]).arg(self.folder.path());
+        command
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--dir"])
+            .arg(self.folder.path());
         command.args(["--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
         let mut process = Process::start(&mut command, self.folder.path(), "redis");
         let up = wait_within(DEADLINE, || {
             if process.ended().is_some() {
                 return Some(false);
             }
-            self.try_command(&["PING"]).filter(|answer| answer.contains("PONG")).map(|_| true)
+            self.try_command(&["PING"])
+                .filter(|answer| answer.contains("PONG"))
+                .map(|_| true)
         });
         self.process = Some(process);
         up == Some(true)
@@ -62,7 +70,8 @@ impl RedisServer {
 
     /// Sends one command and returns the raw answer.
     pub(crate) fn command(&self, words: &[&str]) -> String {
-        self.try_command(words).unwrap_or_else(|| panic!("redis did not answer {words:?}"))
+        self.try_command(words)
+            .unwrap_or_else(|| panic!("redis did not answer {words:?}"))
     }
 
     /// Every byte the server keeps: its append-only files.

@@ -58,15 +58,20 @@ impl Wire {
     pub(crate) fn request_for(self, model: &str, key: &str, prompt: &str) -> Request {
         let prompt = serde_json::Value::from(prompt).to_string();
         match self {
-            Wire::Messages => Request::post("/v1/messages").header("x-api-key", key).header("anthropic-version", "2023-06-01").json(
-                &format!(r#"{{"model":"{model}","max_tokens":256,"messages":[{{"role":"user","content":{prompt}}}]}}"#),
-            ),
+            Wire::Messages => Request::post("/v1/messages")
+                .header("x-api-key", key)
+                .header("anthropic-version", "2023-06-01")
+                .json(&format!(
+                    r#"{{"model":"{model}","max_tokens":256,"messages":[{{"role":"user","content":{prompt}}}]}}"#
+                )),
             Wire::Responses => Request::post("/v1/responses")
                 .header("authorization", &format!("Bearer {key}"))
                 .json(&format!(r#"{{"model":"{model}","input":{prompt}}}"#)),
             Wire::Gemini => Request::post(&format!("/v1beta/models/{model}:generateContent"))
                 .header("x-goog-api-key", key)
-                .json(&format!(r#"{{"contents":[{{"role":"user","parts":[{{"text":{prompt}}}]}}]}}"#)),
+                .json(&format!(
+                    r#"{{"contents":[{{"role":"user","parts":[{{"text":{prompt}}}]}}]}}"#
+                )),
         }
     }
 
@@ -78,7 +83,11 @@ impl Wire {
                 let text = String::from_utf8(request.body).unwrap();
                 request.body = text.replacen('{', r#"{"stream":true,"#, 1).into_bytes();
             }
-            Wire::Gemini => request.target = request.target.replace(":generateContent", ":streamGenerateContent?alt=sse"),
+            Wire::Gemini => {
+                request.target = request
+                    .target
+                    .replace(":generateContent", ":streamGenerateContent?alt=sse")
+            }
         }
         request
     }
@@ -86,7 +95,9 @@ impl Wire {
     /// The key of `request` replaced by nothing: no credential at all.
     pub(crate) fn without_credential(self, prompt: &str) -> Request {
         let mut request = self.request("none", prompt);
-        request.headers.retain(|(name, _)| !matches!(name.as_str(), "x-api-key" | "authorization" | "x-goog-api-key"));
+        request
+            .headers
+            .retain(|(name, _)| !matches!(name.as_str(), "x-api-key" | "authorization" | "x-goog-api-key"));
         request
     }
 
@@ -104,7 +115,12 @@ impl Request {
     /// Any method and target, no header but `host`.
     pub(crate) fn new(method: &str, target: &str) -> Request {
         let headers = vec![("host".to_owned(), "weir.test".to_owned())];
-        Request { method: method.to_owned(), target: target.to_owned(), headers, body: Vec::new() }
+        Request {
+            method: method.to_owned(),
+            target: target.to_owned(),
+            headers,
+            body: Vec::new(),
+        }
     }
 
     /// A GET.

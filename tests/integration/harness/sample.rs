@@ -10,7 +10,7 @@ use super::wait::wait_for;
 
 /// A running sample provider.
 pub(crate) struct SampleProvider {
-    process: Process,
+    _process: Process,
     folder: TempDir,
     base_url: String,
 }
@@ -20,13 +20,24 @@ impl SampleProvider {
     pub(crate) fn start() -> SampleProvider {
         let folder = TempDir::new().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(["sample-provider", "--listen", "127.0.0.1:0", "--ledger"]).arg(folder.path().join("ledger.jsonl"));
+        command
+            .args(["sample-provider", "--listen", "127.0.0.1:0", "--ledger"])
+            .arg(folder.path().join("ledger.jsonl"));
         let mut process = Process::start(&mut command, folder.path(), "sample");
         let base_url = wait_for("the sample provider's address", || {
-            assert!(process.ended().is_none(), "the sample provider ended: {}{}", process.out(), process.err());
+            assert!(
+                process.ended().is_none(),
+                "the sample provider ended: {}{}",
+                process.out(),
+                process.err()
+            );
             http_address(&process.out()).or_else(|| http_address(&process.err()))
         });
-        SampleProvider { process, folder, base_url }
+        SampleProvider {
+            _process: process,
+            folder,
+            base_url,
+        }
     }
 
     /// Where it listens: `http://127.0.0.1:PORT`.
@@ -38,24 +49,16 @@ impl SampleProvider {
     pub(crate) fn ledger_path(&self) -> PathBuf {
         self.folder.path().join("ledger.jsonl")
     }
-
-    /// Every ledger line so far.
-    pub(crate) fn ledger(&self) -> Vec<serde_json::Value> {
-        let text = std::fs::read_to_string(self.ledger_path()).unwrap_or_default();
-        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
-    }
-
-    /// Its process id.
-    pub(crate) fn id(&self) -> u32 {
-        self.process.id()
-    }
 }
 
 /// The first `127.0.0.1:PORT` of a whole line of output, as a URL.
 fn http_address(output: &str) -> Option<String> {
     let whole = output.rsplit_once('\n')?.0;
     let at = whole.find("127.0.0.1:")?;
-    let address: String = whole[at..].chars().take_while(|c| c.is_ascii_digit() || matches!(c, '.' | ':')).collect();
+    let address: String = whole[at..]
+        .chars()
+        .take_while(|c| c.is_ascii_digit() || matches!(c, '.' | ':'))
+        .collect();
     let port: u16 = address.rsplit_once(':')?.1.parse().ok()?;
     (port != 0).then(|| format!("http://127.0.0.1:{port}"))
 }

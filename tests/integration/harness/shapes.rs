@@ -14,8 +14,13 @@ pub(crate) fn assert_refusal(wire: Wire, answer: &Response, status: u16, kind: &
     assert_eq!(answer.header("content-type"), Some("application/json"), "{wire:?}");
     let body = answer.json();
     let error = &body["error"];
-    assert!(error["message"].as_str().is_some_and(|text| !text.is_empty()), "{wire:?}: {body}");
-    let id = answer.header(request_id_header(wire)).unwrap_or_else(|| panic!("{wire:?}: no request id header"));
+    assert!(
+        error["message"].as_str().is_some_and(|text| !text.is_empty()),
+        "{wire:?}: {body}"
+    );
+    let id = answer
+        .header(request_id_header(wire))
+        .unwrap_or_else(|| panic!("{wire:?}: no request id header"));
     assert!(!id.is_empty());
     match wire {
         Wire::Messages => {

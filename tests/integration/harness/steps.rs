@@ -25,8 +25,11 @@ impl Steps {
     /// Waits until `count` steps have been permitted. False when the deadline passed first.
     pub(crate) fn wait(&self, count: usize) -> bool {
         let guard = self.shared.0.lock().unwrap();
-        let (_guard, late) =
-            self.shared.1.wait_timeout_while(guard, DEADLINE, |permitted| *permitted < count).unwrap();
+        let (_guard, late) = self
+            .shared
+            .1
+            .wait_timeout_while(guard, DEADLINE, |permitted| *permitted < count)
+            .unwrap();
         !late.timed_out()
     }
 }

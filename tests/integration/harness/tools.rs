@@ -15,7 +15,10 @@ pub(crate) use skip;
 /// Tells that a test is left out. Written past libtest's capture, so that it is seen although the test passes.
 #[track_caller]
 pub(crate) fn skipped(word: &str) {
-    assert!(!tools_required(), "{word} (a missing tool fails here: CI=true or WEIR_REQUIRE_TOOLS=1)");
+    assert!(
+        !tools_required(),
+        "{word} (a missing tool fails here: CI=true or WEIR_REQUIRE_TOOLS=1)"
+    );
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     let _ = writeln!(std::io::stderr(), "skipped {test}: {word}");
 }
@@ -26,15 +29,12 @@ pub(crate) fn tools_required() -> bool {
     set("CI", "true") || set("WEIR_REQUIRE_TOOLS", "1")
 }
 
-/// True for `tests/run --full`: the long forms.
-pub(crate) fn full() -> bool {
-    std::env::var("WEIR_FULL").is_ok_and(|value| value == "1")
-}
-
 /// The path of a program found through PATH.
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
 }
 
 /// The root of the repository.

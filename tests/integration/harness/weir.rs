@@ -53,27 +53,44 @@ pub(crate) struct Key {
 impl WeirBuilder {
     /// A gateway with an embedded store and every provider off.
     pub(crate) fn new() -> WeirBuilder {
-        let builder = WeirBuilder { settings: toml::Table::new(), environment: Vec::new(), panics: Panics::Fail };
-        let builder = builder.set("gateway.listen", "127.0.0.1:0").set("ops.listen", "127.0.0.1:0");
-        let builder = builder.set("gateway.threads", 2).set("gateway.drain_seconds", 20).set("store.engine", "embedded");
-        PROVIDERS.iter().fold(builder, |builder, name| builder.set(&format!("provider.{name}.enabled"), false))
+        let builder = WeirBuilder {
+            settings: toml::Table::new(),
+            environment: Vec::new(),
+            panics: Panics::Fail,
+        };
+        let builder = builder
+            .set("gateway.listen", "127.0.0.1:0")
+            .set("ops.listen", "127.0.0.1:0");
+        let builder = builder
+            .set("gateway.threads", 2)
+            .set("gateway.drain_seconds", 20)
+            .set("store.engine", "embedded");
+        PROVIDERS.iter().fold(builder, |builder, name| {
+            builder.set(&format!("provider.{name}.enabled"), false)
+        })
     }
 
     /// Points every shipped provider at `base_url`.
     pub(crate) fn all_providers(self, base_url: &str) -> WeirBuilder {
-        PROVIDERS.iter().fold(self, |builder, name| builder.provider(name, base_url))
+        PROVIDERS
+            .iter()
+            .fold(self, |builder, name| builder.provider(name, base_url))
     }
 
     /// Points one provider at `base_url`, with [`PROVIDER_KEY`] as its secret.
     pub(crate) fn provider(self, name: &str, base_url: &str) -> WeirBuilder {
         self.set(&format!("provider.{name}.enabled"), true)
             .set(&format!("provider.{name}.base_url"), base_url)
-            .set(&format!("provider.{name}.secret"), format!("env:{PROVIDER_KEY_VARIABLE}"))
+            .set(
+                &format!("provider.{name}.secret"),
+                format!("env:{PROVIDER_KEY_VARIABLE}"),
+            )
     }
 
     /// Keeps the keys in this Redis.
     pub(crate) fn redis(self, server: &RedisServer) -> WeirBuilder {
-        self.set("store.engine", "redis").set("store.redis.nodes", vec![server.node()])
+        self.set("store.engine", "redis")
+            .set("store.redis.nodes", vec![server.node()])
     }
 
     /// Sets `table.key` or `table.table.key`.
@@ -81,7 +98,9 @@ impl WeirBuilder {
         let (tables, key) = path.rsplit_once('.').unwrap();
         let mut table = &mut self.settings;
         for name in tables.split('.') {
-            let entry = table.entry(name).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+            let entry = table
+                .entry(name)
+                .or_insert_with(|| toml::Value::Table(toml::Table::new()));
             table = entry.as_table_mut().unwrap();
         }
         table.insert(key.to_owned(), value.into());
@@ -111,13 +130,30 @@ impl WeirBuilder {
     pub(crate) fn start(mut self) -> Weir {
         let folder = TempDir::new().unwrap();
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-        self = self.set("store.embedded.path", path("store")).set("admin.socket", path("admin.sock"));
-        self = self.set("admin.audit", path("audit.jsonl")).set("log.access", path("access.jsonl"));
-        self.environment.push((PROVIDER_KEY_VARIABLE.to_owned(), PROVIDER_KEY.to_owned()));
-        std::fs::write(folder.path().join("weir.toml"), toml::to_string(&self.settings).unwrap()).unwrap();
+        self = self
+            .set("store.embedded.path", path("store"))
+            .set("admin.socket", path("admin.sock"));
+        self = self
+            .set("admin.audit", path("audit.jsonl"))
+            .set("log.access", path("access.jsonl"));
+        self.environment
+            .push((PROVIDER_KEY_VARIABLE.to_owned(), PROVIDER_KEY.to_owned()));
+        std::fs::write(
+            folder.path().join("weir.toml"),
+            toml::to_string(&self.settings).unwrap(),
+        )
+        .unwrap();
         let (process, [gateway, ops]) = serve(folder.path(), &self.environment);
         let keys = std::sync::Mutex::default();
-        Weir { process, folder, environment: self.environment, panics: self.panics, keys, gateway, ops }
+        Weir {
+            process,
+            folder,
+            environment: self.environment,
+            panics: self.panics,
+            keys,
+            gateway,
+            ops,
+        }
     }
 }
 
@@ -127,17 +163,31 @@ fn serve(folder: &Path, environment: &[(String, String)]) -> (Process, [SocketAd
     let ready = folder.join("ready.json");
     let _ = std::fs::remove_file(&ready);
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.args(["serve", "--conf"]).arg(folder.join("weir.toml")).arg("--ready-file").arg(&ready);
+    command
+        .args(["serve", "--conf"])
+        .arg(folder.join("weir.toml"))
+        .arg("--ready-file")
+        .arg(&ready);
     command.envs(environment.iter().map(|(name, value)| (name, value)));
     let mut process = Process::start(&mut command, folder, "weir");
     let ready = wait_for("the gateway's ready file", || {
         if let Some(status) = process.ended() {
             let conf = std::fs::read_to_string(folder.join("weir.toml")).unwrap_or_default();
-            panic!("weir serve ended ({status}):\n{}{}\n{conf}", process.out(), process.err());
+            panic!(
+                "weir serve ended ({status}):\n{}{}\n{conf}",
+                process.out(),
+                process.err()
+            );
         }
         serde_json::from_str::<Json>(&std::fs::read_to_string(&ready).ok()?).ok()
     });
-    let address = |name: &str| ready[name].as_str().unwrap_or_else(|| panic!("no {name} in {ready}")).parse().unwrap();
+    let address = |name: &str| {
+        ready[name]
+            .as_str()
+            .unwrap_or_else(|| panic!("no {name} in {ready}"))
+            .parse()
+            .unwrap()
+    };
     (process, [address("gateway"), address("ops")])
 }
 
@@ -183,8 +233,16 @@ impl Weir {
         let mut words = vec!["key", "create", "--account", "tests", "--name", "a test's key"];
         words.extend_from_slice(flags);
         let made = self.cli_json(&words);
-        let text = |name: &str| made[name].as_str().unwrap_or_else(|| panic!("no {name} in the new key")).to_owned();
-        let key = Key { id: text("id"), text: text("key") };
+        let text = |name: &str| {
+            made[name]
+                .as_str()
+                .unwrap_or_else(|| panic!("no {name} in the new key"))
+                .to_owned()
+        };
+        let key = Key {
+            id: text("id"),
+            text: text("key"),
+        };
         self.keys.lock().unwrap().push(key.text.clone());
         key
     }
@@ -193,8 +251,15 @@ impl Weir {
     #[track_caller]
     pub(crate) fn cli_json(&self, words: &[&str]) -> Json {
         let output = self.cli(words, &["--json"]);
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "weir {words:?} failed ({}): {out}{err}", output.status);
+        let (out, err) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+        assert!(
+            output.status.success(),
+            "weir {words:?} failed ({}): {out}{err}",
+            output.status
+        );
         if out.trim().is_empty() {
             return Json::Null;
         }
@@ -205,27 +270,38 @@ impl Weir {
     pub(crate) fn cli(&self, words: &[&str], flags: &[&str]) -> Output {
         let admin = format!("unix:{}", self.folder.path().join("admin.sock").display());
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(words).args(["--admin", &admin]).args(flags).output().unwrap()
+        command
+            .args(words)
+            .args(["--admin", &admin])
+            .args(flags)
+            .output()
+            .unwrap()
     }
 
     /// The access log's lines so far.
     pub(crate) fn access_lines(&self) -> Vec<Json> {
         let text = std::fs::read_to_string(self.folder.path().join("access.jsonl")).unwrap_or_default();
-        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        text.lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
     }
 
     /// Waits for the access line of a request by its id, as the answer's header gave it.
     #[track_caller]
     pub(crate) fn access_line(&self, request_id: &str) -> Json {
         wait_for("the access log line of a request", || {
-            self.access_lines().into_iter().find(|line| line["request_id"] == request_id)
+            self.access_lines()
+                .into_iter()
+                .find(|line| line["request_id"] == request_id)
         })
     }
 
     /// Waits for the access log to have this many lines and returns them.
     #[track_caller]
     pub(crate) fn access_lines_at_least(&self, count: usize) -> Vec<Json> {
-        wait_for("lines in the access log", || Some(self.access_lines()).filter(|lines| lines.len() >= count))
+        wait_for("lines in the access log", || {
+            Some(self.access_lines()).filter(|lines| lines.len() >= count)
+        })
     }
 
     /// Where the gateway keeps its files: configuration, store, logs.
@@ -254,7 +330,12 @@ impl Weir {
     /// What the gateway wrote to stdout, stderr and its access log.
     pub(crate) fn logs(&self) -> String {
         let access = std::fs::read(self.folder.path().join("access.jsonl")).unwrap_or_default();
-        format!("{}{}{}", self.process.out(), self.process.err(), String::from_utf8_lossy(&access))
+        format!(
+            "{}{}{}",
+            self.process.out(),
+            self.process.err(),
+            String::from_utf8_lossy(&access)
+        )
     }
 }
 
@@ -268,10 +349,20 @@ impl Drop for Weir {
             return;
         }
         // Holds for every test: nothing that must stay secret is ever written, and no hook panics by itself.
-        for secret in self.keys.lock().unwrap().iter().map(String::as_str).chain([PROVIDER_KEY]) {
+        for secret in self
+            .keys
+            .lock()
+            .unwrap()
+            .iter()
+            .map(String::as_str)
+            .chain([PROVIDER_KEY])
+        {
             assert!(!logs.contains(secret), "a log holds a secret");
         }
-        assert!(self.panics == Panics::Expected || !logs.contains("panicked at"), "the gateway panicked:\n{logs}");
+        assert!(
+            self.panics == Panics::Expected || !logs.contains("panicked at"),
+            "the gateway panicked:\n{logs}"
+        );
     }
 }
 
