@@ -1,1 +1,267 @@
-//! To be written.
+//! The access log: one JSON line per request, written by a thread of its own.
+//!
+//! A request hands its record over and goes on; it never waits for a disk or a pipe. The queue is bounded: when it is
+//! full, lines are dropped and counted, because answering is worth more than logging. Keys, prompts and answers have no
+//! field to get in.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+mod diagnostics;
+mod record;
+
+pub use diagnostics::{DiagnosticsError, init_tracing};
+pub use record::RequestRecord;
+pub(crate) use record::token_counts;
+
+/// Bytes gathered before a write when lines come faster than they are written; an idle log is written line by line.
+const WRITE_BUFFER_BYTES: usize = 64 * 1024;
+
+/// Where the lines go: `[log] access`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessLogTarget {
+    /// To standard output.
+    Stdout,
+    /// Appended to a file, which is created 0640 if it is missing.
+    File(PathBuf),
+    /// Nowhere.
+    Off,
+}
+
+/// Why the access log cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessLogError {
+    /// The file cannot be opened for appending.
+    #[error("access log {path}: {source}; check that the folder exists and that weir may write there")]
+    Open {
+        /// The configured path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The writer thread cannot be started.
+    #[error("access log: the writer thread cannot be started: {0}")]
+    Thread(io::Error),
+}
+
+/// The log. Shared in an `Arc`; [`AccessLog::close`] at the end of the process.
+#[derive(Debug)]
+pub struct AccessLog {
+    queue: Option<SyncSender<Job>>,
+    shared: Arc<Shared>,
+    done: Mutex<Receiver<()>>,
+}
+
+#[derive(Debug)]
+enum Job {
+    Line(Box<RequestRecord>),
+    /// Something in [`Shared`] changed; look there.
+    Wake,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    dropped: AtomicU64,
+    reopen: AtomicBool,
+    closing: AtomicBool,
+}
+
+impl AccessLog {
+    /// Opens the target and starts the writer; `queue_lines` (at least 1) is `[log] access_queue_lines`.
+    pub fn open(target: &AccessLogTarget, queue_lines: usize) -> Result<Self, AccessLogError> {
+        match target {
+            AccessLogTarget::Off => Ok(Self {
+                queue: None,
+                shared: Arc::default(),
+                done: Mutex::new(sync_channel(0).1),
+            }),
+            AccessLogTarget::Stdout => Self::start(Sink::Stream(Box::new(io::stdout())), queue_lines),
+            AccessLogTarget::File(path) => {
+                let file = open_file(path).map_err(|source| AccessLogError::Open {
+                    path: path.clone(),
+                    source,
+                })?;
+                Self::start(Sink::File(file, path.clone()), queue_lines)
+            }
+        }
+    }
+
+    fn start(sink: Sink, queue_lines: usize) -> Result<Self, AccessLogError> {
+        let (queue, jobs) = sync_channel(queue_lines.max(1));
+        let (ended, done) = sync_channel(1);
+        let shared = Arc::<Shared>::default();
+        let writer = Writer {
+            sink: BufWriter::with_capacity(WRITE_BUFFER_BYTES, sink),
+            line: Vec::new(),
+            shared: Arc::clone(&shared),
+            broken: false,
+        };
+        let body = move || {
+            writer.run(&jobs);
+            // Nobody may be waiting.
+            let _sent = ended.try_send(());
+        };
+        std::thread::Builder::new()
+            .name("access-log".to_owned())
+            .spawn(body)
+            .map_err(AccessLogError::Thread)?;
+        Ok(Self {
+            queue: Some(queue),
+            shared,
+            done: Mutex::new(done),
+        })
+    }
+
+    /// Hands a record to the writer. Never waits: a full queue drops it and counts it.
+    pub fn write(&self, record: RequestRecord) {
+        let Some(queue) = &self.queue else { return };
+        if queue.try_send(Job::Line(Box::new(record))).is_err() {
+            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Lines lost so far: the queue was full, or the target could not be written.
+    pub fn dropped(&self) -> u64 {
+        self.shared.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Has the writer open its file again, for log rotation. What was queued before may still go to the old file.
+    pub fn reopen(&self) {
+        self.shared.reopen.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Writes what is queued and ends the writer, waiting at most `wait`. True when everything was written; false when
+    /// the target hung. Records that come later are dropped and counted.
+    pub fn close(&self, wait: Duration) -> bool {
+        if self.queue.is_none() {
+            return true;
+        }
+        self.shared.closing.store(true, Ordering::SeqCst);
+        self.wake();
+        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        // Disconnected: closed before.
+        !matches!(done.recv_timeout(wait), Err(RecvTimeoutError::Timeout))
+    }
+
+    /// A full queue needs no waking: the writer looks at the flags before it sleeps.
+    fn wake(&self) {
+        if let Some(queue) = &self.queue {
+            let _full_or_closed = queue.try_send(Job::Wake);
+        }
+    }
+}
+
+/// What lines are written to.
+enum Sink {
+    Stream(Box<dyn Write + Send>),
+    File(File, PathBuf),
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Stream(stream) => stream.write(bytes),
+            Self::File(file, _) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Stream(stream) => stream.flush(),
+            Self::File(file, _) => file.flush(),
+        }
+    }
+}
+
+/// The thread's side.
+struct Writer {
+    sink: BufWriter<Sink>,
+    line: Vec<u8>,
+    shared: Arc<Shared>,
+    broken: bool,
+}
+
+impl Writer {
+    fn run(mut self, jobs: &Receiver<Job>) {
+        loop {
+            let job = match jobs.try_recv() {
+                Ok(job) => job,
+                Err(TryRecvError::Disconnected) => break,
+                Err(TryRecvError::Empty) => {
+                    let flushed = self.sink.flush();
+                    self.note(flushed);
+                    if self.shared.closing.load(Ordering::SeqCst) {
+                        break;
+                    }
+                    let Ok(job) = jobs.recv() else { break };
+                    job
+                }
+            };
+            if self.shared.reopen.swap(false, Ordering::SeqCst) {
+                self.reopen();
+            }
+            if let Job::Line(record) = job {
+                self.write(&record);
+            }
+        }
+        let flushed = self.sink.flush();
+        self.note(flushed);
+        // What could not be flushed goes down with the process.
+        let lost = memchr::memchr_iter(b'\n', self.sink.buffer()).count();
+        self.shared
+            .dropped
+            .fetch_add(u64::try_from(lost).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn write(&mut self, record: &RequestRecord) {
+        self.line.clear();
+        let written = match serde_json::to_writer(&mut self.line, record) {
+            Ok(()) => {
+                self.line.push(b'\n');
+                self.sink.write_all(&self.line)
+            }
+            Err(error) => Err(error.into()),
+        };
+        if written.is_err() {
+            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        self.note(written);
+    }
+
+    fn reopen(&mut self) {
+        let flushed = self.sink.flush();
+        self.note(flushed);
+        if let Sink::File(file, path) = self.sink.get_mut() {
+            match open_file(path) {
+                Ok(fresh) => *file = fresh,
+                Err(error) => {
+                    tracing::error!(path = %path.display(), %error, "access log not reopened, writing on to the old file");
+                }
+            }
+        }
+    }
+
+    /// Says it once when writing breaks and once when it works again, not per line.
+    fn note(&mut self, written: io::Result<()>) {
+        match written {
+            Ok(()) if self.broken => tracing::info!("access log is written again"),
+            Err(error) if !self.broken => tracing::error!(%error, "access log cannot be written, lines are lost"),
+            Ok(()) | Err(_) => return,
+        }
+        self.broken = !self.broken;
+    }
+}
+
+fn open_file(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    OpenOptions::new().create(true).append(true).mode(0o640).open(path)
+}
+
+#[cfg(test)]
+mod tests;

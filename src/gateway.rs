@@ -1,1 +1,314 @@
-//! To be written.
+//! The gateway: Pingora's hooks, each a few lines that call one function. ARCHITECTURE.md walks one request through.
+
+pub mod admission;
+pub mod body;
+pub mod deadline;
+pub mod drain;
+pub mod entry;
+pub mod exchange;
+pub mod guard;
+pub mod intake;
+pub mod listing;
+pub mod relay;
+pub mod reply;
+pub mod ticket;
+pub mod upstream;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use pingora::{
+    Error, ErrorType, Result,
+    http::{RequestHeader, ResponseHeader},
+    protocols::Digest,
+    proxy::{FailToProxy, ProxyHttp, Session},
+    upstreams::peer::HttpPeer,
+};
+use rand::RngExt;
+use tokio::sync::Semaphore;
+
+use crate::{
+    body_budget::BodyBudget,
+    clock,
+    config::Config,
+    domain::{catalogue::Catalogue, operation::Target, outcome::Outcome, protocol::Protocol},
+    gateway::{
+        body::GatherError,
+        drain::Drain,
+        entry::{Entry, Sinks},
+        exchange::{Exchange, Forward, Stage},
+        intake::QueryKeys,
+    },
+    key_cache::KeyCache,
+    metrics::Metrics,
+    resolver::Resolver,
+};
+
+/// Everything a request needs, shared by all of them.
+#[derive(Debug)]
+pub struct Gateway {
+    /// The configuration.
+    pub config: Arc<Config>,
+    /// Models, providers and their rules.
+    pub catalogue: Arc<Catalogue>,
+    /// The keys, through the local cache.
+    pub keys: Arc<KeyCache>,
+    /// Memory for request bodies.
+    pub budget: BodyBudget,
+    /// Providers' addresses.
+    pub resolver: Arc<Resolver>,
+    /// Metrics and access log.
+    pub sinks: Arc<Sinks>,
+    /// Counts what runs.
+    pub drain: Drain,
+    /// Answers that are read to their end although the client may have left.
+    pub finishing: Arc<Semaphore>,
+}
+
+impl Gateway {
+    fn metrics(&self) -> &Metrics {
+        &self.sinks.metrics
+    }
+
+    /// The head is here: limits for this connection, a record, no key in the query any more.
+    fn arrive(&self, session: &mut Session, exchange: &mut Exchange) {
+        let limits = &self.config.gateway;
+        session.set_keepalive(Some(limits.keepalive.as_secs()));
+        session.set_write_timeout(Some(limits.write));
+        session.set_total_drain_timeout(Some(Duration::from_secs(1)));
+        exchange.query_keys = intake::strip_query_keys(session.req_header_mut());
+        exchange.shape = intake::shape(session.req_header(), &exchange.query_keys);
+        let request_id = exchange.request_id.to_string();
+        let mut entry = Entry::open(Arc::clone(&self.sinks), request_id, clock::instant(), clock::unix_millis());
+        entry.record.protocol = Some(exchange.shape.as_str());
+        entry.record.client_version = if session.is_http2() { 2 } else { 1 };
+        exchange.stage = Stage::Arrived(entry);
+    }
+
+    /// Reads and checks the request. True when it has been answered here.
+    async fn handle(&self, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
+        fail::fail_point!("request_filter");
+        let Stage::Arrived(entry) = std::mem::replace(&mut exchange.stage, Stage::Answered) else {
+            return Error::e_explain(ErrorType::InternalError, "a request without a beginning");
+        };
+        let shape = exchange.shape;
+        match self.admit(session, shape, &exchange.query_keys, entry).await {
+            Ok(Some(forward)) => {
+                exchange.stage = Stage::Forwarding(Box::new(forward));
+                Ok(false)
+            }
+            Ok(None) => Ok(true),
+            Err((entry, GatherError::Refused(refusal))) => {
+                reply::refuse(session, shape, entry, &refusal).await?;
+                Ok(true)
+            }
+            Err((mut entry, GatherError::ClientGone)) => {
+                entry.close(Outcome::ClientGone);
+                Err(Error::explain(ErrorType::ConnectionClosed, "the client left while sending").into_down())
+            }
+        }
+    }
+
+    async fn admit(
+        &self,
+        session: &mut Session,
+        shape: Protocol,
+        keys: &QueryKeys,
+        mut entry: Entry,
+    ) -> Result<Option<Forward>, (Entry, GatherError)> {
+        let target = match intake::check_size(session.req_header(), &self.config.gateway)
+            .and_then(|()| intake::target(session.req_header()))
+        {
+            Ok(target) => target,
+            Err(refusal) => return Err((entry, refusal.into())),
+        };
+        entry.record.operation = match &target {
+            Target::Forward { operation, .. } => Some(operation.as_str()),
+            Target::ListModels | Target::ShowModel { .. } => Some("models"),
+        };
+        let key = match admission::authenticate(self, session, shape, keys, &mut entry).await {
+            Ok(key) => key,
+            Err(refusal) => return Err((entry, refusal.into())),
+        };
+        let wanted = match target {
+            Target::Forward { operation, model } => {
+                return admission::admit(self, session, &key, operation, model, entry).await.map(Some);
+            }
+            Target::ListModels => None,
+            Target::ShowModel { model } => Some(model),
+        };
+        match listing::reply(self, &key, shape, wanted.as_deref()) {
+            Ok(reply) => {
+                entry.record.status = reply.status;
+                let request_id = entry.record.request_id.clone();
+                let outcome = match reply::write(session, reply, &request_id).await {
+                    Ok(()) => Outcome::Ok,
+                    Err(_) => Outcome::ClientGone,
+                };
+                entry.close(outcome);
+                Ok(None)
+            }
+            Err(refusal) => Err((entry, refusal.into())),
+        }
+    }
+}
+
+/// A request id: `req_` and 24 characters, unguessable enough to quote in a support case.
+fn new_request_id() -> Arc<str> {
+    let random: String = rand::rng().sample_iter(rand::distr::Alphanumeric).take(24).map(char::from).collect();
+    Arc::from(format!("req_{random}"))
+}
+
+fn not_admitted() -> Box<Error> {
+    Error::explain(ErrorType::InternalError, "a request that was not admitted")
+}
+
+#[async_trait]
+impl ProxyHttp for Gateway {
+    type CTX = Exchange;
+
+    fn new_ctx(&self) -> Exchange {
+        Exchange {
+            shape: Protocol::Responses,
+            request_id: new_request_id(),
+            query_keys: QueryKeys::default(),
+            stage: Stage::New,
+            in_flight: self.drain.enter(),
+        }
+    }
+
+    // weir compresses nothing, so Pingora's compression module stays out.
+    fn init_downstream_modules(&self, _modules: &mut pingora::modules::http::HttpModules) {}
+
+    async fn early_request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<()> {
+        guard::immediate(self.metrics(), || {
+            self.arrive(session, exchange);
+            Ok(())
+        })
+    }
+
+    async fn request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
+        guard::waiting(self.metrics(), self.handle(session, exchange)).await
+    }
+
+    async fn upstream_peer(&self, _session: &mut Session, exchange: &mut Exchange) -> Result<Box<HttpPeer>> {
+        let forward = exchange.forward().ok_or_else(not_admitted)?;
+        guard::immediate(self.metrics(), || upstream::peer(self, forward))
+    }
+
+    async fn connected_to_upstream(
+        &self,
+        session: &mut Session,
+        _reused: bool,
+        _peer: &HttpPeer,
+        _fd: std::os::unix::io::RawFd,
+        digest: Option<&Digest>,
+        exchange: &mut Exchange,
+    ) -> Result<()> {
+        let forward = exchange.forward().ok_or_else(not_admitted)?;
+        guard::immediate(self.metrics(), || {
+            upstream::connected(self, session, forward, digest);
+            Ok(())
+        })
+    }
+
+    async fn upstream_request_filter(
+        &self,
+        _session: &mut Session,
+        head: &mut RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Result<()> {
+        let forward = exchange.forward().ok_or_else(not_admitted)?;
+        guard::immediate(self.metrics(), || upstream::edit_head(forward, head))
+    }
+
+    async fn request_body_filter(
+        &self,
+        _session: &mut Session,
+        piece: &mut Option<Bytes>,
+        end: bool,
+        exchange: &mut Exchange,
+    ) -> Result<()> {
+        let forward = exchange.forward().ok_or_else(not_admitted)?;
+        guard::immediate(self.metrics(), || upstream::send_body(forward, piece, end))
+    }
+
+    fn fail_to_connect(
+        &self,
+        _session: &mut Session,
+        _peer: &HttpPeer,
+        exchange: &mut Exchange,
+        error: Box<Error>,
+    ) -> Box<Error> {
+        match exchange.forward() {
+            Some(forward) => upstream::connect_failed(self, forward, error),
+            None => error,
+        }
+    }
+
+    fn error_while_proxy(
+        &self,
+        _peer: &HttpPeer,
+        session: &mut Session,
+        error: Box<Error>,
+        exchange: &mut Exchange,
+        reused: bool,
+    ) -> Box<Error> {
+        match exchange.forward() {
+            Some(forward) => upstream::attempt_failed(session, forward, error, reused),
+            None => error,
+        }
+    }
+
+    async fn upstream_response_filter(
+        &self,
+        _session: &mut Session,
+        head: &mut ResponseHeader,
+        exchange: &mut Exchange,
+    ) -> Result<()> {
+        let forward = exchange.forward().ok_or_else(not_admitted)?;
+        guard::immediate(self.metrics(), || relay::accept_head(self.metrics(), forward, head))
+    }
+
+    async fn response_filter(
+        &self,
+        session: &mut Session,
+        head: &mut ResponseHeader,
+        exchange: &mut Exchange,
+    ) -> Result<()> {
+        let forward = exchange.forward().ok_or_else(not_admitted)?;
+        guard::immediate(self.metrics(), || relay::edit_head(session, forward, head))
+    }
+
+    fn response_body_filter(
+        &self,
+        _session: &mut Session,
+        piece: &mut Option<Bytes>,
+        end: bool,
+        exchange: &mut Exchange,
+    ) -> Result<Option<Duration>> {
+        let forward = exchange.forward().ok_or_else(not_admitted)?;
+        guard::immediate(self.metrics(), || {
+            relay::pass(forward, piece, end);
+            Ok(None)
+        })
+    }
+
+    async fn fail_to_proxy(&self, session: &mut Session, error: &Error, exchange: &mut Exchange) -> FailToProxy {
+        reply::fail(session, error, exchange).await
+    }
+
+    async fn logging(&self, _session: &mut Session, _error: Option<&Error>, exchange: &mut Exchange) {
+        if let Some(forward) = exchange.forward() {
+            forward.ticket.settle();
+        }
+    }
+
+    /// Method and path only: the query may hold a key, and the default would put it into the error log.
+    fn request_summary(&self, session: &Session, exchange: &Exchange) -> String {
+        let head = session.req_header();
+        format!("{} {}, {}", head.method, head.uri.path(), exchange.request_id)
+    }
+}
+

@@ -1,1 +1,371 @@
-//! To be written.
+//! What Prometheus scrapes.
+//!
+//! Names follow the OpenTelemetry semantic conventions for generative AI (in their development status of 2025) where
+//! one exists, written the Prometheus way: `gen_ai.client.operation.duration` in seconds is
+//! `gen_ai_client_operation_duration_seconds`. Everything else is `weir_*`.
+//!
+//! Every label is bounded: models and providers only if the catalogue has them (otherwise `other`, absent `none`), hosts
+//! and everything of type `&'static str` from closed sets. No client can make a time series.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use prometheus::core::Collector;
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+};
+
+use crate::access_log::RequestRecord;
+
+mod gen_ai;
+mod process;
+
+use gen_ai::GenAi;
+
+/// The content type of [`Metrics::render`].
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Stands for a model or provider that the catalogue does not have.
+const OTHER: &str = "other";
+/// Stands for what a request never had, such as the provider of a refused one.
+const NONE: &str = "none";
+
+/// Upper bounds of the request body histogram, in bytes: 1 KiB to 64 MiB.
+const BODY_BUCKETS: [f64; 9] = [
+    1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0, 67108864.0,
+];
+
+/// All metrics of the process. Shared in an `Arc`; every method is cheap and never waits (but [`Metrics::render`]).
+pub struct Metrics {
+    registry: Registry,
+    labels: Labels,
+    gen_ai: GenAi,
+    requests: IntCounterVec,
+    refusals: IntCounterVec,
+    tokens: IntCounterVec,
+    request_bytes: Histogram,
+    in_flight: IntGauge,
+    streams_open: IntGauge,
+    body_bytes: IntGauge,
+    retries: IntCounterVec,
+    access_log_dropped: IntCounter,
+    key_cache: IntCounterVec,
+    store_up: IntGauge,
+    provider_on: IntGaugeVec,
+    resolver_failures: IntCounterVec,
+    panics: IntCounter,
+    credential_refused: IntCounterVec,
+    process: process::Process,
+    samplers: Mutex<Vec<Sampler>>,
+}
+
+type Sampler = Box<dyn Fn(&Metrics) + Send>;
+
+/// The names that may be labels.
+struct Labels {
+    models: BTreeSet<String>,
+    providers: BTreeSet<String>,
+}
+
+impl Metrics {
+    /// All metrics at zero, for the catalogue's models and providers. Fails only on a mistake in the definitions.
+    pub fn new(models: &[&str], providers: &[&str]) -> Result<Self, prometheus::Error> {
+        let registry = Registry::new();
+        let make = Maker { registry: &registry };
+        let metrics = Self {
+            labels: Labels {
+                models: models.iter().map(|name| (*name).to_owned()).collect(),
+                providers: providers.iter().map(|name| (*name).to_owned()).collect(),
+            },
+            gen_ai: GenAi::new(&make)?,
+            requests: make.counters(
+                "weir_requests_total",
+                "Requests that ended, by how.",
+                &["protocol", "model", "provider", "outcome", "status_class"],
+            )?,
+            refusals: make.counters(
+                "weir_refusals_total",
+                "Requests that weir itself refused.",
+                &["protocol", "reason"],
+            )?,
+            tokens: make.counters(
+                "weir_tokens_total",
+                "Tokens and tool calls that providers reported, each in exactly one type.",
+                &["provider", "model", "type"],
+            )?,
+            request_bytes: make.histogram("weir_request_body_bytes", "Sizes of request bodies.", &BODY_BUCKETS)?,
+            in_flight: make.gauge("weir_requests_in_flight", "Requests being served.")?,
+            streams_open: make.gauge("weir_streams_open", "Streamed answers under way.")?,
+            body_bytes: make.gauge("weir_body_bytes_buffered", "Request bytes held in memory.")?,
+            retries: make.counters(
+                "weir_upstream_retries_total",
+                "Further attempts at a provider for the same request.",
+                &["provider", "reason"],
+            )?,
+            access_log_dropped: make.counter("weir_access_log_dropped_total", "Access log lines that were lost.")?,
+            key_cache: make.counters("weir_key_cache_total", "What the key cache did.", &["event"])?,
+            store_up: make.gauge("weir_store_up", "1 while the store is reachable.")?,
+            provider_on: make.gauges("weir_provider_on", "1 while the provider is served.", &["provider"])?,
+            resolver_failures: make.counters(
+                "weir_resolver_failures_total",
+                "Failed lookups of provider hosts.",
+                &["host"],
+            )?,
+            panics: make.counter("weir_panics_total", "Panics caught; each is a bug.")?,
+            credential_refused: make.counters(
+                "weir_provider_credential_refused_total",
+                "Answers of a provider that refuse weir's own credential.",
+                &["provider"],
+            )?,
+            process: process::Process::new(),
+            samplers: Mutex::default(),
+            registry: registry.clone(),
+        };
+        let build = make.gauges("weir_build_info", "Always 1; the version is a label.", &["version"])?;
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        for provider in providers {
+            // So that rates and alarms see the zero before the first event.
+            metrics.provider_on.with_label_values(&[provider]).set(0);
+            metrics.credential_refused.with_label_values(&[provider]).reset();
+        }
+        Ok(metrics)
+    }
+
+    /// Counts a finished request in everything it belongs to, its refusal included.
+    pub fn record_request(&self, record: &RequestRecord) {
+        let protocol = record.protocol.unwrap_or(NONE);
+        let model = self.labels.model(record.model.as_deref());
+        let provider = self.labels.provider(record.provider.as_deref());
+        self.requests
+            .with_label_values(&[protocol, model, provider, record.outcome, status_class(record.status)])
+            .inc();
+        if let Some(reason) = record.refusal {
+            self.refused(protocol, reason);
+        }
+        if record.request_bytes > 0 {
+            self.request_bytes.observe(gen_ai::float(record.request_bytes));
+        }
+        if let Some(usage) = &record.usage {
+            for (kind, count) in crate::access_log::token_counts(usage)
+                .into_iter()
+                .filter(|(_, count)| *count > 0)
+            {
+                self.tokens.with_label_values(&[provider, model, kind]).inc_by(count);
+            }
+        }
+        if record.provider.is_some() {
+            let asked = self.labels.model(record.model_asked.as_deref());
+            self.gen_ai.record(record, provider, asked, model);
+        }
+    }
+
+    /// Counts a refusal that has no [`RequestRecord`], for example one before a request could be read.
+    /// [`Metrics::record_request`] counts those that have one.
+    pub fn refused(&self, protocol: &'static str, reason: &'static str) {
+        self.refusals.with_label_values(&[protocol, reason]).inc();
+    }
+
+    /// A request began; it is in flight until the guard is dropped.
+    pub fn request_started(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.in_flight)
+    }
+
+    /// A streamed answer began; it is open until the guard is dropped.
+    pub fn stream_opened(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.streams_open)
+    }
+
+    /// A further attempt at a provider.
+    pub fn upstream_retried(&self, provider: &str, reason: &'static str) {
+        self.retries
+            .with_label_values(&[self.labels.provider(Some(provider)), reason])
+            .inc();
+    }
+
+    /// The provider refused weir's own credential: somebody must act.
+    pub fn provider_credential_refused(&self, provider: &str) {
+        self.credential_refused
+            .with_label_values(&[self.labels.provider(Some(provider))])
+            .inc();
+    }
+
+    /// Something happened in the key cache: `hit`, `miss` and so on.
+    pub fn key_cache_event(&self, event: &'static str) {
+        self.key_cache.with_label_values(&[event]).inc();
+    }
+
+    /// A panic was caught.
+    pub fn panicked(&self) {
+        self.panics.inc();
+    }
+
+    /// Whether the provider is served.
+    pub fn provider_is(&self, provider: &str, state: Health) {
+        self.provider_on
+            .with_label_values(&[self.labels.provider(Some(provider))])
+            .set(state.as_gauge());
+    }
+
+    /// Whether the store is reachable.
+    pub fn store_is(&self, state: Health) {
+        self.store_up.set(state.as_gauge());
+    }
+
+    /// The request bytes held in memory now.
+    pub fn body_bytes_buffered_are(&self, bytes: u64) {
+        self.body_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// The access log lines lost since the start; for use in a sampler.
+    pub fn access_log_dropped_are(&self, total: u64) {
+        raise(&self.access_log_dropped, total);
+    }
+
+    /// The failed lookups of a configured host since the start; for use in a sampler.
+    pub fn resolver_failures_are(&self, host: &str, total: u64) {
+        raise(&self.resolver_failures.with_label_values(&[host]), total);
+    }
+
+    /// Has `sampler` called before each scrape, to copy in values that live elsewhere. It must not wait, and must not
+    /// call [`Metrics::render`] or this method.
+    pub fn sample(&self, sampler: impl Fn(&Self) + Send + 'static) {
+        self.samplers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Box::new(sampler));
+    }
+
+    /// Everything in Prometheus' text format 0.0.4 ([`CONTENT_TYPE`]).
+    pub fn render(&self) -> String {
+        // Held to the end: samplers read, compare and add, which two scrapes at once would do twice.
+        let samplers = self.samplers.lock().unwrap_or_else(PoisonError::into_inner);
+        for sampler in samplers.iter() {
+            sampler(self);
+        }
+        let mut text = String::new();
+        if let Err(error) = prometheus::TextEncoder::new().encode_utf8(&self.registry.gather(), &mut text) {
+            tracing::error!(%error, "metrics cannot be rendered");
+        }
+        self.process.render(&mut text);
+        text
+    }
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+/// Whether something works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// It works: 1 in the metric.
+    Up,
+    /// It does not: 0 in the metric.
+    Down,
+}
+
+impl Health {
+    fn as_gauge(self) -> i64 {
+        i64::from(self == Self::Up)
+    }
+}
+
+/// One of something while it lives.
+#[derive(Debug)]
+#[must_use = "dropping the guard ends what it counts"]
+pub struct GaugeGuard(IntGauge);
+
+impl GaugeGuard {
+    fn new(gauge: &IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for GaugeGuard {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl Labels {
+    fn model<'a>(&'a self, name: Option<&str>) -> &'a str {
+        bounded(&self.models, name)
+    }
+
+    fn provider<'a>(&'a self, name: Option<&str>) -> &'a str {
+        bounded(&self.providers, name)
+    }
+}
+
+fn bounded<'a>(known: &'a BTreeSet<String>, name: Option<&str>) -> &'a str {
+    name.map_or(NONE, |name| known.get(name).map_or(OTHER, String::as_str))
+}
+
+fn status_class(status: u16) -> &'static str {
+    match status {
+        100..=199 => "1xx",
+        200..=299 => "2xx",
+        300..=399 => "3xx",
+        400..=499 => "4xx",
+        500..=599 => "5xx",
+        _ => NONE,
+    }
+}
+
+/// Brings a counter up to a total that is counted elsewhere.
+fn raise(counter: &IntCounter, total: u64) {
+    counter.inc_by(total.saturating_sub(counter.get()));
+}
+
+/// Makes metrics and registers them.
+struct Maker<'a> {
+    registry: &'a Registry,
+}
+
+impl Maker<'_> {
+    fn counter(&self, name: &str, help: &str) -> Result<IntCounter, prometheus::Error> {
+        self.register(IntCounter::new(name, help)?)
+    }
+
+    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, prometheus::Error> {
+        self.register(IntCounterVec::new(Opts::new(name, help), labels)?)
+    }
+
+    fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
+        self.register(IntGauge::new(name, help)?)
+    }
+
+    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, prometheus::Error> {
+        self.register(IntGaugeVec::new(Opts::new(name, help), labels)?)
+    }
+
+    fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Result<Histogram, prometheus::Error> {
+        self.register(Histogram::with_opts(
+            HistogramOpts::new(name, help).buckets(buckets.to_vec()),
+        )?)
+    }
+
+    fn histograms(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        buckets: &[f64],
+    ) -> Result<HistogramVec, prometheus::Error> {
+        self.register(HistogramVec::new(
+            HistogramOpts::new(name, help).buckets(buckets.to_vec()),
+            labels,
+        )?)
+    }
+
+    fn register<C: Collector + Clone + 'static>(&self, metric: C) -> Result<C, prometheus::Error> {
+        self.registry.register(Box::new(metric.clone()))?;
+        Ok(metric)
+    }
+}
+
+#[cfg(test)]
+mod tests;

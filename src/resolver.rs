@@ -1,1 +1,277 @@
-//! To be written.
+//! Provider host names to socket addresses, in the background.
+//!
+//! The request path must neither wait for a name server nor depend on one: `HttpPeer::new` with a name would resolve it
+//! blocking and panic on failure (design, section 4). So a task resolves every name at start and again every `refresh`;
+//! requests read the last good answer without a lock. An unknown name means 503.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use tokio::sync::{Notify, watch};
+
+/// The first wait after a failed lookup; it doubles with each further failure, up to [`ResolverSettings::refresh`].
+pub const RETRY_FIRST: Duration = Duration::from_secs(1);
+
+/// At most so many addresses are kept per name.
+pub const ADDRESSES_MAX: usize = 64;
+
+/// How often and how patiently names are resolved.
+#[derive(Clone, Copy, Debug)]
+pub struct ResolverSettings {
+    /// The wait between two good lookups of a name, and the longest wait after a failed one.
+    pub refresh: Duration,
+    /// The longest a single lookup may take.
+    pub timeout: Duration,
+}
+
+/// Turns one name into addresses. The real one asks the system; tests bring their own.
+#[async_trait]
+pub trait Lookup: Send + Sync {
+    /// The addresses of `host`, each with `port`. An empty answer counts as a failure.
+    async fn lookup(&self, host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>>;
+}
+
+/// The system's resolver: honours `/etc/hosts` and `nsswitch.conf`.
+#[derive(Debug)]
+pub struct SystemLookup;
+
+#[async_trait]
+impl Lookup for SystemLookup {
+    async fn lookup(&self, host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
+        Ok(tokio::net::lookup_host((host, port)).await?.collect())
+    }
+}
+
+/// The last good addresses of every provider host. Cheap to read, refreshed by [`Resolver::run`].
+pub struct Resolver {
+    settings: ResolverSettings,
+    lookup: Box<dyn Lookup>,
+    targets: ArcSwap<Vec<Arc<Target>>>,
+    table: ArcSwap<Table>,
+    hosts_changed: Notify,
+    tried: watch::Sender<bool>,
+}
+
+/// Few ports per host (nearly always one), so a list beats a second map and needs no owned key to be asked.
+type Table = HashMap<String, Vec<(u16, Arc<[SocketAddr]>)>>;
+
+#[derive(Debug)]
+struct Target {
+    host: String,
+    port: u16,
+    failures: AtomicU64,
+}
+
+impl Resolver {
+    /// A resolver of `hosts` that asks the system; nothing is resolved before [`Resolver::run`].
+    pub fn new(hosts: Vec<(String, u16)>, settings: ResolverSettings) -> Self {
+        Self::with_lookup(hosts, settings, Box::new(SystemLookup))
+    }
+
+    /// The same with another source of addresses.
+    pub fn with_lookup(hosts: Vec<(String, u16)>, settings: ResolverSettings, lookup: Box<dyn Lookup>) -> Self {
+        Self {
+            settings,
+            lookup,
+            targets: ArcSwap::from_pointee(targets(hosts, &[])),
+            table: ArcSwap::default(),
+            hosts_changed: Notify::new(),
+            tried: watch::Sender::new(false),
+        }
+    }
+
+    /// The last good addresses; `None` for a name that is not configured or was never resolved. Never waits.
+    /// A literal address (also `[::1]`) is its own answer.
+    pub fn addresses(&self, host: &str, port: u16) -> Option<Arc<[SocketAddr]>> {
+        if let Some(literal) = literal(host) {
+            return Some(Arc::from([SocketAddr::new(literal, port)]));
+        }
+        let table = self.table.load();
+        table
+            .get(host)?
+            .iter()
+            .find(|(known, _)| *known == port)
+            .map(|(_, found)| Arc::clone(found))
+    }
+
+    /// One of the addresses, chosen by `dice` (any number; the caller counts up or rolls). `None` as in
+    /// [`Resolver::addresses`].
+    pub fn pick(&self, host: &str, port: u16, dice: usize) -> Option<SocketAddr> {
+        if let Some(literal) = literal(host) {
+            return Some(SocketAddr::new(literal, port));
+        }
+        let table = self.table.load();
+        let (_, found) = table.get(host)?.iter().find(|(known, _)| *known == port)?;
+        found.get(dice.checked_rem(found.len())?).copied()
+    }
+
+    /// Replaces the set of names, for a reload. Answers already known for names that stay are kept; names that went are
+    /// forgotten at once; new ones are resolved by the running task.
+    pub fn set_hosts(&self, hosts: Vec<(String, u16)>) {
+        let next = targets(hosts, &self.targets.load());
+        self.targets.store(Arc::new(next));
+        // Read again inside: a lookup that ends meanwhile must not bring a forgotten name back.
+        self.table.rcu(|table| {
+            let mut kept = Table::clone(table);
+            let targets = self.targets.load();
+            kept.retain(|host, ports| {
+                ports.retain(|(port, _)| is_target(&targets, host, *port));
+                !ports.is_empty()
+            });
+            kept
+        });
+        self.hosts_changed.notify_one();
+    }
+
+    /// Failed lookups so far, by host, for the metrics.
+    pub fn failures(&self) -> Vec<(String, u64)> {
+        let mut sums: HashMap<String, u64> = HashMap::new();
+        for target in self.targets.load().iter() {
+            *sums.entry(target.host.clone()).or_default() += target.failures.load(Ordering::Relaxed);
+        }
+        sums.into_iter().collect()
+    }
+
+    /// Waits until every name was tried once by [`Resolver::run`], successfully or not: a start that waits for this
+    /// answers its first request. Bounded by [`ResolverSettings::timeout`] once the task runs.
+    pub async fn first_pass(&self) {
+        // The sender lives in self, so waiting cannot fail.
+        let mut tried = self.tried.subscribe();
+        let _seen = tried.wait_for(|tried| *tried).await;
+    }
+
+    /// The task: resolves all names at once in parallel, then each again and again until `shutdown` turns true.
+    pub async fn run(self: Arc<Self>, mut shutdown: watch::Receiver<bool>) {
+        loop {
+            tokio::select! {
+                () = self.keep_resolved() => {}
+                () = self.hosts_changed.notified() => {}
+                _ = shutdown.wait_for(|stop| *stop) => return,
+            }
+        }
+    }
+
+    /// Never returns; is dropped when the names change.
+    async fn keep_resolved(&self) {
+        let targets = self.targets.load_full();
+        let first = join_all(targets.iter().map(|target| self.resolve(target))).await;
+        self.tried.send_replace(true);
+        let loops = targets.iter().zip(first).map(|(target, resolved)| async move {
+            let mut failures = u32::from(!resolved);
+            loop {
+                tokio::time::sleep(wait(failures, self.settings.refresh)).await;
+                failures = if self.resolve(target).await {
+                    0
+                } else {
+                    failures.saturating_add(1)
+                };
+            }
+        });
+        join_all(loops).await;
+        std::future::pending::<()>().await;
+    }
+
+    /// One lookup; false when it brought nothing, in which case the last good answer stays.
+    async fn resolve(&self, target: &Target) -> bool {
+        let answer = tokio::time::timeout(self.settings.timeout, self.lookup.lookup(&target.host, target.port)).await;
+        let reason = match answer {
+            Ok(Ok(found)) if !found.is_empty() => {
+                self.keep(target, &of_the_preferred_family(&found));
+                return true;
+            }
+            Ok(Ok(_)) => "the answer holds no address".to_owned(),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {} ms", self.settings.timeout.as_millis()),
+        };
+        target.failures.fetch_add(1, Ordering::Relaxed);
+        let last_good = self.addresses(&target.host, target.port).is_some();
+        tracing::warn!(host = %target.host, port = target.port, %reason, last_good, "provider host not resolved");
+        false
+    }
+
+    fn keep(&self, target: &Target, found: &[SocketAddr]) {
+        if self
+            .addresses(&target.host, target.port)
+            .is_some_and(|known| *known == *found)
+        {
+            return;
+        }
+        let found: Arc<[SocketAddr]> = Arc::from(found);
+        self.table.rcu(|table| {
+            let mut next = Table::clone(table);
+            if is_target(&self.targets.load(), &target.host, target.port) {
+                let ports = next.entry(target.host.clone()).or_default();
+                ports.retain(|(port, _)| *port != target.port);
+                ports.push((target.port, Arc::clone(&found)));
+            }
+            next
+        });
+    }
+}
+
+impl std::fmt::Debug for Resolver {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Resolver")
+            .field("table", &self.table.load())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The wait before the next lookup after so many failures in a row.
+fn wait(failures: u32, refresh: Duration) -> Duration {
+    match failures.checked_sub(1) {
+        None => refresh,
+        Some(doublings) => RETRY_FIRST.saturating_mul(2u32.saturating_pow(doublings)).min(refresh),
+    }
+}
+
+/// The system sorts by what it can reach (RFC 6724), so the family of its first address works and another may not:
+/// spreading over both would send every second connection of an IPv4-only machine into the void.
+fn of_the_preferred_family(found: &[SocketAddr]) -> Vec<SocketAddr> {
+    let Some(first) = found.first() else { return Vec::new() };
+    let mut kept: Vec<SocketAddr> = Vec::new();
+    for address in found {
+        if address.is_ipv4() == first.is_ipv4() && !kept.contains(address) && kept.len() < ADDRESSES_MAX {
+            kept.push(*address);
+        }
+    }
+    kept
+}
+
+fn literal(host: &str) -> Option<IpAddr> {
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(host);
+    bare.parse().ok()
+}
+
+fn is_target(targets: &[Arc<Target>], host: &str, port: u16) -> bool {
+    targets.iter().any(|target| target.port == port && target.host == host)
+}
+
+/// Each name once, literals left out, counts of names that stay carried over.
+fn targets(hosts: Vec<(String, u16)>, known: &[Arc<Target>]) -> Vec<Arc<Target>> {
+    let mut targets: Vec<Arc<Target>> = Vec::new();
+    for (host, port) in hosts {
+        if literal(&host).is_some() || is_target(&targets, &host, port) {
+            continue;
+        }
+        let same = known
+            .iter()
+            .find(|target| target.port == port && target.host == host)
+            .cloned();
+        let failures = AtomicU64::new(0);
+        targets.push(same.unwrap_or_else(|| Arc::new(Target { host, port, failures })));
+    }
+    targets
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,12 @@
-//! What a client may ask for: the operations of the three protocols.
+//! What a client may ask for, read from method and path (spec section 4).
 
+use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::protocol::Protocol;
+
+/// The longest model name taken from a path, in bytes.
+pub const PATH_MODEL_BYTES_MAX: usize = 128;
 
 /// One thing a client can ask of a provider through weir.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -29,6 +33,226 @@ impl Operation {
             Self::Messages | Self::CountTokens => Protocol::Messages,
             Self::Responses => Protocol::Responses,
             Self::GenerateContent | Self::StreamGenerateContent | Self::GeminiCountTokens => Protocol::Gemini,
+        }
+    }
+
+    /// The label in logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Messages => "messages",
+            Self::CountTokens => "count_tokens",
+            Self::Responses => "responses",
+            Self::GenerateContent => "generate_content",
+            Self::StreamGenerateContent => "stream_generate_content",
+            Self::GeminiCountTokens => "gemini_count_tokens",
+        }
+    }
+
+    /// Whether the model is named in the path rather than in the body.
+    pub const fn model_in_path(self) -> bool {
+        matches!(self.protocol(), Protocol::Gemini)
+    }
+}
+
+/// What a request line asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// To be forwarded to a provider; `model` when the path names it.
+    Forward {
+        /// The operation.
+        operation: Operation,
+        /// The model from the path, decoded and checked.
+        model: Option<String>,
+    },
+    /// `GET /v1/models` or `GET /v1beta/models`.
+    ListModels,
+    /// `GET /v1/models/{model}` or `GET /v1beta/models/{model}`.
+    ShowModel {
+        /// The model from the path, decoded and checked.
+        model: String,
+    },
+}
+
+/// Why a request line is refused before anything else is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetError {
+    /// No such path: 404.
+    UnknownPath,
+    /// The path exists, with other methods: 405.
+    MethodNotAllowed {
+        /// The `allow` header.
+        allow: &'static str,
+    },
+    /// `/v1/chat/completions` (spec section 1, point 7).
+    ChatCompletionsRemoved,
+    /// A model name in the path that is empty, too long or has characters outside `[A-Za-z0-9._-]`.
+    ModelPathInvalid,
+}
+
+/// Reads method and path, exactly as the client sent them (still percent-encoded, without the query).
+pub fn target(method: &str, path: &str) -> Result<Target, TargetError> {
+    match path {
+        "/v1/messages" => post(method, Operation::Messages),
+        "/v1/messages/count_tokens" => post(method, Operation::CountTokens),
+        "/v1/responses" => post(method, Operation::Responses),
+        "/v1/chat/completions" => Err(TargetError::ChatCompletionsRemoved),
+        "/v1/models" | "/v1beta/models" => read_only(method, Target::ListModels),
+        _ => match path.strip_prefix("/v1beta/models/").or_else(|| path.strip_prefix("/v1/models/")) {
+            Some(rest) => model_target(method, rest),
+            None => Err(TargetError::UnknownPath),
+        },
+    }
+}
+
+/// The protocol whose error shape a path gets when nothing better is known: that of its prefix (design.md section 3).
+pub fn shape_of(path: &str) -> Protocol {
+    let gemini_method = || path.starts_with("/v1/models/") && (path.contains(':') || path.contains("%3A") || path.contains("%3a"));
+    if path == "/v1beta" || path.starts_with("/v1beta/") || gemini_method() {
+        Protocol::Gemini
+    } else if path == "/v1/messages" || path.starts_with("/v1/messages/") {
+        Protocol::Messages
+    } else {
+        Protocol::Responses
+    }
+}
+
+fn post(method: &str, operation: Operation) -> Result<Target, TargetError> {
+    if method == "POST" {
+        Ok(Target::Forward { operation, model: None })
+    } else {
+        Err(TargetError::MethodNotAllowed { allow: "POST" })
+    }
+}
+
+fn read_only(method: &str, target: Target) -> Result<Target, TargetError> {
+    if method == "GET" { Ok(target) } else { Err(TargetError::MethodNotAllowed { allow: "GET" }) }
+}
+
+/// `{model}` or `{model}:{method}`, the colon possibly as `%3A`. Decoded once: what is still encoded after that has a
+/// `%`, which the allow-list refuses, so no second decoding anywhere can turn it into a separator.
+fn model_target(method: &str, rest: &str) -> Result<Target, TargetError> {
+    let Ok(decoded) = percent_decode_str(rest).decode_utf8() else {
+        return Err(TargetError::ModelPathInvalid);
+    };
+    let Some((model, verb)) = decoded.split_once(':') else {
+        return read_only(method, Target::ShowModel { model: checked_model(&decoded)? });
+    };
+    let operation = match verb {
+        "generateContent" => Operation::GenerateContent,
+        "streamGenerateContent" => Operation::StreamGenerateContent,
+        "countTokens" => Operation::GeminiCountTokens,
+        _ => return Err(TargetError::UnknownPath),
+    };
+    let model = checked_model(model)?;
+    if method == "POST" {
+        Ok(Target::Forward { operation, model: Some(model) })
+    } else {
+        Err(TargetError::MethodNotAllowed { allow: "POST" })
+    }
+}
+
+fn checked_model(model: &str) -> Result<String, TargetError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let dots_only = model.bytes().all(|byte| byte == b'.');
+    if model.is_empty() || model.len() > PATH_MODEL_BYTES_MAX || dots_only || !model.bytes().all(plain) {
+        return Err(TargetError::ModelPathInvalid);
+    }
+    Ok(model.to_owned())
+}
+
+/// Removes every `key` parameter from a query and returns (what is left, the values removed, percent-decoded).
+/// The key must not reach a log, a metric or the provider, so this runs before anything else looks at the query.
+pub fn split_key(query: &str) -> (String, Vec<String>) {
+    let mut left = String::new();
+    let mut keys = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if decoded(name) == "key" {
+            keys.push(decoded(value));
+            continue;
+        }
+        if !left.is_empty() {
+            left.push('&');
+        }
+        left.push_str(pair);
+    }
+    (left, keys)
+}
+
+fn decoded(text: &str) -> String {
+    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn forward(operation: Operation, model: Option<&str>) -> Result<Target, TargetError> {
+        Ok(Target::Forward { operation, model: model.map(str::to_owned) })
+    }
+
+    #[test]
+    fn every_route_of_the_interface_is_found() {
+        assert_eq!(target("POST", "/v1/messages"), forward(Operation::Messages, None));
+        assert_eq!(target("POST", "/v1/messages/count_tokens"), forward(Operation::CountTokens, None));
+        assert_eq!(target("POST", "/v1/responses"), forward(Operation::Responses, None));
+        assert_eq!(target("GET", "/v1/models"), Ok(Target::ListModels));
+        for prefix in ["/v1beta/models/", "/v1/models/"] {
+            for (verb, operation) in [
+                ("generateContent", Operation::GenerateContent),
+                ("streamGenerateContent", Operation::StreamGenerateContent),
+                ("countTokens", Operation::GeminiCountTokens),
+            ] {
+                assert_eq!(target("POST", &format!("{prefix}gemini-3.5:{verb}")), forward(operation, Some("gemini-3.5")));
+                assert_eq!(target("POST", &format!("{prefix}gemini-3.5%3A{verb}")), forward(operation, Some("gemini-3.5")));
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_methods_name_the_right_one() {
+        assert_eq!(target("GET", "/v1/messages"), Err(TargetError::MethodNotAllowed { allow: "POST" }));
+        assert_eq!(target("POST", "/v1/models"), Err(TargetError::MethodNotAllowed { allow: "GET" }));
+        assert_eq!(target("GET", "/v1beta/models/m:generateContent"), Err(TargetError::MethodNotAllowed { allow: "POST" }));
+    }
+
+    #[test]
+    fn a_path_that_is_not_a_plain_model_name_is_refused() {
+        for bad in ["..", "%2e%2e", "a%2Fb", "a%0d%0ab", "a%00", "a;b", "%252e", "a b", ""] {
+            let path = format!("/v1beta/models/{bad}:generateContent");
+            assert_eq!(target("POST", &path), Err(TargetError::ModelPathInvalid), "{path}");
+        }
+        assert_eq!(target("POST", "/v1beta/models/a:b:generateContent"), Err(TargetError::UnknownPath));
+        assert_eq!(target("POST", "/v1beta/models/a:generateContent/"), Err(TargetError::UnknownPath));
+        let long = format!("/v1beta/models/{}:generateContent", "m".repeat(PATH_MODEL_BYTES_MAX + 1));
+        assert_eq!(target("POST", &long), Err(TargetError::ModelPathInvalid));
+    }
+
+    #[test]
+    fn unknown_paths_have_the_shape_of_their_prefix() {
+        assert_eq!(shape_of("/v1/messages/batches"), Protocol::Messages);
+        assert_eq!(shape_of("/v1/embeddings"), Protocol::Responses);
+        assert_eq!(shape_of("/v1beta/files"), Protocol::Gemini);
+        assert_eq!(shape_of("/v1/models/m:embedContent"), Protocol::Gemini);
+        assert_eq!(shape_of("/"), Protocol::Responses);
+    }
+
+    #[test]
+    fn the_key_leaves_the_query_in_every_spelling() {
+        let (left, keys) = split_key("alt=sse&key=abc&%6bey=d%2De&x=1&key");
+        assert_eq!(left, "alt=sse&x=1");
+        assert_eq!(keys, ["abc", "d-e", ""]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_ever_yields_a_model_outside_the_allow_list(path in "[ -~]{0,80}") {
+            let path = format!("/v1beta/models/{path}");
+            if let Ok(Target::Forward { model: Some(model), .. } | Target::ShowModel { model }) = target("POST", &path) {
+                prop_assert!(model.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)));
+            }
         }
     }
 }

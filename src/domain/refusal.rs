@@ -1,1 +1,190 @@
-//! To be written.
+//! Every reason for which weir itself says no, and how each is said in the three protocols.
+
+use crate::domain::protocol::Protocol;
+
+mod reply;
+#[cfg(test)]
+mod tests;
+
+/// A reason to say no. Texts in it come from the client and are shown to the same client only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No such path.
+    UnknownPath,
+    /// The path exists, not with this method.
+    MethodNotAllowed {
+        /// The methods it has, as in the `allow` header.
+        allow: &'static str,
+    },
+    /// The chat completions path, which is no longer offered.
+    ChatCompletionsRemoved,
+    /// No credential came.
+    CredentialMissing,
+    /// Two credentials came that differ, or one header came twice.
+    CredentialAmbiguous,
+    /// The key is not known here, or is not in the format of this service's keys.
+    KeyUnknown,
+    /// The key was revoked.
+    KeyRevoked,
+    /// The key is past its expiry.
+    KeyExpired,
+    /// The key may not use the model.
+    ModelNotAllowed {
+        /// The name that was asked for.
+        model: String,
+    },
+    /// No model has that name.
+    ModelUnknown {
+        /// The name that was asked for.
+        model: String,
+    },
+    /// The model exists, not through this protocol or for this operation.
+    ModelNotServed {
+        /// The name that was asked for.
+        model: String,
+        /// Where it is served.
+        protocols: Vec<Protocol>,
+    },
+    /// The model's provider cannot count tokens.
+    CountTokensUnsupported {
+        /// The name that was asked for.
+        model: String,
+    },
+    /// The model part of the path cannot be read.
+    ModelPathInvalid,
+    /// The body is not what the protocol wants.
+    BodyInvalid {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The body has a content encoding that is not taken.
+    BodyEncodingUnsupported {
+        /// The encoding that it has.
+        encoding: String,
+    },
+    /// The body is larger than allowed.
+    BodyTooLarge {
+        /// What is allowed, in bytes.
+        limit_bytes: u64,
+    },
+    /// The body's length has to be declared.
+    LengthRequired,
+    /// The body did not come in time.
+    BodyTimeout,
+    /// The head is larger than allowed.
+    HeadersTooLarge,
+    /// An `expect` header other than `100-continue`.
+    ExpectationUnknown,
+    /// The query cannot be read.
+    QueryInvalid {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// All memory for bodies is in use.
+    BodyBudgetExhausted,
+    /// The key store does not answer.
+    StoreUnavailable,
+    /// The model's provider is switched off here.
+    ProviderDisabled {
+        /// The name that was asked for.
+        model: String,
+    },
+    /// No connection to the provider.
+    ProviderUnreachable,
+    /// The provider did not answer in time.
+    ProviderTimeout,
+    /// The provider's answer broke off before or within its head.
+    ProviderBroken,
+    /// The provider refused the credential of this service.
+    ProviderCredentialRefused,
+    /// weir failed.
+    Internal,
+}
+
+/// An answer of weir's own, ready to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The status code.
+    pub status: u16,
+    /// Header names (lower case) and values; `content-length` is the writer's.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body, JSON.
+    pub body: Vec<u8>,
+}
+
+impl Refusal {
+    /// The HTTP status.
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::ModelPathInvalid
+            | Self::BodyInvalid { .. }
+            | Self::BodyEncodingUnsupported { .. }
+            | Self::QueryInvalid { .. } => 400,
+            Self::CredentialMissing
+            | Self::CredentialAmbiguous
+            | Self::KeyUnknown
+            | Self::KeyRevoked
+            | Self::KeyExpired => 401,
+            Self::ModelNotAllowed { .. } => 403,
+            Self::UnknownPath
+            | Self::ChatCompletionsRemoved
+            | Self::ModelUnknown { .. }
+            | Self::ModelNotServed { .. }
+            | Self::CountTokensUnsupported { .. } => 404,
+            Self::MethodNotAllowed { .. } => 405,
+            Self::BodyTimeout => 408,
+            Self::LengthRequired => 411,
+            Self::BodyTooLarge { .. } => 413,
+            Self::ExpectationUnknown => 417,
+            Self::HeadersTooLarge => 431,
+            Self::Internal => 500,
+            Self::ProviderBroken => 502,
+            Self::BodyBudgetExhausted
+            | Self::StoreUnavailable
+            | Self::ProviderDisabled { .. }
+            | Self::ProviderUnreachable
+            | Self::ProviderCredentialRefused => 503,
+            Self::ProviderTimeout => 504,
+        }
+    }
+
+    /// The bounded label for metrics and the access log.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::UnknownPath => "unknown_path",
+            Self::MethodNotAllowed { .. } => "method_not_allowed",
+            Self::ChatCompletionsRemoved => "chat_completions_removed",
+            Self::CredentialMissing => "credential_missing",
+            Self::CredentialAmbiguous => "credential_ambiguous",
+            Self::KeyUnknown => "key_unknown",
+            Self::KeyRevoked => "key_revoked",
+            Self::KeyExpired => "key_expired",
+            Self::ModelNotAllowed { .. } => "model_not_allowed",
+            Self::ModelUnknown { .. } => "model_unknown",
+            Self::ModelNotServed { .. } => "model_not_served",
+            Self::CountTokensUnsupported { .. } => "count_tokens_unsupported",
+            Self::ModelPathInvalid => "model_path_invalid",
+            Self::BodyInvalid { .. } => "body_invalid",
+            Self::BodyEncodingUnsupported { .. } => "body_encoding_unsupported",
+            Self::BodyTooLarge { .. } => "body_too_large",
+            Self::LengthRequired => "length_required",
+            Self::BodyTimeout => "body_timeout",
+            Self::HeadersTooLarge => "headers_too_large",
+            Self::ExpectationUnknown => "expectation_unknown",
+            Self::QueryInvalid { .. } => "query_invalid",
+            Self::BodyBudgetExhausted => "body_budget_exhausted",
+            Self::StoreUnavailable => "store_unavailable",
+            Self::ProviderDisabled { .. } => "provider_disabled",
+            Self::ProviderUnreachable => "provider_unreachable",
+            Self::ProviderTimeout => "provider_timeout",
+            Self::ProviderBroken => "provider_broken",
+            Self::ProviderCredentialRefused => "provider_credential_refused",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// The answer in the shape of `protocol`, carrying the request id as that protocol does.
+    pub fn reply(&self, protocol: Protocol, request_id: &str) -> Reply {
+        reply::render(self, protocol, request_id)
+    }
+}

@@ -1,1 +1,102 @@
-//! To be written.
+//! The canonical usage record: what a request consumed, whatever the protocol it was reported in.
+
+/// What one request consumed, in tokens (and calls, for the two tools that are counted by call).
+///
+/// The parts do not overlap: each token is in exactly one field, so a price per field can be summed.
+/// Every count is between 0 and [`COUNT_MAX`]; how each protocol's own fields add up to these is in its module.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Input tokens that were neither read from nor written to a cache.
+    pub input_uncached: u64,
+    /// Input tokens read from a prompt cache.
+    pub cache_read: u64,
+    /// Input tokens written to a cache of short life (Messages 5 minutes, Responses 30 minutes).
+    pub cache_write_short: u64,
+    /// Input tokens written to a cache of long life (Messages 1 hour, Responses 12 hours).
+    pub cache_write_long: u64,
+    /// Output tokens other than reasoning: text and tool input.
+    pub output_text: u64,
+    /// Output tokens spent on reasoning (thinking).
+    pub output_reasoning: u64,
+    /// Input tokens that a provider's own tools put into the prompt (Gemini `toolUsePromptTokenCount`).
+    pub tool_input: u64,
+    /// Web searches made by the provider's own tool.
+    pub web_searches: u64,
+    /// Web pages fetched by the provider's own tool.
+    pub web_fetches: u64,
+}
+
+/// The largest count that is believed (2^53, the largest integer that every JSON reader keeps exact); anything above becomes this.
+pub const COUNT_MAX: u64 = 1 << 53;
+
+impl Usage {
+    /// All input tokens: uncached, read, written and put in by tools.
+    pub fn input_total(&self) -> u64 {
+        [
+            self.input_uncached,
+            self.cache_read,
+            self.cache_write_short,
+            self.cache_write_long,
+            self.tool_input,
+        ]
+        .into_iter()
+        .fold(0, u64::saturating_add)
+    }
+
+    /// All output tokens: text and reasoning.
+    pub fn output_total(&self) -> u64 {
+        self.output_text.saturating_add(self.output_reasoning)
+    }
+}
+
+pub(in crate::domain) mod fields;
+
+#[cfg(test)]
+mod tests {
+    use super::fields::{Fields, count};
+    use super::*;
+
+    #[test]
+    fn a_count_is_clamped_and_anything_but_a_number_is_absent() {
+        assert_eq!(count("12"), Some(12));
+        assert_eq!(count("-5"), Some(0));
+        assert_eq!(count("2.9"), Some(2));
+        assert_eq!(count("1e308"), Some(COUNT_MAX));
+        assert_eq!(count("1e999"), Some(COUNT_MAX));
+        assert_eq!(count("-1e999"), Some(0));
+        assert_eq!(count("9223372036854775808"), Some(COUNT_MAX));
+        assert_eq!(count("99999999999999999999999999"), Some(COUNT_MAX));
+        for other in ["\"12\"", "null", "true", "[]", "{}", "", "inf", "-", "nan"] {
+            assert_eq!(count(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn one_bad_value_spoils_no_other() {
+        let fields = Fields::parse(br#"{"a":1e999,"b":"x","c":7,"d":{"e":3},"f":[{"g":1},2]}"#).unwrap();
+        assert_eq!(
+            (
+                fields.count("a"),
+                fields.count("b"),
+                fields.count("c"),
+                fields.count("z")
+            ),
+            (Some(COUNT_MAX), None, Some(7), None)
+        );
+        assert_eq!(fields.object("d").count("e"), Some(3));
+        assert_eq!(fields.objects("f").len(), 1);
+        assert_eq!(fields.text("b").as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn totals_saturate() {
+        let usage = Usage {
+            input_uncached: u64::MAX,
+            cache_read: 1,
+            output_text: 2,
+            output_reasoning: 3,
+            ..Usage::default()
+        };
+        assert_eq!((usage.input_total(), usage.output_total()), (u64::MAX, 5));
+    }
+}

@@ -1,0 +1,113 @@
+//! What weir says about itself on standard error.
+//!
+//! Pingora and the other libraries print whole requests with their credentials at debug level. So the configured level
+//! goes to weir's own events; everybody else is kept at info or quieter, whatever the level.
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+
+/// Why diagnostics cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum DiagnosticsError {
+    /// The level is none of the known ones.
+    #[error("log level `{0}` is unknown, use off, error, warn, info, debug or trace")]
+    Level(String),
+    /// Somebody set up diagnostics before.
+    #[error("diagnostics are already set up: {0}")]
+    Taken(String),
+}
+
+/// Sends events of `tracing` and records of `log` (Pingora's) to standard error, one plain line each. Once per process.
+pub fn init_tracing(level: &str) -> Result<(), DiagnosticsError> {
+    tracing_subscriber::fmt()
+        .compact()
+        .with_ansi(false)
+        .with_writer(std::io::stderr)
+        .with_env_filter(filter(level)?)
+        .try_init()
+        .map_err(|error| DiagnosticsError::Taken(error.to_string()))
+}
+
+fn filter(level: &str) -> Result<EnvFilter, DiagnosticsError> {
+    // Spelled out, because tracing would also take numbers and odd spellings.
+    let own = match level {
+        "off" => LevelFilter::OFF,
+        "error" => LevelFilter::ERROR,
+        "warn" => LevelFilter::WARN,
+        "info" => LevelFilter::INFO,
+        "debug" => LevelFilter::DEBUG,
+        "trace" => LevelFilter::TRACE,
+        _ => return Err(DiagnosticsError::Level(level.to_owned())),
+    };
+    let others = own.min(LevelFilter::INFO);
+    Ok(EnvFilter::new(format!("{others},weir={own}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("no panic").write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn said_at(level: &str) -> String {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .compact()
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .with_env_filter(filter(level).expect("a level"))
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::trace!(target: "weir::gateway", "own-trace");
+            tracing::info!(target: "weir::gateway", "own-info");
+            tracing::error!(target: "weir::gateway", "own-error");
+            tracing::debug!(target: "pingora_proxy", "theirs-debug");
+            tracing::trace!(target: "pingora_core::protocols::http", "theirs-trace");
+            tracing::debug!(target: "hyper::proto", "theirs-debug");
+            tracing::info!(target: "pingora_core", "theirs-info");
+            tracing::error!(target: "pingora_proxy", "theirs-error");
+        });
+        let bytes = lines.0.lock().expect("no panic").clone();
+        String::from_utf8(bytes).expect("text")
+    }
+
+    #[test]
+    fn libraries_are_never_heard_below_info() {
+        let said = said_at("trace");
+        assert!(said.contains("own-trace") && said.contains("theirs-info") && said.contains("theirs-error"));
+        assert!(
+            !said.contains("theirs-debug") && !said.contains("theirs-trace"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_quieter_level_quietens_the_libraries_too() {
+        let said = said_at("error");
+        assert!(said.contains("own-error") && said.contains("theirs-error"));
+        assert!(!said.contains("info"), "{said}");
+        assert_eq!(said_at("off"), "");
+    }
+
+    #[test]
+    fn an_unknown_level_is_an_error() {
+        for level in ["loud", "3", "", "weir=debug"] {
+            assert!(filter(level).is_err(), "{level}");
+        }
+    }
+}

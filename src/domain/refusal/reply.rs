@@ -1,0 +1,206 @@
+//! A refusal as an HTTP answer.
+
+use serde_json::Value;
+
+use crate::domain::protocol::{Protocol, gemini, messages, responses};
+use crate::domain::refusal::{Refusal, Reply};
+
+/// Seconds after which a client may try again what failed for lack of room or of the key store. Short, because some clients wait
+/// exactly as long as they are told, without a cap.
+const RETRY_AFTER_SECONDS: u32 = 1;
+
+/// Characters of a client's text (a model name) that are repeated to it.
+const ECHO_CHARS_MAX: usize = 128;
+
+/// Letters and digits in a row that make a text look like a key.
+const KEY_RUN_CHARS_MIN: usize = 32;
+
+pub(super) fn render(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Reply {
+    let message = message(refusal);
+    let body = match protocol {
+        Protocol::Messages => messages_body(refusal, &message, request_id),
+        Protocol::Responses => responses_body(refusal, &message),
+        Protocol::Gemini => gemini_body(refusal, &message),
+    };
+    Reply {
+        status: refusal.status(),
+        headers: headers(refusal, protocol, request_id),
+        body: body.to_string().into_bytes(),
+    }
+}
+
+fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'static str, String)> {
+    let id_name = match protocol {
+        Protocol::Messages => "request-id",
+        Protocol::Responses | Protocol::Gemini => "x-request-id",
+    };
+    let mut headers = vec![
+        ("content-type", "application/json".to_owned()),
+        (id_name, request_id.to_owned()),
+    ];
+    if let Refusal::MethodNotAllowed { allow } = refusal {
+        headers.push(("allow", (*allow).to_owned()));
+    }
+    if matches!(refusal, Refusal::BodyBudgetExhausted | Refusal::StoreUnavailable) {
+        headers.push(("retry-after", RETRY_AFTER_SECONDS.to_string()));
+    }
+    // Agents otherwise repeat a 401 for more than a minute; a provider that is switched off stays so.
+    if refusal.status() == 401 || matches!(refusal, Refusal::ProviderDisabled { .. }) {
+        headers.push(("x-should-retry", "false".to_owned()));
+    }
+    headers
+}
+
+fn messages_body(refusal: &Refusal, message: &str, request_id: &str) -> Value {
+    let code =
+        matches!(refusal, Refusal::BodyEncodingUnsupported { .. }).then_some("request_body_encoding_unsupported");
+    messages::error_body(messages::error_type(refusal.status()), message, code, request_id)
+}
+
+fn responses_body(refusal: &Refusal, message: &str) -> Value {
+    let code = match refusal {
+        Refusal::CredentialMissing
+        | Refusal::CredentialAmbiguous
+        | Refusal::KeyUnknown
+        | Refusal::KeyRevoked
+        | Refusal::KeyExpired => "invalid_api_key",
+        Refusal::ModelUnknown { .. } | Refusal::ModelNotServed { .. } => "model_not_found",
+        Refusal::UnknownPath | Refusal::ChatCompletionsRemoved => "unknown_url",
+        _ => refusal.reason(),
+    };
+    let about_model = matches!(
+        refusal,
+        Refusal::ModelNotAllowed { .. } | Refusal::ModelUnknown { .. } | Refusal::ModelNotServed { .. }
+    );
+    responses::error_body(
+        responses::error_type(refusal.status()),
+        message,
+        about_model.then_some("model"),
+        code,
+    )
+}
+
+fn gemini_body(refusal: &Refusal, message: &str) -> Value {
+    gemini::error_body(refusal.status(), gemini::error_status(refusal.status()), message)
+}
+
+/// What the client reads: what is wrong, with which, and what to do next.
+fn message(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::UnknownPath => "There is nothing at this path. Send POST /v1/messages, POST /v1/responses or \
+            POST /v1beta/models/{model}:generateContent; GET /v1/models lists the models."
+            .to_owned(),
+        Refusal::MethodNotAllowed { allow } => format!("This path does not take this method. Use {allow}."),
+        Refusal::ChatCompletionsRemoved => "Chat completions have been removed from this service. Use POST /v1/responses: \
+            put the messages into `input`."
+            .to_owned(),
+        Refusal::CredentialMissing => "No API key came with the request. Send it as `Authorization: Bearer KEY` \
+            (Messages also `x-api-key: KEY`, Gemini-style `x-goog-api-key: KEY`)."
+            .to_owned(),
+        Refusal::CredentialAmbiguous => {
+            "The request carries more than one API key. Send one key in one header.".to_owned()
+        }
+        Refusal::KeyUnknown => "The API key is not valid. Check that it was copied whole, or create a new one.".to_owned(),
+        Refusal::KeyRevoked => "The API key was revoked. Use another key.".to_owned(),
+        Refusal::KeyExpired => "The API key has expired. Have its expiry extended, or use another key.".to_owned(),
+        Refusal::BodyTooLarge { limit_bytes } => {
+            format!("The request body is larger than the {limit_bytes} bytes that are allowed. Send a smaller request.")
+        }
+        Refusal::BodyInvalid { reason } => format!("The request body cannot be used: {}.", reason.trim_end_matches('.')),
+        Refusal::QueryInvalid { reason } => format!("The query cannot be used: {}.", reason.trim_end_matches('.')),
+        Refusal::BodyEncodingUnsupported { encoding } => format!(
+            "The content encoding `{}` is not supported for request bodies. Send the body without content-encoding.",
+            echo(encoding)
+        ),
+        Refusal::LengthRequired => "The length of the body is missing. Send a content-length header.".to_owned(),
+        Refusal::BodyTimeout => "The request body did not arrive in time. Send the request again.".to_owned(),
+        Refusal::HeadersTooLarge => "The request headers are too large. Send fewer or shorter headers.".to_owned(),
+        Refusal::ExpectationUnknown => {
+            "The expect header asks for something unknown. Only `Expect: 100-continue` is understood.".to_owned()
+        }
+        Refusal::BodyBudgetExhausted => "The service has no room for another request body now. Try again shortly.".to_owned(),
+        Refusal::StoreUnavailable => "API keys cannot be checked now. Try again shortly.".to_owned(),
+        Refusal::ProviderUnreachable => "The model's provider cannot be reached now. Try again shortly.".to_owned(),
+        Refusal::ProviderTimeout => "The model's provider did not answer in time. Try again, or ask for a shorter answer.".to_owned(),
+        Refusal::ProviderBroken => "The model's provider broke off its answer. Try again.".to_owned(),
+        Refusal::ProviderCredentialRefused => {
+            "The model's provider does not accept this service at the moment. The operator has been told; try again later.".to_owned()
+        }
+        Refusal::Internal => "The service failed. Try again; if it goes on, report the request id.".to_owned(),
+        Refusal::ModelPathInvalid
+        | Refusal::ModelNotAllowed { .. }
+        | Refusal::ModelUnknown { .. }
+        | Refusal::ModelNotServed { .. }
+        | Refusal::CountTokensUnsupported { .. }
+        | Refusal::ProviderDisabled { .. } => model_message(refusal),
+    }
+}
+
+fn model_message(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::ModelNotAllowed { model } => {
+            format!(
+                "This API key may not use {}. GET /v1/models lists the models it may use.",
+                named(model)
+            )
+        }
+        Refusal::ModelUnknown { model } => {
+            format!(
+                "There is no {}. GET /v1/models lists the models that this API key may use.",
+                named(model)
+            )
+        }
+        Refusal::ModelNotServed { model, protocols } => {
+            let places: Vec<&str> = protocols.iter().map(|protocol| generation_path(*protocol)).collect();
+            if places.is_empty() {
+                format!(
+                    "The {} is not available here. GET /v1/models lists the models.",
+                    named(model)
+                )
+            } else {
+                format!(
+                    "The {} is not available at this path. Use {}.",
+                    named(model),
+                    places.join(" or ")
+                )
+            }
+        }
+        Refusal::CountTokensUnsupported { model } => {
+            format!(
+                "Tokens cannot be counted for the {}. Estimate them, or read `usage` of an answer.",
+                named(model)
+            )
+        }
+        Refusal::ProviderDisabled { model } => format!(
+            "The provider of the {} is switched off here. Use another model; GET /v1/models lists what is available.",
+            named(model)
+        ),
+        _ => "The model in the path cannot be read. Use /v1beta/models/{model}:generateContent.".to_owned(),
+    }
+}
+
+fn generation_path(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Messages => "POST /v1/messages",
+        Protocol::Responses => "POST /v1/responses",
+        Protocol::Gemini => "POST /v1beta/models/{model}:generateContent",
+    }
+}
+
+/// The model by name, or without it when the name is nothing that one would repeat: empty, long, not printable, or like a key.
+fn named(model: &str) -> String {
+    let printable = !model.is_empty() && model.len() <= ECHO_CHARS_MAX && model.chars().all(|c| c.is_ascii_graphic());
+    let like_a_key = model
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .any(|run| run.len() >= KEY_RUN_CHARS_MIN);
+    if printable && !like_a_key {
+        format!("model `{model}`")
+    } else {
+        "model with the name that was sent".to_owned()
+    }
+}
+
+/// A client's text, short and printable.
+fn echo(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(ECHO_CHARS_MAX).collect()
+}

@@ -1,0 +1,202 @@
+//! From an arrived request to a ticket: who asks, for what, and whether weir forwards it.
+
+use std::sync::Arc;
+
+use pingora::proxy::Session;
+
+use crate::{
+    clock,
+    domain::{
+        credential::{self, CredentialError},
+        json_scan::{self, Scan, ScanLimits},
+        key::{KeyDenied, KeyRecord},
+        operation::Operation,
+        protocol::Protocol,
+        refusal::Refusal,
+        route::{self, Route, RouteError},
+        rules,
+    },
+    gateway::{
+        Gateway,
+        body::{self, BodyForm, GatherError, GatheredBody},
+        entry::Entry,
+        exchange::Forward,
+        intake::{self, QueryKeys},
+        ticket::Ticket,
+    },
+};
+
+/// Finds out whose request this is. No byte of the body has been read when this refuses.
+pub async fn authenticate(
+    gateway: &Gateway,
+    session: &Session,
+    shape: Protocol,
+    keys: &QueryKeys,
+    entry: &mut Entry,
+) -> Result<Arc<KeyRecord>, Refusal> {
+    let offered = intake::offered(session.req_header(), keys);
+    let key = credential::take(shape, &offered, &gateway.config.gateway.key_prefix).map_err(|error| match error {
+        CredentialError::Missing => Refusal::CredentialMissing,
+        CredentialError::Ambiguous => Refusal::CredentialAmbiguous,
+        CredentialError::Malformed => Refusal::KeyUnknown,
+    })?;
+    let found = gateway.keys.find(&key.digest(), clock::instant()).await.map_err(|error| {
+        tracing::warn!(%error, "the key store did not answer");
+        Refusal::StoreUnavailable
+    })?;
+    let record = found.ok_or(Refusal::KeyUnknown)?;
+    entry.record.key_id = Some(record.id.as_str().to_owned());
+    entry.record.account = Some(record.account.clone());
+    let now = clock::unix_seconds();
+    record.check(now).map_err(|denied| match denied {
+        KeyDenied::Revoked => Refusal::KeyRevoked,
+        KeyDenied::Expired => Refusal::KeyExpired,
+    })?;
+    gateway.keys.touch(&record.id, now);
+    Ok(record)
+}
+
+/// Reads the body, finds the model and its route, and issues the ticket. On refusal the entry stays with the caller.
+pub async fn admit(
+    gateway: &Gateway,
+    session: &mut Session,
+    key: &KeyRecord,
+    operation: Operation,
+    path_model: Option<String>,
+    mut entry: Entry,
+) -> Result<Forward, (Entry, GatherError)> {
+    match prepare(gateway, session, key, operation, path_model, &mut entry).await {
+        Ok(prepared) => Ok(forward(gateway, session, operation, prepared, entry)),
+        Err(error) => Err((entry, error)),
+    }
+}
+
+struct Prepared {
+    route: Route,
+    stream: bool,
+    body: GatheredBody,
+}
+
+async fn prepare(
+    gateway: &Gateway,
+    session: &mut Session,
+    key: &KeyRecord,
+    operation: Operation,
+    path_model: Option<String>,
+    entry: &mut Entry,
+) -> Result<Prepared, GatherError> {
+    let limits = &gateway.config.gateway;
+    let expectation = intake::check_body_head(session.req_header(), limits.body_bytes_max)?;
+    // What the path names can be refused before the body is read.
+    if let Some(model) = &path_model {
+        routed(gateway, key, operation, model, entry)?;
+    }
+    let mut body =
+        body::gather(session, expectation, limits.body_bytes_max, limits.body_read, &gateway.budget).await?;
+    entry.record.request_bytes = body.bytes.len() as u64;
+    let scan = json_scan::scan(&body.bytes, &ScanLimits { depth_max: limits.json_depth_max })
+        .map_err(|error| Refusal::BodyInvalid { reason: error.to_string() })?;
+    let model = asked_model(operation, path_model, &scan)?;
+    let route = routed(gateway, key, operation, &model, entry)?;
+    let edited = rules::edit_body(&route.provider.body, operation, &route.upstream_model, &body.bytes, &scan)
+        .map_err(|error| Refusal::BodyInvalid { reason: error.to_string() })?;
+    if let Some(edited) = edited {
+        body.bytes = edited.into();
+    }
+    let stream = match operation.protocol() {
+        Protocol::Gemini => operation == Operation::StreamGenerateContent,
+        Protocol::Messages | Protocol::Responses => scan.stream == Some(true),
+    };
+    Ok(Prepared { route, stream, body })
+}
+
+fn asked_model(operation: Operation, path_model: Option<String>, scan: &Scan) -> Result<String, Refusal> {
+    let invalid = |reason: &str| Refusal::BodyInvalid { reason: reason.to_owned() };
+    if let Some(model) = path_model {
+        if operation == Operation::GeminiCountTokens || scan.has_contents {
+            return Ok(model);
+        }
+        return Err(invalid("`contents` is missing: a generateContent request needs it"));
+    }
+    match &scan.model {
+        Some(model) => Ok(model.text.clone()),
+        None => Err(invalid("`model` is missing: name the model that is to answer")),
+    }
+}
+
+fn routed(
+    gateway: &Gateway,
+    key: &KeyRecord,
+    operation: Operation,
+    model: &str,
+    entry: &mut Entry,
+) -> Result<Route, Refusal> {
+    let name = || model.to_owned();
+    if !json_scan::is_plausible_model(model) {
+        return Err(Refusal::ModelUnknown { model: name() });
+    }
+    entry.record.model_asked = Some(name());
+    let route = route::route(&gateway.catalogue, operation, model).map_err(|error| match error {
+        RouteError::ModelUnknown => Refusal::ModelUnknown { model: name() },
+        RouteError::ModelNotServed { protocols } => Refusal::ModelNotServed { model: name(), protocols },
+        RouteError::CountTokensUnsupported => Refusal::CountTokensUnsupported { model: name() },
+        RouteError::ProviderOff => Refusal::ProviderDisabled { model: name() },
+    })?;
+    if !key.allows_model(&route.model.name) {
+        return Err(Refusal::ModelNotAllowed { model: name() });
+    }
+    Ok(route)
+}
+
+fn forward(
+    gateway: &Gateway,
+    session: &mut Session,
+    operation: Operation,
+    prepared: Prepared,
+    mut entry: Entry,
+) -> Forward {
+    let Prepared { route, stream, body } = prepared;
+    entry.record.model = Some(route.model.name.clone());
+    entry.record.provider = Some(route.provider.name.clone());
+    entry.record.stream = stream;
+    let query = session.req_header().uri.query().filter(|query| !query.is_empty()).map(str::to_owned);
+    let finish_permit = finish_permit(gateway, session, &route, stream);
+    Forward {
+        ticket: Ticket::issue(entry),
+        operation,
+        stream,
+        route,
+        query,
+        body: Some(body),
+        attempts: 0,
+        replay_bytes: 0,
+        watch: None,
+        head_seen: false,
+        error_body: None,
+        refusal: None,
+        finish_permit,
+    }
+}
+
+/// Whether the answer is read to its end although the client has left (design.md section 5, `on_client_gone`).
+/// Bounded in number by the permits, in time by the limits of every answer.
+fn finish_permit(
+    gateway: &Gateway,
+    session: &mut Session,
+    route: &Route,
+    stream: bool,
+) -> Option<tokio::sync::OwnedSemaphorePermit> {
+    let policy = &route.provider.on_client_gone;
+    let action = if stream { policy.stream } else { policy.unary };
+    if action == rules::ClientGoneAction::Abort {
+        return None;
+    }
+    let permit = Arc::clone(&gateway.finishing).try_acquire_owned().ok()?;
+    session.set_abort_on_close(false);
+    Some(permit)
+}
+
+/// Whether a second attempt can send the body again after the first has sent it.
+pub fn can_resend(forward: &Forward) -> bool {
+    forward.body.as_ref().is_some_and(|body| body.form != BodyForm::Open { replayable: false })
+}

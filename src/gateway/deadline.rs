@@ -1,0 +1,153 @@
+//! Time limits on a provider's answer.
+//!
+//! Pingora has one timeout per read and none for the whole answer. weir promises three: until the first byte, between
+//! two bytes, and in all. So every upstream connection keeps a second handle on its socket; a watch that passes its
+//! limit shuts the socket down, which ends the attempt with an error that [`Watch::expired`] explains.
+
+use std::{
+    net::{Shutdown, TcpStream as SocketHandle},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use pingora::{
+    connectors::l4::Connect,
+    protocols::{
+        Digest, GetProxyDigest,
+        l4::{socket::SocketAddr, stream::Stream},
+        raw_connect::ProxyDigest,
+    },
+    {Error, ErrorType, OrErr, Result},
+};
+use tokio::task::JoinHandle;
+
+use crate::clock;
+
+/// The limits of one attempt.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// From the request's last byte to the answer's first.
+    pub first_byte: Duration,
+    /// Between two reads of the answer.
+    pub idle: Duration,
+    /// From the start of the attempt to the answer's last byte.
+    pub total: Duration,
+}
+
+/// Connects to providers and keeps the second handle. Bounded by `timeout`.
+#[derive(Debug)]
+pub struct WatchedConnector {
+    /// How long a TCP connect may take.
+    pub timeout: Duration,
+}
+
+#[async_trait]
+impl Connect for WatchedConnector {
+    async fn connect(&self, addr: &SocketAddr) -> Result<Stream> {
+        let addr = addr.as_inet().ok_or_else(|| Error::explain(ErrorType::ConnectError, "not an internet address"))?;
+        let connecting = tokio::net::TcpStream::connect(addr);
+        let socket = tokio::time::timeout(self.timeout, connecting)
+            .await
+            .or_err(ErrorType::ConnectTimedout, "connecting to the provider")?
+            .or_err(ErrorType::ConnectRefused, "connecting to the provider")?;
+        let (socket, handle) = duplicated(socket).or_err(ErrorType::SocketError, "keeping a handle on the socket")?;
+        let mut stream = Stream::from(socket);
+        stream.set_proxy_digest(handle_digest(handle)?);
+        Ok(stream)
+    }
+}
+
+fn duplicated(socket: tokio::net::TcpStream) -> std::io::Result<(tokio::net::TcpStream, SocketHandle)> {
+    let socket = socket.into_std()?;
+    let handle = socket.try_clone()?;
+    Ok((tokio::net::TcpStream::from_std(socket)?, handle))
+}
+
+/// Pingora carries application data beside a connection only as part of the answer to a CONNECT request; an empty one
+/// stands in.
+fn handle_digest(handle: SocketHandle) -> Result<ProxyDigest> {
+    let empty = pingora::http::ResponseHeader::build(200, Some(0))?;
+    Ok(ProxyDigest::new(Box::new(empty), Some(Box::new(Arc::new(handle)))))
+}
+
+/// The second handle of the connection that Pingora chose for an attempt, new or from its pool.
+pub fn handle_of(digest: Option<&Digest>) -> Option<Arc<SocketHandle>> {
+    let data = digest?.proxy_digest.as_ref()?.user_data.as_ref()?;
+    data.downcast_ref::<Arc<SocketHandle>>().cloned()
+}
+
+const RUNNING: u64 = 0;
+const EXPIRED: u64 = 1;
+
+/// Watches one attempt until dropped.
+#[derive(Debug)]
+pub struct Watch {
+    state: Arc<State>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct State {
+    started: Instant,
+    limits: Limits,
+    /// Milliseconds after `started` at which the last byte passed; 0 before the first.
+    last_byte_ms: AtomicU64,
+    fate: AtomicU64,
+}
+
+impl Watch {
+    /// Starts watching; `handle` is shut down when a limit passes.
+    pub fn start(handle: Arc<SocketHandle>, limits: Limits, now: Instant) -> Self {
+        let state = Arc::new(State {
+            started: now,
+            limits,
+            last_byte_ms: AtomicU64::new(0),
+            fate: AtomicU64::new(RUNNING),
+        });
+        let watched = Arc::clone(&state);
+        let task = tokio::spawn(async move {
+            loop {
+                let due = watched.due();
+                tokio::time::sleep_until(due.into()).await;
+                if clock::instant() >= watched.due() {
+                    watched.fate.store(EXPIRED, Ordering::Release);
+                    // The error means that the connection is closed already, which is what was wanted.
+                    let _ = handle.shutdown(Shutdown::Both);
+                    return;
+                }
+            }
+        });
+        Self { state, task }
+    }
+
+    /// Notes that bytes of the answer have come.
+    pub fn byte_seen(&self, now: Instant) {
+        let since = now.saturating_duration_since(self.state.started).as_millis();
+        self.state.last_byte_ms.store(u64::try_from(since).unwrap_or(u64::MAX).max(1), Ordering::Release);
+    }
+
+    /// Whether a limit has passed and ended the attempt.
+    pub fn expired(&self) -> bool {
+        self.state.fate.load(Ordering::Acquire) == EXPIRED
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl State {
+    fn due(&self) -> Instant {
+        let next = match self.last_byte_ms.load(Ordering::Acquire) {
+            0 => self.limits.first_byte,
+            seen => Duration::from_millis(seen) + self.limits.idle,
+        };
+        self.started + next.min(self.limits.total)
+    }
+}

@@ -1,0 +1,71 @@
+//! One request's line in the access log and its place in the metrics: written exactly once, by call or by Drop.
+
+use std::{sync::Arc, time::Instant};
+
+use crate::{
+    access_log::{AccessLog, RequestRecord},
+    clock,
+    domain::{outcome::Outcome, refusal::Refusal},
+    metrics::Metrics,
+};
+
+/// Where finished requests are reported.
+#[derive(Debug)]
+pub struct Sinks {
+    /// The access log.
+    pub access_log: AccessLog,
+    /// The metrics.
+    pub metrics: Arc<Metrics>,
+}
+
+/// The record of a request that has arrived and is not over.
+#[derive(Debug)]
+pub struct Entry {
+    /// What is known so far.
+    pub record: RequestRecord,
+    /// When the request arrived.
+    pub started: Instant,
+    sinks: Arc<Sinks>,
+    written: bool,
+}
+
+impl Entry {
+    /// Opens the record.
+    pub fn open(sinks: Arc<Sinks>, request_id: String, started: Instant, time_unix_ms: i64) -> Self {
+        let record = RequestRecord { time_unix_ms, request_id, ..RequestRecord::default() };
+        Self { record, started, sinks, written: false }
+    }
+
+    /// Closes the record of a request that weir itself answered with a refusal.
+    pub fn refused(&mut self, refusal: &Refusal) {
+        self.record.status = refusal.status();
+        self.record.refusal = Some(refusal.reason());
+        let outcome = if *refusal == Refusal::Internal { Outcome::Internal } else { Outcome::Refused };
+        self.close(outcome);
+    }
+
+    /// Closes the record; later calls change nothing.
+    pub fn close(&mut self, outcome: Outcome) {
+        if self.written {
+            return;
+        }
+        self.written = true;
+        let mut record = std::mem::take(&mut self.record);
+        record.outcome = outcome.as_str();
+        record.latency_ms = millis_between(self.started, clock::instant());
+        self.sinks.metrics.record_request(&record);
+        self.sinks.access_log.write(record);
+    }
+}
+
+impl Drop for Entry {
+    /// Reached without a call only when the request's task was cancelled: the client went away, or the process stops.
+    fn drop(&mut self) {
+        self.close(Outcome::ClientGone);
+    }
+}
+
+/// Whole milliseconds from `start` to `end`; 0 when `end` is earlier.
+pub fn millis_between(start: Instant, end: Instant) -> u64 {
+    u64::try_from(end.saturating_duration_since(start).as_millis()).unwrap_or(u64::MAX)
+}

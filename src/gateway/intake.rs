@@ -1,0 +1,135 @@
+//! What can be read from a request's head: the target, the caller's credential, refusals that need no body.
+
+use http::{HeaderMap, Uri, header};
+use pingora::http::RequestHeader;
+
+use crate::{
+    config::GatewayConfig,
+    domain::{
+        credential::Offered,
+        operation::{self, Target, TargetError},
+        protocol::Protocol,
+        refusal::Refusal,
+    },
+};
+
+/// What early reading of a head gives: the shape of every answer, and the key that stood in the query.
+#[derive(Debug, Default)]
+pub struct QueryKeys(pub Vec<String>);
+
+/// Takes `key=` out of the request line, before anything can log it or send it on.
+pub fn strip_query_keys(head: &mut RequestHeader) -> QueryKeys {
+    let Some(query) = head.uri.query() else {
+        return QueryKeys::default();
+    };
+    let (left, keys) = operation::split_key(query);
+    if keys.is_empty() {
+        return QueryKeys::default();
+    }
+    let path = head.uri.path();
+    let target = if left.is_empty() { path.to_owned() } else { format!("{path}?{left}") };
+    // A path and query that were valid stay valid when a parameter leaves; were that ever wrong, the whole query goes.
+    let uri = target.parse::<Uri>().unwrap_or_else(|_| Uri::from_static("/"));
+    head.set_uri(uri);
+    QueryKeys(keys)
+}
+
+/// The protocol in whose shape this request is answered.
+pub fn shape(head: &RequestHeader, keys: &QueryKeys) -> Protocol {
+    let path = head.uri.path();
+    let listing = path == "/v1/models" || path.starts_with("/v1/models/") && !path.contains([':', '%']);
+    if !listing {
+        return operation::shape_of(path);
+    }
+    // Three clients share this path (protocols.md, point 3); their headers tell them apart.
+    let has = |name: &str| head.headers.contains_key(name);
+    if has("x-goog-api-key") || has("x-genai-api-key") || !keys.0.is_empty() {
+        Protocol::Gemini
+    } else if has("anthropic-version") || has("x-api-key") {
+        Protocol::Messages
+    } else {
+        Protocol::Responses
+    }
+}
+
+/// Reads the request line.
+pub fn target(head: &RequestHeader) -> Result<Target, Refusal> {
+    operation::target(head.method.as_str(), head.uri.path()).map_err(|error| match error {
+        TargetError::UnknownPath => Refusal::UnknownPath,
+        TargetError::MethodNotAllowed { allow } => Refusal::MethodNotAllowed { allow },
+        TargetError::ChatCompletionsRemoved => Refusal::ChatCompletionsRemoved,
+        TargetError::ModelPathInvalid => Refusal::ModelPathInvalid,
+    })
+}
+
+/// Refuses a header block over the limits (RFC 6585 section 5).
+pub fn check_size(head: &RequestHeader, limits: &GatewayConfig) -> Result<(), Refusal> {
+    let bytes: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    let line = head.uri.path_and_query().map_or(0, |target| target.as_str().len());
+    if head.headers.len() > limits.header_count_max || bytes + line > limits.header_bytes_max {
+        return Err(Refusal::HeadersTooLarge);
+    }
+    Ok(())
+}
+
+/// The places where the client may have put a key.
+pub fn offered<'a>(head: &'a RequestHeader, keys: &'a QueryKeys) -> Offered<'a> {
+    let headers = &head.headers;
+    let mut x_goog_api_key = texts(headers, "x-goog-api-key");
+    x_goog_api_key.extend(texts(headers, "x-genai-api-key"));
+    Offered {
+        x_api_key: texts(headers, "x-api-key"),
+        bearer: texts(headers, "authorization").into_iter().map(bearer_text).collect(),
+        x_goog_api_key,
+        query_key: keys.0.iter().map(String::as_str).collect(),
+    }
+}
+
+/// What the request says of its body, checked before a byte of it is read.
+pub fn check_body_head(head: &RequestHeader, body_bytes_max: usize) -> Result<Expectation, Refusal> {
+    let headers = &head.headers;
+    if let Some(encoding) = headers.get(header::CONTENT_ENCODING) {
+        let encoding = encoding.to_str().unwrap_or("unreadable").trim().to_ascii_lowercase();
+        if !encoding.is_empty() && encoding != "identity" {
+            return Err(Refusal::BodyEncodingUnsupported { encoding });
+        }
+    }
+    let limit_bytes = body_bytes_max as u64;
+    if content_length(headers).is_some_and(|length| length > limit_bytes) {
+        return Err(Refusal::BodyTooLarge { limit_bytes });
+    }
+    match headers.get(header::EXPECT).map(|value| value.as_bytes()) {
+        None => Ok(Expectation::None),
+        Some(value) if value.eq_ignore_ascii_case(b"100-continue") => Ok(Expectation::Continue),
+        Some(_) => Err(Refusal::ExpectationUnknown),
+    }
+}
+
+/// What the client waits for before it sends the body (RFC 9110 section 10.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expectation {
+    /// Nothing.
+    None,
+    /// A `100 Continue`.
+    Continue,
+}
+
+/// The declared length of the body, when there is one and no transfer coding overrides it.
+pub fn content_length(headers: &HeaderMap) -> Option<u64> {
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        return None;
+    }
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
+}
+
+fn texts<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
+    // A value that is no text cannot be a key; it still counts as something that was offered.
+    headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("").trim()).collect()
+}
+
+fn bearer_text(value: &str) -> &str {
+    match value.split_at_checked(7) {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("bearer ") => rest.trim(),
+        _ => "",
+    }
+}

@@ -1,0 +1,202 @@
+//! The provider's answer on its way to the client: the bytes pass as they come, an observer looks on.
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderValue, header};
+use pingora::{Error, ErrorType, Result, http::ResponseHeader, proxy::Session};
+
+use crate::{
+    clock,
+    domain::{
+        outcome::Outcome,
+        protocol::{
+            FailureKind, Framing, MidStreamFailure, Protocol, framing_of,
+            provider_error::{redact, reshape_error},
+        },
+        refusal::Refusal,
+        rules::ErrorShape,
+    },
+    gateway::{deadline::Watch, exchange::Forward},
+    metrics::Metrics,
+};
+
+/// The largest error answer that is held for masking; a longer one is replaced.
+const ERROR_BODY_BYTES_MAX: usize = 1024 * 1024;
+
+/// Response headers that concern the provider's connection or its front, not the client.
+const NOT_RETURNED: [&str; 12] = [
+    "alt-svc",
+    "cf-cache-status",
+    "cf-ray",
+    "nel",
+    "report-to",
+    "server",
+    "set-cookie",
+    "strict-transport-security",
+    "via",
+    "x-powered-by",
+    "www-authenticate",
+    "proxy-authenticate",
+];
+
+/// weir's own identifier of the request, beside the provider's.
+pub const REQUEST_ID: &str = "x-weir-request-id";
+
+/// An error answer, gathered.
+#[derive(Debug, Default)]
+pub struct ErrorBody {
+    held: BytesMut,
+    too_large: bool,
+}
+
+/// The answer's head has come from the provider. An error return ends the attempt.
+pub fn accept_head(metrics: &Metrics, forward: &mut Forward, head: &ResponseHeader) -> Result<()> {
+    if let Some(watch) = &forward.watch {
+        watch.byte_seen(clock::instant());
+    }
+    if head.status.is_informational() {
+        return Ok(());
+    }
+    forward.head_seen = true;
+    if matches!(head.status.as_u16(), 401..=403) {
+        // Whatever it says, it says it of the operator's account.
+        tracing::error!(
+            provider = %forward.route.provider.name,
+            status = head.status.as_u16(),
+            "the provider refused the credential configured for it: check the secret and the account"
+        );
+        metrics.provider_credential_refused(&forward.route.provider.name);
+        forward.refusal = Some(Refusal::ProviderCredentialRefused);
+        return Err(Error::explain(ErrorType::Custom("credential refused"), "by the provider").into_up());
+    }
+    if head.status.is_redirection() || is_empty_stream(forward, head) {
+        forward.refusal = Some(Refusal::ProviderBroken);
+        return Err(Error::explain(ErrorType::InvalidHTTPHeader, "an answer that cannot be passed on").into_up());
+    }
+    Ok(())
+}
+
+/// A stream without a single byte would look like a finished one.
+fn is_empty_stream(forward: &Forward, head: &ResponseHeader) -> bool {
+    forward.stream
+        && head.status.is_success()
+        && head.headers.get(header::CONTENT_LENGTH).is_some_and(|length| length.as_bytes() == b"0")
+}
+
+/// Makes the head fit for the client and chooses what is observed in the body.
+pub fn edit_head(session: &mut Session, forward: &mut Forward, head: &mut ResponseHeader) -> Result<()> {
+    if head.status.is_informational() {
+        return Ok(());
+    }
+    for name in NOT_RETURNED {
+        head.remove_header(name);
+    }
+    let protocol = forward.operation.protocol();
+    let status = head.status.as_u16();
+    let content_type = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let framing = framing_of(forward.operation, content_type);
+    forward.ticket.meter.head_seen(status, protocol, framing);
+    let request_id = HeaderValue::from_str(forward.ticket.request_id())
+        .map_err(|_| Error::explain(ErrorType::InternalError, "the request id is not a header value"))?;
+    if status >= 400 {
+        forward.error_body = Some(ErrorBody::default());
+    }
+    if status >= 400 || matches!(framing, Framing::Sse | Framing::JsonArray) {
+        // The end may differ from the provider's: masked, reshaped, or followed by an in-band error.
+        head.remove_header(&header::CONTENT_LENGTH);
+        if !session.is_http2() {
+            head.insert_header(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"))?;
+        }
+    }
+    let protocol_id = match protocol {
+        Protocol::Messages => "request-id",
+        Protocol::Responses | Protocol::Gemini => "x-request-id",
+    };
+    if !head.headers.contains_key(protocol_id) {
+        head.insert_header(protocol_id, request_id.clone())?;
+    }
+    head.insert_header(REQUEST_ID, request_id)?;
+    if session.is_body_done() {
+        // No attempt can follow: the memory is better used elsewhere while a long stream runs.
+        forward.body = None;
+    }
+    Ok(())
+}
+
+/// A piece of the answer's body passes, or its end.
+pub fn pass(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
+    fail::fail_point!("response_body");
+    if let Some(bytes) = piece.as_deref() {
+        let now = clock::instant();
+        if let Some(watch) = &forward.watch {
+            watch.byte_seen(now);
+        }
+        forward.ticket.meter.body_seen(bytes, now);
+    }
+    if end {
+        forward.watch = None;
+        forward.ticket.meter.body_ended();
+    }
+    if forward.error_body.is_some() {
+        hold(forward, piece, end);
+    } else if end && !forward.ticket.meter.is_complete() {
+        end_as_failure(forward, piece);
+    }
+}
+
+fn hold(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
+    let Some(error) = &mut forward.error_body else {
+        return;
+    };
+    if let Some(bytes) = piece.take() {
+        if error.held.len() + bytes.len() > ERROR_BODY_BYTES_MAX {
+            error.too_large = true;
+        } else {
+            error.held.extend_from_slice(&bytes);
+        }
+    }
+    if end && let Some(error) = forward.error_body.take() {
+        *piece = Some(finished_error(forward, error));
+    }
+}
+
+/// An error answer as the client gets it: masked, and in the protocol's shape if the provider's file asks for that.
+fn finished_error(forward: &Forward, error: ErrorBody) -> Bytes {
+    let provider = &forward.route.provider;
+    let held = if error.too_large { Bytes::new() } else { error.held.freeze() };
+    let masked = match &provider.auth {
+        Some(auth) => redact(&held, auth.secret.expose()).map_or(held, Bytes::from),
+        None => held,
+    };
+    if error.too_large || provider.errors == ErrorShape::Reshape {
+        let status = forward.ticket.meter.status();
+        return reshape_error(forward.operation.protocol(), status, &masked, forward.ticket.request_id()).into();
+    }
+    masked
+}
+
+/// The provider ended the body properly, without the event that ends the protocol's stream: said in band, so that no
+/// client takes it for success.
+fn end_as_failure(forward: &mut Forward, piece: &mut Option<Bytes>) {
+    let failure = MidStreamFailure {
+        kind: FailureKind::ProviderCut,
+        message: "the provider ended the answer before it was complete; send the request again".to_owned(),
+    };
+    if let Some(tail) = forward.ticket.meter.failure_tail(&failure) {
+        forward.ticket.fail(Outcome::ProviderCut);
+        let mut joined = BytesMut::from(piece.as_deref().unwrap_or_default());
+        joined.extend_from_slice(&tail);
+        *piece = Some(joined.freeze());
+    }
+}
+
+/// What to tell the client when the answer breaks off.
+pub fn failure_of(forward: &Forward, panicked: bool) -> (Outcome, MidStreamFailure) {
+    let (outcome, kind, message) = if panicked {
+        (Outcome::Internal, FailureKind::Internal, "the gateway failed while passing the answer on; send the request again")
+    } else if forward.watch.as_ref().is_some_and(Watch::expired) {
+        (Outcome::ProviderTimeout, FailureKind::ProviderTimeout, "the provider was silent for too long; send the request again")
+    } else {
+        (Outcome::ProviderCut, FailureKind::ProviderCut, "the provider broke the answer off; send the request again")
+    };
+    (outcome, MidStreamFailure { kind, message: message.to_owned() })
+}

@@ -1,0 +1,152 @@
+//! Answers of weir's own, and what becomes of a request that failed.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header;
+use pingora::{
+    Error, ErrorSource, ErrorType, Result,
+    http::ResponseHeader,
+    proxy::{FailToProxy, Session},
+};
+
+use crate::{
+    domain::{
+        outcome::Outcome,
+        protocol::Protocol,
+        refusal::{Refusal, Reply},
+    },
+    gateway::{
+        deadline::Watch,
+        entry::Entry,
+        exchange::{Exchange, Forward, Stage},
+        guard,
+        intake::content_length,
+        relay,
+    },
+};
+
+/// An unread body up to this size is read and thrown away after a refusal, so that the connection can be used again.
+const DISCARD_BYTES_MAX: u64 = 64 * 1024;
+
+/// How long that may take.
+const DISCARD_WAIT: Duration = Duration::from_secs(1);
+
+/// Answers with a refusal and closes the record.
+pub async fn refuse(session: &mut Session, shape: Protocol, mut entry: Entry, refusal: &Refusal) -> Result<()> {
+    let reply = refusal.reply(shape, &entry.record.request_id);
+    entry.record.response_bytes = reply.body.len() as u64;
+    let request_id = entry.record.request_id.clone();
+    entry.refused(refusal);
+    write(session, reply, &request_id).await
+}
+
+/// Writes a whole answer of weir's own.
+pub async fn write(session: &mut Session, reply: Reply, request_id: &str) -> Result<()> {
+    leave_body_unread(session);
+    let mut head = ResponseHeader::build(reply.status, Some(reply.headers.len() + 3))?;
+    for (name, value) in reply.headers {
+        head.insert_header(name, value)?;
+    }
+    head.insert_header(header::CONTENT_LENGTH, reply.body.len())?;
+    head.insert_header(relay::REQUEST_ID, request_id)?;
+    session.write_response_header(Box::new(head), false).await?;
+    session.write_response_body(Some(Bytes::from(reply.body)), true).await
+}
+
+/// A body that nobody reads must not be taken for the next request, nor be read without bound.
+fn leave_body_unread(session: &mut Session) {
+    if session.is_body_done() {
+        return;
+    }
+    let small = content_length(&session.req_header().headers).is_some_and(|length| length <= DISCARD_BYTES_MAX);
+    let waits = session.req_header().headers.contains_key(header::EXPECT);
+    if small && !waits {
+        session.set_total_drain_timeout(Some(DISCARD_WAIT));
+    } else {
+        session.set_keepalive(None);
+    }
+}
+
+/// The request has failed for good. Before the answer's head: a refusal. After it: the protocol's in-band error, or,
+/// where it has none, a broken connection. Never an end that looks like success.
+pub async fn fail(session: &mut Session, error: &Error, exchange: &mut Exchange) -> FailToProxy {
+    let answered = session.response_written().is_some_and(|head| !head.status.is_informational());
+    let code = match std::mem::replace(&mut exchange.stage, Stage::Answered) {
+        Stage::Forwarding(mut forward) => {
+            let code = if client_left(error) {
+                forward.ticket.fail(Outcome::ClientGone);
+                0
+            } else if answered {
+                break_off(session, error, &mut forward).await
+            } else {
+                answer_failure(session, error, exchange.shape, &mut forward).await
+            };
+            exchange.stage = Stage::Forwarding(forward);
+            code
+        }
+        Stage::Arrived(entry) => {
+            if client_left(error) || answered {
+                drop(entry);
+                0
+            } else {
+                // Whether the client could still be told does not change the record.
+                let _ = refuse(session, exchange.shape, entry, &Refusal::Internal).await;
+                500
+            }
+        }
+        Stage::New | Stage::Answered => 0,
+    };
+    FailToProxy { error_code: code, can_reuse_downstream: false }
+}
+
+fn client_left(error: &Error) -> bool {
+    *error.esource() == ErrorSource::Downstream && *error.etype() != ErrorType::InvalidHTTPHeader
+}
+
+async fn answer_failure(session: &mut Session, error: &Error, shape: Protocol, forward: &mut Forward) -> u16 {
+    let refusal = forward.refusal.take().unwrap_or_else(|| refusal_of(error, forward));
+    forward.ticket.fail(outcome_of(&refusal));
+    forward.ticket.answered_with(refusal.status(), refusal.reason());
+    let request_id = forward.ticket.request_id().to_owned();
+    let reply = refusal.reply(shape, &request_id);
+    match write(session, reply, &request_id).await {
+        Ok(()) => refusal.status(),
+        Err(_) => 0,
+    }
+}
+
+async fn break_off(session: &mut Session, error: &Error, forward: &mut Forward) -> u16 {
+    let (outcome, failure) = relay::failure_of(forward, *error.etype() == guard::PANICKED);
+    forward.ticket.fail(outcome);
+    if let Some(tail) = forward.ticket.meter.failure_tail(&failure) {
+        // When this fails the connection is broken, which says the same.
+        let _ = session.write_response_body(Some(Bytes::from(tail)), true).await;
+    }
+    502
+}
+
+fn refusal_of(error: &Error, forward: &Forward) -> Refusal {
+    if *error.etype() == guard::PANICKED || *error.esource() == ErrorSource::Internal {
+        return Refusal::Internal;
+    }
+    if forward.watch.as_ref().is_some_and(Watch::expired) {
+        return Refusal::ProviderTimeout;
+    }
+    match error.etype() {
+        ErrorType::ReadTimedout | ErrorType::WriteTimedout => Refusal::ProviderTimeout,
+        _ if forward.watch.is_none() => Refusal::ProviderUnreachable,
+        _ => Refusal::ProviderBroken,
+    }
+}
+
+fn outcome_of(refusal: &Refusal) -> Outcome {
+    match refusal {
+        Refusal::ProviderTimeout => Outcome::ProviderTimeout,
+        Refusal::ProviderUnreachable => Outcome::ProviderUnreachable,
+        Refusal::ProviderCredentialRefused => Outcome::CredentialRefused,
+        Refusal::ProviderBroken => Outcome::ProviderCut,
+        Refusal::Internal => Outcome::Internal,
+        _ => Outcome::Refused,
+    }
+}

@@ -1,0 +1,207 @@
+//! Talking to the provider: which address, which head, which body, and when once more.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Uri, header};
+use pingora::{
+    Error, ErrorSource, ErrorType, OrErr, Result,
+    http::RequestHeader,
+    protocols::ALPN,
+    protocols::Digest,
+    proxy::Session,
+    upstreams::peer::HttpPeer,
+};
+
+use crate::{
+    clock,
+    domain::{credential::CREDENTIAL_HEADERS, refusal::Refusal},
+    gateway::{
+        Gateway, admission,
+        body::BodyForm,
+        deadline::{self, Limits, Watch, WatchedConnector},
+        exchange::Forward,
+    },
+};
+
+/// Attempts in which the request may have reached a provider: the first, and one more after a stale pooled connection.
+const SENT_ATTEMPTS_MAX: usize = 2;
+
+/// Headers that concern the client's connection to weir only, beside those that Pingora removes (RFC 9110 section 7.6).
+const NOT_FORWARDED: [&str; 13] = [
+    "accept-encoding",
+    "cdn-loop",
+    "content-encoding",
+    "cookie",
+    "expect",
+    "forwarded",
+    "referer",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-proto",
+    "x-real-ip",
+];
+
+/// Whom to connect to at this attempt.
+pub fn peer(gateway: &Gateway, forward: &mut Forward) -> Result<Box<HttpPeer>> {
+    let attempt = forward.attempts;
+    forward.attempts += 1;
+    forward.ticket.attempt();
+    forward.watch = None;
+    let endpoint = &forward.route.endpoint;
+    let Some(address) = gateway.resolver.pick(&endpoint.host, endpoint.port, attempt) else {
+        forward.refusal = Some(Refusal::ProviderUnreachable);
+        return Err(Error::explain(ErrorType::ConnectNoRoute, "the provider's name is not resolved").into_up());
+    };
+    let timeouts = &gateway.config.upstream;
+    let own = &forward.route.provider.timeouts;
+    let connect = own.connect.unwrap_or(timeouts.connect);
+    let limits = limits(gateway, forward);
+    let mut peer = HttpPeer::new(address, endpoint.https, endpoint.host.clone());
+    peer.options.alpn = ALPN::H1;
+    peer.options.custom_l4 = Some(Arc::new(WatchedConnector { timeout: connect }));
+    peer.options.total_connection_timeout = Some(connect);
+    // The watch ends an attempt; these two end it should the watch ever fail to.
+    peer.options.read_timeout = Some(limits.first_byte.max(limits.idle) + Duration::from_secs(1));
+    peer.options.write_timeout = Some(limits.idle);
+    peer.options.idle_timeout = Some(timeouts.pool_idle);
+    if !admission::can_resend(forward) {
+        // A stale pooled connection would lose the request for good, so it gets one of its own.
+        static OWN_GROUP: AtomicU64 = AtomicU64::new(1);
+        peer.group_key = OWN_GROUP.fetch_add(1, Ordering::Relaxed);
+        peer.options.idle_timeout = Some(Duration::ZERO);
+    }
+    Ok(Box::new(peer))
+}
+
+fn limits(gateway: &Gateway, forward: &Forward) -> Limits {
+    let general = &gateway.config.upstream;
+    let own = &forward.route.provider.timeouts;
+    let first_byte = if forward.stream {
+        own.first_byte.unwrap_or(general.first_byte)
+    } else {
+        own.first_byte_unary.unwrap_or(general.first_byte_unary)
+    };
+    Limits { first_byte, idle: own.idle.unwrap_or(general.idle), total: own.total.unwrap_or(general.total) }
+}
+
+/// The connection is there: its time limits begin to run.
+pub fn connected(gateway: &Gateway, session: &Session, forward: &mut Forward, digest: Option<&Digest>) {
+    forward.replay_bytes = match &forward.body {
+        Some(body) if body.form != BodyForm::Sized && session.get_retry_buffer().is_some() => body.received,
+        _ => 0,
+    };
+    let limits = limits(gateway, forward);
+    forward.watch = deadline::handle_of(digest).map(|handle| Watch::start(handle, limits, clock::instant()));
+}
+
+/// Turns the client's head into the provider's: what must not pass is removed, the provider's rules are applied, then
+/// target, framing and credential are set, so that no rule can change those.
+pub fn edit_head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
+    let provider = &forward.route.provider;
+    for name in CREDENTIAL_HEADERS.iter().chain(&NOT_FORWARDED) {
+        head.remove_header(*name);
+    }
+    apply_edits(head, &provider.headers)?;
+    let endpoint = &forward.route.endpoint;
+    head.set_uri(target(&endpoint.path_and_query, forward.query.as_deref())?);
+    head.insert_header(header::HOST, endpoint.authority())?;
+    head.insert_header(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"))?;
+    head.remove_header(&header::TRANSFER_ENCODING);
+    let length = forward.body.as_ref().map_or(0, |body| body.bytes.len());
+    head.insert_header(header::CONTENT_LENGTH, length)?;
+    if let Some(auth) = &provider.auth {
+        let mut value = HeaderValue::from_str(&format!("{}{}", auth.scheme, auth.secret.expose()))
+            .or_err(ErrorType::InvalidHTTPHeader, "the provider's secret is not a header value")?;
+        value.set_sensitive(true);
+        head.insert_header(auth.header.clone(), value)?;
+    }
+    Ok(())
+}
+
+/// The documented order: remove, rename, set, default.
+fn apply_edits(head: &mut RequestHeader, edits: &crate::domain::rules::HeadEdits) -> Result<()> {
+    for name in &edits.remove {
+        head.remove_header(name);
+    }
+    for (from, to) in &edits.rename {
+        let values: Vec<HeaderValue> = head.headers.get_all(from).iter().cloned().collect();
+        head.remove_header(from);
+        for value in values {
+            head.append_header(HeaderName::clone(to), value)?;
+        }
+    }
+    for (name, value) in &edits.set {
+        head.insert_header(name.clone(), value.clone())?;
+    }
+    for (name, value) in &edits.default {
+        if !head.headers.contains_key(name) {
+            head.insert_header(name.clone(), value.clone())?;
+        }
+    }
+    Ok(())
+}
+
+fn target(path_and_query: &str, query: Option<&str>) -> Result<Uri> {
+    let joined = match query {
+        None => path_and_query.to_owned(),
+        Some(query) if path_and_query.contains('?') => format!("{path_and_query}&{query}"),
+        Some(query) => format!("{path_and_query}?{query}"),
+    };
+    joined.parse().or_err(ErrorType::InvalidHTTPHeader, "the provider's target is not a valid one")
+}
+
+/// Pingora hands over what it holds of the body; in its place goes the whole stored body, once, at the end.
+pub fn send_body(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
+    let replayed = std::mem::take(&mut forward.replay_bytes);
+    let Some(body) = &forward.body else {
+        return Ok(());
+    };
+    if let (BodyForm::Open { .. }, Some(piece)) = (body.form, piece.as_deref()) {
+        // Beyond what was read already only white space may follow the JSON value.
+        let rest = piece.get(replayed.min(piece.len())..).unwrap_or_default();
+        if !rest.iter().all(u8::is_ascii_whitespace) {
+            forward.refusal = Some(Refusal::BodyInvalid { reason: "data follows the JSON value".to_owned() });
+            return Err(Error::explain(ErrorType::InvalidHTTPHeader, "data follows the request body").into_down());
+        }
+    }
+    // An empty piece keeps the body open; none at all would end it.
+    *piece = Some(if end { body.bytes.clone() } else { Bytes::new() });
+    Ok(())
+}
+
+/// A connection could not be made: again, as often as configured.
+pub fn connect_failed(gateway: &Gateway, forward: &mut Forward, mut error: Box<Error>) -> Box<Error> {
+    error.set_retry(forward.attempts <= gateway.config.upstream.connect_retries);
+    error
+}
+
+/// The attempt failed after the connection was there. Sent again only when the connection came from the pool, no byte
+/// of an answer has come, and nothing but the provider's closing it can be the reason.
+pub fn attempt_failed(session: &Session, forward: &mut Forward, mut error: Box<Error>, reused: bool) -> Box<Error> {
+    let expired = forward.watch.as_ref().is_some_and(Watch::expired);
+    let closed_unanswered = match error.etype() {
+        ErrorType::ConnectionClosed => error.to_string().contains("bytes already read: 0"),
+        ErrorType::WriteError => true,
+        ErrorType::ReadError => !forward.head_seen,
+        _ => false,
+    };
+    let again = reused
+        && closed_unanswered
+        && *error.esource() == ErrorSource::Upstream
+        && !expired
+        && !forward.head_seen
+        && session.response_written().is_none()
+        && forward.attempts < SENT_ATTEMPTS_MAX
+        && admission::can_resend(forward);
+    error.set_retry(again);
+    error
+}

@@ -1,0 +1,249 @@
+//! Runs what weir serves beside the gateway as a Pingora service, so that it starts, stops and is upgraded with it.
+//!
+//! Pingora hands every service the listening sockets of a process that is being upgraded, as bare descriptors. Only
+//! Pingora's own listener turns one back into a socket, so HTTP is accepted by Pingora and its connections are given to
+//! hyper; a socket bound here is put into the table first, which also tells the port behind `:0` at once.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::IntoRawFd;
+use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use pingora::apps::ServerApp;
+use pingora::protocols::Stream;
+use pingora::server::{Fds, ListenFds, ShutdownWatch};
+use pingora::services::listening::Service as Listening;
+use pingora::services::{Service, ServiceReadyNotifier, ServiceWithDependents};
+use tokio::net::{TcpSocket, UnixListener};
+use tokio::sync::{Semaphore, watch};
+
+use crate::side::unix_socket::{self, LiveSocket};
+
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 256;
+/// Connections served at once per listener; more are closed unanswered.
+pub const CONNECTIONS_MAX: usize = 256;
+/// The longest a client may take to send a request's head, and so also the longest an idle connection is kept.
+pub const HEADER_READ: Duration = Duration::from_secs(30);
+/// The most header lines of a request.
+const HEADERS_MAX: usize = 64;
+/// The largest head of a request, and the read buffer.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// Where a service listens, once it does. A failure is for whoever starts the process to act on: a Pingora service
+/// has no way to return one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// Not started yet.
+    Waiting,
+    /// On TCP; the real port, also if 0 was configured.
+    Tcp(SocketAddr),
+    /// On a unix socket.
+    Unix(PathBuf),
+    /// It cannot listen; says why and what to do.
+    Failed(String),
+}
+
+/// Serves a unix socket until the watch turns true.
+pub type UnixServe = Box<dyn Fn(UnixListener, watch::Receiver<bool>) -> ServeFuture + Send + Sync>;
+
+/// What [`UnixServe`] returns.
+pub type ServeFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A listener and what is behind it, for `Server::add_service`.
+pub struct SideService {
+    name: String,
+    kind: Kind,
+    bound: watch::Sender<Bound>,
+}
+
+enum Kind {
+    Http {
+        address: SocketAddr,
+        router: Router,
+    },
+    Unix {
+        path: PathBuf,
+        live: LiveSocket,
+        serve: UnixServe,
+    },
+}
+
+impl SideService {
+    /// HTTP/1.1 on a TCP address; port 0 takes a free one. The watch tells where.
+    pub fn http(name: &str, address: SocketAddr, router: Router) -> (Self, watch::Receiver<Bound>) {
+        Self::new(name, Kind::Http { address, router })
+    }
+
+    /// A unix socket, mode 0660, given to `serve`. The watch tells when.
+    pub fn unix<F>(
+        name: &str,
+        path: PathBuf,
+        live: LiveSocket,
+        serve: impl Fn(UnixListener, watch::Receiver<bool>) -> F + Send + Sync + 'static,
+    ) -> (Self, watch::Receiver<Bound>)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let serve: UnixServe = Box::new(move |listener, shutdown| Box::pin(serve(listener, shutdown)));
+        Self::new(name, Kind::Unix { path, live, serve })
+    }
+
+    fn new(name: &str, kind: Kind) -> (Self, watch::Receiver<Bound>) {
+        let (bound, watch) = watch::channel(Bound::Waiting);
+        let name = name.to_owned();
+        (Self { name, kind, bound }, watch)
+    }
+
+    fn fail(&self, reason: String) {
+        tracing::error!(service = %self.name, %reason, "cannot listen");
+        self.bound.send_replace(Bound::Failed(reason));
+    }
+
+    fn is_bound(&self, to: Bound, ready: ServiceReadyNotifier) {
+        tracing::info!(service = %self.name, at = ?to, "listening");
+        self.bound.send_replace(to);
+        ready.notify_ready();
+    }
+
+    async fn serve_http(&self, address: SocketAddr, router: Router, shared: Shared) {
+        let fds = shared.fds.unwrap_or_else(|| Arc::new(Fds::new().into()));
+        let bound = match bind_or_inherit(address, &fds) {
+            Ok(bound) => bound,
+            Err(error) => {
+                return self.fail(format!("{address}: {error}; free the address or configure another one"));
+            }
+        };
+        let app = HttpApp {
+            router,
+            connections: Semaphore::new(CONNECTIONS_MAX),
+            header_read: HEADER_READ,
+        };
+        let mut service = Listening::new(self.name.clone(), app);
+        service.add_tcp(&bound.to_string());
+        self.is_bound(Bound::Tcp(bound), shared.ready);
+        Service::start_service(&mut service, Some(fds), shared.shutdown, shared.listeners_per_fd).await;
+    }
+
+    async fn serve_unix(&self, path: &Path, live: LiveSocket, serve: &UnixServe, shared: Shared) {
+        let (listener, _file) = match unix_socket::claim(path, live) {
+            Ok(claimed) => claimed,
+            Err(error) => return self.fail(error.to_string()),
+        };
+        self.is_bound(Bound::Unix(path.to_owned()), shared.ready);
+        serve(listener, shared.shutdown).await;
+    }
+}
+
+/// What Pingora gives a service to start with.
+struct Shared {
+    fds: Option<ListenFds>,
+    shutdown: ShutdownWatch,
+    listeners_per_fd: usize,
+    ready: ServiceReadyNotifier,
+}
+
+/// The socket of that address is in the table afterwards, inherited or new; the new one already listens.
+pub(crate) fn bind_or_inherit(address: SocketAddr, fds: &ListenFds) -> io::Result<SocketAddr> {
+    if fds.lock().get(&address.to_string()).is_some() {
+        return Ok(address);
+    }
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    let listener = socket.listen(BACKLOG)?.into_std()?;
+    let bound = listener.local_addr()?;
+    // From here on the table's user owns the descriptor, as with those that Pingora binds.
+    fds.lock().add(bound.to_string(), listener.into_raw_fd());
+    Ok(bound)
+}
+
+#[async_trait]
+impl ServiceWithDependents for SideService {
+    async fn start_service(
+        &mut self,
+        fds: Option<ListenFds>,
+        shutdown: ShutdownWatch,
+        listeners_per_fd: usize,
+        ready: ServiceReadyNotifier,
+    ) {
+        let shared = Shared {
+            fds,
+            shutdown,
+            listeners_per_fd,
+            ready,
+        };
+        match &self.kind {
+            Kind::Http { address, router } => self.serve_http(*address, router.clone(), shared).await,
+            Kind::Unix { path, live, serve } => self.serve_unix(path, *live, serve, shared).await,
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// None of these is on the request path.
+    fn threads(&self) -> Option<usize> {
+        Some(1)
+    }
+
+    /// What an upgrade must keep open for this service; unix sockets are taken over by path instead.
+    fn listen_addresses(&self) -> Option<Vec<String>> {
+        match &self.kind {
+            Kind::Http { address, .. } => Some(vec![address.to_string()]),
+            Kind::Unix { .. } => Some(Vec::new()),
+        }
+    }
+}
+
+/// Gives Pingora's connections to hyper.
+struct HttpApp {
+    router: Router,
+    connections: Semaphore,
+    header_read: Duration,
+}
+
+#[async_trait]
+impl ServerApp for HttpApp {
+    async fn process_new(self: &Arc<Self>, session: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        // Closed unanswered when full: whoever holds all the places must not make weir hold more.
+        let _place = self.connections.try_acquire().ok()?;
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.header_read)
+            .max_headers(HEADERS_MAX)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .serve_connection(TokioIo::new(session), TowerToHyperService::new(self.router.clone()));
+        let mut connection = pin!(connection);
+        let mut shutdown = shutdown.clone();
+        // A connection that fails is its client's affair and says nothing about weir: its result is not looked at.
+        tokio::select! {
+            _ = connection.as_mut() => return None,
+            () = stopped(&mut shutdown) => connection.as_mut().graceful_shutdown(),
+        }
+        let _ended = connection.await;
+        None
+    }
+}
+
+/// The server stops, or is gone.
+async fn stopped(shutdown: &mut ShutdownWatch) {
+    let _seen = shutdown.wait_for(|stop| *stop).await;
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! Side services as Pingora would run them, on free ports.
+
+use axum::routing::get;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::JoinHandle;
+
+use super::*;
+
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+struct Running {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+    ready: watch::Receiver<bool>,
+}
+
+fn start(mut service: SideService, fds: &ListenFds) -> Running {
+    let (stop, shutdown) = watch::channel(false);
+    let (ready_sender, ready) = watch::channel(false);
+    let fds = Some(Arc::clone(fds));
+    let task = tokio::spawn(async move {
+        let ready = ServiceReadyNotifier::new(ready_sender);
+        service.start_service(fds, shutdown, 1, ready).await;
+    });
+    Running { stop, task, ready }
+}
+
+impl Running {
+    async fn stop(self) {
+        self.stop.send_replace(true);
+        within(self.task).await.expect("no panic");
+    }
+}
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(WAIT_MAX, future).await.expect("in time")
+}
+
+fn table() -> ListenFds {
+    Arc::new(Fds::new().into())
+}
+
+fn any_port() -> SocketAddr {
+    "127.0.0.1:0".parse().expect("an address")
+}
+
+fn hello() -> Router {
+    Router::new().route("/hello", get(async || "world"))
+}
+
+async fn bound(watch: &mut watch::Receiver<Bound>) -> Bound {
+    within(watch.wait_for(|bound| *bound != Bound::Waiting))
+        .await
+        .expect("a sender")
+        .clone()
+}
+
+async fn tcp(watch: &mut watch::Receiver<Bound>) -> SocketAddr {
+    match bound(watch).await {
+        Bound::Tcp(address) => address,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn ask(address: SocketAddr) -> String {
+    let mut client = within(TcpStream::connect(address)).await.expect("connects");
+    let request = b"GET /hello HTTP/1.1\r\nhost: weir\r\nconnection: close\r\n\r\n";
+    within(client.write_all(request)).await.expect("sent");
+    let mut answer = String::new();
+    within(client.read_to_string(&mut answer)).await.expect("answered");
+    answer
+}
+
+#[tokio::test]
+async fn http_is_served_on_a_free_port_that_is_told_and_can_be_handed_over() {
+    let fds = table();
+    let (service, mut watch) = SideService::http("ops", any_port(), hello());
+    let mut running = start(service, &fds);
+    let address = tcp(&mut watch).await;
+    assert_ne!(address.port(), 0);
+    within(running.ready.wait_for(|ready| *ready)).await.expect("ready");
+    let answer = ask(address).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("world"),
+        "{answer}"
+    );
+    assert!(
+        fds.lock().get(&address.to_string()).is_some(),
+        "an upgrade finds the socket"
+    );
+    running.stop().await;
+    assert!(TcpStream::connect(address).await.is_err(), "closed after the stop");
+}
+
+#[tokio::test]
+async fn a_socket_of_the_process_before_is_taken_over() {
+    let before = std::net::TcpListener::bind(any_port()).expect("bound");
+    before.set_nonblocking(true).expect("set");
+    let address = before.local_addr().expect("an address");
+    let fds = table();
+    fds.lock().add(address.to_string(), before.into_raw_fd());
+    let (service, mut watch) = SideService::http("ops", address, hello());
+    let running = start(service, &fds);
+    assert_eq!(tcp(&mut watch).await, address);
+    assert!(ask(address).await.ends_with("world"));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn an_address_in_use_is_said_and_not_waited_for() {
+    let taken = std::net::TcpListener::bind(any_port()).expect("bound");
+    let address = taken.local_addr().expect("an address");
+    let (service, mut watch) = SideService::http("ops", address, hello());
+    let running = start(service, &table());
+    match bound(&mut watch).await {
+        Bound::Failed(reason) => assert!(reason.starts_with(&address.to_string()), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+    within(running.task).await.expect("no panic");
+}
+
+#[tokio::test]
+async fn an_idle_connection_does_not_hold_up_the_stop() {
+    let (service, mut watch) = SideService::http("ops", any_port(), hello());
+    let running = start(service, &table());
+    let address = tcp(&mut watch).await;
+    let mut client = within(TcpStream::connect(address)).await.expect("connects");
+    within(client.write_all(b"GET /hello HTTP/1.1\r\nhost: weir\r\n\r\n"))
+        .await
+        .expect("sent");
+    let mut first = [0; 1];
+    within(client.read_exact(&mut first)).await.expect("answered");
+    running.stop().await;
+    let mut rest = Vec::new();
+    within(client.read_to_end(&mut rest)).await.expect("closed in order");
+    assert!(rest.ends_with(b"world"));
+}
+
+async fn over_app(app: HttpApp) -> (Arc<HttpApp>, SocketAddr, watch::Sender<bool>) {
+    let app = Arc::new(app);
+    let (stop, shutdown) = watch::channel(false);
+    let listener = tokio::net::TcpListener::bind(any_port()).await.expect("bound");
+    let address = listener.local_addr().expect("an address");
+    let served = Arc::clone(&app);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (app, shutdown) = (Arc::clone(&served), shutdown.clone());
+            let stream: pingora::protocols::l4::stream::Stream = stream.into();
+            tokio::spawn(async move { app.process_new(Box::new(stream), &shutdown).await });
+        }
+    });
+    (app, address, stop)
+}
+
+#[tokio::test]
+async fn a_client_that_never_finishes_its_head_is_dropped() {
+    let (_app, address, _stop) = over_app(HttpApp {
+        router: hello(),
+        connections: Semaphore::new(1),
+        header_read: Duration::from_millis(20),
+    })
+    .await;
+    let mut client = within(TcpStream::connect(address)).await.expect("connects");
+    within(client.write_all(b"GET /hello HT")).await.expect("sent");
+    let mut answer = Vec::new();
+    within(client.read_to_end(&mut answer)).await.expect("closed");
+    assert!(!answer.starts_with(b"HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn connections_beyond_the_cap_are_closed_and_the_places_come_back() {
+    let (app, address, _stop) = over_app(HttpApp {
+        router: hello(),
+        connections: Semaphore::new(1),
+        header_read: WAIT_MAX,
+    })
+    .await;
+    let first = within(TcpStream::connect(address)).await.expect("connects");
+    within(async {
+        while app.connections.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let mut second = within(TcpStream::connect(address)).await.expect("connects");
+    let mut answer = Vec::new();
+    assert_eq!(
+        within(second.read_to_end(&mut answer)).await.unwrap_or(0),
+        0,
+        "closed unanswered"
+    );
+    drop(first);
+    within(async {
+        while app.connections.available_permits() == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert!(ask(address).await.ends_with("world"));
+}
+
+#[tokio::test]
+async fn a_unix_socket_is_given_to_its_server_and_removed_at_the_stop() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("admin.sock");
+    let serve = async |listener: UnixListener, mut shutdown: watch::Receiver<bool>| {
+        let (mut client, _) = listener.accept().await.expect("a client");
+        client.write_all(b"hello").await.expect("sent");
+        drop(client);
+        stopped(&mut shutdown).await;
+    };
+    let (service, mut watch) = SideService::unix("admin", path.clone(), LiveSocket::Refuse, serve);
+    let running = start(service, &table());
+    assert_eq!(bound(&mut watch).await, Bound::Unix(path.clone()));
+    let mut client = within(UnixStream::connect(&path)).await.expect("connects");
+    let mut text = String::new();
+    within(client.read_to_string(&mut text)).await.expect("answered");
+    assert_eq!(text, "hello");
+    let (second, mut second_watch) = SideService::unix("admin", path.clone(), LiveSocket::Refuse, async |_, _| {});
+    within(start(second, &table()).task).await.expect("no panic");
+    assert!(matches!(bound(&mut second_watch).await, Bound::Failed(_)));
+    running.stop().await;
+    assert!(!path.exists());
+}

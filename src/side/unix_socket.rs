@@ -1,0 +1,181 @@
+//! Claims the path of a unix socket: private from its first moment, never stolen from a process that still serves it.
+
+use std::fs::{self, DirBuilder, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use tokio::net::UnixListener;
+
+/// Owner and group may connect.
+const SOCKET_MODE: u32 = 0o660;
+/// A folder that is made for the socket: the group may look in, others may not.
+const FOLDER_MODE: u32 = 0o750;
+
+/// What to do when another process serves the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LiveSocket {
+    /// It is an error: two gateways were started with one configuration.
+    Refuse,
+    /// Take the path over: this is an upgrade, and the other process is on its way out. It keeps the connections it has.
+    TakeOver,
+}
+
+/// Why a socket cannot be claimed.
+#[derive(Debug, thiserror::Error)]
+pub enum UnixSocketError {
+    /// Somebody answers there.
+    #[error("unix socket {0} is served by another process; stop it or configure another path")]
+    Live(PathBuf),
+    /// Something that is no socket is in the way, and may be precious.
+    #[error("{0} exists and is no socket; move it away or configure another path")]
+    NotASocket(PathBuf),
+    /// The system refused.
+    #[error("unix socket {path}: {step}: {source}; check that weir may write to the folder")]
+    Io {
+        /// The configured path.
+        path: PathBuf,
+        /// What was tried.
+        step: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A listening socket whose file is removed on drop, unless somebody else took the path over.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+/// Binds `path` 0660, making its folder 0750 if it is missing. What a dead process left there is replaced.
+/// Must be called inside a Tokio runtime.
+pub fn claim(path: &Path, live: LiveSocket) -> Result<(UnixListener, SocketFile), UnixSocketError> {
+    let io = |step| {
+        move |source| UnixSocketError::Io {
+            path: path.to_owned(),
+            step,
+            source,
+        }
+    };
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        let made = DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder);
+        made.map_err(io("cannot make the folder"))?;
+    }
+    check_the_place(path, live)?;
+    // Bound and restricted under another name first: at `path` it is never seen with other permissions, and a stale
+    // file is replaced in one step.
+    let fresh = fresh_name(path);
+    remove_if_there(&fresh).map_err(io("cannot remove a left-over"))?;
+    let listener = UnixListener::bind(&fresh).map_err(io("cannot bind"))?;
+    fs::set_permissions(&fresh, Permissions::from_mode(SOCKET_MODE)).map_err(io("cannot set permissions"))?;
+    let identity = identity(&fs::symlink_metadata(&fresh).map_err(io("cannot look at it"))?);
+    fs::rename(&fresh, path).map_err(io("cannot move it into place"))?;
+    let path = path.to_owned();
+    Ok((listener, SocketFile { path, identity }))
+}
+
+fn check_the_place(path: &Path, live: LiveSocket) -> Result<(), UnixSocketError> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(UnixSocketError::Io {
+            path: path.to_owned(),
+            step: "cannot look at it",
+            source,
+        }),
+        Ok(there) if !there.file_type().is_socket() => Err(UnixSocketError::NotASocket(path.to_owned())),
+        Ok(_) if live == LiveSocket::TakeOver => Ok(()),
+        // Only a refused connection proves that nobody is there; a full backlog or missing rights do not.
+        Ok(_) => match UnixStream::connect(path) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => Ok(()),
+            Ok(_) | Err(_) => Err(UnixSocketError::Live(path.to_owned())),
+        },
+    }
+}
+
+fn fresh_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    PathBuf::from(name)
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn identity(file: &Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let still_ours = fs::symlink_metadata(&self.path).is_ok_and(|there| identity(&there) == self.identity);
+        if still_ours && let Err(error) = fs::remove_file(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "unix socket not removed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).expect("there").permissions().mode() & 0o777
+    }
+
+    #[tokio::test]
+    async fn the_socket_and_a_folder_made_for_it_are_private() {
+        let root = tempfile::tempdir().expect("a folder");
+        let path = root.path().join("run/admin.sock");
+        let (_listener, file) = claim(&path, LiveSocket::Refuse).expect("claimed");
+        assert_eq!(mode(&path), 0o660);
+        assert_eq!(mode(&root.path().join("run")), 0o750);
+        drop(file);
+        assert!(!path.exists());
+        assert_eq!(
+            fs::read_dir(root.path().join("run")).expect("there").count(),
+            0,
+            "nothing is left behind"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+        let root = tempfile::tempdir().expect("a folder");
+        let path = root.path().join("admin.sock");
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("bound"));
+        assert!(path.exists(), "a killed process leaves its file");
+        let (_listener, _file) = claim(&path, LiveSocket::Refuse).expect("replaced");
+        let second = claim(&path, LiveSocket::Refuse);
+        assert!(matches!(second, Err(UnixSocketError::Live(_))), "{second:?}");
+        UnixStream::connect(&path).expect("the first still serves");
+    }
+
+    #[tokio::test]
+    async fn an_upgrade_takes_a_live_path_over_and_the_old_owner_leaves_it_alone() {
+        let root = tempfile::tempdir().expect("a folder");
+        let path = root.path().join("admin.sock");
+        let (old_listener, old) = claim(&path, LiveSocket::Refuse).expect("claimed");
+        let (listener, _file) = claim(&path, LiveSocket::TakeOver).expect("taken over");
+        drop((old_listener, old));
+        UnixStream::connect(&path).expect("the new one serves");
+        listener.accept().await.expect("the connection arrives here");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_socket_is_never_removed() {
+        let root = tempfile::tempdir().expect("a folder");
+        let path = root.path().join("admin.sock");
+        fs::write(&path, "precious").expect("written");
+        for live in [LiveSocket::Refuse, LiveSocket::TakeOver] {
+            assert!(matches!(claim(&path, live), Err(UnixSocketError::NotASocket(_))));
+        }
+        assert_eq!(fs::read_to_string(&path).expect("there"), "precious");
+    }
+}

@@ -1,0 +1,85 @@
+//! The catalogue from the shipped rule files, those of the operator's folder, and the secrets they refer to.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use crate::{
+    config::{Config, secret_source},
+    domain::{
+        catalogue::{Catalogue, Warning},
+        rules::{RuleFile, shipped},
+        strict_toml::FileError,
+    },
+    wiring::StartError,
+};
+
+/// A rule file larger than this is refused unread.
+const RULE_FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Reads, checks and compiles everything that says which models there are and who serves them.
+pub fn build(config: &Config) -> Result<Catalogue, StartError> {
+    let (catalogue, warnings) = check(config)?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(catalogue)
+}
+
+/// As [`build`], with the warnings returned instead of logged.
+pub fn check(config: &Config) -> Result<(Catalogue, Vec<Warning>), StartError> {
+    let files = rule_files(config).map_err(StartError::Configuration)?;
+    Catalogue::build(&files, &config.catalogue, &secret_source::read).map_err(|errors| {
+        let lines: Vec<String> = errors.iter().map(FileError::to_string).collect();
+        StartError::Configuration(lines.join("\n"))
+    })
+}
+
+/// The hosts that have to be resolved.
+pub fn hosts(catalogue: &Catalogue) -> Vec<(String, u16)> {
+    let hosts: BTreeSet<(String, u16)> = catalogue
+        .providers()
+        .filter(|provider| provider.is_on())
+        .flat_map(|provider| provider.hosts())
+        .collect();
+    hosts.into_iter().collect()
+}
+
+/// The shipped files and the folder's; a file of the same name replaces a shipped one.
+fn rule_files(config: &Config) -> Result<Vec<RuleFile>, String> {
+    let mut files = if config.rules.shipped { shipped() } else { Vec::new() };
+    let Some(folder) = &config.rules.folder else {
+        return Ok(files);
+    };
+    let mut own = folder_files(folder).map_err(|error| format!("[rules] folder {}: {error}", folder.display()))?;
+    own.sort_by(|left, right| left.name.cmp(&right.name));
+    files.retain(|file| own.iter().all(|own| base_name(&own.name) != base_name(&file.name)));
+    files.extend(own);
+    Ok(files)
+}
+
+fn folder_files(folder: &Path) -> std::io::Result<Vec<RuleFile>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        if fs::metadata(&path)?.len() > RULE_FILE_BYTES_MAX {
+            return Err(std::io::Error::other(format!("{}: larger than 1 MiB", path.display())));
+        }
+        let text = fs::read_to_string(&path)?;
+        files.push(RuleFile { name: path.to_string_lossy().into_owned(), text });
+    }
+    Ok(files)
+}
+
+fn base_name(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
+}
+
+/// The names of the shipped providers, for the demo.
+pub fn shipped_providers() -> Result<Vec<String>, StartError> {
+    let none = crate::domain::catalogue::CatalogueSettings::default();
+    let (catalogue, _) = Catalogue::build(&shipped(), &none, &|_| Ok(None))
+        .map_err(|errors| StartError::Configuration(errors.iter().map(FileError::to_string).collect()))?;
+    Ok(catalogue.providers().map(|provider| provider.name.clone()).collect())
+}

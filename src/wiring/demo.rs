@@ -1,0 +1,164 @@
+//! `weir demo`: a whole gateway on this machine with nothing to install and nothing left behind.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    io::Write as _,
+    net::SocketAddr,
+    path::Path,
+};
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::{
+    clock,
+    config::Config,
+    domain::{
+        catalogue::Catalogue,
+        key::{KeyId, KeyRecord, KeyState},
+        protocol::Protocol,
+        secret::ServiceKey,
+    },
+    sample_provider,
+    wiring::{StartError, catalogue, server},
+};
+
+/// What `weir demo` was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct DemoOptions {
+    /// Where clients connect; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// How the result is told.
+    pub output: Output,
+}
+
+/// How the demo tells where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// For a person: the key, and one curl command per protocol.
+    Text,
+    /// For a script: one JSON line.
+    Json,
+}
+
+/// Runs the demo until a signal ends it.
+pub fn run(options: DemoOptions) -> Result<(), StartError> {
+    let folder = TempDir::with_prefix("weir-demo-").map_err(|error| StartError::failed("a temporary folder", error))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("sample-provider")
+        .enable_all()
+        .build()
+        .map_err(|error| StartError::failed("the sample provider's thread", error))?;
+    let provider = runtime
+        .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
+        .map_err(|error| StartError::failed("the sample provider's listener", error))?;
+    let provider_address =
+        provider.local_addr().map_err(|error| StartError::failed("the sample provider's listener", error))?;
+    let ledger = folder.path().join("provider-ledger.jsonl");
+    let settings = sample_provider::Settings { ledger: Some(ledger), ..sample_provider::Settings::default() };
+    runtime.spawn(sample_provider::serve(provider, settings, std::future::pending()));
+
+    let config = config(folder.path(), options.listen, provider_address)?;
+    let running = server::start(config)?;
+    let key = first_key(&running)?;
+    let told = match options.output {
+        Output::Json => json_line(&running.addresses, &key),
+        Output::Text => text(&running.addresses, &key, &running.parts.catalogue),
+    };
+    let mut stdout = std::io::stdout().lock();
+    let written = writeln!(stdout, "{told}").and_then(|()| stdout.flush());
+    drop(stdout);
+    written.map_err(|error| StartError::failed("standard output", error))?;
+    running.until_stopped();
+    runtime.shutdown_background();
+    folder.close().map_err(|error| StartError::failed("removing the temporary folder", error))
+}
+
+/// The shipped rules, every provider pointed at the sample provider.
+fn config(folder: &Path, listen: SocketAddr, provider: SocketAddr) -> Result<Config, StartError> {
+    let secret = folder.join("provider-secret");
+    let mut text = format!(
+        "[gateway]\nlisten = \"{listen}\"\n\
+         [store]\nengine = \"embedded\"\n[store.embedded]\npath = \"store\"\n\
+         [ops]\nlisten = \"127.0.0.1:0\"\n\
+         [admin]\nsocket = \"admin/admin.sock\"\naudit = \"audit.jsonl\"\n\
+         [log]\naccess = \"access.jsonl\"\n",
+    );
+    for name in catalogue::shipped_providers()? {
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
+            "[provider.{name}]\nbase_url = \"http://{provider}\"\nsecret = \"file:{}\"\n",
+            secret.display()
+        );
+    }
+    let file = folder.join("weir.toml");
+    fs::write(&secret, "sample-provider-secret")
+        .and_then(|()| fs::write(&file, text))
+        .map_err(|error| StartError::failed("the demo's configuration", error))?;
+    Config::load(&file).map_err(|error| StartError::Configuration(error.to_string()))
+}
+
+fn first_key(running: &server::Running) -> Result<ServiceKey, StartError> {
+    let mut random = rand::rng();
+    let key = ServiceKey::generate(&running.parts.config.gateway.key_prefix, &mut random);
+    let record = KeyRecord {
+        id: KeyId::generate(&mut random),
+        name: "demo".to_owned(),
+        account: "demo".to_owned(),
+        created_at: clock::unix_seconds(),
+        expires_at: None,
+        models: None,
+        state: KeyState::Active,
+        hint: key.hint(),
+        revision: 0,
+    };
+    let created = running.background.block_on(running.parts.store.create(&key.digest(), &record));
+    created.map_err(|error| StartError::failed("the demo's key", error))?;
+    Ok(key)
+}
+
+fn json_line(addresses: &server::Addresses, key: &ServiceKey) -> String {
+    json!({
+        "base_url": format!("http://{}", addresses.gateway),
+        "key": key.as_str(),
+        // Served from the stability issue on; the name is part of the contract with scripts.
+        "stability_url": null,
+        "ops_url": format!("http://{}", addresses.ops),
+        "admin_socket": addresses.admin,
+    })
+    .to_string()
+}
+
+fn text(addresses: &server::Addresses, key: &ServiceKey, catalogue: &Catalogue) -> String {
+    let base = format!("http://{}", addresses.gateway);
+    let key = key.as_str();
+    let model = |protocol: Protocol| {
+        let found = catalogue.models().find(|model| model.serves(protocol));
+        found.map_or_else(|| "sample".to_owned(), |model| model.name.clone())
+    };
+    let (messages, responses, gemini) =
+        (model(Protocol::Messages), model(Protocol::Responses), model(Protocol::Gemini));
+    format!(
+        "weir demo: a gateway in front of a sample provider, until Ctrl-C.\n\n\
+         base URL  {base}\n\
+         key       {key}\n\
+         metrics   http://{ops}/metrics\n\
+         admin     unix:{admin}\n\n\
+         Messages:\n\
+         curl -N {base}/v1/messages -H 'x-api-key: {key}' -H 'anthropic-version: 2023-06-01' \
+         -H 'content-type: application/json' \
+         -d '{{\"model\":\"{messages}\",\"max_tokens\":100,\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}'\n\n\
+         Responses:\n\
+         curl -N {base}/v1/responses -H 'authorization: Bearer {key}' -H 'content-type: application/json' \
+         -d '{{\"model\":\"{responses}\",\"stream\":true,\"input\":\"Hello\"}}'\n\n\
+         Gemini-style:\n\
+         curl -N '{base}/v1beta/models/{gemini}:streamGenerateContent?alt=sse' -H 'x-goog-api-key: {key}' \
+         -H 'content-type: application/json' \
+         -d '{{\"contents\":[{{\"parts\":[{{\"text\":\"Hello\"}}]}}]}}'\n",
+        ops = addresses.ops,
+        admin = addresses.admin.display(),
+    )
+}

@@ -1,0 +1,219 @@
+//! Running: Pingora with its services, and the end of it all.
+
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc,
+        mpsc::{Receiver, channel},
+    },
+    time::Duration,
+};
+
+use pingora::server::{RunArgs, Server, configuration::ServerConf};
+use tempfile::NamedTempFile;
+use tokio::{runtime::Runtime, sync::watch};
+
+use crate::{
+    config::Config,
+    side::{
+        admin::{self, AdminState},
+        audit::Audit,
+        ops::{self, OpsState, Readiness},
+        service::{Bound, SideService},
+        unix_socket::LiveSocket,
+    },
+    wiring::{
+        StartError,
+        gateway_service::GatewayService,
+        parts::Parts,
+        signals::{Phase, Signals},
+        trust,
+    },
+};
+
+/// After the last request has ended: time for what it wrote to leave the process.
+const LINGER: Duration = Duration::from_millis(250);
+
+/// How long the last lines of the access log may take.
+const FLUSH_WAIT: Duration = Duration::from_secs(2);
+
+/// How long listening sockets may take to be there.
+const START_WAIT: Duration = Duration::from_secs(10);
+
+/// How long Pingora may take to drop what still runs.
+const CUT_WAIT: Duration = Duration::from_secs(5);
+
+/// Pingora's own count of tries; weir's rules (`upstream.rs`) end sooner.
+const TRIES_MAX: usize = 16;
+
+/// Where a running weir listens.
+#[derive(Clone, Debug)]
+pub struct Addresses {
+    /// For clients.
+    pub gateway: SocketAddr,
+    /// Metrics and health.
+    pub ops: SocketAddr,
+    /// The admin API.
+    pub admin: PathBuf,
+}
+
+/// A weir that serves, until [`Running::until_stopped`].
+pub struct Running {
+    /// Where it listens.
+    pub addresses: Addresses,
+    /// What it is made of.
+    pub parts: Parts,
+    /// Where its background tasks run.
+    pub background: Runtime,
+    phase: watch::Receiver<Phase>,
+    server_ended: Receiver<()>,
+    _roots: Option<NamedTempFile>,
+}
+
+/// Starts everything; returns when it serves.
+pub fn start(config: Config) -> Result<Running, StartError> {
+    let background = background()?;
+    let (signals, phase) = background
+        .block_on(async { Signals::listen() })
+        .map_err(|error| StartError::failed("listening for signals", error))?;
+    let parts = Parts::build(config, &background)?;
+    let ca_file = parts.config.upstream.ca_file.as_deref();
+    let roots = ca_file.map(trust::bundle).transpose().map_err(StartError::Configuration)?;
+
+    let mut server = Server::new_with_opt_and_conf(None, server_conf(&parts.config, roots.as_ref()));
+    server.bootstrap();
+    let (gateway, gateway_bound) = GatewayService::new(&server.configuration, parts.gateway());
+    let (ops, ops_bound) = ops_service(&parts, phase.clone());
+    let (admin, admin_bound) = admin_service(&parts)?;
+    server.add_service(gateway);
+    server.add_service(ops);
+    server.add_service(admin);
+
+    let (ended, server_ended) = channel();
+    let serve = move || {
+        server.run(RunArgs { shutdown_signal: Box::new(signals) });
+        // Nobody waits any more when the process ends for another reason.
+        let _ = ended.send(());
+    };
+    std::thread::Builder::new()
+        .name("server".to_owned())
+        .spawn(serve)
+        .map_err(|error| StartError::failed("the server's thread", error))?;
+    let addresses = background.block_on(addresses(gateway_bound, ops_bound, admin_bound))?;
+    Ok(Running { addresses, parts, background, phase, server_ended, _roots: roots })
+}
+
+fn background() -> Result<Runtime, StartError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("background")
+        .enable_all()
+        .build()
+        .map_err(|error| StartError::failed("background threads", error))
+}
+
+fn server_conf(config: &Config, roots: Option<&NamedTempFile>) -> ServerConf {
+    ServerConf {
+        threads: config.gateway.threads,
+        max_retries: TRIES_MAX,
+        upstream_keepalive_pool_size: config.upstream.pool_size,
+        ca_file: roots.map(|roots| roots.path().to_string_lossy().into_owned()),
+        grace_period_seconds: Some(config.gateway.drain.as_secs()),
+        graceful_shutdown_timeout_seconds: Some(1),
+        ..ServerConf::default()
+    }
+}
+
+fn ops_service(parts: &Parts, phase: watch::Receiver<Phase>) -> (SideService, watch::Receiver<Bound>) {
+    let keys = Arc::clone(&parts.keys);
+    let catalogue = Arc::clone(&parts.catalogue);
+    let ready = move || Readiness {
+        store_reachable: keys.store_is_reachable(),
+        providers_on: catalogue.providers().filter(|provider| provider.is_on()).count(),
+        draining: *phase.borrow() != Phase::Serving,
+    };
+    let state = OpsState { metrics: Arc::clone(&parts.sinks.metrics), ready: Arc::new(ready) };
+    SideService::http("ops", parts.config.ops.listen, ops::router(state))
+}
+
+fn admin_service(parts: &Parts) -> Result<(SideService, watch::Receiver<Bound>), StartError> {
+    let audit = Audit::open(&parts.config.admin.audit).map_err(|error| StartError::failed("the audit record", error))?;
+    let prefix = parts.config.gateway.key_prefix.clone();
+    let state = AdminState::new(Arc::clone(&parts.store), Arc::clone(&parts.catalogue), prefix, audit);
+    let serve = move |listener, shutdown| admin::serve(listener, state.clone(), shutdown);
+    Ok(SideService::unix("admin", parts.config.admin.socket.clone(), LiveSocket::Refuse, serve))
+}
+
+async fn addresses(
+    gateway: watch::Receiver<Bound>,
+    ops: watch::Receiver<Bound>,
+    admin: watch::Receiver<Bound>,
+) -> Result<Addresses, StartError> {
+    let tcp = |bound: Bound| match bound {
+        Bound::Tcp(address) => Ok(address),
+        Bound::Failed(reason) => Err(StartError::Listen(reason)),
+        Bound::Waiting | Bound::Unix(_) => Err(StartError::Listen("a listener of the wrong kind".to_owned())),
+    };
+    let admin = async {
+        match bound(admin).await? {
+            Bound::Unix(path) => Ok(path),
+            Bound::Failed(reason) => Err(StartError::Listen(reason)),
+            Bound::Waiting | Bound::Tcp(_) => Err(StartError::Listen("a listener of the wrong kind".to_owned())),
+        }
+    };
+    Ok(Addresses { gateway: tcp(bound(gateway).await?)?, ops: tcp(bound(ops).await?)?, admin: admin.await? })
+}
+
+async fn bound(mut watch: watch::Receiver<Bound>) -> Result<Bound, StartError> {
+    let waiting = watch.wait_for(|bound| *bound != Bound::Waiting);
+    match tokio::time::timeout(START_WAIT, waiting).await {
+        Ok(Ok(bound)) => Ok(bound.clone()),
+        _ => Err(StartError::Listen("a listener did not start in time".to_owned())),
+    }
+}
+
+impl Running {
+    /// Serves until a signal ends it. SIGTERM: nothing new is accepted and the end comes with the last running
+    /// request, or after `[gateway] drain_seconds`. SIGINT or a second SIGTERM: at once. Either way every request is
+    /// accounted for.
+    pub fn until_stopped(self) {
+        let Self { parts, background, mut phase, server_ended, .. } = self;
+        let idle = background.block_on(async {
+            // The sender lives in the server's thread, so waiting cannot fail.
+            let _ = phase.wait_for(|phase| *phase != Phase::Serving).await;
+            tracing::info!(running = parts.drain.running(), "stopping");
+            let stopping = async {
+                let _ = phase.wait_for(|phase| *phase == Phase::Stopping).await;
+            };
+            let drained = async {
+                tokio::time::sleep(LINGER).await;
+                parts.drain.idle().await;
+                tokio::time::sleep(LINGER).await;
+            };
+            tokio::select! {
+                () = drained => true,
+                () = stopping => false,
+                () = tokio::time::sleep(parts.config.gateway.drain) => false,
+            }
+        });
+        if !idle {
+            cut(&server_ended);
+        }
+        parts.stop.send_replace(true);
+        background.block_on(async {
+            // Bounded: the store's own budget ends it.
+            let _ = tokio::time::timeout(FLUSH_WAIT, parts.cache_task).await;
+        });
+        parts.sinks.access_log.close(FLUSH_WAIT);
+        background.shutdown_timeout(FLUSH_WAIT);
+        tracing::info!("stopped");
+    }
+}
+
+/// Waits for Pingora to end its runtimes: that drops what still runs, and a dropped request settles its ticket.
+fn cut(server_ended: &Receiver<()>) {
+    if server_ended.recv_timeout(CUT_WAIT).is_err() {
+        tracing::warn!("requests were cut before they could be recorded");
+    }
+}

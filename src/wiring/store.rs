@@ -1,0 +1,64 @@
+//! Which key store the configuration asks for.
+
+use std::sync::Arc;
+
+use crate::{
+    config::{Config, StoreConfig, secret_source},
+    key_cache::KeyCacheSettings,
+    store::{
+        KeyStore,
+        embedded::EmbeddedStore,
+        redis::{RedisSettings, RedisStore},
+    },
+    wiring::StartError,
+};
+
+/// Opens it. A Redis that does not answer is no error: weir starts, says 503, and recovers when it is there.
+pub async fn open(config: &Config) -> Result<Arc<dyn KeyStore>, StartError> {
+    match &config.store {
+        StoreConfig::Embedded(embedded) => {
+            let store = EmbeddedStore::open(&embedded.path)
+                .await
+                .map_err(|error| StartError::failed("the embedded store", error))?;
+            Ok(Arc::new(store))
+        }
+        StoreConfig::Redis(redis) => {
+            let password = match &redis.password {
+                None => None,
+                Some(reference) => Some(required(reference)?),
+            };
+            let settings = RedisSettings {
+                nodes: redis.nodes.iter().map(ToString::to_string).collect(),
+                username: redis.username.clone(),
+                password,
+                database: i64::from(redis.database),
+                tls: redis.tls,
+                ca_file: redis.ca_file.clone(),
+                namespace: redis.namespace.clone(),
+                budget: redis.budget,
+            };
+            let store = RedisStore::open(settings).await.map_err(|error| StartError::failed("the Redis store", error))?;
+            Ok(Arc::new(store))
+        }
+    }
+}
+
+fn required(reference: &crate::domain::catalogue::SecretRef) -> Result<crate::domain::secret::Secret, StartError> {
+    match secret_source::read(reference) {
+        Ok(Some(secret)) => Ok(secret),
+        Ok(None) => Err(StartError::Configuration(format!("[store.redis] password: {reference} is not there"))),
+        Err(reason) => Err(StartError::Configuration(format!("[store.redis] password: {reason}"))),
+    }
+}
+
+/// The cache's settings.
+pub fn cache_settings(config: &Config) -> KeyCacheSettings {
+    let cache = &config.key_cache;
+    KeyCacheSettings {
+        lifetime: cache.lifetime,
+        negative_lifetime: cache.negative,
+        entries_max: cache.entries_max,
+        poll: cache.poll,
+        flush_used: cache.flush_used,
+    }
+}
