@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::harness::redis::RedisServer;
 use crate::harness::request::Wire;
 use crate::harness::shapes::assert_unauthorized;
-use crate::harness::tools::skip;
+use crate::harness::tools::{rounds, skip};
 use crate::harness::weir::Key;
 use crate::harness::{RecordingProvider, Weir, WeirBuilder, wait_until};
 
@@ -119,7 +119,7 @@ fn keys_survive_kill_9_with_the_embedded_store() {
     let mut weir = Weir::start(&provider.base_url());
     let mut alive: Vec<Key> = Vec::new();
     let mut revoked: Vec<Key> = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..rounds(3, 40) {
         alive.push(weir.key());
         revoked.push(weir.key());
         weir.cli_json(&["key", "revoke", &revoked.last().unwrap().id]);
@@ -167,7 +167,7 @@ fn a_revoked_key_is_refused_on_every_node_within_a_second() {
             .redis(&redis)
             .start()
     };
-    revocation_reaches_the_other_node(5, &node(), &node());
+    revocation_reaches_the_other_node(rounds(5, 200), &node(), &node());
 }
 
 /// Ends, again and again, every connection on which Redis could push something.
@@ -209,7 +209,7 @@ fn a_revoked_key_is_refused_within_a_second_also_while_the_push_connection_is_be
         let (redis, stop) = (Arc::clone(&redis), Arc::clone(&stop));
         move || cut_push_connections(&redis, &stop)
     });
-    revocation_reaches_the_other_node(5, &one, &two);
+    revocation_reaches_the_other_node(rounds(5, 200), &one, &two);
     stop.store(true, Ordering::SeqCst);
     let cut = cutter.join().unwrap();
     assert!(cut > 0, "no push connection was there to be cut");

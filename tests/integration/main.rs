@@ -13,10 +13,13 @@
 mod harness;
 
 mod bodies;
+mod broken_streams;
 mod credentials;
 mod demo;
 mod errors;
 mod headers;
+mod house;
+mod json;
 mod keys;
 mod ops;
 mod panics;
@@ -24,5 +27,6 @@ mod routes;
 mod sdk;
 mod secrets;
 mod shutdown;
+mod soak;
 mod streams;
 mod tls;

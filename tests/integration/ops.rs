@@ -4,29 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value as Json;
 
-use crate::harness::recordings::{events, unary};
 use crate::harness::redis::RedisServer;
 use crate::harness::request::{ALL_WIRES, Wire};
 use crate::harness::shapes::request_id_header;
 use crate::harness::tools::skip;
 use crate::harness::{RecordingProvider, Request, Weir, WeirBuilder, wait_until};
-
-fn recorded() -> RecordingProvider {
-    RecordingProvider::start(|request, answer| {
-        let wire = match request.target.as_str() {
-            "/v1/messages" => Wire::Messages,
-            "/v1/responses" => Wire::Responses,
-            _ => Wire::Gemini,
-        };
-        if request.target.contains("stream") || request.body.starts_with(br#"{"stream":true"#) {
-            answer.sse();
-            events(wire).iter().for_each(|event| answer.chunk(event));
-            answer.end();
-        } else {
-            answer.json(unary(wire));
-        }
-    })
-}
 
 /// The number behind the first `name` found anywhere in a line.
 fn number(line: &Json, name: &str) -> Option<u64> {
@@ -44,7 +26,7 @@ fn number(line: &Json, name: &str) -> Option<u64> {
 
 #[test]
 fn every_request_has_one_access_line_with_what_happened() {
-    let provider = recorded();
+    let provider = RecordingProvider::recorded();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key();
     for wire in ALL_WIRES {
@@ -87,7 +69,7 @@ fn every_request_has_one_access_line_with_what_happened() {
 
 #[test]
 fn metrics_count_requests_and_tokens_under_bounded_labels() {
-    let provider = recorded();
+    let provider = RecordingProvider::recorded();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     for wire in ALL_WIRES {

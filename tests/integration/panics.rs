@@ -5,23 +5,6 @@ use crate::harness::request::{ALL_WIRES, Wire};
 use crate::harness::shapes::{assert_refusal, in_band_error};
 use crate::harness::{RecordingProvider, Weir, WeirBuilder, wait_until};
 
-fn provider() -> RecordingProvider {
-    RecordingProvider::start(|request, answer| {
-        let wire = match request.target.as_str() {
-            "/v1/messages" => Wire::Messages,
-            "/v1/responses" => Wire::Responses,
-            _ => Wire::Gemini,
-        };
-        if request.target.contains("stream") || request.body.starts_with(br#"{"stream":true"#) {
-            answer.sse();
-            events(wire).iter().for_each(|event| answer.chunk(event));
-            answer.end();
-        } else {
-            answer.json(unary(wire));
-        }
-    })
-}
-
 fn gateway(provider: &RecordingProvider, points: &str) -> Weir {
     WeirBuilder::new()
         .all_providers(&provider.base_url())
@@ -42,7 +25,7 @@ fn metric(weir: &Weir, words: &[&str]) -> Option<f64> {
 #[test]
 fn a_panic_before_the_provider_is_asked_is_500_for_one_request() {
     for wire in ALL_WIRES {
-        let provider = provider();
+        let provider = RecordingProvider::recorded();
         let mut weir = gateway(&provider, "request_filter=1*panic");
         let key = weir.key().text;
         let kind = match wire {
@@ -67,7 +50,7 @@ fn a_panic_before_the_provider_is_asked_is_500_for_one_request() {
 #[test]
 fn a_panic_in_mid_stream_is_an_in_band_error_for_one_request() {
     for wire in ALL_WIRES {
-        let provider = provider();
+        let provider = RecordingProvider::recorded();
         // The first piece passes, at the second the hook panics.
         let weir = gateway(&provider, "response_body=1*off->1*panic");
         let key = weir.key().text;
@@ -89,7 +72,7 @@ fn a_panic_in_mid_stream_is_an_in_band_error_for_one_request() {
 #[test]
 fn a_panic_inside_a_unary_answer_breaks_that_answer_only() {
     for wire in ALL_WIRES {
-        let provider = provider();
+        let provider = RecordingProvider::recorded();
         let weir = gateway(&provider, "response_body=1*panic");
         let key = weir.key().text;
         let answer = weir.exchange(&wire.request(&key, "hi"));

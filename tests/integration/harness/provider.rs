@@ -10,6 +10,8 @@ use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::answer::{Answer, Wire};
 use super::client::find;
+use super::recordings::{events, unary};
+use super::request::wire_of;
 use super::wait::{DEADLINE, wait_for};
 
 /// A request as it reached the provider.
@@ -80,6 +82,20 @@ impl RecordingProvider {
     /// Answers every request with this JSON body and status 200.
     pub(crate) fn answering(body: &'static str) -> RecordingProvider {
         RecordingProvider::start(move |_, answer| answer.json(body))
+    }
+
+    /// Answers with the recordings: a whole stream to a streaming request, a whole object to another.
+    pub(crate) fn recorded() -> RecordingProvider {
+        RecordingProvider::start(|request, answer| {
+            let wire = wire_of(&request.target);
+            if request.target.contains(":stream") || request.body.starts_with(br#"{"stream":true"#) {
+                answer.sse();
+                events(wire).iter().for_each(|event| answer.chunk(event));
+                answer.end();
+            } else {
+                answer.json(unary(wire));
+            }
+        })
     }
 
     /// With TLS (or not), a word at the door for each connection, and a script.

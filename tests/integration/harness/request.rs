@@ -111,6 +111,22 @@ impl Wire {
     }
 }
 
+/// Which protocol a request's target belongs to.
+pub(crate) fn wire_of(target: &str) -> Wire {
+    match target {
+        target if target.starts_with("/v1/messages") => Wire::Messages,
+        target if target.starts_with("/v1/responses") => Wire::Responses,
+        _ => Wire::Gemini,
+    }
+}
+
+/// A Gemini request whose answer is one JSON array.
+pub(crate) fn array_request(key: &str) -> Request {
+    let mut request = Wire::Gemini.request(key, "hi");
+    request.target = request.target.replace(":generateContent", ":streamGenerateContent");
+    request
+}
+
 impl Request {
     /// Any method and target, no header but `host`.
     pub(crate) fn new(method: &str, target: &str) -> Request {

@@ -29,6 +29,15 @@ pub(crate) fn tools_required() -> bool {
     set("CI", "true") || set("WEIR_REQUIRE_TOOLS", "1")
 }
 
+/// How often something is repeated: `short` usually, `long` in `tests/run --full` (WEIR_FULL=1).
+pub(crate) fn rounds(short: usize, long: usize) -> usize {
+    if std::env::var("WEIR_FULL").is_ok_and(|value| value == "1") {
+        long
+    } else {
+        short
+    }
+}
+
 /// The path of a program found through PATH.
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
