@@ -178,7 +178,7 @@ fn missing_malformed_unknown_revoked_and_expired_keys_are_401_in_every_shape() {
     let provider = RecordingProvider::answering("{}");
     let weir = Weir::start(&provider.base_url());
     let revoked = revoked(&weir).text;
-    let expired = weir.key_with(&["--expires", "2020-01-01T00:00:00Z"]).text;
+    let expired = weir.expired_key();
     let foreign = foreign();
     let mut misspelt = weir.key().text;
     let last = misspelt.pop().unwrap();

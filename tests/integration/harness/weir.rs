@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use serde_json::Value as Json;
 use tempfile::TempDir;
@@ -11,7 +12,7 @@ use super::client::{Client, Response};
 use super::process::Process;
 use super::redis::RedisServer;
 use super::request::Request;
-use super::wait::wait_for;
+use super::wait::{wait_for, wait_until};
 
 /// The providers the shipped rules know; the tests switch off those they do not point anywhere.
 const PROVIDERS: [&str; 4] = ["anthropic", "openai", "gemini", "deepseek"];
@@ -247,6 +248,17 @@ impl Weir {
         key
     }
 
+    /// A key whose time has just passed.
+    #[track_caller]
+    pub(crate) fn expired_key(&self) -> String {
+        let end = jiff::Timestamp::now() + Duration::from_secs(2);
+        let key = self.key_with(&["--expires", &end.to_string()]).text;
+        wait_until("the key's last second to pass", || {
+            jiff::Timestamp::now() > end + Duration::from_secs(1)
+        });
+        key
+    }
+
     /// Runs `weir WORDS --json --admin unix:...` and reads its answer.
     #[track_caller]
     pub(crate) fn cli_json(&self, words: &[&str]) -> Json {
@@ -260,10 +272,17 @@ impl Weir {
             "weir {words:?} failed ({}): {out}{err}",
             output.status
         );
-        if out.trim().is_empty() {
-            return Json::Null;
+        // One object, or one per line where there may be many.
+        let mut values: Vec<Json> = out
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("weir {words:?} --json: {error}")))
+            .collect();
+        if values.len() == 1 {
+            values.remove(0)
+        } else {
+            Json::Array(values)
         }
-        serde_json::from_str(&out).unwrap_or_else(|error| panic!("weir {words:?} --json: {error}"))
     }
 
     /// Runs `weir WORDS --admin unix:... FLAGS`.
