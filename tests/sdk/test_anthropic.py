@@ -5,7 +5,7 @@ import asyncio
 import anthropic
 import pytest
 
-from cases import CACHED, FAILURES
+from cases import CACHED, CUTS, IN_BAND
 from conftest import wrong_key
 
 WEATHER = {
@@ -171,7 +171,7 @@ def test_a_providers_error_raises_with_its_status(weir, status):
     assert caught.value.status_code == status
 
 
-@pytest.mark.parametrize("prompt", FAILURES)
+@pytest.mark.parametrize("prompt", [*CUTS, IN_BAND])
 def test_a_failure_in_mid_stream_raises(weir, prompt):
     with pytest.raises(anthropic.APIError):
         streamed(sync_client(weir), **ask(weir, prompt))

@@ -6,7 +6,7 @@ import json
 import openai
 import pytest
 
-from cases import CACHED, FAILURES
+from cases import CACHED, CUTS, IN_BAND
 from conftest import wrong_key
 
 WEATHER = {
@@ -149,12 +149,21 @@ def test_a_providers_error_raises_with_its_status(weir, status):
     assert caught.value.status_code == status
 
 
-@pytest.mark.parametrize("prompt", FAILURES)
+@pytest.mark.parametrize("prompt", CUTS)
 def test_a_failure_in_mid_stream_raises(weir, prompt):
     with pytest.raises(openai.APIError):
         streamed(sync_client(weir), **ask(weir, prompt))
     with pytest.raises(openai.APIError):
         asyncio.run(streamed_async(async_client(weir), **ask(weir, prompt)))
+
+
+def test_a_providers_own_in_band_error_reaches_the_caller(weir):
+    # The SDK hands it over as an event; the bytes are the provider's, so weir leaves them as they are.
+    try:
+        kinds = [event.type for event in sync_client(weir).responses.create(stream=True, **ask(weir, IN_BAND))]
+    except openai.APIError:
+        return
+    assert {"response.failed", "error"} & set(kinds) and "response.completed" not in kinds
 
 
 def test_a_unary_answer_that_is_cut_raises(weir):
