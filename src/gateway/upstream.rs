@@ -55,6 +55,10 @@ pub fn peer(gateway: &Gateway, forward: &mut Forward) -> Result<Box<HttpPeer>> {
     let attempt = forward.attempts;
     forward.attempts += 1;
     forward.ticket.attempt();
+    if attempt > 0 {
+        let reason = if forward.watch.is_some() { "stale_connection" } else { "connect" };
+        gateway.metrics().upstream_retried(&forward.route.provider.name, reason);
+    }
     forward.watch = None;
     let endpoint = &forward.route.endpoint;
     let Some(address) = gateway.resolver.pick(&endpoint.host, endpoint.port, attempt) else {

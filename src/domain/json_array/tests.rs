@@ -1,10 +1,13 @@
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
 use crate::domain::json_pick::tests::json_value;
-use crate::domain::json_pick::{Path, Segment, Take};
+use crate::domain::json_pick::{Path, PathSet, Segment, Take};
 
+static SET: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(PATHS));
 const PATHS: &[Path] = &[Path::new(&[Segment::Key("type")], Take::Scalar)];
 const LAST: &[u8] = br#"{"error":{"code":503}}"#;
 
@@ -17,7 +20,7 @@ struct Reading {
 fn read(bytes: &[u8], size: usize) -> Reading {
     let mut reading = Reading {
         framer: ArrayFramer::new(),
-        picker: Picker::new(PATHS),
+        picker: Picker::new(&SET),
         types: Vec::new(),
     };
     for chunk in bytes.chunks(size) {

@@ -1,9 +1,12 @@
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 use serde_json::Value;
 
 use super::Segment::{Each, Key as K};
 use super::*;
 
+static SET: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(PATHS));
 const PATHS: &[Path] = &[
     Path::new(&[K("type")], Take::Scalar),
     Path::new(&[K("a"), K("b")], Take::Tree),
@@ -17,7 +20,7 @@ const PATHS: &[Path] = &[
 ];
 
 fn picked(json: &[u8]) -> Picker {
-    let mut picker = Picker::new(PATHS);
+    let mut picker = Picker::new(&SET);
     picker.push(json);
     picker
 }
@@ -104,7 +107,7 @@ fn what_is_not_json_is_inert_until_a_reset() {
 
 #[test]
 fn a_value_ends_where_it_ends() {
-    let mut picker = Picker::new(PATHS);
+    let mut picker = Picker::new(&SET);
     assert_eq!(picker.push(b" {\"a\":[]} ,{}"), 9);
     assert_eq!(picker.push(b"more"), 0);
     picker.reset();
@@ -114,7 +117,7 @@ fn a_value_ends_where_it_ends() {
 
 #[test]
 fn heap_stays_bounded_whatever_is_pushed() {
-    let mut picker = Picker::new(PATHS);
+    let mut picker = Picker::new(&SET);
     let block = "y".repeat(1 << 16);
     picker.push(br#"{"a":{"b":{"#);
     for round in 0..64 {
@@ -180,7 +183,7 @@ proptest! {
     #[test]
     fn any_split_picks_the_same(value in json_value(), size in 1_usize..9) {
         let whole = picked(value.as_bytes());
-        let mut split = Picker::new(PATHS);
+        let mut split = Picker::new(&SET);
         for chunk in value.as_bytes().chunks(size) {
             split.push(chunk);
         }
@@ -193,7 +196,7 @@ proptest! {
     fn any_cut_can_be_completed(value in json_value(), size in 1_usize..9) {
         let bytes = value.as_bytes();
         for cut in 0..=bytes.len() {
-            let mut picker = Picker::new(PATHS);
+            let mut picker = Picker::new(&SET);
             for chunk in bytes[..cut].chunks(size) {
                 picker.push(chunk);
             }
@@ -218,7 +221,7 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), size in 1_usize..40) {
-        let mut picker = Picker::new(PATHS);
+        let mut picker = Picker::new(&SET);
         for chunk in bytes.chunks(size) {
             picker.push(chunk);
             let _ = picker.completion();
@@ -227,7 +230,7 @@ proptest! {
 
     #[test]
     fn arbitrary_json_like_bytes_never_panic(text in r#"[{}\[\]",:\\u0-9a-fntrlse. -]{0,200}"#, size in 1_usize..40) {
-        let mut picker = Picker::new(PATHS);
+        let mut picker = Picker::new(&SET);
         for chunk in text.as_bytes().chunks(size) {
             picker.push(chunk);
             let _ = picker.completion();
