@@ -23,6 +23,7 @@ mod json;
 mod keys;
 mod ops;
 mod panics;
+mod peers;
 mod routes;
 mod sdk;
 mod secrets;
