@@ -17,6 +17,7 @@ mod broken_streams;
 mod credentials;
 mod demo;
 mod errors;
+mod fuzz;
 mod headers;
 mod house;
 mod json;
