@@ -15,6 +15,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::{
     cli::admin_client::{AdminClient, ClientArgs, ClientError},
+    config::DEFAULT_PATH,
     sample_provider::SampleProviderArgs,
 };
 
@@ -49,7 +50,7 @@ pub enum Command {
 #[derive(Args, Debug)]
 pub struct ServeArgs {
     /// The configuration
-    #[arg(long, value_name = "FILE", default_value = "/etc/weir/weir.toml")]
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
     pub conf: PathBuf,
     /// Written once everything listens: JSON with the addresses of gateway, ops and admin
     #[arg(long, value_name = "FILE")]
@@ -71,7 +72,7 @@ pub struct DemoArgs {
 #[derive(Args, Debug)]
 pub struct CheckArgs {
     /// The configuration
-    #[arg(long, value_name = "FILE", default_value = "/etc/weir/weir.toml")]
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
     pub conf: PathBuf,
     /// Print JSON, for scripts
     #[arg(long)]
@@ -103,3 +104,6 @@ pub async fn run_models(
     let client = AdminClient::new(admin_client::socket(args, socket_of)?);
     models::run(args, &client, out).await
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,6 @@
 mod raw;
 mod resolve;
 pub mod secret_source;
-mod stand_in;
 mod values;
 
 use std::net::SocketAddr;
@@ -16,9 +15,9 @@ use std::time::Duration;
 use thiserror::Error;
 use tracing::level_filters::LevelFilter;
 
-use stand_in::{CatalogueSettings, FileError, SecretRef};
-
+use crate::domain::catalogue::{CatalogueSettings, SecretRef};
 use crate::domain::secret::KeyPrefix;
+use crate::domain::strict_toml::{self, FileError};
 
 /// Where the configuration is looked for when no `--conf` is given.
 pub const DEFAULT_PATH: &str = "/etc/weir/weir.toml";
@@ -272,7 +271,10 @@ impl Config {
     /// # Errors
     /// As for [`Config::load`], except for reading.
     pub fn parse(file: &str, text: &str, folder: &Path) -> Result<Self, ConfigError> {
-        let raw = stand_in::parse(file, text).map_err(|error| ConfigError::Invalid(vec![error]))?;
+        let raw = strict_toml::parse(file, text).map_err(|error| ConfigError::Invalid(vec![error]))?;
         resolve::resolve(file, text, folder, raw).map_err(ConfigError::Invalid)
     }
 }
+
+#[cfg(test)]
+mod tests;

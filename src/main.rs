@@ -14,6 +14,9 @@ const USAGE: u8 = 64;
 const CONFIGURATION: u8 = 78;
 
 fn main() -> ExitCode {
+    // Reads FAILPOINTS; only builds for tests have it.
+    #[cfg(feature = "failpoints")]
+    let _scenario = fail::FailScenario::setup();
     let command = match weir::cli::parse(std::env::args_os()) {
         Ok(command) => command,
         Err(error) => {

@@ -23,8 +23,8 @@ const CALL_WAIT: Duration = Duration::from_secs(10);
 #[derive(Args, Clone, Debug, Default)]
 pub struct ClientArgs {
     /// The admin socket of a running weir, as unix:PATH [default: the one of the configuration]
-    #[arg(long, value_name = "unix:PATH")]
-    pub admin: Option<String>,
+    #[arg(long, value_name = "unix:PATH", value_parser = unix_path)]
+    pub admin: Option<PathBuf>,
     /// The configuration that names the admin socket [default: /etc/weir/weir.toml]
     #[arg(long, value_name = "FILE")]
     pub conf: Option<PathBuf>,
@@ -36,9 +36,6 @@ pub struct ClientArgs {
 /// Why a client command did not do as asked.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// `--admin` is not `unix:PATH`.
-    #[error("--admin {0}: give it as unix:PATH")]
-    Address(String),
     /// The configuration does not tell the socket.
     #[error("{0}")]
     Configuration(String),
@@ -64,11 +61,15 @@ pub fn socket(
     from_conf: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
 ) -> Result<PathBuf, ClientError> {
     match &args.admin {
-        Some(address) => match address.strip_prefix("unix:") {
-            Some(path) if !path.is_empty() => Ok(PathBuf::from(path)),
-            _ => Err(ClientError::Address(address.clone())),
-        },
+        Some(socket) => Ok(socket.clone()),
         None => from_conf(args.conf.as_deref()).map_err(ClientError::Configuration),
+    }
+}
+
+fn unix_path(address: &str) -> Result<PathBuf, &'static str> {
+    match address.strip_prefix("unix:") {
+        Some(path) if !path.is_empty() => Ok(PathBuf::from(path)),
+        Some(_) | None => Err("give it as unix:PATH"),
     }
 }
 
@@ -93,9 +94,12 @@ impl AdminClient {
     }
 
     async fn exchange(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ClientError> {
-        let stream = UnixStream::connect(&self.socket).await.map_err(|error| self.unreachable(error))?;
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.unreachable(error))?;
+        let stream = UnixStream::connect(&self.socket)
+            .await
+            .map_err(|error| self.unreachable(error))?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| self.unreachable(error))?;
         // The connection ends with the one call that is made on it.
         let driver = tokio::spawn(connection);
         let text = body.map_or_else(String::new, Value::to_string);
@@ -106,20 +110,33 @@ impl AdminClient {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(Bytes::from(text)))
             .map_err(|error| self.unreachable(error))?;
-        let answer = sender.send_request(request).await.map_err(|error| self.unreachable(error))?;
+        let answer = sender
+            .send_request(request)
+            .await
+            .map_err(|error| self.unreachable(error))?;
         let status = answer.status();
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
-        let bytes = body.collect().await.map_err(|error| self.unreachable(error))?.to_bytes();
+        let bytes = body
+            .collect()
+            .await
+            .map_err(|error| self.unreachable(error))?
+            .to_bytes();
         driver.abort();
         let value: Value = serde_json::from_slice(&bytes).map_err(|error| self.unreachable(error))?;
         if status.is_success() {
             return Ok(value);
         }
-        let message = value.pointer("/error/message").and_then(Value::as_str).unwrap_or("the call was refused");
+        let message = value
+            .pointer("/error/message")
+            .and_then(Value::as_str)
+            .unwrap_or("the call was refused");
         Err(ClientError::Refused(message.to_owned()))
     }
 
     fn unreachable(&self, why: impl std::fmt::Display) -> ClientError {
-        ClientError::Unreachable { socket: self.socket.clone(), why: why.to_string() }
+        ClientError::Unreachable {
+            socket: self.socket.clone(),
+            why: why.to_string(),
+        }
     }
 }

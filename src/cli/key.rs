@@ -112,7 +112,12 @@ pub async fn run(command: &KeyCommand, client: &AdminClient, out: &mut impl Writ
     let answer = match command {
         KeyCommand::List(args) => return list(args, client, out).await,
         KeyCommand::Create(args) => {
-            let body = fields(Some(&args.account), Some(&args.name), Some(&args.expires), Some(&args.models));
+            let body = fields(
+                Some(&args.account),
+                Some(&args.name),
+                Some(&args.expires),
+                Some(&args.models),
+            );
             client.call(Method::POST, "/v1/keys", Some(&body)).await?
         }
         KeyCommand::Update(args) => {
@@ -139,13 +144,22 @@ pub async fn run(command: &KeyCommand, client: &AdminClient, out: &mut impl Writ
 
 async fn list(args: &ListArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), ClientError> {
     let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-    let account = args.account.as_deref().map_or_else(String::new, |account| format!("&account={}", encoded(account)));
+    let account = args
+        .account
+        .as_deref()
+        .map_or_else(String::new, |account| format!("&account={}", encoded(account)));
     let mut after = String::new();
     if !args.client.json {
-        writeln!(out, "{:<20}  {:<8}  {:<20}  {:<24}  {:<20}  LAST USED", "ID", "STATE", "ACCOUNT", "NAME", "EXPIRES")?;
+        writeln!(
+            out,
+            "{:<20}  {:<8}  {:<20}  {:<24}  {:<20}  LAST USED",
+            "ID", "STATE", "ACCOUNT", "NAME", "EXPIRES"
+        )?;
     }
     loop {
-        let page = client.call(Method::GET, &format!("/v1/keys?limit={PAGE}{account}{after}"), None).await?;
+        let page = client
+            .call(Method::GET, &format!("/v1/keys?limit={PAGE}{account}{after}"), None)
+            .await?;
         for key in page.get("keys").and_then(Value::as_array).into_iter().flatten() {
             if args.client.json {
                 writeln!(out, "{key}")?;
@@ -186,11 +200,21 @@ fn fields(account: Option<&str>, name: Option<&str>, expires: Option<&str>, mode
         fields.insert("name".to_owned(), json!(name));
     }
     if let Some(expires) = expires {
-        fields.insert("expires_at".to_owned(), if expires == "never" { Value::Null } else { json!(expires) });
+        fields.insert(
+            "expires_at".to_owned(),
+            if expires == "never" {
+                Value::Null
+            } else {
+                json!(expires)
+            },
+        );
     }
     if let Some(models) = models {
         let names = || models.split(',').map(str::trim).collect::<Vec<_>>();
-        fields.insert("models".to_owned(), if models == "all" { Value::Null } else { json!(names()) });
+        fields.insert(
+            "models".to_owned(),
+            if models == "all" { Value::Null } else { json!(names()) },
+        );
     }
     Value::Object(fields)
 }
@@ -213,7 +237,10 @@ fn print(answer: &Value, out: &mut impl Write) -> std::io::Result<()> {
     }
     if let Some(key) = fields.get("key").and_then(Value::as_str) {
         writeln!(out, "{:<12} {key}", "key")?;
-        writeln!(out, "\nKeep the key now: it is not shown again, and weir stores only its SHA-256.")?;
+        writeln!(
+            out,
+            "\nKeep the key now: it is not shown again, and weir stores only its SHA-256."
+        )?;
     }
     Ok(())
 }

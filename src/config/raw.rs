@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::stand_in::RawModel;
+use crate::domain::catalogue::RawModel;
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]

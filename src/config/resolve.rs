@@ -8,13 +8,14 @@ use tracing::level_filters::LevelFilter;
 use super::raw::{
     RawAdmin, RawConfig, RawGateway, RawKeyCache, RawLog, RawProvider, RawRedis, RawRules, RawStore, RawUpstream,
 };
-use super::stand_in::{CatalogueSettings, FileError, ProviderOverride};
 use super::values::{KeyPath, Values};
 use super::{
     AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, KeyCacheConfig, LogConfig, OpsConfig,
     RedisConfig, RulesConfig, StoreConfig, UpstreamConfig,
 };
+use crate::domain::catalogue::{CatalogueSettings, ProviderOverride};
 use crate::domain::secret::KeyPrefix;
+use crate::domain::strict_toml::FileError;
 
 const DAY_SECONDS: u64 = 86_400;
 /// Pingora's own limit for a header block, in bytes.

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use super::stand_in::SecretRef;
+use crate::domain::catalogue::SecretRef;
 use crate::domain::secret::Secret;
 
 /// The longest secret, in bytes. Anything longer is a wrong file.
@@ -36,8 +36,8 @@ fn file(path: &Path) -> Result<Option<Vec<u8>>, String> {
         Err(error) => return Err(format!("cannot be read: {error}")),
     };
     let mut bytes = Vec::new();
-    // Two more than a secret may have: its line break, and one that tells it is too long.
-    file.take(SECRET_BYTES_MAX as u64 + 2)
+    // Three more than a secret may have: its line break, and one that tells it is too long.
+    file.take(SECRET_BYTES_MAX as u64 + 3)
         .read_to_end(&mut bytes)
         .map_err(|error| format!("cannot be read: {error}"))?;
     Ok(Some(bytes))
@@ -59,4 +59,71 @@ fn checked(bytes: &[u8]) -> Result<Secret, String> {
         return Err("has a control character or a second line".to_owned());
     }
     Ok(Secret::new(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from_file(content: &[u8]) -> Result<Option<Secret>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        std::fs::write(&path, content).unwrap();
+        read(&SecretRef::File(path.to_string_lossy().into_owned()))
+    }
+
+    #[test]
+    fn one_closing_line_break_is_cut() {
+        for content in [&b"s3cret"[..], b"s3cret\n", b"s3cret\r\n"] {
+            assert_eq!(from_file(content).unwrap().unwrap().expose(), "s3cret");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_secret_is_an_error_that_does_not_quote_it() {
+        for content in [
+            &b""[..],
+            b"\n",
+            b"canary\n\n",
+            b"canary\nx: y",
+            b"canary\xff",
+            b"can\0ary",
+        ] {
+            let error = from_file(content).unwrap_err();
+            assert!(error.contains("file:") && !error.contains("canary"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_taken_up_to_its_limit() {
+        let longest = "x".repeat(SECRET_BYTES_MAX);
+        assert!(from_file(longest.as_bytes()).unwrap().is_some());
+        assert!(from_file(format!("{longest}\n").as_bytes()).unwrap().is_some());
+        assert!(from_file(format!("{longest}x").as_bytes()).is_err());
+        assert!(from_file(format!("{longest}\r\n").as_bytes()).is_ok());
+        assert!(from_file(format!("{longest}xxx\n").as_bytes()).is_err());
+    }
+
+    #[test]
+    fn what_is_not_there_is_no_error() {
+        for text in [
+            "env:WEIR_TEST_NOT_SET",
+            "file:/nonexistent/secret",
+            "credential:weir-test-not-there",
+        ] {
+            assert_eq!(read(&SecretRef::parse(text).unwrap()), Ok(None), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_no_secret() {
+        assert!(read(&SecretRef::File("/".to_owned())).is_err());
+    }
+
+    #[test]
+    fn the_environment_is_read() {
+        let path = std::env::var("PATH").unwrap();
+        let read = read(&SecretRef::Env("PATH".to_owned())).unwrap().unwrap();
+        assert_eq!(read.expose(), path);
+    }
 }

@@ -10,7 +10,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::HostPort;
 use super::raw::RawSecret;
-use super::stand_in::{FileError, SecretRef};
+use crate::domain::catalogue::{SecretRef, SecretRefError};
+use crate::domain::strict_toml::FileError;
 
 /// Where a value stands: the tables from the outside in, then the key.
 pub(super) type KeyPath<'a> = &'a [&'a str];
@@ -109,7 +110,9 @@ impl<'a> Values<'a> {
         if given.is_empty() || given.contains('\0') {
             self.wrong(at, "not a path");
         }
-        self.folder.join(given)
+        let joined = self.folder.join(given);
+        // Takes `./` out, which would show in every message.
+        std::path::absolute(&joined).unwrap_or(joined)
     }
 
     /// `HOST:PORT`, an IPv6 address in brackets.
@@ -126,16 +129,15 @@ impl<'a> Values<'a> {
 
     /// A reference to a secret; what stands there instead is never repeated.
     pub(super) fn secret(&mut self, at: KeyPath<'_>, given: Option<&RawSecret>) -> Option<SecretRef> {
-        const HINT: &str = "a secret is given by reference: env:NAME, file:PATH or credential:NAME";
         let parsed = match given? {
-            RawSecret::Text(text) => text.parse::<SecretRef>().map_err(|error| error.to_string()),
-            RawSecret::Other(_) => Err(HINT.to_owned()),
+            RawSecret::Text(text) => SecretRef::parse(text),
+            RawSecret::Other(_) => Err(SecretRefError),
         };
         match parsed {
             Ok(SecretRef::File(path)) => Some(SecretRef::File(self.folder.join(path).to_string_lossy().into_owned())),
             Ok(other) => Some(other),
-            Err(message) => {
-                self.wrong(at, message);
+            Err(error) => {
+                self.wrong(at, error);
                 None
             }
         }

@@ -24,11 +24,7 @@ use tokio::{
     sync::{Semaphore, watch},
 };
 
-use crate::{
-    domain::secret::KeyPrefix,
-    side::audit::Audit,
-    store::KeyStore,
-};
+use crate::{domain::secret::KeyPrefix, side::audit::Audit, store::KeyStore};
 
 /// The largest request body.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -71,14 +67,22 @@ struct Peer {
 impl AdminState {
     /// The API on these parts.
     pub fn new(store: Arc<dyn KeyStore>, models: Vec<ModelView>, prefix: KeyPrefix, audit: Audit) -> Self {
-        Self { store, models: Arc::new(models), prefix, audit }
+        Self {
+            store,
+            models: Arc::new(models),
+            prefix,
+            audit,
+        }
     }
 }
 
 fn router(state: AdminState) -> Router {
     Router::new()
         .route("/v1/keys", post(keys::create).get(keys::list))
-        .route("/v1/keys/{id}", get(keys::show).patch(keys::update).delete(keys::delete))
+        .route(
+            "/v1/keys/{id}",
+            get(keys::show).patch(keys::update).delete(keys::delete),
+        )
         .route("/v1/keys/{id}/rotate", post(keys::rotate))
         .route("/v1/keys/{id}/revoke", post(keys::revoke))
         .route("/v1/models", get(models))
@@ -122,9 +126,13 @@ pub async fn serve(listener: UnixListener, state: AdminState, mut shutdown: watc
 }
 
 async fn connection(stream: UnixStream, router: Router) -> Result<(), hyper::Error> {
-    let peer = stream
-        .peer_cred()
-        .map_or_else(|_| Peer::default(), |cred| Peer { uid: Some(cred.uid()), pid: cred.pid() });
+    let peer = stream.peer_cred().map_or_else(
+        |_| Peer::default(),
+        |cred| Peer {
+            uid: Some(cred.uid()),
+            pid: cred.pid(),
+        },
+    );
     let service = TowerToHyperService::new(router.layer(Extension(peer)));
     http1::Builder::new()
         .timer(TokioTimer::new())

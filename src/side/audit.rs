@@ -50,25 +50,48 @@ pub struct Audit {
 impl Audit {
     /// Opens the file for appending, making its folder if it is missing.
     pub fn open(path: &Path) -> Result<Self, AuditError> {
-        let failed = |source| AuditError { path: path.to_owned(), source };
+        let failed = |source| AuditError {
+            path: path.to_owned(),
+            source,
+        };
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(failed)?;
+            DirBuilder::new()
+                .recursive(true)
+                .mode(FOLDER_MODE)
+                .create(folder)
+                .map_err(failed)?;
         }
-        let file = OpenOptions::new().append(true).create(true).mode(FILE_MODE).open(path).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), file: Arc::new(Mutex::new(file)) })
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(FILE_MODE)
+            .open(path)
+            .map_err(failed)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file: Arc::new(Mutex::new(file)),
+        })
     }
 
     /// Writes one line and waits until it is on disk. A change whose record cannot be written must not be made.
     pub async fn record(&self, record: AuditRecord) -> Result<(), AuditError> {
-        let failed = |path: &Path, source| AuditError { path: path.to_owned(), source };
+        let failed = |path: &Path, source| AuditError {
+            path: path.to_owned(),
+            source,
+        };
         let audit = self.clone();
         let writing = tokio::task::spawn_blocking(move || {
             let mut line = serde_json::to_vec(&record)?;
             line.push(b'\n');
             // A poisoned lock only means that an earlier writer failed between two lines.
             let mut file = audit.file.lock().unwrap_or_else(PoisonError::into_inner);
-            file.write_all(&line)?;
-            file.sync_data()
+            let length = file.metadata()?.len();
+            let written = file.write_all(&line).and_then(|()| file.sync_data());
+            if written.is_err() {
+                // The change is not going to be made, and half a line would spoil the next one.
+                let _ = file.set_len(length);
+            }
+            written
         });
         match writing.await {
             Ok(written) => written.map_err(|source| failed(&self.path, source)),

@@ -23,8 +23,10 @@ pub(super) fn read(body: &Map<String, Value>, now_unix: i64) -> Result<KeyChange
             "expires_at" => change.expires_at = Some(expires_at(value, now_unix)?),
             "models" => change.models = Some(models(value)?),
             other => {
-                let hint = nearest(other, FIELDS.iter().copied())
-                    .map_or_else(|| format!("there are {}", FIELDS.join(", ")), |near| format!("did you mean `{near}`?"));
+                let hint = nearest(other, FIELDS.iter().copied()).map_or_else(
+                    || format!("there are {}", FIELDS.join(", ")),
+                    |near| format!("did you mean `{near}`?"),
+                );
                 return Err(ApiError::invalid(format!("field `{other}` cannot be set: {hint}")));
             }
         }
@@ -36,7 +38,9 @@ fn name(value: &Value) -> Result<String, ApiError> {
     let text = value.as_str().unwrap_or_default();
     let length = text.chars().count();
     if length == 0 || length > NAME_CHARS_MAX || text.chars().any(char::is_control) {
-        return Err(ApiError::invalid(format!("name: 1 to {NAME_CHARS_MAX} characters, none of them a control character")));
+        return Err(ApiError::invalid(format!(
+            "name: 1 to {NAME_CHARS_MAX} characters, none of them a control character"
+        )));
     }
     Ok(text.to_owned())
 }
@@ -45,7 +49,9 @@ fn account(value: &Value) -> Result<String, ApiError> {
     let text = value.as_str().unwrap_or_default();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     if text.is_empty() || text.len() > ACCOUNT_CHARS_MAX || !text.bytes().all(plain) {
-        return Err(ApiError::invalid(format!("account: 1 to {ACCOUNT_CHARS_MAX} letters, digits, `.`, `_` or `-`")));
+        return Err(ApiError::invalid(format!(
+            "account: 1 to {ACCOUNT_CHARS_MAX} letters, digits, `.`, `_` or `-`"
+        )));
     }
     Ok(text.to_owned())
 }
@@ -59,7 +65,9 @@ fn expires_at(value: &Value, now_unix: i64) -> Result<Option<i64>, ApiError> {
         .and_then(|text| text.parse().ok())
         .ok_or_else(|| ApiError::invalid("expires_at: a time such as 2027-01-31T00:00:00Z, or null for never"))?;
     if time.as_second() <= now_unix {
-        return Err(ApiError::invalid("expires_at: that time has passed; to end a key now, revoke it"));
+        return Err(ApiError::invalid(
+            "expires_at: that time has passed; to end a key now, revoke it",
+        ));
     }
     Ok(Some(time.as_second()))
 }
@@ -69,8 +77,14 @@ fn models(value: &Value) -> Result<Option<Vec<String>>, ApiError> {
     if value.is_null() {
         return Ok(None);
     }
-    let list = value.as_array().filter(|list| (1..=MODELS_MAX).contains(&list.len())).ok_or_else(wanted)?;
-    let names: Option<Vec<String>> = list.iter().map(|name| name.as_str().filter(|name| is_model(name)).map(str::to_owned)).collect();
+    let list = value
+        .as_array()
+        .filter(|list| (1..=MODELS_MAX).contains(&list.len()))
+        .ok_or_else(wanted)?;
+    let names: Option<Vec<String>> = list
+        .iter()
+        .map(|name| name.as_str().filter(|name| is_model(name)).map(str::to_owned))
+        .collect();
     names.map(Some).ok_or_else(wanted)
 }
 

@@ -64,24 +64,35 @@ pub(super) async fn create(
     };
     audit(&state, peer, "key.create", &record.id, Value::Object(body)).await?;
     state.store.create(&key.digest(), &record).await?;
-    let view = KeyView { record, last_used: None };
+    let view = KeyView {
+        record,
+        last_used: None,
+    };
     Ok((StatusCode::CREATED, Json(key_body(&view, Some(&key)))))
 }
 
 pub(super) async fn list(State(state): State<AdminState>, Query(query): Query<ListQuery>) -> Answer {
     let limit = query.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
+    // Few of many keys may be the account's: look through them in large steps.
+    let asked = if query.account.is_some() { LIST_MAX } else { limit };
     let mut after = query.after.as_deref().map(id).transpose()?;
     let mut shown = Vec::new();
     loop {
-        let page = state.store.list(after.as_ref(), limit).await?;
-        let more = page.len() == limit;
+        let page = state.store.list(after.as_ref(), asked).await?;
+        let more = page.len() == asked;
         for view in page {
             after = Some(view.record.id.clone());
-            if query.account.as_ref().is_none_or(|account| *account == view.record.account) {
+            if query
+                .account
+                .as_ref()
+                .is_none_or(|account| *account == view.record.account)
+            {
                 shown.push(key_body(&view, None));
             }
             if shown.len() == limit {
-                return Ok(Json(json!({ "keys": shown, "next": after.as_ref().map(KeyId::as_str) })));
+                return Ok(Json(
+                    json!({ "keys": shown, "next": after.as_ref().map(KeyId::as_str) }),
+                ));
             }
         }
         if !more {
@@ -131,7 +142,10 @@ pub(super) async fn revoke(
 ) -> Answer {
     let key_id = id(&key_id)?;
     audit(&state, peer, "key.revoke", &key_id, json!({})).await?;
-    Ok(Json(key_body(&state.store.revoke(&key_id, clock::unix_seconds()).await?, None)))
+    Ok(Json(key_body(
+        &state.store.revoke(&key_id, clock::unix_seconds()).await?,
+        None,
+    )))
 }
 
 pub(super) async fn delete(
@@ -147,7 +161,10 @@ pub(super) async fn delete(
 
 fn fresh(state: &AdminState) -> (ServiceKey, KeyId) {
     let mut random = rand::rng();
-    (ServiceKey::generate(&state.prefix, &mut random), KeyId::generate(&mut random))
+    (
+        ServiceKey::generate(&state.prefix, &mut random),
+        KeyId::generate(&mut random),
+    )
 }
 
 fn id(text: &str) -> Result<KeyId, ApiError> {

@@ -24,11 +24,19 @@ pub(super) struct ApiError {
 
 impl ApiError {
     pub(super) fn invalid(message: impl Into<String>) -> Self {
-        Self { status: StatusCode::BAD_REQUEST, code: "invalid", message: message.into() }
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            code: "invalid",
+            message: message.into(),
+        }
     }
 
     pub(super) fn not_found(message: impl Into<String>) -> Self {
-        Self { status: StatusCode::NOT_FOUND, code: "not_found", message: message.into() }
+        Self {
+            status: StatusCode::NOT_FOUND,
+            code: "not_found",
+            message: message.into(),
+        }
     }
 }
 
@@ -40,14 +48,22 @@ impl From<StoreError> for ApiError {
             StoreError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable"),
             StoreError::Corrupt(_) => (StatusCode::INTERNAL_SERVER_ERROR, "store_corrupt"),
         };
-        Self { status, code, message: error.to_string() }
+        Self {
+            status,
+            code,
+            message: error.to_string(),
+        }
     }
 }
 
 impl From<AuditError> for ApiError {
     fn from(error: AuditError) -> Self {
         let message = format!("nothing was changed: {error}");
-        Self { status: StatusCode::SERVICE_UNAVAILABLE, code: "audit_unavailable", message }
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            code: "audit_unavailable",
+            message,
+        }
     }
 }
 

@@ -40,7 +40,13 @@ impl Fixture {
         let listener = UnixListener::bind(&socket).unwrap();
         let (stop, shutdown) = watch::channel(false);
         tokio::spawn(serve(listener, state, shutdown));
-        Self { client: AdminClient::new(socket), store, prefix, folder, _stop: stop }
+        Self {
+            client: AdminClient::new(socket),
+            store,
+            prefix,
+            folder,
+            _stop: stop,
+        }
     }
 
     async fn create(&self, body: Value) -> Value {
@@ -81,21 +87,45 @@ async fn a_key_lives_from_create_to_delete() {
 
     let change = json!({ "name": "desk", "models": null, "expires_at": null });
     let updated = admin.client.call(Method::PATCH, &path, Some(&change)).await.unwrap();
-    assert_eq!((text(&updated, "name"), &updated["models"]), ("desk".to_owned(), &Value::Null));
+    assert_eq!(
+        (text(&updated, "name"), &updated["models"]),
+        ("desk".to_owned(), &Value::Null)
+    );
 
-    let rotated = admin.client.call(Method::POST, &format!("{path}/rotate"), None).await.unwrap();
-    let next = ServiceKey::parse(&admin.prefix, &text(&rotated, "key")).unwrap().digest();
-    assert!(admin.store.find(&digest).await.unwrap().record.is_none(), "the old text no longer works");
+    let rotated = admin
+        .client
+        .call(Method::POST, &format!("{path}/rotate"), None)
+        .await
+        .unwrap();
+    let next = ServiceKey::parse(&admin.prefix, &text(&rotated, "key"))
+        .unwrap()
+        .digest();
+    assert!(
+        admin.store.find(&digest).await.unwrap().record.is_none(),
+        "the old text no longer works"
+    );
     assert!(admin.store.find(&next).await.unwrap().record.is_some());
 
-    let revoked = admin.client.call(Method::POST, &format!("{path}/revoke"), None).await.unwrap();
+    let revoked = admin
+        .client
+        .call(Method::POST, &format!("{path}/revoke"), None)
+        .await
+        .unwrap();
     assert_eq!(revoked["state"], "revoked");
     admin.client.call(Method::DELETE, &path, None).await.unwrap();
-    assert!(admin.refused(Method::GET, &path, None).await.contains("no key has this id"));
+    assert!(
+        admin
+            .refused(Method::GET, &path, None)
+            .await
+            .contains("no key has this id")
+    );
 
     let audit = admin.audit();
     assert_eq!(audit.lines().count(), 5);
-    assert!(!audit.contains(&key) && !audit.contains(&text(&rotated, "key")), "no key text in the audit record");
+    assert!(
+        !audit.contains(&key) && !audit.contains(&text(&rotated, "key")),
+        "no key text in the audit record"
+    );
     assert!(audit.contains("\"operation\":\"key.rotate\"") && audit.contains("\"peer_uid\":"));
 }
 
@@ -103,13 +133,25 @@ async fn a_key_lives_from_create_to_delete() {
 async fn what_cannot_be_set_is_named() {
     let admin = Fixture::new().await;
     let cases = [
-        (json!({ "name": "n", "account": "a", "nmae": "x" }), "did you mean `name`?"),
-        (json!({ "name": "n", "account": "a", "state": "active" }), "`state` cannot be set"),
+        (
+            json!({ "name": "n", "account": "a", "nmae": "x" }),
+            "did you mean `name`?",
+        ),
+        (
+            json!({ "name": "n", "account": "a", "state": "active" }),
+            "`state` cannot be set",
+        ),
         (json!({ "name": "n", "account": "a b" }), "account:"),
         (json!({ "name": "", "account": "a" }), "name:"),
         (json!({ "name": "n" }), "name and account are needed"),
-        (json!({ "name": "n", "account": "a", "expires_at": "2001-01-01T00:00:00Z" }), "has passed"),
-        (json!({ "name": "n", "account": "a", "expires_at": "tomorrow" }), "expires_at:"),
+        (
+            json!({ "name": "n", "account": "a", "expires_at": "2001-01-01T00:00:00Z" }),
+            "has passed",
+        ),
+        (
+            json!({ "name": "n", "account": "a", "expires_at": "tomorrow" }),
+            "expires_at:",
+        ),
         (json!({ "name": "n", "account": "a", "models": [] }), "models:"),
         (json!({ "name": "n", "account": "a", "models": ["a\nb"] }), "models:"),
     ];
@@ -127,12 +169,18 @@ async fn lists_are_paged_and_filtered_by_account() {
     let admin = Fixture::new().await;
     for number in 0..7 {
         let account = if number % 2 == 0 { "even" } else { "odd" };
-        admin.create(json!({ "name": format!("k{number}"), "account": account })).await;
+        admin
+            .create(json!({ "name": format!("k{number}"), "account": account }))
+            .await;
     }
     let mut seen = Vec::new();
     let mut after = String::new();
     loop {
-        let page = admin.client.call(Method::GET, &format!("/v1/keys?limit=2&account=even{after}"), None).await.unwrap();
+        let page = admin
+            .client
+            .call(Method::GET, &format!("/v1/keys?limit=2&account=even{after}"), None)
+            .await
+            .unwrap();
         seen.extend(page["keys"].as_array().unwrap().iter().map(|key| text(key, "account")));
         match page["next"].as_str() {
             Some(next) => after = format!("&after={next}"),
