@@ -2,21 +2,61 @@
 // stable Rust for a bounded time; `tests/fuzz/targets/` runs the same functions coverage-guided.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use serde_json::value::RawValue;
 use weir::domain::json_scan::{JsonEnd, Progress, ScanLimits, scan};
+use weir::domain::operation::Operation;
 use weir::domain::protocol::observer::HEAP_BYTES_MAX;
 use weir::domain::protocol::{FailureKind, Framing, MidStreamFailure, Observed, Observer, Protocol};
+use weir::domain::rules::compile::compile;
+use weir::domain::rules::{BodyRules, RuleFile, edit_body};
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
 
 /// Every entry point by its name, which is also the name of its coverage-guided target.
-pub(crate) const ENTRIES: [(&str, fn(&[u8])); 4] = [
+pub(crate) const ENTRIES: [(&str, fn(&[u8])); 5] = [
     ("sse", sse),
     ("json_array", json_array),
     ("unary", unary),
     ("request_scan", request_scan),
+    ("rules", rules),
 ];
+
+/// A provider file with every kind of body edit.
+const EVERY_EDIT: &str = r#"
+name = "every"
+display_name = "Every"
+errors = "native"
+[auth]
+secret = "env:NONE"
+style = "bearer"
+[endpoints]
+messages = "https://every.test/v1/messages"
+[[body]]
+op = "remove"
+path = "top_k"
+[[body]]
+op = "set"
+path = "store"
+value = false
+[[body]]
+op = "rename"
+path = "usage"
+to = "used"
+[[body]]
+op = "clamp"
+path = "max_tokens"
+min = 1
+max = 100
+[[body]]
+op = "map"
+path = "role"
+values = { user = "human" }
+[[body]]
+op = "remove"
+path = "usageMetadata.promptTokenCount"
+"#;
 
 /// An SSE answer: any split gives the same reading, memory is bounded, and a failure can always be said in band.
 pub(crate) fn sse(data: &[u8]) {
@@ -86,6 +126,40 @@ pub(crate) fn request_scan(data: &[u8]) {
         assert!(end_in_pieces(data, 3).is_some(), "a whole object has an end");
     }
     let _ = end_in_pieces(data, 2);
+}
+
+/// Rule application: what the scan took can always be edited, and stays what it was but for the edits.
+pub(crate) fn rules(data: &[u8]) {
+    static RULES: OnceLock<BodyRules> = OnceLock::new();
+    let rules = RULES.get_or_init(|| {
+        let file = RuleFile {
+            name: "every.toml".to_owned(),
+            text: EVERY_EDIT.to_owned(),
+        };
+        compile(&file).expect("the provider file is right").provider.body
+    });
+    let limits = ScanLimits { depth_max: 100 };
+    let Ok(before) = scan(data, &limits) else { return };
+    let edited = edit_body(rules, Operation::Messages, "upstream", data, &before)
+        .expect("what the scan took can be edited")
+        .expect("`store` is always set");
+    let after = scan(&edited, &limits).expect("an edited body is one JSON object");
+    assert_eq!(
+        after.model.map(|model| model.text),
+        before.model.as_ref().map(|_| "upstream".to_owned())
+    );
+    let members: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(&edited).expect("an edited body is JSON");
+    assert!(!members.contains_key("top_k") && members["store"].get() == "false");
+    let same = before.model.map_or_else(String::new, |model| model.text);
+    let nothing = BodyRules::default();
+    let untouched = edit_body(
+        &nothing,
+        Operation::Messages,
+        &same,
+        data,
+        &scan(data, &limits).expect("taken before"),
+    );
+    assert_eq!(untouched, Ok(None), "without an edit there is no copy");
 }
 
 /// Where [`JsonEnd`] finds the end, when the text comes in pieces of this size.

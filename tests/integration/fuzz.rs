@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::harness::recordings::{GEMINI_ARRAY, events, unary};
 use crate::harness::request::ALL_WIRES;
-use crate::harness::tools::rounds;
+use crate::harness::tools::{note, rounds};
 
 #[path = "../fuzz/entries.rs"]
 mod entries;
@@ -18,7 +18,12 @@ mod entries;
 const INPUT_BYTES_MAX: usize = 4096;
 
 /// Pieces that mean something to one of the formats.
-const WORDS: [&str; 30] = [
+const WORDS: [&str; 35] = [
+    "\"top_k\":5,",
+    "\"max_tokens\":1e99,",
+    "\"store\":[],",
+    "\"role\":\"user\",",
+    "\"used\":{},",
     "data:",
     "data: ",
     "event:",
@@ -116,6 +121,6 @@ fn no_input_breaks_a_promise_of_the_parsers() {
             runs += 1;
         }
         assert!(runs > 100, "{name}: {runs} runs only");
-        eprintln!("fuzz: {name}, {runs} inputs");
+        note(&format!("fuzz: {name}, {runs} inputs"));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::harness::request::{Upload, Wire};
 use crate::harness::shapes::assert_bad_request;
-use crate::harness::{MESSAGES_MODEL, RecordingProvider, Request, Weir, WeirBuilder};
+use crate::harness::{DEEPSEEK_MODEL, MESSAGES_MODEL, RecordingProvider, Request, Weir, WeirBuilder};
 
 fn message(key: &str, body: &[u8]) -> Request {
     Request::post("/v1/messages")
@@ -139,4 +139,30 @@ fn a_declared_edit_is_spliced_into_the_original_text() {
         let expected = body.replacen("\"house-model\"", "\"their-model\"", 1);
         assert_eq!(got.trim_end(), expected.trim_end(), "{upload:?}");
     }
+}
+
+#[test]
+fn a_providers_shipped_edits_are_applied_and_nothing_else_changes() {
+    let provider = RecordingProvider::answering("{}");
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    let body = format!(
+        "{{ \"top_k\" : 5 ,\"model\":\"{DEEPSEEK_MODEL}\",\r\n\"metadata\":{{\"user_id\":\"u\"}}, \"temperature\":1.50,\"x\":{{\"top_k\":1}} }}"
+    );
+    let request = message(&key, body.as_bytes())
+        .header("anthropic-beta", "b")
+        .header("anthropic-version", "2026-10-21");
+    assert_eq!(weir.exchange(&request).status, 200);
+    let got = provider.last();
+    let text = String::from_utf8(got.body.clone()).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(
+        value.get("top_k").is_none() && value.get("metadata").is_none(),
+        "{text}"
+    );
+    assert!(text.contains(&format!("\"model\":\"{DEEPSEEK_MODEL}\"")), "{text}");
+    assert!(text.ends_with("\"temperature\":1.50,\"x\":{\"top_k\":1} }"), "{text}");
+    assert_eq!(got.header_values("content-length"), [text.len().to_string()]);
+    assert_eq!(got.header_values("anthropic-version"), ["2023-06-01"]);
+    assert!(got.header("anthropic-beta").is_none());
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::recordings::{events, unary};
 use crate::harness::request::{ALL_WIRES, Upload};
-use crate::harness::tools::rounds;
+use crate::harness::tools::{note, rounds};
 use crate::harness::{RecordingProvider, Weir, wait_until};
 
 const CLIENTS: usize = 8;
@@ -69,8 +69,9 @@ fn memory_and_open_files_stay_flat_under_mixed_requests() {
     let (files, memory) = (open_files(id), resident_kib(id));
     let served = storm(&weir, &key, Duration::from_secs(rounds(3, 600) as u64));
     let after = resident_kib(id);
-    // Printed by `--nocapture` and by `tests/run --full`.
-    eprintln!("soak: {served} requests, memory {memory} -> {after} KiB, {files} files open after the warm-up");
+    note(&format!(
+        "soak: {served} requests, memory {memory} -> {after} KiB, {files} files open after the warm-up"
+    ));
     assert!(
         after < memory + GROWTH_KIB_MAX,
         "memory grew from {memory} to {after} KiB in {served} requests"

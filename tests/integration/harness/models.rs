@@ -3,8 +3,8 @@
 /// Served by the Messages originator (`anthropic`).
 pub(crate) const MESSAGES_MODEL: &str = "claude-sonnet-5-5";
 /// Served by the Responses originator (`openai`).
-pub(crate) const RESPONSES_MODEL: &str = "gpt-5.6";
+pub(crate) const RESPONSES_MODEL: &str = "gpt-5.6-sol";
 /// Served by the Gemini provider (`gemini`).
-pub(crate) const GEMINI_MODEL: &str = "gemini-2.5-pro";
+pub(crate) const GEMINI_MODEL: &str = "gemini-3.8-flash";
 /// Served by the further Messages provider (`deepseek`).
-pub(crate) const DEEPSEEK_MODEL: &str = "deepseek-chat";
+pub(crate) const DEEPSEEK_MODEL: &str = "deepseek-flash";

@@ -38,6 +38,13 @@ pub(crate) fn rounds(short: usize, long: usize) -> usize {
     }
 }
 
+/// Tells a figure of a long run; said aloud in `tests/run --full` only.
+pub(crate) fn note(text: &str) {
+    if rounds(0, 1) == 1 {
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
+}
+
 /// The path of a program found through PATH.
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
