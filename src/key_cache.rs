@@ -75,7 +75,9 @@ struct Entry {
 
 impl std::fmt::Debug for KeyCache {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("KeyCache").field("settings", &self.settings).finish_non_exhaustive()
+        out.debug_struct("KeyCache")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 
@@ -134,8 +136,18 @@ impl KeyCache {
     /// Events and how often each has happened since the start.
     pub fn events(&self) -> [(&'static str, u64); 4] {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counters { hits, negative_hits, misses, flushes } = &self.counters;
-        [("hit", read(hits)), ("negative_hit", read(negative_hits)), ("miss", read(misses)), ("flush", read(flushes))]
+        let Counters {
+            hits,
+            negative_hits,
+            misses,
+            flushes,
+        } = &self.counters;
+        [
+            ("hit", read(hits)),
+            ("negative_hit", read(negative_hits)),
+            ("miss", read(misses)),
+            ("flush", read(flushes)),
+        ]
     }
 
     /// Follows the store until `shutdown` turns true, then writes the last uses.
@@ -254,4 +266,3 @@ fn make_room(entries: &mut HashMap<KeyDigest, Entry>, entries_max: usize) {
     };
     entries.retain(|_, entry| entry.loaded > middle);
 }
-

@@ -132,7 +132,11 @@ impl KeyRecord {
 
     /// The record after its key got a new text, one revision later.
     pub fn rotated(&self, hint: &str) -> Self {
-        Self { hint: hint.to_owned(), revision: self.revision.saturating_add(1), ..self.clone() }
+        Self {
+            hint: hint.to_owned(),
+            revision: self.revision.saturating_add(1),
+            ..self.clone()
+        }
     }
 
     /// The record after it was withdrawn at `at`; one that was withdrawn before stays as it is.

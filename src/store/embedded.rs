@@ -35,10 +35,18 @@ impl EmbeddedStore {
     /// Opens the store in `folder`, which is made if need be. Blocks while it reads the file; call it before serving.
     pub fn open(folder: &Path) -> Result<Self, OpenError> {
         let file = StoreFile::open(folder)?;
-        let live = Live::load(file.load(folder)?)
-            .map_err(|id| OpenError::Corrupt { path: folder.to_owned(), reason: format!("{id} has another key's digest") })?;
+        let live = Live::load(file.load(folder)?).map_err(|id| OpenError::Corrupt {
+            path: folder.to_owned(),
+            reason: format!("{id} has another key's digest"),
+        })?;
         let (nudge, _) = watch::channel(0);
-        Ok(Self { shared: Arc::new(Shared { live: RwLock::new(live), file: Mutex::new(file), nudge }) })
+        Ok(Self {
+            shared: Arc::new(Shared {
+                live: RwLock::new(live),
+                file: Mutex::new(file),
+                nudge,
+            }),
+        })
     }
 
     fn live(&self) -> RwLockReadGuard<'_, Live> {
@@ -76,10 +84,17 @@ impl Shared {
 
     fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let later = self.live.read().unwrap_or_else(PoisonError::into_inner).later_uses(used);
+        let later = self
+            .live
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .later_uses(used);
         if !later.is_empty() {
             file.commit_used(&later)?;
-            self.live.write().unwrap_or_else(PoisonError::into_inner).note_uses(later);
+            self.live
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .note_uses(later);
         }
         Ok(())
     }
@@ -93,7 +108,9 @@ impl KeyStore for EmbeddedStore {
 
     async fn create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
         let (digest, id, record) = (*digest, record.id.clone(), record.clone());
-        self.change(&id, move |live| live.decide_create(&digest, &record)).await.map(drop)
+        self.change(&id, move |live| live.decide_create(&digest, &record))
+            .await
+            .map(drop)
     }
 
     async fn by_id(&self, id: &KeyId) -> Result<Option<KeyView>, StoreError> {
@@ -106,17 +123,23 @@ impl KeyStore for EmbeddedStore {
 
     async fn update(&self, id: &KeyId, change: &KeyChange) -> Result<KeyView, StoreError> {
         let (wanted, change) = (id.clone(), change.clone());
-        self.change(id, move |live| live.decide_update(&wanted, &change)).await?.ok_or(StoreError::NotFound)
+        self.change(id, move |live| live.decide_update(&wanted, &change))
+            .await?
+            .ok_or(StoreError::NotFound)
     }
 
     async fn rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<KeyView, StoreError> {
         let (wanted, digest, hint) = (id.clone(), *digest, hint.to_owned());
-        self.change(id, move |live| live.decide_rotate(&wanted, &digest, &hint)).await?.ok_or(StoreError::NotFound)
+        self.change(id, move |live| live.decide_rotate(&wanted, &digest, &hint))
+            .await?
+            .ok_or(StoreError::NotFound)
     }
 
     async fn revoke(&self, id: &KeyId, at: i64) -> Result<KeyView, StoreError> {
         let wanted = id.clone();
-        self.change(id, move |live| live.decide_revoke(&wanted, at)).await?.ok_or(StoreError::NotFound)
+        self.change(id, move |live| live.decide_revoke(&wanted, at))
+            .await?
+            .ok_or(StoreError::NotFound)
     }
 
     async fn delete(&self, id: &KeyId) -> Result<(), StoreError> {
@@ -143,6 +166,8 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, StoreError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(answer) => answer,
-        Err(error) => Err(StoreError::Unavailable(format!("the store's thread did not finish: {error}"))),
+        Err(error) => Err(StoreError::Unavailable(format!(
+            "the store's thread did not finish: {error}"
+        ))),
     }
 }

@@ -28,7 +28,10 @@ impl Feed {
     }
 
     pub(super) fn since(&self, version: u64) -> Changes {
-        let behind = self.version.checked_sub(version).and_then(|behind| usize::try_from(behind).ok());
+        let behind = self
+            .version
+            .checked_sub(version)
+            .and_then(|behind| usize::try_from(behind).ok());
         let skipped = behind.and_then(|behind| self.changes.len().checked_sub(behind));
         Changes {
             version: self.version,
@@ -50,10 +53,22 @@ mod tests {
     #[test]
     fn it_says_what_came_after_a_version() {
         let mut feed = Feed::default();
-        assert_eq!(feed.since(0), Changes { version: 0, digests: Some(vec![]) });
+        assert_eq!(
+            feed.since(0),
+            Changes {
+                version: 0,
+                digests: Some(vec![])
+            }
+        );
         feed.push(vec![digest(1)]);
         feed.push(vec![digest(2), digest(3)]);
-        assert_eq!(feed.since(1), Changes { version: 2, digests: Some(vec![digest(2), digest(3)]) });
+        assert_eq!(
+            feed.since(1),
+            Changes {
+                version: 2,
+                digests: Some(vec![digest(2), digest(3)])
+            }
+        );
         assert_eq!(feed.since(0).digests.unwrap().len(), 3);
         assert_eq!(feed.since(3).digests, None, "the store is behind the caller");
     }

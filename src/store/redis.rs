@@ -42,7 +42,16 @@ const TOUCH_KEYS_MAX: usize = 500;
 const GENERATION_CHARS: usize = 22;
 
 /// The keys every script is given, in the order `prelude.lua` names them.
-const KEY_NAMES: [&str; 8] = ["generation", "version", "feed", "ids", "digests", "records", "order", "used"];
+const KEY_NAMES: [&str; 8] = [
+    "generation",
+    "version",
+    "feed",
+    "ids",
+    "digests",
+    "records",
+    "order",
+    "used",
+];
 
 /// The Redis store. It connects, and stays connected, while [`KeyStore::run`] runs.
 pub struct RedisStore {
@@ -60,7 +69,10 @@ pub struct RedisStore {
 impl RedisStore {
     /// Checks the settings. A server that is away is no error: it may come.
     pub fn open(settings: &RedisSettings) -> Result<Self, OpenError> {
-        let keys = KEY_NAMES.iter().map(|name| settings.key(name)).collect::<Result<_, _>>()?;
+        let keys = KEY_NAMES
+            .iter()
+            .map(|name| settings.key(name))
+            .collect::<Result<_, _>>()?;
         let (nudge, _) = watch::channel(0);
         Ok(Self {
             link: Link::new(settings.client(ProtocolVersion::RESP2)?, settings.budget),
@@ -119,13 +131,18 @@ impl RedisStore {
                 return Ok(view);
             }
             let mut call = self.prepare(&self.scripts.replace);
-            call.arg(FEED_CHANGES_MAX).arg(id.as_str()).arg(text).arg(reply::record_text(&record)?);
+            call.arg(FEED_CHANGES_MAX)
+                .arg(id.as_str())
+                .arg(text)
+                .arg(reply::record_text(&record)?);
             call.arg(digest.map(KeyDigest::to_hex).unwrap_or_default());
             if !self.call(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict() {
                 return Ok(KeyView { record, ..view });
             }
         }
-        Err(StoreError::Unavailable(format!("{id} is being changed by others all the time, try again")))
+        Err(StoreError::Unavailable(format!(
+            "{id} is being changed by others all the time, try again"
+        )))
     }
 }
 
@@ -137,14 +154,22 @@ impl KeyStore for RedisStore {
         let mut reply = self.call(&call, Effort::Read(self.budget)).await?;
         let version = reply.number()?;
         let text = reply.text()?;
-        let record = if text.is_empty() { None } else { Some(reply::record(&text)?) };
+        let record = if text.is_empty() {
+            None
+        } else {
+            Some(reply::record(&text)?)
+        };
         Ok(Lookup { record, version })
     }
 
     async fn create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
         let mut call = self.prepare(&self.scripts.create);
-        call.arg(FEED_CHANGES_MAX).arg(random_base62(GENERATION_CHARS, &mut rand::rng()));
-        call.arg(digest.to_hex()).arg(record.id.as_str()).arg(reply::record_text(record)?).arg(record.created_at);
+        call.arg(FEED_CHANGES_MAX)
+            .arg(random_base62(GENERATION_CHARS, &mut rand::rng()));
+        call.arg(digest.to_hex())
+            .arg(record.id.as_str())
+            .arg(reply::record_text(record)?)
+            .arg(record.created_at);
         self.call(&call, Effort::Write(ADMIN_BUDGET)).await.map(drop)
     }
 

@@ -39,21 +39,42 @@ impl StoreFile {
     /// Opens `folder/keys.redb`, making both if need be, readable by the owner alone.
     pub(super) fn open(folder: &Path) -> Result<Self, OpenError> {
         let path = folder.join(FILE_NAME);
-        let refused = |error: std::io::Error| OpenError::File { path: path.clone(), reason: error.to_string() };
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(refused)?;
+        let refused = |error: std::io::Error| OpenError::File {
+            path: path.clone(),
+            reason: error.to_string(),
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(refused)?;
         let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path);
         let mut builder = Database::builder();
         builder.set_cache_size(PAGE_CACHE_BYTES);
-        let database = builder.create_file(file.map_err(refused)?).map_err(|error| open_error(&path, error))?;
+        let database = builder
+            .create_file(file.map_err(refused)?)
+            .map_err(|error| open_error(&path, error))?;
         let this = Self { database };
-        this.settle_format().map_err(|reason| OpenError::Corrupt { path: path.clone(), reason })?;
+        this.settle_format().map_err(|reason| OpenError::Corrupt {
+            path: path.clone(),
+            reason,
+        })?;
         Ok(this)
     }
 
     /// Everything in the file. `Err` says what cannot be read, and never the content.
     pub(super) fn load(&self, folder: &Path) -> Result<Vec<Held>, OpenError> {
-        self.read_all().map_err(|reason| OpenError::Corrupt { path: folder.join(FILE_NAME), reason })
+        self.read_all().map_err(|reason| OpenError::Corrupt {
+            path: folder.join(FILE_NAME),
+            reason,
+        })
     }
 
     /// Makes one step durable.
@@ -138,7 +159,10 @@ impl StoreFile {
 }
 
 fn encode(held: &Held) -> Result<Vec<u8>, redb::Error> {
-    let stored = StoredKey { digest: held.digest.to_hex(), record: held.record.clone() };
+    let stored = StoredKey {
+        digest: held.digest.to_hex(),
+        record: held.record.clone(),
+    };
     serde_json::to_vec(&stored).map_err(|error| redb::Error::Io(error.into()))
 }
 
@@ -149,15 +173,25 @@ fn decode(id: &str, stored: &[u8], last_used: Option<i64>) -> Result<Held, Strin
     if stored.record.id.as_str() != id {
         return Err(fault("is that of another key"));
     }
-    Ok(Held { digest, record: stored.record, last_used })
+    Ok(Held {
+        digest,
+        record: stored.record,
+        last_used,
+    })
 }
 
 fn open_error(path: &Path, error: DatabaseError) -> OpenError {
     let path = PathBuf::from(path);
     match error {
         DatabaseError::DatabaseAlreadyOpen => OpenError::InUse(path),
-        DatabaseError::Storage(redb::StorageError::Io(error)) => OpenError::File { path, reason: error.to_string() },
-        other => OpenError::Corrupt { path, reason: other.to_string() },
+        DatabaseError::Storage(redb::StorageError::Io(error)) => OpenError::File {
+            path,
+            reason: error.to_string(),
+        },
+        other => OpenError::Corrupt {
+            path,
+            reason: other.to_string(),
+        },
     }
 }
 

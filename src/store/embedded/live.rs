@@ -18,7 +18,10 @@ pub(super) struct Held {
 
 impl Held {
     fn view(&self) -> KeyView {
-        KeyView { record: self.record.clone(), last_used: self.last_used }
+        KeyView {
+            record: self.record.clone(),
+            last_used: self.last_used,
+        }
     }
 }
 
@@ -56,7 +59,10 @@ impl Live {
 
     pub(super) fn find(&self, digest: &KeyDigest) -> Lookup {
         let held = self.by_digest.get(digest).and_then(|id| self.keys.get(id));
-        Lookup { record: held.map(|held| held.record.clone()), version: self.feed.version() }
+        Lookup {
+            record: held.map(|held| held.record.clone()),
+            version: self.feed.version(),
+        }
     }
 
     pub(super) fn view(&self, id: &KeyId) -> Option<KeyView> {
@@ -68,7 +74,10 @@ impl Live {
             None => Bound::Unbounded,
             Some(id) => Bound::Excluded((self.held(id)?.record.created_at, id.clone())),
         };
-        let ids = self.by_creation.range((start, Bound::Unbounded)).take(limit.min(LIST_KEYS_MAX));
+        let ids = self
+            .by_creation
+            .range((start, Bound::Unbounded))
+            .take(limit.min(LIST_KEYS_MAX));
         Ok(ids.filter_map(|(_, id)| self.view(id)).collect())
     }
 
@@ -80,12 +89,19 @@ impl Live {
         if self.by_digest.contains_key(digest) || self.keys.contains_key(&record.id) {
             return Err(StoreError::Duplicate);
         }
-        Ok(Step::Put(Held { digest: *digest, record: record.clone(), last_used: None }))
+        Ok(Step::Put(Held {
+            digest: *digest,
+            record: record.clone(),
+            last_used: None,
+        }))
     }
 
     pub(super) fn decide_update(&self, id: &KeyId, change: &KeyChange) -> Result<Step, StoreError> {
         let held = self.held(id)?;
-        Ok(Step::Put(Held { record: change.apply(&held.record), ..held.clone() }))
+        Ok(Step::Put(Held {
+            record: change.apply(&held.record),
+            ..held.clone()
+        }))
     }
 
     pub(super) fn decide_rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<Step, StoreError> {
@@ -93,14 +109,21 @@ impl Live {
         if self.by_digest.contains_key(digest) {
             return Err(StoreError::Duplicate);
         }
-        Ok(Step::Put(Held { digest: *digest, record: held.record.rotated(hint), last_used: held.last_used }))
+        Ok(Step::Put(Held {
+            digest: *digest,
+            record: held.record.rotated(hint),
+            last_used: held.last_used,
+        }))
     }
 
     pub(super) fn decide_revoke(&self, id: &KeyId, at: i64) -> Result<Step, StoreError> {
         let held = self.held(id)?;
         match held.record.state {
             KeyState::Revoked { .. } => Ok(Step::Nothing(id.clone())),
-            KeyState::Active => Ok(Step::Put(Held { record: held.record.revoked(at), ..held.clone() })),
+            KeyState::Active => Ok(Step::Put(Held {
+                record: held.record.revoked(at),
+                ..held.clone()
+            })),
         }
     }
 
@@ -132,7 +155,10 @@ impl Live {
         for (id, at) in used {
             let noted = self.keys.get(id).map(|held| held.last_used.unwrap_or(i64::MIN));
             if noted.is_some_and(|noted| noted < *at) {
-                latest.entry(id).and_modify(|seen| *seen = (*seen).max(*at)).or_insert(*at);
+                latest
+                    .entry(id)
+                    .and_modify(|seen| *seen = (*seen).max(*at))
+                    .or_insert(*at);
             }
         }
         latest.into_iter().map(|(id, at)| (id.clone(), at)).collect()

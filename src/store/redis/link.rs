@@ -37,8 +37,13 @@ pub(super) struct Link {
 #[derive(Clone)]
 enum State {
     Connecting,
-    Up { connection: MultiplexedConnection, number: u64 },
-    Down { reason: String },
+    Up {
+        connection: MultiplexedConnection,
+        number: u64,
+    },
+    Down {
+        reason: String,
+    },
 }
 
 /// How hard a call may try.
@@ -53,7 +58,12 @@ pub(super) enum Effort {
 impl Link {
     pub(super) fn new(client: Client, patience: Duration) -> Self {
         let (state, _) = watch::channel(State::Connecting);
-        Self { client, state, timeouts: AtomicU32::new(0), patience }
+        Self {
+            client,
+            state,
+            timeouts: AtomicU32::new(0),
+            patience,
+        }
     }
 
     pub(super) async fn call(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<Vec<String>, StoreError> {
@@ -64,7 +74,10 @@ impl Link {
             if let Some(number) = asked {
                 self.note_timeout(number);
             }
-            Err(StoreError::Unavailable(format!("redis gave no answer within {} ms", budget.as_millis())))
+            Err(StoreError::Unavailable(format!(
+                "redis gave no answer within {} ms",
+                budget.as_millis()
+            )))
         })
     }
 
@@ -100,7 +113,10 @@ impl Link {
     async fn connection(&self) -> Result<(MultiplexedConnection, u64), StoreError> {
         let mut states = self.state.subscribe();
         let gone = || StoreError::Unavailable("the store has been closed".to_owned());
-        let state = states.wait_for(|state| !matches!(state, State::Connecting)).await.map_err(|_| gone())?;
+        let state = states
+            .wait_for(|state| !matches!(state, State::Connecting))
+            .await
+            .map_err(|_| gone())?;
         match &*state {
             State::Up { connection, number } => Ok((connection.clone(), *number)),
             State::Down { reason } => Err(StoreError::Unavailable(reason.clone())),
@@ -110,7 +126,12 @@ impl Link {
 
     fn note_timeout(&self, number: u64) {
         if self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS_MAX {
-            self.leave(number, State::Down { reason: format!("redis left {TIMEOUTS_MAX} calls unanswered") });
+            self.leave(
+                number,
+                State::Down {
+                    reason: format!("redis left {TIMEOUTS_MAX} calls unanswered"),
+                },
+            );
         }
     }
 
@@ -137,7 +158,11 @@ impl Link {
                     self.timeouts.store(0, Ordering::Relaxed);
                     self.state.send_replace(State::Up { connection, number });
                     let mut states = self.state.subscribe();
-                    if states.wait_for(|state| !matches!(state, State::Up { .. })).await.is_err() {
+                    if states
+                        .wait_for(|state| !matches!(state, State::Up { .. }))
+                        .await
+                        .is_err()
+                    {
                         return;
                     }
                     tracing::warn!("redis connection lost");
@@ -162,14 +187,19 @@ impl Link {
         let outcome = match timeout(self.patience, &mut attempt).await {
             Ok(outcome) => outcome,
             Err(_) => {
-                self.state.send_replace(State::Down { reason: "redis does not answer".to_owned() });
+                self.state.send_replace(State::Down {
+                    reason: "redis does not answer".to_owned(),
+                });
                 attempt.await
             }
         };
         match outcome {
             Ok(Ok(connection)) => Ok(connection),
             Ok(Err(error)) => Err(format!("redis cannot be reached: {error}")),
-            Err(_) => Err(format!("redis did not answer within {} ms", CONNECT_WAIT_MAX.as_millis())),
+            Err(_) => Err(format!(
+                "redis did not answer within {} ms",
+                CONNECT_WAIT_MAX.as_millis()
+            )),
         }
     }
 
@@ -179,7 +209,10 @@ impl Link {
             .set_response_timeout(None)
             .set_pipeline_buffer_size(CALLS_MAX)
             .set_concurrency_limit(CALLS_MAX);
-        let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+        let mut connection = self
+            .client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
         // With the scripts in place a call is one round trip, also the first one.
         scripts.load(&mut connection).await?;
         warn_of_eviction(&mut connection).await;
@@ -191,7 +224,10 @@ impl Link {
 async fn warn_of_eviction(connection: &mut MultiplexedConnection) {
     let memory: RedisResult<String> = ::redis::cmd("INFO").arg("memory").query_async(connection).await;
     let policy = memory.ok().and_then(|memory| {
-        memory.lines().find_map(|line| line.strip_prefix("maxmemory_policy:").map(|policy| policy.trim().to_owned()))
+        memory.lines().find_map(|line| {
+            line.strip_prefix("maxmemory_policy:")
+                .map(|policy| policy.trim().to_owned())
+        })
     });
     if let Some(policy) = policy.filter(|policy| policy != "noeviction") {
         tracing::error!(policy, "redis may evict keys, set maxmemory-policy to noeviction");

@@ -18,7 +18,11 @@ impl Reply {
         let mut texts = texts.into_iter();
         let status = texts.next().unwrap_or_default();
         let generation = texts.next().unwrap_or_default();
-        let reply = |conflict| Self { generation, conflict, rest: texts.clone() };
+        let reply = |conflict| Self {
+            generation,
+            conflict,
+            rest: texts.clone(),
+        };
         match status.as_str() {
             "ok" => Ok(reply(false)),
             "conflict" => Ok(reply(true)),
@@ -39,11 +43,15 @@ impl Reply {
     }
 
     pub(super) fn text(&mut self) -> Result<String, StoreError> {
-        self.rest.next().ok_or_else(|| StoreError::Corrupt("a script's answer is too short".to_owned()))
+        self.rest
+            .next()
+            .ok_or_else(|| StoreError::Corrupt("a script's answer is too short".to_owned()))
     }
 
     pub(super) fn number(&mut self) -> Result<u64, StoreError> {
-        self.text()?.parse().map_err(|_| StoreError::Corrupt("the version is not a number".to_owned()))
+        self.text()?
+            .parse()
+            .map_err(|_| StoreError::Corrupt("the version is not a number".to_owned()))
     }
 
     /// Pairs of a record and its last use.
@@ -75,22 +83,35 @@ impl Reply {
             }
         }
         let whole = expected == version;
-        Ok(Changes { version, digests: whole.then_some(digests) })
+        Ok(Changes {
+            version,
+            digests: whole.then_some(digests),
+        })
     }
 }
 
 pub(super) fn view(record_text: &str, used: &str) -> Result<KeyView, StoreError> {
     let last_used = match used {
         "" => None,
-        at => Some(at.parse().map_err(|_| StoreError::Corrupt("a last use is not a number".to_owned()))?),
+        at => Some(
+            at.parse()
+                .map_err(|_| StoreError::Corrupt("a last use is not a number".to_owned()))?,
+        ),
     };
-    Ok(KeyView { record: record(record_text)?, last_used })
+    Ok(KeyView {
+        record: record(record_text)?,
+        last_used,
+    })
 }
 
 /// Reads a record. The error names a place, never the content.
 pub(super) fn record(text: &str) -> Result<KeyRecord, StoreError> {
     serde_json::from_str(text).map_err(|error| {
-        StoreError::Corrupt(format!("a record cannot be read (line {}, column {})", error.line(), error.column()))
+        StoreError::Corrupt(format!(
+            "a record cannot be read (line {}, column {})",
+            error.line(),
+            error.column()
+        ))
     })
 }
 
@@ -111,7 +132,10 @@ mod tests {
         assert_eq!(reply(&["not_found", "g"]).err(), Some(StoreError::NotFound));
         assert_eq!(reply(&["duplicate", "g"]).err(), Some(StoreError::Duplicate));
         assert!(matches!(reply(&["lost", ""]).err(), Some(StoreError::Unavailable(_))));
-        assert_eq!(reply(&["corrupt", "g", "why"]).err(), Some(StoreError::Corrupt("why".into())));
+        assert_eq!(
+            reply(&["corrupt", "g", "why"]).err(),
+            Some(StoreError::Corrupt("why".into()))
+        );
         assert!(matches!(reply(&[]).err(), Some(StoreError::Corrupt(_))));
         assert!(reply(&["conflict", "g"]).unwrap().is_conflict());
     }

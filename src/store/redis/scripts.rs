@@ -12,7 +12,10 @@ pub(super) struct Loaded {
 macro_rules! script {
     ($file:literal) => {{
         let text = concat!(include_str!("prelude.lua"), include_str!($file));
-        Loaded { script: Script::new(text), text }
+        Loaded {
+            script: Script::new(text),
+            text,
+        }
     }};
 }
 
@@ -43,7 +46,16 @@ impl Scripts {
 
     /// Gives all of them to the server, in one round trip.
     pub(super) async fn load(&self, connection: &mut MultiplexedConnection) -> RedisResult<()> {
-        let Self { find, create, view, list, replace, delete, touch, changes } = self;
+        let Self {
+            find,
+            create,
+            view,
+            list,
+            replace,
+            delete,
+            touch,
+            changes,
+        } = self;
         let mut pipe = ::redis::pipe();
         for loaded in [find, create, view, list, replace, delete, touch, changes] {
             pipe.cmd("SCRIPT").arg("LOAD").arg(loaded.text).ignore();

@@ -37,29 +37,46 @@ impl RedisSettings {
         let settings = |text: String| OpenError::Settings(format!("store.redis: {text}"));
         let (host, port) = self.node()?;
         let address = if self.tls {
-            ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+            ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: false,
+                tls_params: None,
+            }
         } else {
             ConnectionAddr::Tcp(host, port)
         };
-        let mut login = RedisConnectionInfo::default().set_db(self.database).set_protocol(protocol);
+        let mut login = RedisConnectionInfo::default()
+            .set_db(self.database)
+            .set_protocol(protocol);
         if let Some(username) = &self.username {
             login = login.set_username(username);
         }
         if let Some(password) = &self.password {
             login = login.set_password(password.expose());
         }
-        let info = address.into_connection_info().map_err(|error| settings(error.to_string()))?.set_redis_settings(login);
+        let info = address
+            .into_connection_info()
+            .map_err(|error| settings(error.to_string()))?
+            .set_redis_settings(login);
         if !self.tls {
             return Client::open(info).map_err(|error| settings(error.to_string()));
         }
         let root_cert = match &self.ca_file {
             None => None,
-            Some(path) => Some(std::fs::read(path).map_err(|error| {
-                settings(format!("ca_file {} cannot be read: {error}", path.display()))
-            })?),
+            Some(path) => Some(
+                std::fs::read(path)
+                    .map_err(|error| settings(format!("ca_file {} cannot be read: {error}", path.display())))?,
+            ),
         };
-        Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert })
-            .map_err(|error| settings(format!("the TLS settings do not work: {error}")))
+        Client::build_with_tls(
+            info,
+            TlsCertificates {
+                client_tls: None,
+                root_cert,
+            },
+        )
+        .map_err(|error| settings(format!("the TLS settings do not work: {error}")))
     }
 
     /// The name of one of the store's keys. The braces make all of them live in one slot of a cluster.
@@ -70,14 +87,18 @@ impl RedisSettings {
             Ok(format!("{{{}:keys}}:{name}", self.namespace))
         } else {
             let rule = format!("give 1 to {NAMESPACE_CHARS_MAX} of a-z, A-Z, 0-9, `_`, `.` and `-`");
-            Err(OpenError::Settings(format!("store.redis.namespace {:?} is not usable, {rule}", self.namespace)))
+            Err(OpenError::Settings(format!(
+                "store.redis.namespace {:?} is not usable, {rule}",
+                self.namespace
+            )))
         }
     }
 
     fn node(&self) -> Result<(String, u16), OpenError> {
         let [node] = self.nodes.as_slice() else {
             let count = self.nodes.len();
-            let text = format!("store.redis.nodes has {count} entries, this version takes exactly one standalone server");
+            let text =
+                format!("store.redis.nodes has {count} entries, this version takes exactly one standalone server");
             return Err(OpenError::Settings(text));
         };
         // A URL may hold a password, so the text is only repeated when it cannot be one.
@@ -87,9 +108,16 @@ impl RedisSettings {
         }
         let fault = || OpenError::Settings(format!("store.redis.nodes: {node:?} is not host:port"));
         let (host, port) = node.rsplit_once(':').ok_or_else(fault)?;
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let host = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+            .unwrap_or(host);
         let port = port.parse().map_err(|_| fault())?;
-        if host.is_empty() { Err(fault()) } else { Ok((host.to_owned(), port)) }
+        if host.is_empty() {
+            Err(fault())
+        } else {
+            Ok((host.to_owned(), port))
+        }
     }
 }
 
@@ -122,7 +150,10 @@ mod tests {
 
     #[test]
     fn passwords_are_not_repeated() {
-        let url = settings("redis://:hunter2@host:1").client(ProtocolVersion::RESP2).unwrap_err().to_string();
+        let url = settings("redis://:hunter2@host:1")
+            .client(ProtocolVersion::RESP2)
+            .unwrap_err()
+            .to_string();
         let client = settings("host:1").client(ProtocolVersion::RESP2).unwrap();
         assert!(!format!("{url} {client:?} {:?}", settings("host:1")).contains("hunter2"));
     }
@@ -131,7 +162,14 @@ mod tests {
     fn namespaces_are_plain() {
         assert_eq!(settings("h:1").key("version").unwrap(), "{weir:keys}:version");
         for bad in ["", "a{b", "a b", "é"] {
-            assert!(RedisSettings { namespace: bad.to_owned(), ..settings("h:1") }.key("version").is_err());
+            assert!(
+                RedisSettings {
+                    namespace: bad.to_owned(),
+                    ..settings("h:1")
+                }
+                .key("version")
+                .is_err()
+            );
         }
     }
 }

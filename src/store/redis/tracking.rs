@@ -55,7 +55,12 @@ async fn subscribe(
         .set_push_sender(hear);
     let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
     let mut track = ::redis::cmd("CLIENT");
-    track.arg("TRACKING").arg("ON").arg("BCAST").arg("PREFIX").arg(version_key);
+    track
+        .arg("TRACKING")
+        .arg("ON")
+        .arg("BCAST")
+        .arg("PREFIX")
+        .arg(version_key);
     track.exec_async(&mut connection).await?;
     Ok(connection)
 }
@@ -65,7 +70,10 @@ async fn until_lost(mut connection: MultiplexedConnection, lost: &Notify) {
         loop {
             sleep(PING_EVERY).await;
             let ping = ::redis::cmd("PING");
-            if !matches!(timeout(PING_WAIT_MAX, ping.exec_async(&mut connection)).await, Ok(Ok(()))) {
+            if !matches!(
+                timeout(PING_WAIT_MAX, ping.exec_async(&mut connection)).await,
+                Ok(Ok(()))
+            ) {
                 return;
             }
         }
