@@ -302,7 +302,7 @@ impl ProxyHttp for Gateway {
     ) -> Result<Option<Duration>> {
         let forward = exchange.forward().ok_or_else(not_admitted)?;
         guard::immediate(self.metrics(), || {
-            relay::pass(forward, piece, end);
+            relay::pass(forward, piece, end)?;
             Ok(None)
         })
     }

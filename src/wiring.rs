@@ -19,7 +19,7 @@ use serde_json::json;
 
 use crate::{
     access_log,
-    cli::{self, CheckArgs, Command, DemoArgs},
+    cli::{self, CheckArgs, Command, DemoArgs, admin_client::ClientError},
     config::Config,
     sample_provider,
     wiring::demo::{DemoOptions, Output},
@@ -58,7 +58,10 @@ impl StartError {
 
 /// Runs one command to its end.
 pub fn run(command: Command) -> Result<(), StartError> {
-    let client = |error: cli::admin_client::ClientError| StartError::Client(error.to_string());
+    let client = |error: ClientError| match error {
+        ClientError::Configuration(text) => StartError::Configuration(text),
+        other => StartError::Client(other.to_string()),
+    };
     let mut out = std::io::stdout();
     match command {
         Command::Serve(args) => serve(load(&args.conf)?, args.ready_file),
@@ -74,7 +77,8 @@ pub fn run(command: Command) -> Result<(), StartError> {
             .block_on(cli::run_models(&args, socket, &mut out))
             .map_err(client),
         Command::SampleProvider(args) => {
-            sample_provider::run(&args).map_err(|error| StartError::failed("the sample provider", error))
+            let running = provider_runtime(args.threads)?.block_on(sample_provider::run(&args));
+            running.map_err(|error| StartError::failed("the sample provider", error))
         }
     }
 }
@@ -96,6 +100,21 @@ fn client_runtime() -> Result<tokio::runtime::Runtime, StartError> {
         .enable_all()
         .build()
         .map_err(|error| StartError::failed("the client's runtime", error))
+}
+
+/// `threads` workers for `weir sample-provider`; 0 means one per core.
+fn provider_runtime(threads: usize) -> Result<tokio::runtime::Runtime, StartError> {
+    let mut builder = match threads {
+        1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    if threads > 1 {
+        builder.worker_threads(threads);
+    }
+    builder
+        .enable_all()
+        .build()
+        .map_err(|error| StartError::failed("the sample provider's threads", error))
 }
 
 /// `weir check`: everything that `serve` would read, read; nothing started.

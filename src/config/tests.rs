@@ -1,3 +1,5 @@
+//! Tests of `config`.
+
 use super::*;
 use crate::domain::{catalogue::Catalogue, rules, secret::Secret};
 

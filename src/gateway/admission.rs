@@ -146,6 +146,7 @@ fn asked_model(operation: Operation, path_model: Option<String>, scan: &Scan) ->
         return Err(invalid("`contents` is missing: a generateContent request needs it"));
     }
     match &scan.model {
+        Some(model) if model.text.is_empty() => Err(invalid("`model` is empty: name the model that is to answer")),
         Some(model) => Ok(model.text.clone()),
         None => Err(invalid("`model` is missing: name the model that is to answer")),
     }
@@ -162,7 +163,10 @@ fn routed(
     if !json_scan::is_plausible_model(model) {
         return Err(Refusal::ModelUnknown { model: name() });
     }
-    entry.record.model_asked = Some(name());
+    if gateway.catalogue.find(model).is_some() {
+        // Any other text may be anything, a key pasted into the wrong field included.
+        entry.record.model_asked = Some(name());
+    }
     let route = route::route(&gateway.catalogue, operation, model).map_err(|error| match error {
         RouteError::ModelUnknown => Refusal::ModelUnknown { model: name() },
         RouteError::ModelNotServed { protocols } => Refusal::ModelNotServed {

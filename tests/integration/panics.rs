@@ -57,7 +57,7 @@ fn a_panic_in_mid_stream_is_an_in_band_error_for_one_request() {
         let answer = weir.exchange(&wire.streaming(&key, "hi"));
         let text = answer.text();
         assert!(
-            in_band_error(wire, &text).is_some() || !answer.complete,
+            answer.status == 500 || in_band_error(wire, &text).is_some() || !answer.complete,
             "{wire:?}: looks like success: {text}"
         );
         assert!(

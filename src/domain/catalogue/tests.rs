@@ -1,3 +1,5 @@
+//! Tests of `catalogue`.
+
 use super::*;
 use crate::domain::rules::shipped;
 

@@ -1,3 +1,5 @@
+//! Tests of `route`.
+
 use super::*;
 use crate::domain::catalogue::{CatalogueSettings, RawModel, tests::with_secrets};
 

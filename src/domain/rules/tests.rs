@@ -1,3 +1,5 @@
+//! Tests of `rules`.
+
 use super::*;
 use crate::domain::operation::Operation;
 

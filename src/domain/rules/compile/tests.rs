@@ -1,3 +1,5 @@
+//! Tests of `compile`.
+
 use super::*;
 use crate::domain::rules::raw::ClientGoneAction;
 
