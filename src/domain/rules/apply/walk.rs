@@ -28,7 +28,12 @@ pub(super) fn find<'r>(
     splices: &mut Vec<Splice<'r>>,
 ) -> Result<(), EditError> {
     let edits = batch.iter().filter(|edit| edit.is_for(protocol));
-    let active: ActiveEdits<'r> = edits.map(|edit| Active { op: &edit.op, rest: &edit.path }).collect();
+    let active: ActiveEdits<'r> = edits
+        .map(|edit| Active {
+            op: &edit.op,
+            rest: &edit.path,
+        })
+        .collect();
     if active.is_empty() {
         return Ok(());
     }
@@ -134,7 +139,13 @@ impl<'r> Walk<'_, 'r, '_> {
             },
             Some((index, BodyOp::Rename { to })) => {
                 members.any_kept = true;
-                members.renamed.push((index, Splice { range: name_start..name_end, text: json_string(to).into() }));
+                members.renamed.push((
+                    index,
+                    Splice {
+                        range: name_start..name_end,
+                        text: json_string(to).into(),
+                    },
+                ));
             }
             Some((index, op)) => {
                 members.any_kept = true;
@@ -164,7 +175,10 @@ impl<'r> Walk<'_, 'r, '_> {
     }
 
     fn put(&mut self, start: usize, end: usize, text: Cow<'r, str>) {
-        self.splices.push(Splice { range: start..end, text });
+        self.splices.push(Splice {
+            range: start..end,
+            text,
+        });
     }
 
     fn peek(&self) -> Option<u8> {
@@ -230,7 +244,12 @@ impl<'r> Walk<'_, 'r, '_> {
 
     /// A number or a literal, or inside a container also separators and white space: up to what could open or close.
     fn skip_plain(&mut self) {
-        let is_plain = |byte: &u8| !matches!(byte, b'"' | b'{' | b'[' | b'}' | b']' | b',' | b' ' | b'\t' | b'\n' | b'\r');
+        let is_plain = |byte: &u8| {
+            !matches!(
+                byte,
+                b'"' | b'{' | b'[' | b'}' | b']' | b',' | b' ' | b'\t' | b'\n' | b'\r'
+            )
+        };
         let plain = self.rest().iter().take_while(|byte| is_plain(byte)).count();
         self.at += plain.max(1);
     }
