@@ -194,6 +194,7 @@ impl ProxyHttp for Gateway {
 
     async fn upstream_peer(&self, _session: &mut Session, exchange: &mut Exchange) -> Result<Box<HttpPeer>> {
         let forward = exchange.forward().ok_or_else(not_admitted)?;
+        upstream::pause(forward).await;
         guard::immediate(self.metrics(), || upstream::peer(self, forward))
     }
 

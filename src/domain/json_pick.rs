@@ -9,14 +9,12 @@ mod key;
 mod lexer;
 mod path;
 #[cfg(test)]
-mod tests;
+pub(in crate::domain) mod tests;
 
 use key::Key;
-use lexer::{Container, Lexer, Token};
-pub use path::{Path, SCALAR_BYTES_MAX, SEGMENTS_MAX, Segment, TREE_BYTES_MAX, Take};
-
-/// Paths of one picker: one bit each.
-pub const PATHS_MAX: usize = 64;
+use lexer::{Lexer, Token};
+use path::{NodeId, ROOT};
+pub use path::{PATHS_MAX, Path, PathSet, SCALAR_BYTES_MAX, SEGMENTS_MAX, Segment, TREE_BYTES_MAX, Take};
 
 /// What was picked at one path.
 #[derive(Clone, Debug, Default)]
@@ -34,15 +32,15 @@ enum SlotState {
     TooLong,
 }
 
-/// The picker. Paths are named by their place in the slice it was made with.
+/// The picker. Paths are named by their place in the set it was made with.
 #[derive(Debug)]
 pub struct Picker {
-    paths: &'static [Path],
+    set: &'static PathSet,
     lexer: Lexer,
-    /// Per open container (the outermost first), the paths that lead on into it.
-    masks: [u64; SEGMENTS_MAX + 1],
-    /// The paths that match the key just read.
-    pending: u64,
+    /// Where in the set the open containers are (the outermost first); `None` for those on no path.
+    nodes: [Option<NodeId>; SEGMENTS_MAX + 1],
+    /// Where in the set the value of the key just read is.
+    pending: Option<NodeId>,
     key: Key,
     /// The paths that end at the value being kept; zero when none is.
     active: u64,
@@ -53,38 +51,37 @@ pub struct Picker {
     overflow: bool,
     scratch: Vec<u8>,
     slots: Vec<Slot>,
-    dirty: bool,
+    /// The slots that a reset has to clear.
+    touched: u64,
 }
 
 impl Picker {
-    /// A picker for these paths ([`PATHS_MAX`]; those behind are ignored).
-    pub fn new(paths: &'static [Path]) -> Self {
-        let paths = paths.get(..PATHS_MAX).unwrap_or(paths);
+    /// A picker for these paths.
+    pub fn new(set: &'static PathSet) -> Self {
         Self {
-            paths,
+            set,
             lexer: Lexer::new(),
-            masks: [0; SEGMENTS_MAX + 1],
-            pending: 0,
+            nodes: [None; SEGMENTS_MAX + 1],
+            pending: None,
             key: Key::new(),
             active: 0,
             active_depth: 0,
             active_limit: 0,
             overflow: false,
             scratch: Vec::new(),
-            slots: vec![Slot::default(); paths.len()],
-            dirty: false,
+            slots: vec![Slot::default(); set.takes().len()],
+            touched: 0,
         }
     }
 
     /// Forgets everything, and expects the next value.
     pub fn reset(&mut self) {
         self.lexer.reset();
-        self.pending = 0;
+        self.pending = None;
         self.active = 0;
         self.key.end();
-        if self.dirty {
-            self.dirty = false;
-            for slot in &mut self.slots {
+        for at in bits(std::mem::take(&mut self.touched)) {
+            if let Some(slot) = self.slots.get_mut(at) {
                 slot.state = SlotState::Empty;
                 slot.count = 0;
             }
@@ -176,20 +173,25 @@ impl Picker {
             }
             Some(Token::Key) => {
                 self.keep(taken);
-                self.key.begin(self.active == 0 && self.mask(self.lexer.depth()) != 0);
+                let node = self.node(self.lexer.depth());
+                self.key
+                    .begin(self.active == 0 && node.is_some_and(|node| self.set.has_keys(node)));
             }
             Some(Token::KeyEnd) => {
                 self.keep(taken);
-                self.pending = self.matching_key();
+                self.key
+                    .extend(taken.split_last().map_or(taken, |(_quote, piece)| piece));
+                let node = self.node(self.lexer.depth());
+                self.pending = node.and_then(|node| self.set.key(node, self.key.text()?));
                 self.key.end();
             }
             Some(Token::Text | Token::Plain) => {
-                self.scalar_starts();
                 self.keep(taken);
+                self.scalar_starts(taken);
             }
-            Some(Token::Open(container)) => {
-                self.container_opens(container);
+            Some(Token::Open(_)) => {
                 self.keep(taken);
+                self.container_opens(taken);
             }
             Some(Token::TextEnd | Token::PlainEnd | Token::Close) => {
                 self.keep(taken);
@@ -200,101 +202,71 @@ impl Picker {
         }
     }
 
-    fn mask(&self, depth: usize) -> u64 {
-        depth
-            .checked_sub(1)
-            .and_then(|level| self.masks.get(level))
-            .copied()
-            .unwrap_or(0)
+    /// Where in the set the container with this number (1 is the outermost) is.
+    fn node(&self, level: usize) -> Option<NodeId> {
+        *self.nodes.get(level.checked_sub(1)?)?
     }
 
-    fn matching_key(&self) -> u64 {
-        let depth = self.lexer.depth();
-        let Some(key) = self.key.text() else { return 0 };
-        self.filter(
-            self.mask(depth),
-            |path| matches!(path.segments.get(depth - 1), Some(Segment::Key(name)) if name.as_bytes() == key),
-        )
-    }
-
-    /// The paths of `mask` for which `wanted` holds.
-    fn filter(&self, mask: u64, wanted: impl Fn(&Path) -> bool) -> u64 {
-        bits(mask)
-            .filter(|at| self.paths.get(*at).is_some_and(&wanted))
-            .fold(0, |sum, at| sum | (1 << at))
-    }
-
-    /// The paths that match the value which begins inside `outer` containers, whole or in their beginning.
-    fn matching_value(&self, outer: usize) -> u64 {
+    /// Where in the set the value is that begins inside `outer` containers.
+    fn value_node(&self, outer: usize) -> Option<NodeId> {
         if self.active != 0 {
-            0
+            None
         } else if outer == 0 {
-            // Shifting by the whole width would overflow, hence from above.
-            u64::MAX
-                .checked_shr(u32::try_from(PATHS_MAX - self.paths.len()).unwrap_or(0))
-                .unwrap_or(0)
+            Some(ROOT)
         } else if self.lexer.is_array(outer) {
-            self.mask(outer)
+            self.set.each(self.node(outer)?)
         } else {
             self.pending
         }
     }
 
-    fn scalar_starts(&mut self) {
+    fn scalar_starts(&mut self, taken: &[u8]) {
         let outer = self.lexer.depth();
-        let here = self.matching_value(outer);
-        if here != 0 {
-            let leaf = self.filter(here, |path| path.segments.len() == outer);
-            self.count_each(leaf);
-            self.begin(self.filter(leaf, |path| path.take != Take::Count), outer);
-        }
+        let Some(node) = self.value_node(outer) else { return };
+        let leaves = self.set.leaves(node);
+        self.count_each(leaves.count);
+        self.begin(leaves.scalar, leaves.scalar_limit, outer, taken);
     }
 
-    fn container_opens(&mut self, container: Container) {
+    fn container_opens(&mut self, taken: &[u8]) {
         let outer = self.lexer.depth() - 1;
-        let here = self.matching_value(outer);
-        let (mut tree, mut onward) = (0, 0);
-        if here != 0 {
-            let leaf = self.filter(here, |path| path.segments.len() == outer);
-            self.count_each(leaf);
-            for at in bits(self.filter(leaf, |path| path.take == Take::Presence)) {
-                self.mark(at, SlotState::Taken);
+        let node = self.value_node(outer);
+        let leaves = node.map(|node| self.set.leaves(node)).unwrap_or_default();
+        self.count_each(leaves.count);
+        for at in bits(leaves.presence) {
+            if let Some(slot) = self.slots.get_mut(at) {
+                slot.state = SlotState::Taken;
+                self.touched |= 1 << at;
             }
-            tree = self.filter(leaf, |path| path.take == Take::Tree);
-            onward = self.filter(here & !leaf, |path| {
-                matches!(path.segments.get(outer), Some(Segment::Each)) == (container == Container::Array)
-            });
         }
-        if let Some(mask) = self.masks.get_mut(outer) {
-            *mask = if tree == 0 { onward } else { 0 };
+        if let Some(place) = self.nodes.get_mut(outer) {
+            *place = node.filter(|_| leaves.tree == 0);
         }
-        self.begin(tree, outer);
+        self.begin(leaves.tree, TREE_BYTES_MAX, outer, taken);
     }
 
-    fn count_each(&mut self, leaf: u64) {
-        for at in bits(self.filter(leaf, |path| path.take == Take::Count)) {
+    fn count_each(&mut self, leaves: u64) {
+        for at in bits(leaves) {
             if let Some(slot) = self.slots.get_mut(at) {
                 slot.count = slot.count.saturating_add(1);
-                self.dirty = true;
+                self.touched |= 1 << at;
             }
         }
     }
 
-    fn begin(&mut self, paths: u64, outer: usize) {
-        if paths == 0 {
-            return;
+    /// Begins to keep a value; its first byte is the last one of `taken`.
+    fn begin(&mut self, leaves: u64, limit: usize, outer: usize, taken: &[u8]) {
+        if leaves != 0 {
+            self.active = leaves;
+            self.active_depth = outer;
+            self.active_limit = limit;
+            self.overflow = false;
+            self.scratch.clear();
+            self.keep(taken.last_chunk::<1>().map_or(b"".as_slice(), |byte| byte));
         }
-        self.active = paths;
-        self.active_depth = outer;
-        self.active_limit = bits(paths)
-            .filter_map(|at| self.paths.get(at))
-            .map(|path| path.take.limit())
-            .max()
-            .unwrap_or(0);
-        self.overflow = false;
-        self.scratch.clear();
     }
 
+    #[inline]
     fn keep(&mut self, bytes: &[u8]) {
         if self.active == 0 || self.overflow {
             return;
@@ -302,6 +274,12 @@ impl Picker {
         if self.scratch.len().saturating_add(bytes.len()) > self.active_limit {
             self.overflow = true;
         } else {
+            let room = self.scratch.len() + bytes.len();
+            if room > self.scratch.capacity() {
+                // By doubling, but never beyond the limit.
+                let wanted = room.next_power_of_two().min(TREE_BYTES_MAX).max(room);
+                self.scratch.reserve_exact(wanted - self.scratch.len());
+            }
             self.scratch.extend_from_slice(bytes);
         }
     }
@@ -309,11 +287,11 @@ impl Picker {
     fn store(&mut self) {
         let scratch = std::mem::take(&mut self.scratch);
         for at in bits(self.active) {
-            let (Some(path), Some(slot)) = (self.paths.get(at), self.slots.get_mut(at)) else {
+            let (Some(take), Some(slot)) = (self.set.takes().get(at), self.slots.get_mut(at)) else {
                 continue;
             };
-            let too_long = self.overflow || scratch.len() > path.take.limit();
-            match path.take {
+            let too_long = self.overflow || scratch.len() > take.limit();
+            match *take {
                 Take::Presence if too_long || !matches!(scratch.as_slice(), b"null" | b"false" | b"\"\"") => {
                     slot.state = SlotState::Taken;
                 }
@@ -325,23 +303,22 @@ impl Picker {
                 }
                 Take::Scalar | Take::Tree if too_long => slot.state = SlotState::TooLong,
                 Take::Scalar | Take::Tree => {
-                    slot.raw.clear();
-                    slot.raw.extend_from_slice(&scratch);
+                    replace(&mut slot.raw, &scratch);
                     slot.state = SlotState::Taken;
                 }
             }
         }
         self.scratch = scratch;
+        self.touched |= self.active;
         self.active = 0;
-        self.dirty = true;
     }
+}
 
-    fn mark(&mut self, at: usize, state: SlotState) {
-        if let Some(slot) = self.slots.get_mut(at) {
-            slot.state = state;
-            self.dirty = true;
-        }
-    }
+/// Puts `new` in the place of what a buffer holds; the buffer is used again, and is never larger than the largest it held.
+pub(in crate::domain) fn replace(buffer: &mut Vec<u8>, new: &[u8]) {
+    buffer.clear();
+    buffer.reserve_exact(new.len());
+    buffer.extend_from_slice(new);
 }
 
 /// The places of the bits that are set.

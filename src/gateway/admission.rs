@@ -174,6 +174,7 @@ fn forward(
         head_seen: false,
         error_body: None,
         refusal: None,
+        stream_gauge: stream.then(|| gateway.metrics().stream_opened()),
         finish_permit,
     }
 }

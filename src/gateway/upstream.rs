@@ -50,11 +50,25 @@ const NOT_FORWARDED: [&str; 13] = [
     "x-real-ip",
 ];
 
+/// The pause before a connect is tried again: long enough for a provider's front to come back, too short to be noticed.
+const CONNECT_RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// Waits as long as is right before this attempt.
+pub async fn pause(forward: &Forward) {
+    if forward.attempts > 0 && forward.watch.is_none() {
+        tokio::time::sleep(CONNECT_RETRY_PAUSE).await;
+    }
+}
+
 /// Whom to connect to at this attempt.
 pub fn peer(gateway: &Gateway, forward: &mut Forward) -> Result<Box<HttpPeer>> {
     let attempt = forward.attempts;
     forward.attempts += 1;
     forward.ticket.attempt();
+    if attempt > 0 {
+        let reason = if forward.watch.is_some() { "stale_connection" } else { "connect" };
+        gateway.metrics().upstream_retried(&forward.route.provider.name, reason);
+    }
     forward.watch = None;
     let endpoint = &forward.route.endpoint;
     let Some(address) = gateway.resolver.pick(&endpoint.host, endpoint.port, attempt) else {

@@ -46,7 +46,7 @@ impl Parts {
     pub fn build(config: Config, background: &Runtime) -> Result<Self, StartError> {
         let config = Arc::new(config);
         let catalogue = Arc::new(catalogue::build(&config)?);
-        let store = background.block_on(store::open(&config))?;
+        let store = store::open(&config)?;
         let sinks = Arc::new(sinks(&config, &catalogue)?);
         let (stop, stopped) = watch::channel(false);
         let keys = KeyCache::new(Arc::clone(&store), store::cache_settings(&config));
@@ -92,16 +92,15 @@ impl Parts {
     fn observe(&self) {
         let metrics = &self.sinks.metrics;
         for provider in self.catalogue.providers() {
-            metrics.provider_is(&provider.name, Health::from(provider.is_on()));
+            metrics.provider_is(&provider.name, health(provider.is_on()));
         }
         let (keys, budget) = (Arc::clone(&self.keys), self.budget.clone());
         let (resolver, sinks) = (Arc::clone(&self.resolver), Arc::downgrade(&self.sinks));
         let drain = self.drain.clone();
         metrics.sample(move |metrics| {
-            metrics.store_is(Health::from(keys.store_is_reachable()));
+            metrics.store_is(health(keys.store_is_reachable()));
             metrics.body_bytes_buffered_are(budget.in_use());
             metrics.requests_in_flight_are(drain.running());
-            metrics.key_cache_is(keys.counters());
             for (host, total) in resolver.failures() {
                 metrics.resolver_failures_are(&host, total);
             }
@@ -124,4 +123,8 @@ fn sinks(config: &Config, catalogue: &Catalogue) -> Result<Sinks, StartError> {
     let access_log = AccessLog::open(&target, config.log.access_queue_lines)
         .map_err(|error| StartError::failed("the access log", error))?;
     Ok(Sinks { access_log, metrics: Arc::new(metrics) })
+}
+
+fn health(good: bool) -> Health {
+    if good { Health::Up } else { Health::Down }
 }

@@ -16,8 +16,9 @@ use tokio::{runtime::Runtime, sync::watch};
 
 use crate::{
     config::Config,
+    domain::{catalogue::{Catalogue, Model}, protocol::Protocol},
     side::{
-        admin::{self, AdminState},
+        admin::{self, AdminState, ModelView},
         audit::Audit,
         ops::{self, OpsState, Readiness},
         service::{Bound, SideService},
@@ -140,9 +141,23 @@ fn ops_service(parts: &Parts, phase: watch::Receiver<Phase>) -> (SideService, wa
 fn admin_service(parts: &Parts) -> Result<(SideService, watch::Receiver<Bound>), StartError> {
     let audit = Audit::open(&parts.config.admin.audit).map_err(|error| StartError::failed("the audit record", error))?;
     let prefix = parts.config.gateway.key_prefix.clone();
-    let state = AdminState::new(Arc::clone(&parts.store), Arc::clone(&parts.catalogue), prefix, audit);
+    let state = AdminState::new(Arc::clone(&parts.store), models(&parts.catalogue), prefix, audit);
     let serve = move |listener, shutdown| admin::serve(listener, state.clone(), shutdown);
     Ok(SideService::unix("admin", parts.config.admin.socket.clone(), LiveSocket::Refuse, serve))
+}
+
+fn models(catalogue: &Catalogue) -> Vec<ModelView> {
+    let view = |model: &Arc<Model>| ModelView {
+        name: model.name.clone(),
+        display_name: model.display_name.clone(),
+        provider: model.owner().to_owned(),
+        protocols: [Protocol::Messages, Protocol::Responses, Protocol::Gemini]
+            .into_iter()
+            .filter(|protocol| model.serves(*protocol))
+            .map(Protocol::as_str)
+            .collect(),
+    };
+    catalogue.models().map(view).collect()
 }
 
 async fn addresses(

@@ -14,12 +14,10 @@ use crate::{
 };
 
 /// Opens it. A Redis that does not answer is no error: weir starts, says 503, and recovers when it is there.
-pub async fn open(config: &Config) -> Result<Arc<dyn KeyStore>, StartError> {
+pub fn open(config: &Config) -> Result<Arc<dyn KeyStore>, StartError> {
     match &config.store {
         StoreConfig::Embedded(embedded) => {
-            let store = EmbeddedStore::open(&embedded.path)
-                .await
-                .map_err(|error| StartError::failed("the embedded store", error))?;
+            let store = EmbeddedStore::open(&embedded.path).map_err(|error| StartError::failed("the embedded store", error))?;
             Ok(Arc::new(store))
         }
         StoreConfig::Redis(redis) => {
@@ -37,7 +35,7 @@ pub async fn open(config: &Config) -> Result<Arc<dyn KeyStore>, StartError> {
                 namespace: redis.namespace.clone(),
                 budget: redis.budget,
             };
-            let store = RedisStore::open(settings).await.map_err(|error| StartError::failed("the Redis store", error))?;
+            let store = RedisStore::open(&settings).map_err(|error| StartError::failed("the Redis store", error))?;
             Ok(Arc::new(store))
         }
     }

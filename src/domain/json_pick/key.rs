@@ -34,7 +34,8 @@ impl Key {
         self.state = if can_matter { State::Collecting } else { State::Off };
     }
 
-    /// More of the key, if one is being read.
+    /// More of the key, if one is being read; an escape begins a piece of its own.
+    #[inline]
     pub(super) fn extend(&mut self, bytes: &[u8]) {
         if self.state != State::Collecting {
             return;
@@ -44,7 +45,7 @@ impl Key {
             .get_mut(self.length..)
             .and_then(|room| room.get_mut(..bytes.len()));
         match room {
-            Some(room) if !bytes.contains(&b'\\') => {
+            Some(room) if !bytes.starts_with(b"\\") => {
                 room.copy_from_slice(bytes);
                 self.length += bytes.len();
             }

@@ -12,7 +12,8 @@ pub(super) enum Container {
     Array,
 }
 
-/// What the bytes just consumed mean. A key or a text begins and ends with its quote; what lies between comes without a token.
+/// What the last of the bytes just consumed means. A key or a text begins and ends with its quote; pieces between
+/// come without a token, the last one with the end. Colons, commas and white space come before the byte that the token is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     Key,
@@ -117,6 +118,7 @@ impl Lexer {
 
     /// Consumes bytes from the front, at most to the next token; returns how many and the token that they end in.
     /// Only the end of a number consumes nothing.
+    #[inline]
     pub(super) fn advance(&mut self, bytes: &[u8]) -> (usize, Option<Token>) {
         match self.mode {
             Mode::Text(role) => self.text(bytes, role),
@@ -130,38 +132,36 @@ impl Lexer {
     }
 
     fn structure(&mut self, bytes: &[u8]) -> (usize, Option<Token>) {
-        let blank = bytes
-            .iter()
-            .take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))
-            .count();
-        if blank > 0 {
-            return (blank, None);
+        for (at, &byte) in bytes.iter().enumerate() {
+            let token = match (self.mode, byte) {
+                (_, b' ' | b'\t' | b'\r' | b'\n') => None,
+                (Mode::Value | Mode::FirstValue, _) if byte != b']' => self.begin_value(byte),
+                (Mode::Colon, b':') => {
+                    self.mode = Mode::Value;
+                    None
+                }
+                (Mode::Next, b',') => {
+                    self.mode = if self.is_array(self.depth) {
+                        Mode::Value
+                    } else {
+                        Mode::NextKey
+                    };
+                    None
+                }
+                (Mode::FirstKey | Mode::NextKey, b'"') => {
+                    self.begin_text(Role::Key);
+                    Some(Token::Key)
+                }
+                (Mode::FirstKey, b'}') | (Mode::FirstValue, b']') => self.close(),
+                (Mode::Next, b'}') if !self.is_array(self.depth) => self.close(),
+                (Mode::Next, b']') if self.is_array(self.depth) => self.close(),
+                _ => self.give_up(),
+            };
+            if token.is_some() || self.mode == Mode::Inert {
+                return (at + 1, token);
+            }
         }
-        let Some(&byte) = bytes.first() else { return (0, None) };
-        let token = match (self.mode, byte) {
-            (Mode::FirstKey, b'}') | (Mode::FirstValue, b']') => self.close(),
-            (Mode::Next, b'}') if !self.is_array(self.depth) => self.close(),
-            (Mode::Next, b']') if self.is_array(self.depth) => self.close(),
-            (Mode::FirstKey | Mode::NextKey, b'"') => {
-                self.begin_text(Role::Key);
-                Some(Token::Key)
-            }
-            (Mode::Colon, b':') => {
-                self.mode = Mode::Value;
-                None
-            }
-            (Mode::Next, b',') => {
-                self.mode = if self.is_array(self.depth) {
-                    Mode::Value
-                } else {
-                    Mode::NextKey
-                };
-                None
-            }
-            (Mode::Value | Mode::FirstValue, _) => self.begin_value(byte),
-            _ => self.give_up(),
-        };
-        (1, token)
+        (bytes.len(), None)
     }
 
     fn begin_value(&mut self, byte: u8) -> Option<Token> {
@@ -302,27 +302,40 @@ impl Lexer {
     }
 
     fn plain_text(&mut self, bytes: &[u8], first: u8, role: Role) -> (usize, Option<Token>) {
-        match first {
-            b'"' => {
-                if role == Role::Key {
-                    self.mode = Mode::Colon;
-                    return (1, Some(Token::KeyEnd));
-                }
-                self.end_value();
-                (1, Some(Token::TextEnd))
+        if first == b'\\' {
+            self.escape = Escape::Slash {
+                after_high: self.escape == Escape::AfterHigh,
+            };
+            self.tail = [0; TAIL_BYTES];
+            return (1, None);
+        }
+        let run = plain_run(bytes);
+        match bytes.get(run) {
+            Some(b'"') => {
+                let token = self.end_text(role);
+                (run + 1, Some(token))
             }
-            b'\\' => {
-                self.escape = Escape::Slash {
-                    after_high: self.escape == Escape::AfterHigh,
-                };
-                self.tail = [0; TAIL_BYTES];
-                (1, None)
-            }
-            _ => {
+            Some(_) => {
                 self.escape = Escape::None;
-                let run = memchr::memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len());
-                self.remember(bytes.get(..run).unwrap_or(bytes));
                 (run, None)
+            }
+            None => {
+                self.escape = Escape::None;
+                self.remember(bytes);
+                (run, None)
+            }
+        }
+    }
+
+    fn end_text(&mut self, role: Role) -> Token {
+        match role {
+            Role::Key => {
+                self.mode = Mode::Colon;
+                Token::KeyEnd
+            }
+            Role::Value => {
+                self.end_value();
+                Token::TextEnd
             }
         }
     }
@@ -336,4 +349,18 @@ impl Lexer {
             [] => self.tail,
         };
     }
+}
+
+/// The number of bytes before the next quote or backslash. Most strings are short: the first bytes are looked at one by one.
+#[inline]
+fn plain_run(bytes: &[u8]) -> usize {
+    const SHORT_BYTES: usize = 16;
+    let is_end = |byte: &u8| matches!(byte, b'"' | b'\\');
+    let Some((short, long)) = bytes.split_at_checked(SHORT_BYTES) else {
+        return bytes.iter().position(is_end).unwrap_or(bytes.len());
+    };
+    short
+        .iter()
+        .position(is_end)
+        .unwrap_or_else(|| SHORT_BYTES + memchr::memchr2(b'"', b'\\', long).unwrap_or(long.len()))
 }

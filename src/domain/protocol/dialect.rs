@@ -1,6 +1,6 @@
 //! The three protocols as one closed choice: every function only hands on to the protocol's own module.
 
-use crate::domain::json_pick::{Path, Picker};
+use crate::domain::json_pick::{PathSet, Picker};
 use crate::domain::protocol::facts::Facts;
 use crate::domain::protocol::{MidStreamFailure, Protocol, gemini, messages, responses};
 use crate::domain::usage::Usage;
@@ -23,11 +23,11 @@ impl Dialect {
     }
 
     /// What to pick out of events and bodies.
-    pub(super) fn paths(&self) -> &'static [Path] {
+    pub(super) fn paths(&self) -> &'static PathSet {
         match self {
-            Self::Messages(_) => messages::PATHS,
-            Self::Responses(_) => responses::PATHS,
-            Self::Gemini(_) => gemini::PATHS,
+            Self::Messages(_) => &messages::PATHS,
+            Self::Responses(_) => &responses::PATHS,
+            Self::Gemini(_) => &gemini::PATHS,
         }
     }
 

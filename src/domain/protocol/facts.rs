@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::domain::json_pick::replace;
 use crate::domain::protocol::InBandError;
 
 /// What an answer has said so far, but for its usage.
@@ -28,8 +29,7 @@ pub(super) fn note(kept: &mut Option<String>, text: Option<Cow<'_, str>>) {
 /// Keeps the newest JSON text in a buffer that is used again.
 pub(super) fn keep(kept: &mut Vec<u8>, json: Option<&[u8]>) {
     if let Some(json) = json {
-        kept.clear();
-        kept.extend_from_slice(json);
+        replace(kept, json);
     }
 }
 

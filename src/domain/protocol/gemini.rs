@@ -1,9 +1,11 @@
 //! The Gemini-style protocol: what its answers say, and weir's own words in its shapes.
 
+use std::sync::LazyLock;
+
 use serde_json::{Value, json};
 
 use crate::domain::json_pick::Segment::{Each, Key};
-use crate::domain::json_pick::{Path, Picker, Take};
+use crate::domain::json_pick::{Path, PathSet, Picker, Take};
 use crate::domain::protocol::facts::{Facts, in_band_error, keep, note};
 use crate::domain::protocol::{FailureKind, MidStreamFailure};
 use crate::domain::usage::{Usage, fields::Fields};
@@ -28,7 +30,10 @@ macro_rules! part {
     };
 }
 
-pub(super) const PATHS: &[Path] = &[
+/// What to pick out of events and bodies.
+pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(PICKS));
+
+const PICKS: &[Path] = &[
     Path::new(&[Key("usageMetadata")], Take::Tree),
     Path::new(&[Key("modelVersion")], Take::Scalar),
     Path::new(&[Key("candidates"), Each, Key("finishReason")], Take::Scalar),
@@ -85,7 +90,7 @@ impl State {
     }
 
     pub(super) fn has_content(picker: &Picker) -> bool {
-        (FIRST_CONTENT..PATHS.len()).any(|at| picker.is_present(at))
+        (FIRST_CONTENT..PICKS.len()).any(|at| picker.is_present(at))
     }
 
     pub(super) fn heap_bytes(&self) -> usize {

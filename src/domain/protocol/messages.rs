@@ -1,9 +1,11 @@
 //! The Messages protocol: what its answers say, and weir's own words in its shapes.
 
+use std::sync::LazyLock;
+
 use serde_json::{Value, json};
 
 use crate::domain::json_pick::Segment::{Each, Key};
-use crate::domain::json_pick::{Path, Picker, Take};
+use crate::domain::json_pick::{Path, PathSet, Picker, Take};
 use crate::domain::protocol::facts::{Facts, in_band_error, note};
 use crate::domain::protocol::{FailureKind, MidStreamFailure};
 use crate::domain::usage::{COUNT_MAX, Usage, fields::Fields};
@@ -29,7 +31,10 @@ const ERROR: usize = 17;
 const CODE: usize = 18;
 const SUCCESS: usize = 19;
 
-pub(super) const PATHS: &[Path] = &[
+/// What to pick out of events and bodies.
+pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(PICKS));
+
+const PICKS: &[Path] = &[
     Path::new(&[Key("type")], Take::Scalar),
     Path::new(&[Key("message"), Key("usage")], Take::Tree),
     Path::new(&[Key("message"), Key("model")], Take::Scalar),

@@ -92,6 +92,9 @@ pub struct InBandError {
     pub code: Option<String>,
 }
 
+/// The bytes of heap memory that an observer never exceeds.
+pub const HEAP_BYTES_MAX: usize = 64 * 1024;
+
 /// Watches one answer. Any split of the same bytes into chunks gives the same result.
 ///
 /// Memory is bounded whatever the size of an event or a line ([`Observer::heap_bytes`]), and in steady state a chunk allocates nothing.
@@ -179,13 +182,8 @@ impl Observer {
             Framing::JsonArray => Frame::JsonArray(ArrayFramer::new()),
             Framing::Opaque => Frame::Opaque,
         };
-        let paths = if framing == Framing::Opaque {
-            &[]
-        } else {
-            dialect.paths()
-        };
         Self {
-            picker: Picker::new(paths),
+            picker: Picker::new(dialect.paths()),
             answer: Answer {
                 dialect,
                 facts: Facts::default(),
@@ -279,7 +277,7 @@ impl Observer {
         }
     }
 
-    /// The bytes of heap memory in use: at most some 40 KiB, whatever was pushed.
+    /// The bytes of heap memory in buffers: at most [`HEAP_BYTES_MAX`], whatever was pushed; some 2 KiB with real streams.
     pub fn heap_bytes(&self) -> usize {
         self.picker.heap_bytes() + self.answer.dialect.heap_bytes()
     }

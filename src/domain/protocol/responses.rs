@@ -1,9 +1,11 @@
 //! The Responses protocol: what its answers say, and weir's own words in its shapes.
 
+use std::sync::LazyLock;
+
 use serde_json::{Value, json};
 
 use crate::domain::json_pick::Segment::{Each, Key};
-use crate::domain::json_pick::{Path, Picker, Take};
+use crate::domain::json_pick::{Path, PathSet, Picker, Take};
 use crate::domain::protocol::MidStreamFailure;
 use crate::domain::protocol::facts::{Facts, in_band_error, keep, note};
 use crate::domain::usage::{Usage, fields, fields::Fields};
@@ -35,7 +37,10 @@ const RESPONSE_PATHS: usize = 11;
 
 const WEB_SEARCH: &str = "web_search_call";
 
-pub(super) const PATHS: &[Path] = &[
+/// What to pick out of events and bodies.
+pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(PICKS));
+
+const PICKS: &[Path] = &[
     Path::new(&[Key("type")], Take::Scalar),
     Path::new(&[Key("sequence_number")], Take::Scalar),
     Path::new(&[Key("delta")], Take::Presence),

@@ -157,7 +157,7 @@ fn other_texts_stay() {
 proptest::proptest! {
     #[test]
     fn no_run_of_the_credential_survives(before in "[ -~]{0,40}", from in 0_usize..30, length in 8_usize..39, after in "[ -~]{0,40}") {
-        let part = &CREDENTIAL[from..(from + length).min(CREDENTIAL.len())];
+        let part: String = CREDENTIAL.chars().skip(from).take(length).collect();
         let clean = redacted(&format!("{before}{part}{after}")).unwrap();
         for window in CREDENTIAL.as_bytes().windows(RUN_BYTES_MIN) {
             proptest::prop_assert!(!clean.as_bytes().windows(RUN_BYTES_MIN).any(|found| found == window));
