@@ -11,7 +11,10 @@ use crate::{
 
 /// The list, or one model of it.
 pub fn reply(gateway: &Gateway, key: &KeyRecord, shape: Protocol, wanted: Option<&str>) -> Result<Reply, Refusal> {
-    let usable = gateway.catalogue.models().filter(|model| model.serves(shape) && key.allows_model(&model.name));
+    let usable = gateway
+        .catalogue
+        .models()
+        .filter(|model| model.serves(shape) && key.allows_model(&model.name));
     let listed: Vec<ListedModel> = usable
         .map(|model| ListedModel {
             id: model.name.clone(),
@@ -29,5 +32,9 @@ pub fn reply(gateway: &Gateway, key: &KeyRecord, shape: Protocol, wanted: Option
             None => return Err(Refusal::ModelUnknown { model: name.to_owned() }),
         },
     };
-    Ok(Reply { status: 200, headers: vec![("content-type", "application/json".to_owned())], body })
+    Ok(Reply {
+        status: 200,
+        headers: vec![("content-type", "application/json".to_owned())],
+        body,
+    })
 }

@@ -11,12 +11,8 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Uri, header};
 use pingora::{
-    Error, ErrorSource, ErrorType, OrErr, Result,
-    http::RequestHeader,
-    protocols::ALPN,
-    protocols::Digest,
-    proxy::Session,
-    upstreams::peer::HttpPeer,
+    Error, ErrorSource, ErrorType, OrErr, Result, http::RequestHeader, protocols::ALPN, protocols::Digest,
+    proxy::Session, upstreams::peer::HttpPeer,
 };
 
 use crate::{
@@ -66,7 +62,11 @@ pub fn peer(gateway: &Gateway, forward: &mut Forward) -> Result<Box<HttpPeer>> {
     forward.attempts += 1;
     forward.ticket.attempt();
     if attempt > 0 {
-        let reason = if forward.watch.is_some() { "stale_connection" } else { "connect" };
+        let reason = if forward.watch.is_some() {
+            "stale_connection"
+        } else {
+            "connect"
+        };
         gateway.metrics().upstream_retried(&forward.route.provider.name, reason);
     }
     forward.watch = None;
@@ -104,7 +104,11 @@ fn limits(gateway: &Gateway, forward: &Forward) -> Limits {
     } else {
         own.first_byte_unary.unwrap_or(general.first_byte_unary)
     };
-    Limits { first_byte, idle: own.idle.unwrap_or(general.idle), total: own.total.unwrap_or(general.total) }
+    Limits {
+        first_byte,
+        idle: own.idle.unwrap_or(general.idle),
+        total: own.total.unwrap_or(general.total),
+    }
 }
 
 /// The connection is there: its time limits begin to run.
@@ -133,8 +137,10 @@ pub fn edit_head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     let length = forward.body.as_ref().map_or(0, |body| body.bytes.len());
     head.insert_header(header::CONTENT_LENGTH, length)?;
     if let Some(auth) = &provider.auth {
-        let mut value = HeaderValue::from_str(&format!("{}{}", auth.scheme, auth.secret.expose()))
-            .or_err(ErrorType::InvalidHTTPHeader, "the provider's secret is not a header value")?;
+        let mut value = HeaderValue::from_str(&format!("{}{}", auth.scheme, auth.secret.expose())).or_err(
+            ErrorType::InvalidHTTPHeader,
+            "the provider's secret is not a header value",
+        )?;
         value.set_sensitive(true);
         head.insert_header(auth.header.clone(), value)?;
     }
@@ -170,7 +176,9 @@ fn target(path_and_query: &str, query: Option<&str>) -> Result<Uri> {
         Some(query) if path_and_query.contains('?') => format!("{path_and_query}&{query}"),
         Some(query) => format!("{path_and_query}?{query}"),
     };
-    joined.parse().or_err(ErrorType::InvalidHTTPHeader, "the provider's target is not a valid one")
+    joined
+        .parse()
+        .or_err(ErrorType::InvalidHTTPHeader, "the provider's target is not a valid one")
 }
 
 /// Pingora hands over what it holds of the body; in its place goes the whole stored body, once, at the end.
@@ -183,7 +191,9 @@ pub fn send_body(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) ->
         // Beyond what was read already only white space may follow the JSON value.
         let rest = piece.get(replayed.min(piece.len())..).unwrap_or_default();
         if !rest.iter().all(u8::is_ascii_whitespace) {
-            forward.refusal = Some(Refusal::BodyInvalid { reason: "data follows the JSON value".to_owned() });
+            forward.refusal = Some(Refusal::BodyInvalid {
+                reason: "data follows the JSON value".to_owned(),
+            });
             return Err(Error::explain(ErrorType::InvalidHTTPHeader, "data follows the request body").into_down());
         }
     }
