@@ -207,16 +207,18 @@ impl<'r> Walk<'_, 'r, '_> {
         Ok(())
     }
 
+    /// Looks for quotes only: one is the end unless an odd number of backslashes stands before it. Text is full of
+    /// `\n`, and stopping at each costs more than looking back from the few quotes.
     fn skip_string(&mut self) -> Result<(), EditError> {
         self.expect(b'"')?;
         loop {
-            let step = memchr::memchr2(b'"', b'\\', self.rest()).ok_or(self.fault())?;
-            self.at += step;
-            if self.peek() == Some(b'"') {
-                self.at += 1;
+            let run = memchr::memchr(b'"', self.rest()).ok_or(self.fault())?;
+            let before = self.rest().get(..run).unwrap_or_default();
+            let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
+            self.at += run + 1;
+            if backslashes % 2 == 0 {
                 return Ok(());
             }
-            self.at += 2;
         }
     }
 
