@@ -27,7 +27,7 @@ impl Demo {
         command
             .args(["demo", "--json", "--listen", "127.0.0.1:0"])
             .env("TMPDIR", &temporary);
-        let mut process = Process::start(&mut command, folder.path(), "demo");
+        let mut process = Process::start(&command, folder.path(), "demo");
         let line = wait_for("the demo's line", || {
             if let Some(status) = process.ended() {
                 panic!("weir demo ended ({status}): {}{}", process.out(), process.err());
@@ -149,7 +149,7 @@ fn the_demo_in_words_shows_a_key_and_a_curl_command_per_protocol() {
     let folder = TempDir::new().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     command.args(["demo", "--listen", "127.0.0.1:0"]);
-    let mut process = Process::start(&mut command, folder.path(), "demo");
+    let mut process = Process::start(&command, folder.path(), "demo");
     let text = wait_for("three curl commands", || {
         assert!(process.ended().is_none(), "{}{}", process.out(), process.err());
         Some(process.out()).filter(|text| text.matches("curl").count() >= 3 && text.ends_with('\n'))

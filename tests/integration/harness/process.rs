@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use super::tools::program;
 use super::wait::{wait_for, wait_within};
 
 /// How long a process may take to obey SIGTERM before it is killed.
@@ -19,10 +20,10 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts `command` with its output in `folder/NAME.stdout` and `folder/NAME.stderr`.
-    pub(crate) fn start(command: &mut Command, folder: &Path, name: &str) -> Process {
+    pub(crate) fn start(command: &Command, folder: &Path, name: &str) -> Process {
         let stdout = folder.join(format!("{name}.stdout"));
         let stderr = folder.join(format!("{name}.stderr"));
-        let child = command
+        let child = tied_to_this_thread(command)
             .stdin(Stdio::null())
             .stdout(File::options().create(true).append(true).open(&stdout).unwrap())
             .stderr(File::options().create(true).append(true).open(&stderr).unwrap())
@@ -71,6 +72,27 @@ impl Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The same command, killed by the kernel when the thread that starts it ends: also when the test runner itself is
+/// killed, nothing is left running. Without `setpriv` (Debian has it everywhere) the command stays as it is.
+fn tied_to_this_thread(command: &Command) -> Command {
+    let mut tied = match program("setpriv") {
+        Some(setpriv) => {
+            let mut tied = Command::new(setpriv);
+            tied.args(["--pdeathsig", "KILL"]).arg(command.get_program());
+            tied
+        }
+        None => Command::new(command.get_program()),
+    };
+    tied.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => tied.env(name, value),
+            None => tied.env_remove(name),
+        };
+    }
+    tied
 }
 
 impl Drop for Process {

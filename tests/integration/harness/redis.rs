@@ -55,7 +55,7 @@ impl RedisServer {
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--dir"])
             .arg(self.folder.path());
         command.args(["--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
-        let mut process = Process::start(&mut command, self.folder.path(), "redis");
+        let mut process = Process::start(&command, self.folder.path(), "redis");
         let up = wait_within(DEADLINE, || {
             if process.ended().is_some() {
                 return Some(false);

@@ -23,7 +23,7 @@ impl SampleProvider {
         command
             .args(["sample-provider", "--listen", "127.0.0.1:0", "--ledger"])
             .arg(folder.path().join("ledger.jsonl"));
-        let mut process = Process::start(&mut command, folder.path(), "sample");
+        let mut process = Process::start(&command, folder.path(), "sample");
         let base_url = wait_for("the sample provider's address", || {
             assert!(
                 process.ended().is_none(),

@@ -170,7 +170,7 @@ fn serve(folder: &Path, environment: &[(String, String)]) -> (Process, [SocketAd
         .arg("--ready-file")
         .arg(&ready);
     command.envs(environment.iter().map(|(name, value)| (name, value)));
-    let mut process = Process::start(&mut command, folder, "weir");
+    let mut process = Process::start(&command, folder, "weir");
     let ready = wait_for("the gateway's ready file", || {
         if let Some(status) = process.ended() {
             let conf = std::fs::read_to_string(folder.join("weir.toml")).unwrap_or_default();
