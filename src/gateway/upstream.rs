@@ -17,7 +17,11 @@ use pingora::{
 
 use crate::{
     clock,
-    domain::{credential::CREDENTIAL_HEADERS, refusal::Refusal},
+    domain::{
+        credential::CREDENTIAL_HEADERS,
+        refusal::Refusal,
+        rules::{Head, edit_head as edit_headers},
+    },
     gateway::{
         Gateway, admission,
         body::BodyForm,
@@ -128,7 +132,7 @@ pub fn edit_head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     for name in CREDENTIAL_HEADERS.iter().chain(&NOT_FORWARDED) {
         head.remove_header(*name);
     }
-    apply_edits(head, &provider.headers)?;
+    edit_headers(&provider.headers, &mut UpstreamHead(head));
     let endpoint = &forward.route.endpoint;
     head.set_uri(target(&endpoint.path_and_query, forward.query.as_deref())?);
     head.insert_header(header::HOST, endpoint.authority())?;
@@ -147,27 +151,22 @@ pub fn edit_head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     Ok(())
 }
 
-/// The documented order: remove, rename, set, default.
-fn apply_edits(head: &mut RequestHeader, edits: &crate::domain::rules::HeadEdits) -> Result<()> {
-    for name in &edits.remove {
-        head.remove_header(name);
+/// Pingora's head, for the provider's edits. Its own methods keep the spelling of names, so they are used.
+struct UpstreamHead<'a>(&'a mut RequestHeader);
+
+impl Head for UpstreamHead<'_> {
+    fn values(&self, name: &HeaderName) -> Vec<HeaderValue> {
+        self.0.headers.get_all(name).iter().cloned().collect()
     }
-    for (from, to) in &edits.rename {
-        let values: Vec<HeaderValue> = head.headers.get_all(from).iter().cloned().collect();
-        head.remove_header(from);
-        for value in values {
-            head.append_header(HeaderName::clone(to), value)?;
-        }
+
+    fn remove(&mut self, name: &HeaderName) {
+        self.0.remove_header(name);
     }
-    for (name, value) in &edits.set {
-        head.insert_header(name.clone(), value.clone())?;
+
+    fn append(&mut self, name: &HeaderName, value: &HeaderValue) {
+        // Fails only beyond 32,768 values, far above the limit on a client's head.
+        let _ = self.0.append_header(name.clone(), value.clone());
     }
-    for (name, value) in &edits.default {
-        if !head.headers.contains_key(name) {
-            head.insert_header(name.clone(), value.clone())?;
-        }
-    }
-    Ok(())
 }
 
 fn target(path_and_query: &str, query: Option<&str>) -> Result<Uri> {
