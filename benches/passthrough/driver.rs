@@ -162,12 +162,16 @@ impl Sink<'_> {
         match self.expect {
             Expect::Anything | Expect::FirstDelta => self.body.extend_from_slice(piece),
             Expect::Whole(expected) | Expect::Prefix(expected) => {
-                let here = expected.get(self.at..self.at + piece.len());
-                if here != Some(piece) {
+                let here = expected.get(self.at..).unwrap_or_default();
+                if !here.starts_with(piece) {
+                    let same = here
+                        .iter()
+                        .zip(piece)
+                        .take_while(|(expected, got)| expected == got)
+                        .count();
                     return Err(format!(
-                        "differs from what the provider sends within bytes {}..+{}",
-                        self.at,
-                        piece.len()
+                        "differs from what the provider sends at byte {}",
+                        self.at + same
                     ));
                 }
             }

@@ -25,6 +25,8 @@ pub(crate) struct Load {
     connections: Vec<Connection>,
     request: Arc<[u8]>,
     reference: Arc<Reference>,
+    /// From the first connection's start to the last one's, so that paced streams do not beat in time.
+    spread: Duration,
 }
 
 /// What one round cost.
@@ -49,11 +51,13 @@ impl Load {
         form: Form,
         reference: &Arc<Reference>,
         at_once: usize,
+        spread: Duration,
     ) -> Result<Self, String> {
         let mut load = Self {
             connections: (0..at_once).map(|_| Connection::new(proxy.address)).collect(),
             request: proxy.request(form).into(),
             reference: Arc::clone(reference),
+            spread,
         };
         load.ask(1)
             .await
@@ -71,7 +75,7 @@ impl Load {
             .map_err(|bad| format!("{}: {bad}", proxy.subject.name()))?;
         let elapsed = started.elapsed();
         tokio::time::sleep(SETTLE).await;
-        let cpu = proxy.process.cpu().since(before);
+        let cpu = proxy.process.cpu().since(&before);
         let answers = (self.connections.len() * repeats) as f64;
         let chunks_sent = answers * self.reference.chunks as f64;
         Ok(Spent {
@@ -90,9 +94,11 @@ impl Load {
 
     async fn ask(&mut self, repeats: usize) -> Result<u64, String> {
         let mut running = JoinSet::new();
-        for mut connection in self.connections.drain(..) {
+        let step = self.spread / u32::try_from(self.connections.len()).expect("a modest number");
+        for (place, mut connection) in (0_u32..).zip(self.connections.drain(..)) {
             let (request, reference) = (Arc::clone(&self.request), Arc::clone(&self.reference));
             running.spawn(async move {
+                tokio::time::sleep(step * place).await;
                 let mut chunks = 0;
                 for _ in 0..repeats {
                     match connection.ask(&request, Expect::Whole(&reference.body)).await {

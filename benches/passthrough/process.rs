@@ -1,6 +1,7 @@
 //! A child process: started, read from `/proc`, killed when it is no longer held.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::{BufRead, BufReader},
     net::SocketAddr,
@@ -24,26 +25,39 @@ pub(crate) struct Process {
     messages: PathBuf,
 }
 
+/// A reading of CPU time, to be compared with a later one.
+pub(crate) struct CpuReading {
+    /// Nanoseconds on a core, by thread.
+    threads: BTreeMap<String, f64>,
+    user_ticks: f64,
+    system_ticks: f64,
+}
+
 /// CPU time, in microseconds.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Cpu {
-    /// Outside the kernel.
-    pub(crate) user: f64,
-    /// In the kernel.
+    /// All of it, exact.
+    pub(crate) total: f64,
+    /// What the kernel says it spent itself: exact to a clock tick.
     pub(crate) system: f64,
 }
 
-impl Cpu {
-    /// Both.
-    pub(crate) fn total(self) -> f64 {
-        self.user + self.system
-    }
-
-    /// What was spent since `earlier`.
-    pub(crate) fn since(self, earlier: Self) -> Self {
-        Self {
-            user: self.user - earlier.user,
-            system: self.system - earlier.system,
+impl CpuReading {
+    /// What was spent since `earlier`. What a thread that has ended since then had spent is lost; neither proxy ends
+    /// threads under load.
+    pub(crate) fn since(&self, earlier: &Self) -> Cpu {
+        let ticks = self.user_ticks + self.system_ticks - earlier.user_ticks - earlier.system_ticks;
+        let spent = |(thread, now): (&String, &f64)| now - earlier.threads.get(thread).unwrap_or(&0.0);
+        let exact: f64 = self.threads.iter().map(spent).sum();
+        // A kernel without schedstat shows no thread, or zeros.
+        let total = if exact > 0.0 {
+            exact / 1000.0
+        } else {
+            ticks * TICK_MICROS
+        };
+        Cpu {
+            total,
+            system: (self.system_ticks - earlier.system_ticks) * TICK_MICROS,
         }
     }
 }
@@ -108,8 +122,8 @@ impl Process {
         }
     }
 
-    /// CPU time of all its threads until now, in whole clock ticks.
-    pub(crate) fn cpu(&self) -> Cpu {
+    /// CPU time of all its threads until now.
+    pub(crate) fn cpu(&self) -> CpuReading {
         let text = self.proc("stat");
         // The name in parentheses may hold anything; the fields behind it are numbered from 3 (proc(5)).
         let fields: Vec<&str> = text
@@ -118,11 +132,24 @@ impl Process {
             .1
             .split_whitespace()
             .collect();
-        let ticks = |field: usize| fields[field - 3].parse::<f64>().expect("stat has numbers") * TICK_MICROS;
-        Cpu {
-            user: ticks(14),
-            system: ticks(15),
+        let ticks = |field: usize| fields[field - 3].parse::<f64>().expect("stat has numbers");
+        CpuReading {
+            threads: self.threads(),
+            user_ticks: ticks(14),
+            system_ticks: ticks(15),
         }
+    }
+
+    /// Ticks are too coarse for a short round, so the scheduler's own count is summed.
+    fn threads(&self) -> BTreeMap<String, f64> {
+        let folder = format!("/proc/{}/task", self.child.id());
+        let threads = fs::read_dir(folder).into_iter().flatten().flatten();
+        let nanos = threads.filter_map(|thread| {
+            let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            let on_core = text.split_whitespace().next()?.parse().ok()?;
+            Some((thread.file_name().to_string_lossy().into_owned(), on_core))
+        });
+        nanos.collect()
     }
 
     /// Memory as it is now.

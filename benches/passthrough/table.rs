@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     machine::Machine,
-    phases::Report,
+    phases::{Judged, Report},
     row::{Aim, Row, Subject, quantile},
 };
 
@@ -94,6 +94,9 @@ fn ratio(row: &Row, subject: Subject) -> String {
 
 fn verdicts(report: &Report) -> Vec<String> {
     let mut said = Vec::new();
+    if report.judged == Judged::No {
+        return said;
+    }
     for row in &report.rows {
         for subject in row.values.keys().copied().filter(|subject| subject.is_weir()) {
             let (reached, aim, what) = match row.aim {
