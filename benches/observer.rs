@@ -1,3 +1,65 @@
-//! To be written.
+//! What looking at a stream costs, beside what copying the same chunks costs.
+//!
+//! `observe` pushes a stream in chunks of 150 bytes, which is what providers write; `copy` copies the same chunks into one buffer.
 
-fn main() {}
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use weir::domain::protocol::{Framing, Observer, Protocol};
+
+const CHUNK_BYTES: usize = 150;
+const EVENTS: usize = 500;
+
+/// What comes once, and what then comes over and over.
+fn messages() -> (Vec<u8>, Vec<u8>) {
+    let head = b"event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_01\",\"model\":\"m\",\"usage\":{\"input_tokens\":25,\"output_tokens\":1}}}\n\n";
+    let delta = b"event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"a few words of it\"}}\n\n";
+    (head.to_vec(), delta.repeat(EVENTS))
+}
+
+fn responses() -> (Vec<u8>, Vec<u8>) {
+    let head = b"event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\"id\":\"resp_1\",\"model\":\"m\",\"usage\":null}}\n\n";
+    let delta = b"event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"sequence_number\":7,\"item_id\":\"msg_1\",\"output_index\":0,\"content_index\":0,\"delta\":\"a few words\",\"logprobs\":[]}\n\n";
+    (head.to_vec(), delta.repeat(EVENTS))
+}
+
+fn gemini() -> (Vec<u8>, Vec<u8>) {
+    let chunk = b"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a few words of it\"}],\"role\":\"model\"},\"index\":0}],\"usageMetadata\":{\"promptTokenCount\":8,\"candidatesTokenCount\":5,\"totalTokenCount\":13},\"modelVersion\":\"m\"}\r\n\r\n";
+    (chunk.repeat(2), chunk.repeat(EVENTS))
+}
+
+fn measure(criterion: &mut Criterion) {
+    for (protocol, (head, stream)) in [
+        (Protocol::Messages, messages()),
+        (Protocol::Responses, responses()),
+        (Protocol::Gemini, gemini()),
+    ] {
+        let mut group = criterion.benchmark_group(protocol.as_str());
+        group.throughput(Throughput::Bytes(u64::try_from(stream.len()).unwrap_or(0)));
+        let mut observer = Observer::new(protocol, Framing::Sse);
+        observer.push(&head);
+        group.bench_function("observe", |bencher| {
+            bencher.iter(|| push(&mut observer, black_box(&stream)))
+        });
+        let mut copy = Vec::with_capacity(stream.len());
+        group.bench_function("copy", |bencher| {
+            bencher.iter(|| {
+                copy.clear();
+                for chunk in black_box(&stream).chunks(CHUNK_BYTES) {
+                    copy.extend_from_slice(chunk);
+                }
+                black_box(copy.len())
+            });
+        });
+        group.finish();
+    }
+}
+
+fn push(observer: &mut Observer, stream: &[u8]) {
+    for chunk in stream.chunks(CHUNK_BYTES) {
+        observer.push(chunk);
+    }
+}
+
+criterion_group!(benches, measure);
+criterion_main!(benches);

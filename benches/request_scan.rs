@@ -1,3 +1,46 @@
-//! To be written.
+//! What reading a request costs: the scan against building a serde_json tree, on bodies as agents send them.
 
-fn main() {}
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use weir::domain::json_scan::{ScanLimits, scan};
+
+const LIMITS: ScanLimits = ScanLimits { depth_max: 256 };
+
+/// A Messages body of about `size` bytes: turns of text and tool use, and for half of it one picture in base64. The
+/// model comes last, as it may.
+fn agent_body(size: usize) -> Vec<u8> {
+    let picture = "iVBORw0KGgoAAAANSUhEUgAAAAUA".repeat(size / 2 / 28);
+    let mut turns = vec![format!(
+        r#"{{"role":"user","content":[{{"type":"image","source":{{"type":"base64","media_type":"image/png","data":"{picture}"}}}}]}}"#
+    )];
+    let mut length = picture.len();
+    while length < size {
+        let turn = format!(
+            r#"{{"role":"assistant","content":[{{"type":"text","text":"Let me look at the file first.\nThen I will say \"done\" and run the tests again, na\u00efve as they are."}},{{"type":"tool_use","id":"toolu_{:08}","name":"read_file","input":{{"path":"src/main.rs","lines":[1,200],"follow":true}}}}]}}"#,
+            turns.len()
+        );
+        length += turn.len() + 1;
+        turns.push(turn);
+    }
+    let turns = turns.join(",");
+    format!(r#"{{"max_tokens":4096,"stream":true,"messages":[{turns}],"model":"claude-sample"}}"#).into_bytes()
+}
+
+fn request_scan(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("request_scan");
+    for (name, size) in [("2KB", 2 << 10), ("64KB", 64 << 10), ("1MB", 1 << 20)] {
+        let body = agent_body(size);
+        group.throughput(Throughput::Bytes(body.len() as u64));
+        group.bench_with_input(BenchmarkId::new("scan", name), &body, |bencher, body| {
+            bencher.iter(|| scan(black_box(body), &LIMITS));
+        });
+        group.bench_with_input(BenchmarkId::new("serde_json_value", name), &body, |bencher, body| {
+            bencher.iter(|| serde_json::from_slice::<serde_json::Value>(black_box(body)));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, request_scan);
+criterion_main!(benches);

@@ -1,1 +1,109 @@
-//! To be written.
+//! The command line: what it says, and the subcommands that call the admin API.
+
+pub mod admin_client;
+pub mod key;
+pub mod models;
+
+use std::{
+    ffi::OsString,
+    io::Write,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::{
+    cli::admin_client::{AdminClient, ClientArgs, ClientError},
+    config::DEFAULT_PATH,
+    sample_provider::SampleProviderArgs,
+};
+
+/// weir: an authenticated, metering gateway in front of generative-model providers.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, about, propagate_version = true)]
+pub struct CommandLine {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the gateway
+    Serve(ServeArgs),
+    /// Run a gateway with a sample provider behind it, with nothing to install and nothing left behind
+    Demo(DemoArgs),
+    /// Check the configuration and all rule files
+    Check(CheckArgs),
+    /// Create, list, show, change, rotate, revoke and delete service keys
+    #[command(subcommand)]
+    Key(key::KeyCommand),
+    /// List the models that are served
+    Models(ClientArgs),
+    /// Run a scripted provider of all three protocols, for tests and benches
+    SampleProvider(SampleProviderArgs),
+}
+
+/// `weir serve`
+#[derive(Args, Debug)]
+pub struct ServeArgs {
+    /// The configuration
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
+    pub conf: PathBuf,
+    /// Written once everything listens: JSON with the addresses of gateway, ops and admin
+    #[arg(long, value_name = "FILE")]
+    pub ready_file: Option<PathBuf>,
+}
+
+/// `weir demo`
+#[derive(Args, Debug)]
+pub struct DemoArgs {
+    /// Where clients connect; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    pub listen: SocketAddr,
+    /// Print one JSON line once ready, for scripts
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `weir check`
+#[derive(Args, Debug)]
+pub struct CheckArgs {
+    /// The configuration
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
+    pub conf: PathBuf,
+    /// Print JSON, for scripts
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Reads the arguments, the program's name first. The error holds what clap wants printed; help and version are no
+/// usage errors.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, clap::Error> {
+    CommandLine::try_parse_from(args).map(|line| line.command)
+}
+
+/// Runs a command that talks to a running weir.
+pub async fn run_key(
+    command: &key::KeyCommand,
+    socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
+    out: &mut impl Write,
+) -> Result<(), ClientError> {
+    let client = AdminClient::new(admin_client::socket(command.client(), socket_of)?);
+    key::run(command, &client, out).await
+}
+
+/// Runs `weir models`.
+pub async fn run_models(
+    args: &ClientArgs,
+    socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
+    out: &mut impl Write,
+) -> Result<(), ClientError> {
+    let client = AdminClient::new(admin_client::socket(args, socket_of)?);
+    models::run(args, &client, out).await
+}
+
+#[cfg(test)]
+mod tests;

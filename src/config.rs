@@ -1,1 +1,280 @@
-//! To be written.
+//! The configuration: `weir.toml` read strictly, checked whole, and turned into values that cannot be wrong.
+//!
+//! [`Config::load`] is the only way in. What it returns is settled: defaults filled, limits held, paths absolute,
+//! secrets still references (see [`secret_source`]). `conf/weir.toml` describes every key.
+
+mod raw;
+mod resolve;
+pub mod secret_source;
+mod values;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use thiserror::Error;
+use tracing::level_filters::LevelFilter;
+
+use crate::domain::catalogue::{CatalogueSettings, SecretRef};
+use crate::domain::secret::KeyPrefix;
+use crate::domain::strict_toml::{self, FileError};
+
+/// Where the configuration is looked for when no `--conf` is given.
+pub const DEFAULT_PATH: &str = "/etc/weir/weir.toml";
+
+/// A configuration file larger than this is refused unread.
+const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Everything `weir serve` needs to know, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The client side.
+    pub gateway: GatewayConfig,
+    /// The provider side.
+    pub upstream: UpstreamConfig,
+    /// Where keys are kept.
+    pub store: StoreConfig,
+    /// The local cache in front of the store.
+    pub key_cache: KeyCacheConfig,
+    /// Metrics and health.
+    pub ops: OpsConfig,
+    /// The admin API.
+    pub admin: AdminConfig,
+    /// Access log and messages.
+    pub log: LogConfig,
+    /// Which rule files are read.
+    pub rules: RulesConfig,
+    /// `[provider.NAME]` and `[[model]]`, for the catalogue.
+    pub catalogue: CatalogueSettings,
+}
+
+/// `[gateway]`: the listener for clients and its limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatewayConfig {
+    /// Where clients connect; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Worker threads, at least 1 (0 in the file means one per core and is settled here).
+    pub threads: usize,
+    /// What every service key begins with.
+    pub key_prefix: KeyPrefix,
+    /// Deepest nesting of a request body.
+    pub json_depth_max: usize,
+    /// Largest request body, in bytes.
+    pub body_bytes_max: usize,
+    /// All request bodies held at one time, in bytes; at least `body_bytes_max`.
+    pub body_budget_bytes: u64,
+    /// Largest request header block, in bytes.
+    pub header_bytes_max: usize,
+    /// Most header fields in a request.
+    pub header_count_max: usize,
+    /// Longest wait for a complete request header.
+    pub header_read: Duration,
+    /// Longest wait between two reads of a request body.
+    pub body_read: Duration,
+    /// How long an idle client connection stays open.
+    pub keepalive: Duration,
+    /// Longest wait for a client to take bytes.
+    pub write: Duration,
+    /// How long running requests may take to end after SIGTERM; may be zero.
+    pub drain: Duration,
+}
+
+/// `[upstream]`: how providers are reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamConfig {
+    /// Longest wait for a connection, TLS included.
+    pub connect: Duration,
+    /// Longest wait for the first byte of a streamed answer.
+    pub first_byte: Duration,
+    /// Longest wait for the first byte of a unary answer.
+    pub first_byte_unary: Duration,
+    /// Longest silence within an answer.
+    pub idle: Duration,
+    /// Longest duration of one request at the provider.
+    pub total: Duration,
+    /// How long an unused provider connection is kept.
+    pub pool_idle: Duration,
+    /// Most unused provider connections kept.
+    pub pool_size: usize,
+    /// How often a failed connect is tried again; may be 0.
+    pub connect_retries: usize,
+    /// Certificates trusted beside the platform's, PEM.
+    pub ca_file: Option<PathBuf>,
+    /// How often provider names are resolved anew.
+    pub resolve: Duration,
+    /// Longest wait for a name to resolve.
+    pub resolve_timeout: Duration,
+    /// How long an answer may run on after its client has left.
+    pub client_gone_finish: Duration,
+    /// How many answers may run on after their clients have left; may be 0.
+    pub client_gone_finish_max: usize,
+}
+
+/// `[store]`: the engine chosen, with its own settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreConfig {
+    /// Files of this node.
+    Embedded(EmbeddedConfig),
+    /// A Redis shared between nodes.
+    Redis(RedisConfig),
+}
+
+/// `[store.embedded]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EmbeddedConfig {
+    /// The folder of the store's files.
+    pub path: PathBuf,
+}
+
+/// `[store.redis]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisConfig {
+    /// Where Redis listens; never empty.
+    pub nodes: Vec<HostPort>,
+    /// The ACL user; none means the default user.
+    pub username: Option<String>,
+    /// Where the password is found.
+    pub password: Option<SecretRef>,
+    /// The database number.
+    pub database: u16,
+    /// Whether connections are TLS.
+    pub tls: bool,
+    /// Certificates trusted for Redis beside the platform's, PEM.
+    pub ca_file: Option<PathBuf>,
+    /// What every Redis key of this service begins with.
+    pub namespace: String,
+    /// Time for one store call, all tries included.
+    pub budget: Duration,
+}
+
+/// A host name or address with a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPort {
+    /// A DNS name or an IP address, an IPv6 address without its brackets; never empty.
+    pub host: String,
+    /// Never 0.
+    pub port: u16,
+}
+
+impl std::fmt::Display for HostPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// `[key_cache]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyCacheConfig {
+    /// Longest use of a cached key record without asking the store.
+    pub lifetime: Duration,
+    /// How long an unknown key is remembered as unknown.
+    pub negative: Duration,
+    /// Most cached records.
+    pub entries_max: usize,
+    /// How often the store is asked whether anything changed.
+    pub poll: Duration,
+    /// How often last-used times are written to the store.
+    pub flush_used: Duration,
+}
+
+/// `[ops]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpsConfig {
+    /// Where `/metrics`, `/livez` and `/readyz` answer; port 0 takes a free one.
+    pub listen: SocketAddr,
+}
+
+/// `[admin]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminConfig {
+    /// The unix socket of the admin API; short enough for the kernel.
+    pub socket: PathBuf,
+    /// The append-only record of every change.
+    pub audit: PathBuf,
+}
+
+/// `[log]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// Where access lines go.
+    pub access: AccessTarget,
+    /// The least important message that is written to stderr.
+    pub level: LevelFilter,
+    /// Most access lines waiting to be written; more are dropped and counted.
+    pub access_queue_lines: usize,
+}
+
+/// Where access lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessTarget {
+    /// To a file, appended.
+    File(PathBuf),
+    /// Nowhere.
+    Off,
+    /// To standard output.
+    Stdout,
+}
+
+/// `[rules]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RulesConfig {
+    /// Whether the rule files inside the binary are used.
+    pub shipped: bool,
+    /// A folder of further `*.toml`; one with a shipped file's name replaces it.
+    pub folder: Option<PathBuf>,
+}
+
+/// Why a configuration cannot be used. Never contains a value that stood where a secret belongs.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The file could not be read.
+    #[error("cannot read the configuration {path}: {reason}; name another with --conf FILE")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// Values are wrong; one error each, in the order of the sections.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Invalid(Vec<FileError>),
+}
+
+impl Config {
+    /// Reads and checks a configuration file. Relative paths in it are relative to its folder.
+    ///
+    /// # Errors
+    /// The file is unreadable, not TOML, has an unknown key, or any value is out of its limits (all of them are named).
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let unreadable = |reason: String| ConfigError::Unreadable {
+            path: path.display().to_string(),
+            reason,
+        };
+        let bytes = std::fs::metadata(path)
+            .map_err(|error| unreadable(error.to_string()))?
+            .len();
+        if bytes > FILE_BYTES_MAX {
+            return Err(unreadable(format!("it has {bytes} bytes, more than {FILE_BYTES_MAX}")));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        Self::parse(&path.display().to_string(), &text, folder)
+    }
+
+    /// Checks a configuration given as text. `file` names it in errors; relative paths are relative to `folder`.
+    /// An empty text gives the defaults.
+    ///
+    /// # Errors
+    /// As for [`Config::load`], except for reading.
+    pub fn parse(file: &str, text: &str, folder: &Path) -> Result<Self, ConfigError> {
+        let raw = strict_toml::parse(file, text).map_err(|error| ConfigError::Invalid(vec![error]))?;
+        resolve::resolve(file, text, folder, raw).map_err(ConfigError::Invalid)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,3 +1,42 @@
 //! The binary: parses the arguments, makes one call, decides the exit code.
 
-fn main() {}
+use std::{io::Write, process::ExitCode};
+
+use weir::wiring::{self, StartError};
+
+// Chosen by measurement: see the passthrough table in README.md.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Bad usage, `EX_USAGE` of sysexits.h.
+const USAGE: u8 = 64;
+/// Bad configuration, `EX_CONFIG` of sysexits.h.
+const CONFIGURATION: u8 = 78;
+
+fn main() -> ExitCode {
+    // Reads FAILPOINTS; only builds for tests have it.
+    #[cfg(feature = "failpoints")]
+    let _scenario = fail::FailScenario::setup();
+    let command = match weir::cli::parse(std::env::args_os()) {
+        Ok(command) => command,
+        Err(error) => {
+            // Help and version go to standard output and are no mistake.
+            let _ = error.print();
+            return if error.use_stderr() {
+                ExitCode::from(USAGE)
+            } else {
+                ExitCode::SUCCESS
+            };
+        }
+    };
+    match wiring::run(command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "weir: {error}");
+            match error {
+                StartError::Configuration(_) => ExitCode::from(CONFIGURATION),
+                StartError::Listen(_) | StartError::Failed { .. } | StartError::Client(_) => ExitCode::FAILURE,
+            }
+        }
+    }
+}

@@ -165,9 +165,9 @@ impl Metrics {
         self.refusals.with_label_values(&[protocol, reason]).inc();
     }
 
-    /// A request began; it is in flight until the guard is dropped.
-    pub fn request_started(&self) -> GaugeGuard {
-        GaugeGuard::new(&self.in_flight)
+    /// The requests being served now; for use in a sampler.
+    pub fn requests_in_flight_are(&self, running: usize) {
+        self.in_flight.set(i64::try_from(running).unwrap_or(i64::MAX));
     }
 
     /// A streamed answer began; it is open until the guard is dropped.
@@ -189,9 +189,9 @@ impl Metrics {
             .inc();
     }
 
-    /// Something happened in the key cache: `hit`, `miss` and so on.
-    pub fn key_cache_event(&self, event: &'static str) {
-        self.key_cache.with_label_values(&[event]).inc();
+    /// How often something happened in the key cache since the start (`hit`, `miss` and so on); for use in a sampler.
+    pub fn key_cache_events_are(&self, event: &'static str, total: u64) {
+        raise(&self.key_cache.with_label_values(&[event]), total);
     }
 
     /// A panic was caught.

@@ -1,1 +1,267 @@
-//! To be written.
+//! The sample provider: a scripted provider of all three protocols, for `weir demo`, tests and benches.
+//!
+//! It answers any path that ends like a provider's, takes any credential, derives its text from the prompt, counts its
+//! own tokens and keeps a ledger of what it would have billed. How it behaves (pace, status, cuts, stalls, odd usage)
+//! is scripted by flags, by the model name and by a mark in the prompt: see [`Script`].
+//!
+//! Reading order: [`script`] (what was ordered), `path` and `ask` (what was requested), `answer` (what is said),
+//! `messages`, `responses`, `gemini` (how each protocol says it), `performance` (the steps of one response), `ledger`,
+//! `server`. All but the last two are pure.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use tokio::net::TcpListener;
+
+pub mod script;
+
+mod answer;
+mod ask;
+mod connection;
+mod gemini;
+mod ledger;
+mod messages;
+mod paced;
+mod path;
+mod performance;
+mod rendered;
+mod reply;
+mod responses;
+mod server;
+mod steps;
+mod tokens;
+mod tool;
+
+pub use script::{Script, ScriptError};
+pub use server::serve;
+
+/// The flags of `weir sample-provider`.
+#[derive(Args, Clone, Debug)]
+pub struct SampleProviderArgs {
+    /// Address to listen on; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:9000", value_name = "ADDR")]
+    pub listen: SocketAddr,
+    /// Append one JSON line per accounted request to this file, before the bytes it accounts for are sent.
+    #[arg(long, value_name = "PATH")]
+    pub ledger: Option<PathBuf>,
+    /// Number of text deltas of each answer (default: as many as the text needs).
+    #[arg(long, value_name = "N")]
+    pub deltas: Option<usize>,
+    /// Size of a text delta in bytes (default 16).
+    #[arg(long, value_name = "N")]
+    pub delta_bytes: Option<usize>,
+    /// Pause before each delta but the first, in milliseconds (default 0).
+    #[arg(long, value_name = "MS")]
+    pub gap_ms: Option<u64>,
+    /// Time to the first byte of the response, in milliseconds (default 0).
+    #[arg(long, value_name = "MS")]
+    pub ttfb_ms: Option<u64>,
+    /// Report cheap fixed token counts instead of counting, and reuse rendered answers: for benches.
+    #[arg(long)]
+    pub no_token_count: bool,
+    /// Bill only what was generated when the client left, not the whole answer.
+    #[arg(long)]
+    pub stop_on_disconnect: bool,
+    /// Take only the key in this environment variable; any other is answered 401 (default: any key is taken).
+    #[arg(long, value_name = "NAME")]
+    pub require_key_env: Option<String>,
+    /// Seed of the word list.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub seed: u64,
+    /// Threads that serve; 0 takes one per core.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub threads: usize,
+}
+
+impl SampleProviderArgs {
+    /// The settings these flags ask for; reads the environment variable named by `--require-key-env`.
+    pub fn settings(&self) -> Result<Settings, SampleProviderError> {
+        let required_key = match &self.require_key_env {
+            None => None,
+            Some(name) => match std::env::var(name) {
+                Ok(key) if !key.is_empty() => Some(key),
+                _ => return Err(SampleProviderError::KeyEnv { name: name.clone() }),
+            },
+        };
+        let script = Script {
+            deltas: self.deltas,
+            delta_bytes: self.delta_bytes,
+            gap_ms: self.gap_ms,
+            ttfb_ms: self.ttfb_ms,
+            ..Script::default()
+        };
+        script.check()?;
+        Ok(Settings {
+            script,
+            counting: if self.no_token_count {
+                Counting::Fixed
+            } else {
+                Counting::O200k
+            },
+            on_client_gone: if self.stop_on_disconnect {
+                OnClientGone::Stop
+            } else {
+                OnClientGone::Finish
+            },
+            required_key,
+            ledger: self.ledger.clone(),
+            seed: self.seed,
+        })
+    }
+}
+
+/// How the sample provider behaves, for [`serve`]. The default takes any key, counts tokens and keeps no ledger.
+#[derive(Clone, Default)]
+pub struct Settings {
+    /// The lowest layer of the script; the model name and the mark in the prompt go over it.
+    pub script: Script,
+    /// Where token counts come from.
+    pub counting: Counting,
+    /// What is billed when the client leaves.
+    pub on_client_gone: OnClientGone,
+    /// The only key that is taken; `None` takes any.
+    pub required_key: Option<String>,
+    /// The ledger file, appended to.
+    pub ledger: Option<PathBuf>,
+    /// Seed of the word list.
+    pub seed: u64,
+}
+
+/// Where token counts come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Counting {
+    /// Counted with o200k; long parts are estimated and flagged so in the ledger.
+    #[default]
+    O200k,
+    /// Fixed: 100 tokens in, one token out per delta. Answers with a fixed number of deltas are then rendered once and
+    /// reused, ids included.
+    Fixed,
+}
+
+/// What the sample provider bills when a client leaves before the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnClientGone {
+    /// It goes on generating, as real providers do: the whole answer is billed.
+    #[default]
+    Finish,
+    /// Only what was generated until then.
+    Stop,
+}
+
+/// Why the sample provider did not start or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum SampleProviderError {
+    /// A flag is out of its range.
+    #[error(transparent)]
+    Script(#[from] ScriptError),
+    /// The variable named by `--require-key-env` holds nothing.
+    #[error("environment variable {name} (--require-key-env) is not set or empty, set it or leave the flag out")]
+    KeyEnv {
+        /// The variable's name.
+        name: String,
+    },
+    /// The address cannot be bound.
+    #[error("cannot listen on {address}: {source}, choose another --listen")]
+    Listen {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The ledger cannot be opened.
+    #[error("cannot open the ledger {}: {source}", path.display())]
+    Ledger {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The runtime, stdout or a signal handler failed.
+    #[error("sample provider: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// Serves until the process is told to stop (SIGINT, SIGTERM), on a runtime of its own. Prints one line
+/// `sample-provider listening on http://ADDR` to stdout once it listens.
+pub fn run(args: &SampleProviderArgs) -> Result<(), SampleProviderError> {
+    let settings = args.settings()?;
+    let runtime = match args.threads {
+        0 => tokio::runtime::Builder::new_multi_thread().enable_all().build()?,
+        1 => tokio::runtime::Builder::new_current_thread().enable_all().build()?,
+        threads => tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .enable_all()
+            .build()?,
+    };
+    runtime.block_on(async {
+        let address = args.listen;
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|source| SampleProviderError::Listen { address, source })?;
+        let stop = stop_signal()?;
+        let bound = listener.local_addr()?;
+        let mut stdout = std::io::stdout();
+        writeln!(stdout, "sample-provider listening on http://{bound}")?;
+        stdout.flush()?;
+        serve(listener, settings, stop).await
+    })
+}
+
+/// Resolves at SIGINT or SIGTERM; the handlers are in place when this returns.
+fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: SampleProviderArgs,
+    }
+
+    fn args(flags: &str) -> SampleProviderArgs {
+        let words = std::iter::once("weir").chain(flags.split_whitespace());
+        Line::try_parse_from(words).expect("valid flags").args
+    }
+
+    #[test]
+    fn flags_become_the_lowest_layer_of_the_script() {
+        let args = args("--listen 127.0.0.1:0 --deltas 20 --delta-bytes 12 --gap-ms 5 --ttfb-ms 9 --no-token-count");
+        let Ok(settings) = args.settings() else {
+            panic!("valid settings")
+        };
+        let expected = Script {
+            deltas: Some(20),
+            delta_bytes: Some(12),
+            gap_ms: Some(5),
+            ttfb_ms: Some(9),
+            ..Script::default()
+        };
+        assert_eq!((settings.script, settings.counting), (expected, Counting::Fixed));
+        assert_eq!(settings.on_client_gone, OnClientGone::Finish);
+    }
+
+    #[test]
+    fn flags_out_of_range_and_unset_variables_are_refused() {
+        assert!(args("--delta-bytes 0").settings().is_err());
+        let Err(error) = args("--require-key-env WEIR_TEST_UNSET_VARIABLE").settings() else {
+            panic!("refused")
+        };
+        assert!(error.to_string().contains("WEIR_TEST_UNSET_VARIABLE"), "{error}");
+    }
+}

@@ -1,1 +1,157 @@
-//! To be written.
+//! Where keys live: one contract, two engines, one test suite for both.
+//!
+//! Invalidation: every change counts a version up by one and leaves the digests it concerns in a bounded feed, in the same
+//! atomic step. A node remembers the version it has worked through and reads on from there, at once when nudged and at
+//! every poll besides, so that a lost nudge costs at most one poll interval.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use thiserror::Error;
+use tokio::sync::watch;
+
+use crate::domain::key::{KeyId, KeyRecord};
+use crate::domain::secret::KeyDigest;
+
+pub use crate::domain::key::KeyChange;
+
+pub mod embedded;
+mod feed;
+pub mod redis;
+
+/// How many changes the feed keeps. A node that is further behind flushes its whole cache.
+pub const FEED_CHANGES_MAX: usize = 4096;
+/// The most keys one page of a list has.
+pub const LIST_KEYS_MAX: usize = 1000;
+
+/// The keys of one installation.
+///
+/// Every method is atomic. Every method may be called from any number of tasks at once, and dropping its future leaves the
+/// store whole: the change has happened in full or not at all. An answer of [`StoreError::Unavailable`] to a change says
+/// only that it is not known whether it happened.
+#[async_trait]
+pub trait KeyStore: Send + Sync {
+    /// The record a key's digest stands for, and the version of the store it was read at, in one atomic read.
+    ///
+    /// `record: None` makes the caller answer 401, so it must mean that the key does not exist. A store that is away,
+    /// starting, or has lost its data says [`StoreError::Unavailable`] (503): a wrong `None` turns every customer away as
+    /// unauthorised, and clients do not retry that. A version higher than the record's makes a revoked key live on in a
+    /// cache until its lifetime ends.
+    async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError>;
+
+    /// Adds a key. [`StoreError::Duplicate`] if the digest or the id is taken; then nothing has changed.
+    ///
+    /// Acknowledged means durable by the engine's own measure: a key that was shown to its owner and then forgotten cannot
+    /// be shown again.
+    async fn create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError>;
+
+    /// One key by its public name.
+    async fn by_id(&self, id: &KeyId) -> Result<Option<KeyView>, StoreError>;
+
+    /// Up to `limit` (at most [`LIST_KEYS_MAX`]) keys behind `after`, ordered by time of creation, then by id.
+    /// [`StoreError::NotFound`] if `after` no longer exists: the caller starts again, rather than miss keys unknowingly.
+    async fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError>;
+
+    /// Changes what an operator may change. The state, the digest and the time of creation stay.
+    async fn update(&self, id: &KeyId, change: &KeyChange) -> Result<KeyView, StoreError>;
+
+    /// Gives the key a new text: from now on only the new digest finds the record. [`StoreError::Duplicate`] if the digest
+    /// is taken, also by this very key. A revoked key stays revoked. Both digests go into the feed: leaving out the old one
+    /// would let the old text work on in caches, leaving out the new one would let a cached "unknown" refuse it.
+    async fn rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<KeyView, StoreError>;
+
+    /// Withdraws a key for good, as of `at` (seconds since the Unix epoch). Revoking again changes nothing and keeps the
+    /// first time. Acknowledged means durable: a revocation that is lost gives a stolen key back.
+    async fn revoke(&self, id: &KeyId, at: i64) -> Result<KeyView, StoreError>;
+
+    /// Removes a key and all that is known of it.
+    async fn delete(&self, id: &KeyId) -> Result<(), StoreError>;
+
+    /// Notes when keys were last used (seconds since the Unix epoch). The later time wins, unknown keys are passed over.
+    /// This is no change: neither version nor feed move, or every request would flush every cache.
+    async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError>;
+
+    /// The digests of all changes after `version`. Leaving one out lets a revoked key work until its cached entry ends.
+    async fn changes_since(&self, version: u64) -> Result<Changes, StoreError>;
+
+    /// Moves whenever the feed should be read at once. A nudge may be spurious and may be lost; it carries no content.
+    fn nudges(&self) -> watch::Receiver<u64>;
+
+    /// What the store does in the background (connections), until `shutdown` turns true. [`crate::key_cache::KeyCache::run`]
+    /// drives it. A store without such work returns at once.
+    async fn run(&self, shutdown: watch::Receiver<bool>) {
+        drop(shutdown);
+    }
+}
+
+/// The answer to [`KeyStore::find`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lookup {
+    /// The record, `None` if no key has this digest.
+    pub record: Option<KeyRecord>,
+    /// The version of the store at which this was so.
+    pub version: u64,
+}
+
+/// A key with what is known of its use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyView {
+    /// The record.
+    pub record: KeyRecord,
+    /// When it was last used, in seconds since the Unix epoch; some seconds late, `None` if never.
+    pub last_used: Option<i64>,
+}
+
+/// The answer to [`KeyStore::changes_since`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changes {
+    /// The version the store is at now. Lower than the one asked for after a restart or a failover.
+    pub version: u64,
+    /// The digests concerned, perhaps repeated; `None` if the feed does not reach back that far, or the store is behind
+    /// the version asked for: then nothing that is cached can be trusted.
+    pub digests: Option<Vec<KeyDigest>>,
+}
+
+/// Why a store did not do as asked.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum StoreError {
+    /// No key has this id.
+    #[error("no key has this id, `weir key list` shows the ids there are")]
+    NotFound,
+    /// The id or the digest is taken.
+    #[error("a key with this id or this text exists already, draw a new one")]
+    Duplicate,
+    /// The store cannot answer now.
+    #[error("the key store is unavailable: {0}")]
+    Unavailable(String),
+    /// The store answers with what weir cannot have written.
+    #[error("the key store holds unreadable data: {0}")]
+    Corrupt(String),
+}
+
+/// Why a store could not be opened. None of these goes away by waiting.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// A setting cannot be used.
+    #[error("{0}")]
+    Settings(String),
+    /// The embedded store has one owner.
+    #[error("another weir process has this store open: {}, stop it first or give this one a path of its own", .0.display())]
+    InUse(PathBuf),
+    /// The file system refused.
+    #[error("cannot open the key store {}: {reason}", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        reason: String,
+    },
+    /// The data is not what weir wrote.
+    #[error("the key store {} is unreadable: {reason}, restore it from a backup", path.display())]
+    Corrupt {
+        /// Which file.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+}

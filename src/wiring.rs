@@ -9,11 +9,21 @@ pub mod signals;
 pub mod store;
 pub mod trust;
 
-use std::{fmt::Display, path::PathBuf};
+use std::{
+    fmt::Display,
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use serde_json::json;
 
-use crate::{access_log, config::Config};
+use crate::{
+    access_log,
+    cli::{self, CheckArgs, Command, DemoArgs},
+    config::Config,
+    sample_provider,
+    wiring::demo::{DemoOptions, Output},
+};
 
 /// Why weir does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +34,9 @@ pub enum StartError {
     /// An address or a socket cannot be taken.
     #[error("cannot listen: {0}")]
     Listen(String),
+    /// A client command did not succeed.
+    #[error("{0}")]
+    Client(String),
     /// Something else that is needed cannot be had.
     #[error("{what}: {why}")]
     Failed {
@@ -36,8 +49,79 @@ pub enum StartError {
 
 impl StartError {
     fn failed(what: &'static str, why: impl Display) -> Self {
-        Self::Failed { what, why: why.to_string() }
+        Self::Failed {
+            what,
+            why: why.to_string(),
+        }
     }
+}
+
+/// Runs one command to its end.
+pub fn run(command: Command) -> Result<(), StartError> {
+    let client = |error: cli::admin_client::ClientError| StartError::Client(error.to_string());
+    let mut out = std::io::stdout();
+    match command {
+        Command::Serve(args) => serve(load(&args.conf)?, args.ready_file),
+        Command::Demo(DemoArgs { listen, json }) => demo(DemoOptions {
+            listen,
+            output: if json { Output::Json } else { Output::Text },
+        }),
+        Command::Check(args) => check(&args, &mut out),
+        Command::Key(command) => client_runtime()?
+            .block_on(cli::run_key(&command, socket, &mut out))
+            .map_err(client),
+        Command::Models(args) => client_runtime()?
+            .block_on(cli::run_models(&args, socket, &mut out))
+            .map_err(client),
+        Command::SampleProvider(args) => {
+            sample_provider::run(&args).map_err(|error| StartError::failed("the sample provider", error))
+        }
+    }
+}
+
+fn load(conf: &Path) -> Result<Config, StartError> {
+    Config::load(conf).map_err(|error| StartError::Configuration(error.to_string()))
+}
+
+/// The admin socket that a configuration names.
+fn socket(conf: Option<&Path>) -> Result<PathBuf, String> {
+    let conf = conf.unwrap_or(Path::new("/etc/weir/weir.toml"));
+    Config::load(conf).map(|config| config.admin.socket).map_err(|error| {
+        format!("{error}\nname the admin socket with --admin unix:PATH, or the configuration with --conf")
+    })
+}
+
+fn client_runtime() -> Result<tokio::runtime::Runtime, StartError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| StartError::failed("the client's runtime", error))
+}
+
+/// `weir check`: everything that `serve` would read, read; nothing started.
+fn check(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartError> {
+    let config = load(&args.conf)?;
+    let (catalogue, warnings) = catalogue::check(&config)?;
+    let (models, providers) = (catalogue.models().count(), catalogue.providers().count());
+    let on = catalogue.providers().filter(|provider| provider.is_on()).count();
+    let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    let written = if args.json {
+        let result =
+            json!({ "ok": true, "providers": providers, "providers_on": on, "models": models, "warnings": warnings });
+        writeln!(out, "{result}")
+    } else {
+        warnings
+            .iter()
+            .try_for_each(|warning| writeln!(out, "warning: {warning}"))
+            .and_then(|()| {
+                writeln!(
+                    out,
+                    "ok: {} with {providers} providers ({on} on) and {models} models",
+                    args.conf.display()
+                )
+            })
+    };
+    written.map_err(|error| StartError::failed("standard output", error))
 }
 
 /// `weir serve`: runs until a signal ends it. `ready_file` is written once everything listens.
@@ -62,7 +146,7 @@ pub fn serve(config: Config, ready_file: Option<PathBuf>) -> Result<(), StartErr
 }
 
 /// `weir demo`.
-pub fn demo(options: demo::DemoOptions) -> Result<(), StartError> {
+pub fn demo(options: DemoOptions) -> Result<(), StartError> {
     diagnostics("warn")?;
     demo::run(options)
 }

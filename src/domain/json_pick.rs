@@ -1,1 +1,331 @@
-//! To be written.
+//! Picks the values at a few fixed paths out of JSON of any size, fed in any split, in bounded memory.
+//!
+//! Nothing is buffered but what is picked, and each pick has a limit; strings are skipped in bulk. The picker never fails:
+//! what is not JSON makes it inert until it is reset, and what it had picked by then stays readable.
+
+use std::borrow::Cow;
+
+mod key;
+mod lexer;
+mod path;
+#[cfg(test)]
+pub(in crate::domain) mod tests;
+
+use key::Key;
+use lexer::{Lexer, Token};
+use path::{NodeId, ROOT};
+pub use path::{PATHS_MAX, Path, PathSet, SCALAR_BYTES_MAX, SEGMENTS_MAX, Segment, TREE_BYTES_MAX, Take};
+
+/// What was picked at one path.
+#[derive(Clone, Debug, Default)]
+struct Slot {
+    raw: Vec<u8>,
+    count: u64,
+    state: SlotState,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum SlotState {
+    #[default]
+    Empty,
+    Taken,
+    TooLong,
+}
+
+/// The picker. Paths are named by their place in the set it was made with.
+#[derive(Debug)]
+pub struct Picker {
+    set: &'static PathSet,
+    lexer: Lexer,
+    /// Where in the set the open containers are (the outermost first); `None` for those on no path.
+    nodes: [Option<NodeId>; SEGMENTS_MAX + 1],
+    /// Where in the set the value of the key just read is.
+    pending: Option<NodeId>,
+    key: Key,
+    /// The paths that end at the value being kept; zero when none is.
+    active: u64,
+    /// The number of containers around the value being kept.
+    active_depth: usize,
+    active_limit: usize,
+    /// Set when the value being kept is longer than its limit.
+    overflow: bool,
+    scratch: Vec<u8>,
+    slots: Vec<Slot>,
+    /// The slots that a reset has to clear.
+    touched: u64,
+}
+
+impl Picker {
+    /// A picker for these paths.
+    pub fn new(set: &'static PathSet) -> Self {
+        Self {
+            set,
+            lexer: Lexer::new(),
+            nodes: [None; SEGMENTS_MAX + 1],
+            pending: None,
+            key: Key::new(),
+            active: 0,
+            active_depth: 0,
+            active_limit: 0,
+            overflow: false,
+            scratch: Vec::new(),
+            slots: vec![Slot::default(); set.takes().len()],
+            touched: 0,
+        }
+    }
+
+    /// Forgets everything, and expects the next value.
+    pub fn reset(&mut self) {
+        self.lexer.reset();
+        self.pending = None;
+        self.active = 0;
+        self.key.end();
+        for at in bits(std::mem::take(&mut self.touched)) {
+            if let Some(slot) = self.slots.get_mut(at) {
+                slot.state = SlotState::Empty;
+                slot.count = 0;
+            }
+        }
+    }
+
+    /// Takes bytes up to the end of the top-level value, and returns how many; all of them when the value goes on or is not JSON.
+    pub fn push(&mut self, bytes: &[u8]) -> usize {
+        let mut rest = bytes;
+        while !rest.is_empty() && !self.lexer.is_done() {
+            let (length, token) = self.lexer.advance(rest);
+            let (taken, left) = rest.split_at_checked(length).unwrap_or((rest, &[]));
+            rest = left;
+            self.take(taken, token);
+        }
+        bytes.len() - rest.len()
+    }
+
+    /// Whether the top-level value is closed.
+    pub fn is_done(&self) -> bool {
+        self.lexer.is_done()
+    }
+
+    /// Whether the bytes were no JSON (or nested too deeply): nothing more is picked until a reset.
+    pub fn is_inert(&self) -> bool {
+        self.lexer.is_inert()
+    }
+
+    /// The bytes that make what came so far one valid JSON value (nothing came: `null`). `None` when it is none already.
+    pub fn completion(&self) -> Option<Vec<u8>> {
+        self.lexer.completion()
+    }
+
+    /// The JSON text of what was kept at this path.
+    pub fn raw(&self, path: usize) -> Option<&[u8]> {
+        let slot = self.slots.get(path)?;
+        (slot.state == SlotState::Taken).then_some(slot.raw.as_slice())
+    }
+
+    /// The string kept at this path, or the text of the number or boolean; `null` is nothing.
+    pub fn text(&self, path: usize) -> Option<Cow<'_, str>> {
+        match self.raw(path)? {
+            b"null" => None,
+            [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => std::str::from_utf8(inner).ok().map(Cow::Borrowed),
+            raw @ [b'"', ..] => serde_json::from_slice(raw).ok().map(Cow::Owned),
+            raw => std::str::from_utf8(raw).ok().map(Cow::Borrowed),
+        }
+    }
+
+    /// Whether the string kept at this path is this one.
+    pub fn is(&self, path: usize, text: &str) -> bool {
+        self.text(path).is_some_and(|found| found == text)
+    }
+
+    /// Whether something was seen at this path (see [`Take::Presence`]); for other takes, whether something was kept or was too long.
+    pub fn is_present(&self, path: usize) -> bool {
+        self.slots
+            .get(path)
+            .is_some_and(|slot| slot.state != SlotState::Empty || slot.count > 0)
+    }
+
+    /// Whether the value at this path was too long to keep.
+    pub fn is_too_long(&self, path: usize) -> bool {
+        self.slots
+            .get(path)
+            .is_some_and(|slot| slot.state == SlotState::TooLong)
+    }
+
+    /// What was counted at this path.
+    pub fn count(&self, path: usize) -> u64 {
+        self.slots.get(path).map_or(0, |slot| slot.count)
+    }
+
+    /// The bytes of heap memory in use: at most one limit per path, and twice that while a value is being kept.
+    pub fn heap_bytes(&self) -> usize {
+        let slots: usize = self
+            .slots
+            .iter()
+            .map(|slot| slot.raw.capacity() + size_of::<Slot>())
+            .sum();
+        self.scratch.capacity() + slots
+    }
+
+    fn take(&mut self, taken: &[u8], token: Option<Token>) {
+        match token {
+            None => {
+                self.key.extend(taken);
+                self.keep(taken);
+            }
+            Some(Token::Key) => {
+                self.keep(taken);
+                let node = self.node(self.lexer.depth());
+                self.key
+                    .begin(self.active == 0 && node.is_some_and(|node| self.set.has_keys(node)));
+            }
+            Some(Token::KeyEnd) => {
+                self.keep(taken);
+                self.key
+                    .extend(taken.split_last().map_or(taken, |(_quote, piece)| piece));
+                let node = self.node(self.lexer.depth());
+                self.pending = node.and_then(|node| self.set.key(node, self.key.text()?));
+                self.key.end();
+            }
+            Some(Token::Text | Token::Plain) => {
+                self.keep(taken);
+                self.scalar_starts(taken);
+            }
+            Some(Token::Open(_)) => {
+                self.keep(taken);
+                self.container_opens(taken);
+            }
+            Some(Token::TextEnd | Token::PlainEnd | Token::Close) => {
+                self.keep(taken);
+                if self.active != 0 && self.lexer.depth() == self.active_depth {
+                    self.store();
+                }
+            }
+        }
+    }
+
+    /// Where in the set the container with this number (1 is the outermost) is.
+    fn node(&self, level: usize) -> Option<NodeId> {
+        *self.nodes.get(level.checked_sub(1)?)?
+    }
+
+    /// Where in the set the value is that begins inside `outer` containers.
+    fn value_node(&self, outer: usize) -> Option<NodeId> {
+        if self.active != 0 {
+            None
+        } else if outer == 0 {
+            Some(ROOT)
+        } else if self.lexer.is_array(outer) {
+            self.set.each(self.node(outer)?)
+        } else {
+            self.pending
+        }
+    }
+
+    fn scalar_starts(&mut self, taken: &[u8]) {
+        let outer = self.lexer.depth();
+        let Some(node) = self.value_node(outer) else { return };
+        let leaves = self.set.leaves(node);
+        self.count_each(leaves.count);
+        self.begin(leaves.scalar, leaves.scalar_limit, outer, taken);
+    }
+
+    fn container_opens(&mut self, taken: &[u8]) {
+        let outer = self.lexer.depth() - 1;
+        let node = self.value_node(outer);
+        let leaves = node.map(|node| self.set.leaves(node)).unwrap_or_default();
+        self.count_each(leaves.count);
+        for at in bits(leaves.presence) {
+            if let Some(slot) = self.slots.get_mut(at) {
+                slot.state = SlotState::Taken;
+                self.touched |= 1 << at;
+            }
+        }
+        if let Some(place) = self.nodes.get_mut(outer) {
+            *place = node.filter(|_| leaves.tree == 0);
+        }
+        self.begin(leaves.tree, TREE_BYTES_MAX, outer, taken);
+    }
+
+    fn count_each(&mut self, leaves: u64) {
+        for at in bits(leaves) {
+            if let Some(slot) = self.slots.get_mut(at) {
+                slot.count = slot.count.saturating_add(1);
+                self.touched |= 1 << at;
+            }
+        }
+    }
+
+    /// Begins to keep a value; its first byte is the last one of `taken`.
+    fn begin(&mut self, leaves: u64, limit: usize, outer: usize, taken: &[u8]) {
+        if leaves != 0 {
+            self.active = leaves;
+            self.active_depth = outer;
+            self.active_limit = limit;
+            self.overflow = false;
+            self.scratch.clear();
+            self.keep(taken.last_chunk::<1>().map_or(b"".as_slice(), |byte| byte));
+        }
+    }
+
+    #[inline]
+    fn keep(&mut self, bytes: &[u8]) {
+        if self.active == 0 || self.overflow {
+            return;
+        }
+        if self.scratch.len().saturating_add(bytes.len()) > self.active_limit {
+            self.overflow = true;
+        } else {
+            let room = self.scratch.len() + bytes.len();
+            if room > self.scratch.capacity() {
+                // By doubling, but never beyond the limit.
+                let wanted = room.next_power_of_two().min(TREE_BYTES_MAX).max(room);
+                self.scratch.reserve_exact(wanted - self.scratch.len());
+            }
+            self.scratch.extend_from_slice(bytes);
+        }
+    }
+
+    fn store(&mut self) {
+        let scratch = std::mem::take(&mut self.scratch);
+        for at in bits(self.active) {
+            let (Some(take), Some(slot)) = (self.set.takes().get(at), self.slots.get_mut(at)) else {
+                continue;
+            };
+            let too_long = self.overflow || scratch.len() > take.limit();
+            match *take {
+                Take::Presence if too_long || !matches!(scratch.as_slice(), b"null" | b"false" | b"\"\"") => {
+                    slot.state = SlotState::Taken;
+                }
+                Take::Presence | Take::Count => {}
+                Take::CountOf(word) => {
+                    let same =
+                        matches!(scratch.as_slice(), [b'"', inner @ .., b'"'] if !too_long && inner == word.as_bytes());
+                    slot.count = slot.count.saturating_add(u64::from(same));
+                }
+                Take::Scalar | Take::Tree if too_long => slot.state = SlotState::TooLong,
+                Take::Scalar | Take::Tree => {
+                    replace(&mut slot.raw, &scratch);
+                    slot.state = SlotState::Taken;
+                }
+            }
+        }
+        self.scratch = scratch;
+        self.touched |= self.active;
+        self.active = 0;
+    }
+}
+
+/// Puts `new` in the place of what a buffer holds; the buffer is used again, and is never larger than the largest it held.
+pub(in crate::domain) fn replace(buffer: &mut Vec<u8>, new: &[u8]) {
+    buffer.clear();
+    buffer.reserve_exact(new.len());
+    buffer.extend_from_slice(new);
+}
+
+/// The places of the bits that are set.
+fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let at = usize::try_from(mask.trailing_zeros()).ok().filter(|_| mask != 0)?;
+        mask &= mask - 1;
+        Some(at)
+    })
+}

@@ -1,1 +1,187 @@
-//! To be written.
+//! A service key as the store keeps it: who it belongs to and what it may do, never the key itself.
+
+use std::fmt;
+
+use rand::CryptoRng;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::domain::secret::random_base62;
+
+#[cfg(test)]
+mod tests;
+
+const KEY_ID_START: &str = "key_";
+const KEY_ID_RANDOM_CHARS: usize = 16;
+
+/// The public name of a key: `key_` and 16 base 62 characters. It grants nothing and may be logged.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct KeyId(String);
+
+impl KeyId {
+    /// Draws a new id.
+    pub fn generate(rng: &mut impl CryptoRng) -> Self {
+        Self(format!("{KEY_ID_START}{}", random_base62(KEY_ID_RANDOM_CHARS, rng)))
+    }
+
+    /// Checks the form of an id that came from outside.
+    pub fn parse(text: &str) -> Result<Self, KeyIdError> {
+        let random = text.strip_prefix(KEY_ID_START).ok_or(KeyIdError)?;
+        if random.len() == KEY_ID_RANDOM_CHARS && random.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(KeyIdError)
+        }
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for KeyId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for KeyId {
+    type Error = KeyIdError;
+
+    fn try_from(text: String) -> Result<Self, KeyIdError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<KeyId> for String {
+    fn from(id: KeyId) -> Self {
+        id.0
+    }
+}
+
+/// A text that is not a key id. It does not carry the text: a person may have pasted the key instead of its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a key id is `key_` and 16 letters or digits, as `weir key list` shows it")]
+pub struct KeyIdError;
+
+/// Whether a key is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum KeyState {
+    /// The key works.
+    Active,
+    /// The key was withdrawn, for good.
+    Revoked {
+        /// When, in seconds since the Unix epoch.
+        at: i64,
+    },
+}
+
+/// Everything known about a key but the key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyRecord {
+    /// The public name.
+    pub id: KeyId,
+    /// What its owner calls it.
+    pub name: String,
+    /// The account that pays.
+    pub account: String,
+    /// In seconds since the Unix epoch.
+    pub created_at: i64,
+    /// The first second in which the key no longer works, since the Unix epoch; `None`: never.
+    pub expires_at: Option<i64>,
+    /// The models the key may ask for, by public name; `None`: all. An empty list allows none.
+    pub models: Option<Vec<String>>,
+    /// Whether it is in use.
+    #[serde(flatten)]
+    pub state: KeyState,
+    /// The last characters of the key's random part, to recognise it by.
+    pub hint: String,
+    /// Counts the changes to this record.
+    pub revision: u64,
+}
+
+/// Why a known key does not work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum KeyDenied {
+    /// It was withdrawn.
+    #[error("the key has been revoked")]
+    Revoked,
+    /// Its time is over.
+    #[error("the key has expired")]
+    Expired,
+}
+
+impl KeyRecord {
+    /// Whether the key works at this moment, in seconds since the Unix epoch. Revoked is said before expired.
+    pub fn check(&self, now_unix: i64) -> Result<(), KeyDenied> {
+        match (self.state, self.expires_at) {
+            (KeyState::Revoked { .. }, _) => Err(KeyDenied::Revoked),
+            (KeyState::Active, Some(end)) if end <= now_unix => Err(KeyDenied::Expired),
+            (KeyState::Active, _) => Ok(()),
+        }
+    }
+
+    /// The record after its key got a new text, one revision later.
+    pub fn rotated(&self, hint: &str) -> Self {
+        Self {
+            hint: hint.to_owned(),
+            revision: self.revision.saturating_add(1),
+            ..self.clone()
+        }
+    }
+
+    /// The record after it was withdrawn at `at`; one that was withdrawn before stays as it is.
+    pub fn revoked(&self, at: i64) -> Self {
+        match self.state {
+            KeyState::Revoked { .. } => self.clone(),
+            KeyState::Active => Self {
+                state: KeyState::Revoked { at },
+                revision: self.revision.saturating_add(1),
+                ..self.clone()
+            },
+        }
+    }
+
+    /// Whether the key may ask for a model of this public name.
+    pub fn allows_model(&self, model: &str) -> bool {
+        self.models
+            .as_ref()
+            .is_none_or(|models| models.iter().any(|allowed| allowed == model))
+    }
+}
+
+/// What of a record an operator may change; `None` leaves a field as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyChange {
+    /// A new name.
+    pub name: Option<String>,
+    /// Another account.
+    pub account: Option<String>,
+    /// Another end, or none.
+    pub expires_at: Option<Option<i64>>,
+    /// Another list of models, or all of them.
+    pub models: Option<Option<Vec<String>>>,
+}
+
+impl KeyChange {
+    /// The record as it is after the change, one revision later.
+    pub fn apply(&self, record: &KeyRecord) -> KeyRecord {
+        KeyRecord {
+            name: self.name.clone().unwrap_or_else(|| record.name.clone()),
+            account: self.account.clone().unwrap_or_else(|| record.account.clone()),
+            expires_at: self.expires_at.unwrap_or(record.expires_at),
+            models: self.models.clone().unwrap_or_else(|| record.models.clone()),
+            revision: record.revision.saturating_add(1),
+            ..record.clone()
+        }
+    }
+}

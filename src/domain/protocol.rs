@@ -2,8 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
+mod dialect;
+mod facts;
+pub(in crate::domain) mod gemini;
+pub(in crate::domain) mod messages;
+pub mod model_list;
 pub mod observer;
+pub mod provider_error;
+pub(in crate::domain) mod responses;
 
+pub use model_list::{ListedModel, model_entry, models_list};
 pub use observer::{FailureKind, Framing, InBandError, MidStreamFailure, Observed, Observer, framing_of};
 
 /// A wire protocol that clients speak to weir (spec sections 4.1, 4.3, 4.5).

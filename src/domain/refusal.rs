@@ -2,6 +2,10 @@
 
 use crate::domain::protocol::Protocol;
 
+mod reply;
+#[cfg(test)]
+mod tests;
+
 /// A reason to say no. Texts in it come from the client and are shown to the same client only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -184,5 +188,3 @@ impl Refusal {
         reply::render(self, protocol, request_id)
     }
 }
-
-mod reply;

@@ -1,1 +1,240 @@
-//! To be written.
+//! Secrets and service keys: redacted wherever they could be printed, checkable offline, stored only as a digest.
+
+use std::fmt;
+
+use rand::{CryptoRng, RngExt};
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+#[cfg(test)]
+mod tests;
+
+/// The longest key prefix, in characters.
+pub const KEY_PREFIX_CHARS_MAX: usize = 16;
+/// The random part of a service key, in base 62 characters: 43 of them carry 256 bits.
+pub const KEY_RANDOM_CHARS: usize = 43;
+/// The checksum of a service key, in base 62 characters: 6 of them hold any 32-bit number.
+pub const KEY_CHECKSUM_CHARS: usize = 6;
+/// How many characters of the random part are shown as the hint.
+pub const KEY_HINT_CHARS: usize = 4;
+
+const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// A provider's or a store's credential. It has no `Display`, and its `Debug` shows nothing of it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a credential as read from its source.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The credential itself, for the one place that sends it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Secret(..)")
+    }
+}
+
+/// The word in front of every service key of one installation: 1 to 16 of `a-z0-9`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KeyPrefix(String);
+
+impl KeyPrefix {
+    /// Checks a configured prefix.
+    pub fn new(text: &str) -> Result<Self, KeyPrefixError> {
+        let fits = (1..=KEY_PREFIX_CHARS_MAX).contains(&text.len());
+        if fits
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(KeyPrefixError { text: text.to_owned() })
+        }
+    }
+
+    /// The prefix as configured.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for KeyPrefix {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// A configured key prefix that cannot be one.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("key prefix {text:?} is not usable, give 1 to {KEY_PREFIX_CHARS_MAX} characters of a-z and 0-9")]
+pub struct KeyPrefixError {
+    text: String,
+}
+
+/// Why a text is not a service key. It never carries the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum KeyFormatError {
+    /// It does not begin with the installation's prefix and a hyphen.
+    #[error("the key does not begin with this service's prefix")]
+    Prefix,
+    /// What follows the prefix is too short or too long.
+    #[error("the key has the wrong length")]
+    Length,
+    /// What follows the prefix has characters outside `0-9A-Za-z`.
+    #[error("the key has characters that no key has")]
+    Alphabet,
+    /// The checksum does not match: a typing error, or a made-up key.
+    #[error("the key's checksum does not match")]
+    Checksum,
+}
+
+/// The full text of a service key: `<prefix>-<43 base62><6 base62 checksum>`, the checksum being the CRC32 of everything
+/// before it, zero padded. It exists while a request is taken in and while a new key is shown once, and is never stored.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ServiceKey {
+    text: String,
+}
+
+impl ServiceKey {
+    /// Draws a new key. The generator must be a cryptographic one: the key is nothing but its output.
+    pub fn generate(prefix: &KeyPrefix, rng: &mut impl CryptoRng) -> Self {
+        let mut text = format!("{prefix}-{}", random_base62(KEY_RANDOM_CHARS, rng));
+        let checksum = checksum_of(&text);
+        text.push_str(&checksum);
+        Self { text }
+    }
+
+    /// Checks form and checksum without asking anyone, so that made-up keys cost no store call.
+    pub fn parse(prefix: &KeyPrefix, text: &str) -> Result<Self, KeyFormatError> {
+        let (before, rest) = text.split_once('-').ok_or(KeyFormatError::Prefix)?;
+        if before != prefix.as_str() {
+            return Err(KeyFormatError::Prefix);
+        }
+        if rest.len() != KEY_RANDOM_CHARS + KEY_CHECKSUM_CHARS {
+            return Err(KeyFormatError::Length);
+        }
+        if !rest.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Err(KeyFormatError::Alphabet);
+        }
+        let (body, checksum) = text
+            .split_at_checked(text.len() - KEY_CHECKSUM_CHARS)
+            .ok_or(KeyFormatError::Length)?;
+        if checksum_of(body) != checksum {
+            return Err(KeyFormatError::Checksum);
+        }
+        Ok(Self { text: text.to_owned() })
+    }
+
+    /// The full text, for showing a new key once.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// What the store knows the key by.
+    pub fn digest(&self) -> KeyDigest {
+        KeyDigest(Sha256::digest(self.text.as_bytes()).into())
+    }
+
+    /// The last characters of the random part, by which a person recognises a key.
+    pub fn hint(&self) -> String {
+        let end = self.text.len().saturating_sub(KEY_CHECKSUM_CHARS);
+        self.text
+            .get(end.saturating_sub(KEY_HINT_CHARS)..end)
+            .unwrap_or_default()
+            .to_owned()
+    }
+}
+
+impl fmt::Debug for ServiceKey {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("ServiceKey(..)")
+    }
+}
+
+/// Whether a credential is one of this service's keys by form: such a text must never be forwarded to a provider.
+pub fn looks_like_service_key(prefix: &KeyPrefix, text: &str) -> bool {
+    ServiceKey::parse(prefix, text).is_ok()
+}
+
+/// SHA-256 of a key's full text. The text cannot be had back from it; even so `Debug` shows only its beginning, so that a
+/// log cannot be matched against a store.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyDigest([u8; 32]);
+
+impl KeyDigest {
+    /// A digest from its 32 bytes.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 32 bytes.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// 64 lower-case hexadecimal digits.
+    pub fn to_hex(&self) -> String {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        let digit = |nibble: u8| HEX.get(usize::from(nibble)).map_or('0', |&byte| char::from(byte));
+        self.0
+            .iter()
+            .flat_map(|&byte| [digit(byte >> 4), digit(byte & 15)])
+            .collect()
+    }
+
+    /// Reads what [`KeyDigest::to_hex`] wrote; nothing else, so that one digest has one text.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let nibble = |byte: u8| match byte {
+            b'0'..=b'9' => Some(byte - b'0'),
+            b'a'..=b'f' => Some(byte - b'a' + 10),
+            _ => None,
+        };
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        if pairs.len() != 32 || !rest.is_empty() {
+            return None;
+        }
+        let mut bytes = [0; 32];
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+            *byte = nibble(*high)? << 4 | nibble(*low)?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+impl fmt::Debug for KeyDigest {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hex = self.to_hex();
+        write!(out, "KeyDigest({}..)", hex.get(..8).unwrap_or_default())
+    }
+}
+
+/// `chars` characters, each drawn evenly from the 62.
+pub(crate) fn random_base62(chars: usize, rng: &mut impl CryptoRng) -> String {
+    (0..chars).map(|_| base62_digit(rng.random_range(0..62))).collect()
+}
+
+fn checksum_of(text: &str) -> String {
+    let mut left = crc32fast::hash(text.as_bytes());
+    let mut digits = ['0'; KEY_CHECKSUM_CHARS];
+    for digit in digits.iter_mut().rev() {
+        *digit = base62_digit(left % 62);
+        left /= 62;
+    }
+    digits.iter().collect()
+}
+
+fn base62_digit(value: u32) -> char {
+    usize::try_from(value)
+        .ok()
+        .and_then(|value| BASE62.get(value))
+        .map_or('0', |&byte| char::from(byte))
+}

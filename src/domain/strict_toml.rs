@@ -1,1 +1,192 @@
-//! To be written.
+//! Strict TOML: a file either says something weir understands in full, or the error names file, line, key and the
+//! nearest valid name. Values are never quoted in an error, because a value may be a secret in the wrong place.
+
+use std::ops::Range;
+
+use serde::de::DeserializeOwned;
+
+/// Longest name from a file that is repeated in an error, in bytes.
+const ECHO_BYTES_MAX: usize = 64;
+
+/// Why a file was refused, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct FileError {
+    /// The file's name as it was given to the parser.
+    pub file: String,
+    /// Line of the fault, counted from 1; `None` when the fault is something absent.
+    pub line: Option<usize>,
+    /// The key at fault, when one is known.
+    pub key: Option<String>,
+    /// What is wrong and what to do, lower case, no period; never a value of the file.
+    pub message: String,
+}
+
+impl std::fmt::Display for FileError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl FileError {
+    /// A fault of the file as a whole.
+    pub fn whole(file: &str, message: impl Into<String>) -> Self {
+        Self {
+            file: file.to_owned(),
+            line: None,
+            key: None,
+            message: message.into(),
+        }
+    }
+
+    /// A fault at a byte span of the text (as `toml::Spanned` reports it), about `key`.
+    pub fn at(file: &str, text: &str, span: Range<usize>, key: &str, message: impl Into<String>) -> Self {
+        Self {
+            file: file.to_owned(),
+            line: Some(line_of(text, span.start)),
+            key: Some(key.to_owned()),
+            message: message.into(),
+        }
+    }
+}
+
+/// Parses `text` into `T`. `T` (and every table in it) is expected to carry `#[serde(deny_unknown_fields)]`.
+///
+/// # Errors
+/// Syntax errors, unknown keys (with the nearest valid name), missing keys, wrong types. `file` is only a label.
+pub fn parse<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, FileError> {
+    toml::from_str(text).map_err(|error| explain(file, text, &error))
+}
+
+/// The candidate most like `name`, if one is near enough to be what was meant.
+pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let near_enough = (name.chars().count() / 3).max(2);
+    candidates
+        .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= near_enough && *distance < candidate.chars().count())
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// ", did you mean `x`?" or nothing: the tail of every error about an unknown name.
+pub fn suggestion<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> String {
+    nearest(name, candidates)
+        .map(|near| format!(", did you mean `{near}`?"))
+        .unwrap_or_default()
+}
+
+fn explain(file: &str, text: &str, error: &toml::de::Error) -> FileError {
+    let raw = error.message();
+    let start = error.span().map(|span| span.start);
+    let mut line = start.map(|start| line_of(text, start));
+    let (key, message) = if let Some(rest) = raw.strip_prefix("unknown field `") {
+        let (name, candidates) = name_and_candidates(rest);
+        line = start.map(|start| line_of_key(text, start, name));
+        (Some(name), unknown("key", name, &candidates))
+    } else if let Some(rest) = raw.strip_prefix("unknown variant `") {
+        let (name, candidates) = name_and_candidates(rest);
+        (key_on_line(text, start), unknown("value", name, &candidates))
+    } else if let Some(name) = raw
+        .strip_prefix("missing field `")
+        .and_then(|rest| rest.strip_suffix('`'))
+    {
+        (Some(name), format!("key `{name}` is missing"))
+    } else if let Some(name) = raw
+        .strip_prefix("duplicate field `")
+        .and_then(|rest| rest.strip_suffix('`'))
+    {
+        (Some(name), format!("key `{name}` is given twice"))
+    } else if raw.starts_with("invalid type: ") || raw.starts_with("invalid value: ") {
+        (key_on_line(text, start), without_value(raw))
+    } else {
+        (
+            key_on_line(text, start),
+            raw.lines().next().unwrap_or_default().to_owned(),
+        )
+    };
+    let key = key.map(str::to_owned);
+    let message = match &key {
+        Some(key) if !message.starts_with("key `") => format!("key `{key}`: {message}"),
+        Some(_) | None => message,
+    };
+    FileError {
+        file: file.to_owned(),
+        line,
+        key,
+        message,
+    }
+}
+
+/// Splits serde's "name`, expected one of `a`, `b`" (also "expected `a`" and "expected `a` or `b`").
+fn name_and_candidates(rest: &str) -> (&str, Vec<&str>) {
+    let Some((name, rest)) = rest.split_once("`, ") else {
+        return (rest.trim_end_matches('`'), Vec::new());
+    };
+    (name, rest.split('`').skip(1).step_by(2).collect())
+}
+
+fn unknown(what: &str, name: &str, candidates: &[&str]) -> String {
+    let near = suggestion(name, candidates.iter().copied());
+    let valid = if near.is_empty() && !candidates.is_empty() {
+        format!(", valid here: {}", candidates.join(", "))
+    } else {
+        near
+    };
+    if name.len() <= ECHO_BYTES_MAX && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c)) {
+        format!("{what} `{name}` is unknown{valid}")
+    } else {
+        format!("{what} is unknown{valid}")
+    }
+}
+
+/// Serde quotes the offending value ("invalid type: string \"...\", expected u64"): keep its kind, drop its text.
+fn without_value(raw: &str) -> String {
+    let found = raw.split_once(": ").map_or("", |(_, found)| found);
+    let kind: String = found
+        .chars()
+        .take_while(|c| c.is_ascii_alphabetic() || *c == ' ')
+        .collect();
+    let expected = raw
+        .rsplit_once(", expected ")
+        .map_or("something else", |(_, expected)| expected);
+    format!("expected {expected}, found {}", kind.trim())
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+}
+
+/// The parser may report the table that holds a key: look for the key from there on.
+fn line_of_key(text: &str, offset: usize, name: &str) -> usize {
+    let first = line_of(text, offset);
+    text.lines()
+        .enumerate()
+        .skip(first - 1)
+        .find(|(_, line)| key_of(line) == Some(name) || table_of(line).is_some_and(|table| table.ends_with(name)))
+        .map_or(first, |(index, _)| index + 1)
+}
+
+fn key_on_line(text: &str, offset: Option<usize>) -> Option<&str> {
+    text.lines().nth(line_of(text, offset?) - 1).and_then(key_of)
+}
+
+fn key_of(line: &str) -> Option<&str> {
+    let (key, _) = line.split_once('=')?;
+    let key = key.trim().trim_matches('"');
+    let is_name = !key.is_empty()
+        && key.len() <= ECHO_BYTES_MAX
+        && key.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
+    is_name.then_some(key)
+}
+
+fn table_of(line: &str) -> Option<&str> {
+    line.trim()
+        .strip_prefix('[')
+        .map(|rest| rest.trim_start_matches('[').trim_end_matches(']'))
+}
+
+#[cfg(test)]
+mod tests;

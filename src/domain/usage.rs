@@ -48,3 +48,55 @@ impl Usage {
         self.output_text.saturating_add(self.output_reasoning)
     }
 }
+
+pub(in crate::domain) mod fields;
+
+#[cfg(test)]
+mod tests {
+    use super::fields::{Fields, count};
+    use super::*;
+
+    #[test]
+    fn a_count_is_clamped_and_anything_but_a_number_is_absent() {
+        assert_eq!(count("12"), Some(12));
+        assert_eq!(count("-5"), Some(0));
+        assert_eq!(count("2.9"), Some(2));
+        assert_eq!(count("1e308"), Some(COUNT_MAX));
+        assert_eq!(count("1e999"), Some(COUNT_MAX));
+        assert_eq!(count("-1e999"), Some(0));
+        assert_eq!(count("9223372036854775808"), Some(COUNT_MAX));
+        assert_eq!(count("99999999999999999999999999"), Some(COUNT_MAX));
+        for other in ["\"12\"", "null", "true", "[]", "{}", "", "inf", "-", "nan"] {
+            assert_eq!(count(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn one_bad_value_spoils_no_other() {
+        let fields = Fields::parse(br#"{"a":1e999,"b":"x","c":7,"d":{"e":3},"f":[{"g":1},2]}"#).unwrap();
+        assert_eq!(
+            (
+                fields.count("a"),
+                fields.count("b"),
+                fields.count("c"),
+                fields.count("z")
+            ),
+            (Some(COUNT_MAX), None, Some(7), None)
+        );
+        assert_eq!(fields.object("d").count("e"), Some(3));
+        assert_eq!(fields.objects("f").len(), 1);
+        assert_eq!(fields.text("b").as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn totals_saturate() {
+        let usage = Usage {
+            input_uncached: u64::MAX,
+            cache_read: 1,
+            output_text: 2,
+            output_reasoning: 3,
+            ..Usage::default()
+        };
+        assert_eq!((usage.input_total(), usage.output_total()), (u64::MAX, 5));
+    }
+}

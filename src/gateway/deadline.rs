@@ -48,7 +48,9 @@ pub struct WatchedConnector {
 #[async_trait]
 impl Connect for WatchedConnector {
     async fn connect(&self, addr: &SocketAddr) -> Result<Stream> {
-        let addr = addr.as_inet().ok_or_else(|| Error::explain(ErrorType::ConnectError, "not an internet address"))?;
+        let addr = addr
+            .as_inet()
+            .ok_or_else(|| Error::explain(ErrorType::ConnectError, "not an internet address"))?;
         let connecting = tokio::net::TcpStream::connect(addr);
         let socket = tokio::time::timeout(self.timeout, connecting)
             .await
@@ -56,7 +58,7 @@ impl Connect for WatchedConnector {
             .or_err(ErrorType::ConnectRefused, "connecting to the provider")?;
         let (socket, handle) = duplicated(socket).or_err(ErrorType::SocketError, "keeping a handle on the socket")?;
         let mut stream = Stream::from(socket);
-        pingora::protocols::GetProxyDigest::set_proxy_digest(&mut stream, handle_digest(handle)?);
+        stream.set_proxy_digest(handle_digest(handle)?);
         Ok(stream)
     }
 }
@@ -127,7 +129,9 @@ impl Watch {
     /// Notes that bytes of the answer have come.
     pub fn byte_seen(&self, now: Instant) {
         let since = now.saturating_duration_since(self.state.started).as_millis();
-        self.state.last_byte_ms.store(u64::try_from(since).unwrap_or(u64::MAX).max(1), Ordering::Release);
+        self.state
+            .last_byte_ms
+            .store(u64::try_from(since).unwrap_or(u64::MAX).max(1), Ordering::Release);
     }
 
     /// Whether a limit has passed and ended the attempt.

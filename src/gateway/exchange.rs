@@ -10,6 +10,7 @@ use crate::{
         body::GatheredBody, deadline::Watch, drain::InFlight, entry::Entry, intake::QueryKeys, relay::ErrorBody,
         ticket::Ticket,
     },
+    metrics::GaugeGuard,
 };
 
 /// The state of one request.
@@ -67,6 +68,8 @@ pub struct Forward {
     pub error_body: Option<ErrorBody>,
     /// A refusal decided in a hook that can only return Pingora's error type.
     pub refusal: Option<Refusal>,
+    /// Counts an open stream while it lives.
+    pub stream_gauge: Option<GaugeGuard>,
     /// Held while the answer is to be read to its end although the client has left.
     pub finish_permit: Option<OwnedSemaphorePermit>,
 }

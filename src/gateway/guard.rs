@@ -29,6 +29,6 @@ pub fn immediate<T>(metrics: &Metrics, hook: impl FnOnce() -> Result<T>) -> Resu
 
 /// The panic's own text stays out of the log: it may quote what it choked on. The place is printed by the panic hook.
 fn caught(metrics: &Metrics, _panic: &Box<dyn Any + Send>) -> Box<Error> {
-    metrics.panic_caught();
+    metrics.panicked();
     Error::new_in(PANICKED)
 }

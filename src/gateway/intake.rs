@@ -27,7 +27,11 @@ pub fn strip_query_keys(head: &mut RequestHeader) -> QueryKeys {
         return QueryKeys::default();
     }
     let path = head.uri.path();
-    let target = if left.is_empty() { path.to_owned() } else { format!("{path}?{left}") };
+    let target = if left.is_empty() {
+        path.to_owned()
+    } else {
+        format!("{path}?{left}")
+    };
     // A path and query that were valid stay valid when a parameter leaves; were that ever wrong, the whole query goes.
     let uri = target.parse::<Uri>().unwrap_or_else(|_| Uri::from_static("/"));
     head.set_uri(uri);
@@ -64,7 +68,11 @@ pub fn target(head: &RequestHeader) -> Result<Target, Refusal> {
 
 /// Refuses a header block over the limits (RFC 6585 section 5).
 pub fn check_size(head: &RequestHeader, limits: &GatewayConfig) -> Result<(), Refusal> {
-    let bytes: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    let bytes: usize = head
+        .headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 4)
+        .sum();
     let line = head.uri.path_and_query().map_or(0, |target| target.as_str().len());
     if head.headers.len() > limits.header_count_max || bytes + line > limits.header_bytes_max {
         return Err(Refusal::HeadersTooLarge);
@@ -86,7 +94,7 @@ pub fn offered<'a>(head: &'a RequestHeader, keys: &'a QueryKeys) -> Offered<'a> 
 }
 
 /// What the request says of its body, checked before a byte of it is read.
-pub fn check_body_head(head: &RequestHeader, body_bytes_max: u64) -> Result<Expectation, Refusal> {
+pub fn check_body_head(head: &RequestHeader, body_bytes_max: usize) -> Result<Expectation, Refusal> {
     let headers = &head.headers;
     if let Some(encoding) = headers.get(header::CONTENT_ENCODING) {
         let encoding = encoding.to_str().unwrap_or("unreadable").trim().to_ascii_lowercase();
@@ -94,8 +102,9 @@ pub fn check_body_head(head: &RequestHeader, body_bytes_max: u64) -> Result<Expe
             return Err(Refusal::BodyEncodingUnsupported { encoding });
         }
     }
-    if content_length(headers).is_some_and(|length| length > body_bytes_max) {
-        return Err(Refusal::BodyTooLarge { limit_bytes: body_bytes_max });
+    let limit_bytes = body_bytes_max as u64;
+    if content_length(headers).is_some_and(|length| length > limit_bytes) {
+        return Err(Refusal::BodyTooLarge { limit_bytes });
     }
     match headers.get(header::EXPECT).map(|value| value.as_bytes()) {
         None => Ok(Expectation::None),
@@ -123,7 +132,11 @@ pub fn content_length(headers: &HeaderMap) -> Option<u64> {
 
 fn texts<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
     // A value that is no text cannot be a key; it still counts as something that was offered.
-    headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("").trim()).collect()
+    headers
+        .get_all(name)
+        .iter()
+        .map(|value| value.to_str().unwrap_or("").trim())
+        .collect()
 }
 
 fn bearer_text(value: &str) -> &str {

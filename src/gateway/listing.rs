@@ -3,7 +3,7 @@
 use crate::{
     domain::{
         key::KeyRecord,
-        protocol::{ListedModel, Protocol, model_body, models_body},
+        protocol::{ListedModel, Protocol, model_entry, models_list},
         refusal::{Refusal, Reply},
     },
     gateway::Gateway,
@@ -11,7 +11,10 @@ use crate::{
 
 /// The list, or one model of it.
 pub fn reply(gateway: &Gateway, key: &KeyRecord, shape: Protocol, wanted: Option<&str>) -> Result<Reply, Refusal> {
-    let usable = gateway.catalogue.models().filter(|model| model.serves(shape) && key.allows_model(&model.name));
+    let usable = gateway
+        .catalogue
+        .models()
+        .filter(|model| model.serves(shape) && key.allows_model(&model.name));
     let listed: Vec<ListedModel> = usable
         .map(|model| ListedModel {
             id: model.name.clone(),
@@ -23,11 +26,15 @@ pub fn reply(gateway: &Gateway, key: &KeyRecord, shape: Protocol, wanted: Option
         })
         .collect();
     let body = match wanted {
-        None => models_body(shape, &listed),
+        None => models_list(shape, &listed),
         Some(name) => match listed.iter().find(|model| model.id == name) {
-            Some(model) => model_body(shape, model),
+            Some(model) => model_entry(shape, model),
             None => return Err(Refusal::ModelUnknown { model: name.to_owned() }),
         },
     };
-    Ok(Reply { status: 200, headers: vec![("content-type", "application/json".to_owned())], body })
+    Ok(Reply {
+        status: 200,
+        headers: vec![("content-type", "application/json".to_owned())],
+        body,
+    })
 }

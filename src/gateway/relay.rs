@@ -64,7 +64,7 @@ pub fn accept_head(metrics: &Metrics, forward: &mut Forward, head: &ResponseHead
             status = head.status.as_u16(),
             "the provider refused the credential configured for it: check the secret and the account"
         );
-        metrics.credential_refused(&forward.route.provider.name);
+        metrics.provider_credential_refused(&forward.route.provider.name);
         forward.refusal = Some(Refusal::ProviderCredentialRefused);
         return Err(Error::explain(ErrorType::Custom("credential refused"), "by the provider").into_up());
     }
@@ -79,7 +79,10 @@ pub fn accept_head(metrics: &Metrics, forward: &mut Forward, head: &ResponseHead
 fn is_empty_stream(forward: &Forward, head: &ResponseHeader) -> bool {
     forward.stream
         && head.status.is_success()
-        && head.headers.get(header::CONTENT_LENGTH).is_some_and(|length| length.as_bytes() == b"0")
+        && head
+            .headers
+            .get(header::CONTENT_LENGTH)
+            .is_some_and(|length| length.as_bytes() == b"0")
 }
 
 /// Makes the head fit for the client and chooses what is observed in the body.
@@ -92,7 +95,10 @@ pub fn edit_head(session: &mut Session, forward: &mut Forward, head: &mut Respon
     }
     let protocol = forward.operation.protocol();
     let status = head.status.as_u16();
-    let content_type = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let content_type = head
+        .headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
     let framing = framing_of(forward.operation, content_type);
     forward.ticket.meter.head_seen(status, protocol, framing);
     let request_id = HeaderValue::from_str(forward.ticket.request_id())
@@ -162,14 +168,24 @@ fn hold(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
 /// An error answer as the client gets it: masked, and in the protocol's shape if the provider's file asks for that.
 fn finished_error(forward: &Forward, error: ErrorBody) -> Bytes {
     let provider = &forward.route.provider;
-    let held = if error.too_large { Bytes::new() } else { error.held.freeze() };
+    let held = if error.too_large {
+        Bytes::new()
+    } else {
+        error.held.freeze()
+    };
     let masked = match &provider.auth {
         Some(auth) => redact(&held, auth.secret.expose()).map_or(held, Bytes::from),
         None => held,
     };
     if error.too_large || provider.errors == ErrorShape::Reshape {
         let status = forward.ticket.meter.status();
-        return reshape_error(forward.operation.protocol(), status, &masked, forward.ticket.request_id()).into();
+        return reshape_error(
+            forward.operation.protocol(),
+            status,
+            &masked,
+            forward.ticket.request_id(),
+        )
+        .into();
     }
     masked
 }
@@ -192,11 +208,29 @@ fn end_as_failure(forward: &mut Forward, piece: &mut Option<Bytes>) {
 /// What to tell the client when the answer breaks off.
 pub fn failure_of(forward: &Forward, panicked: bool) -> (Outcome, MidStreamFailure) {
     let (outcome, kind, message) = if panicked {
-        (Outcome::Internal, FailureKind::Internal, "the gateway failed while passing the answer on; send the request again")
+        (
+            Outcome::Internal,
+            FailureKind::Internal,
+            "the gateway failed while passing the answer on; send the request again",
+        )
     } else if forward.watch.as_ref().is_some_and(Watch::expired) {
-        (Outcome::ProviderTimeout, FailureKind::ProviderTimeout, "the provider was silent for too long; send the request again")
+        (
+            Outcome::ProviderTimeout,
+            FailureKind::ProviderTimeout,
+            "the provider was silent for too long; send the request again",
+        )
     } else {
-        (Outcome::ProviderCut, FailureKind::ProviderCut, "the provider broke the answer off; send the request again")
+        (
+            Outcome::ProviderCut,
+            FailureKind::ProviderCut,
+            "the provider broke the answer off; send the request again",
+        )
     };
-    (outcome, MidStreamFailure { kind, message: message.to_owned() })
+    (
+        outcome,
+        MidStreamFailure {
+            kind,
+            message: message.to_owned(),
+        },
+    )
 }

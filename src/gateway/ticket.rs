@@ -17,7 +17,6 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Meter {
     observer: Option<Observer>,
-    framing: Option<Framing>,
     first_content: Option<Instant>,
     response_bytes: u64,
     status: u16,
@@ -28,7 +27,6 @@ impl Meter {
     /// The answer's head has come; `protocol` and `framing` choose what is observed in its body.
     pub fn head_seen(&mut self, status: u16, protocol: Protocol, framing: Framing) {
         self.status = status;
-        self.framing = Some(framing);
         self.observer = Some(Observer::new(protocol, framing));
     }
 
@@ -53,9 +51,9 @@ impl Meter {
         self.status >= 400 || self.observer.as_ref().is_some_and(Observer::is_complete)
     }
 
-    /// How the body is framed, once its head has come.
-    pub fn framing(&self) -> Option<Framing> {
-        self.framing
+    /// The status of the answer; 0 before its head has come.
+    pub fn status(&self) -> u16 {
+        self.status
     }
 
     /// The bytes that tell the client of a failure in the middle of the answer; none where the protocol has no way.
@@ -81,7 +79,12 @@ pub struct Ticket {
 impl Ticket {
     /// Issued by admission only.
     pub(super) fn issue(entry: Entry) -> Self {
-        Self { meter: Meter::default(), entry, failure: None, settled: false }
+        Self {
+            meter: Meter::default(),
+            entry,
+            failure: None,
+            settled: false,
+        }
     }
 
     /// weir's identifier of the request.
@@ -122,7 +125,10 @@ impl Ticket {
         let record = &mut self.entry.record;
         record.status = self.meter.status;
         record.response_bytes = self.meter.response_bytes;
-        record.ttft_ms = self.meter.first_content.map(|seen| millis_between(self.entry.started, seen));
+        record.ttft_ms = self
+            .meter
+            .first_content
+            .map(|seen| millis_between(self.entry.started, seen));
         if let Some(observed) = observed {
             record.usage = observed.usage;
             record.finish_reason = observed.finish_reason;

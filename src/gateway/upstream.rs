@@ -11,12 +11,8 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Uri, header};
 use pingora::{
-    Error, ErrorSource, ErrorType, OrErr, Result,
-    http::RequestHeader,
-    protocols::ALPN,
-    protocols::Digest,
-    proxy::Session,
-    upstreams::peer::HttpPeer,
+    Error, ErrorSource, ErrorType, OrErr, Result, http::RequestHeader, protocols::ALPN, protocols::Digest,
+    proxy::Session, upstreams::peer::HttpPeer,
 };
 
 use crate::{
@@ -50,11 +46,29 @@ const NOT_FORWARDED: [&str; 13] = [
     "x-real-ip",
 ];
 
+/// The pause before a connect is tried again: long enough for a provider's front to come back, too short to be noticed.
+const CONNECT_RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// Waits as long as is right before this attempt.
+pub async fn pause(forward: &Forward) {
+    if forward.attempts > 0 && forward.watch.is_none() {
+        tokio::time::sleep(CONNECT_RETRY_PAUSE).await;
+    }
+}
+
 /// Whom to connect to at this attempt.
 pub fn peer(gateway: &Gateway, forward: &mut Forward) -> Result<Box<HttpPeer>> {
     let attempt = forward.attempts;
     forward.attempts += 1;
     forward.ticket.attempt();
+    if attempt > 0 {
+        let reason = if forward.watch.is_some() {
+            "stale_connection"
+        } else {
+            "connect"
+        };
+        gateway.metrics().upstream_retried(&forward.route.provider.name, reason);
+    }
     forward.watch = None;
     let endpoint = &forward.route.endpoint;
     let Some(address) = gateway.resolver.pick(&endpoint.host, endpoint.port, attempt) else {
@@ -90,7 +104,11 @@ fn limits(gateway: &Gateway, forward: &Forward) -> Limits {
     } else {
         own.first_byte_unary.unwrap_or(general.first_byte_unary)
     };
-    Limits { first_byte, idle: own.idle.unwrap_or(general.idle), total: own.total.unwrap_or(general.total) }
+    Limits {
+        first_byte,
+        idle: own.idle.unwrap_or(general.idle),
+        total: own.total.unwrap_or(general.total),
+    }
 }
 
 /// The connection is there: its time limits begin to run.
@@ -119,8 +137,10 @@ pub fn edit_head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     let length = forward.body.as_ref().map_or(0, |body| body.bytes.len());
     head.insert_header(header::CONTENT_LENGTH, length)?;
     if let Some(auth) = &provider.auth {
-        let mut value = HeaderValue::from_str(&format!("{}{}", auth.scheme, auth.secret.expose()))
-            .or_err(ErrorType::InvalidHTTPHeader, "the provider's secret is not a header value")?;
+        let mut value = HeaderValue::from_str(&format!("{}{}", auth.scheme, auth.secret.expose())).or_err(
+            ErrorType::InvalidHTTPHeader,
+            "the provider's secret is not a header value",
+        )?;
         value.set_sensitive(true);
         head.insert_header(auth.header.clone(), value)?;
     }
@@ -156,7 +176,9 @@ fn target(path_and_query: &str, query: Option<&str>) -> Result<Uri> {
         Some(query) if path_and_query.contains('?') => format!("{path_and_query}&{query}"),
         Some(query) => format!("{path_and_query}?{query}"),
     };
-    joined.parse().or_err(ErrorType::InvalidHTTPHeader, "the provider's target is not a valid one")
+    joined
+        .parse()
+        .or_err(ErrorType::InvalidHTTPHeader, "the provider's target is not a valid one")
 }
 
 /// Pingora hands over what it holds of the body; in its place goes the whole stored body, once, at the end.
@@ -169,7 +191,9 @@ pub fn send_body(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) ->
         // Beyond what was read already only white space may follow the JSON value.
         let rest = piece.get(replayed.min(piece.len())..).unwrap_or_default();
         if !rest.iter().all(u8::is_ascii_whitespace) {
-            forward.refusal = Some(Refusal::BodyInvalid { reason: "data follows the JSON value".to_owned() });
+            forward.refusal = Some(Refusal::BodyInvalid {
+                reason: "data follows the JSON value".to_owned(),
+            });
             return Err(Error::explain(ErrorType::InvalidHTTPHeader, "data follows the request body").into_down());
         }
     }

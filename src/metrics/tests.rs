@@ -130,14 +130,13 @@ fn a_refusal_is_counted_once_and_has_no_provider_histograms() {
 #[test]
 fn guards_count_what_lives() {
     let metrics = metrics();
-    let (first, second) = (metrics.request_started(), metrics.request_started());
-    let stream = metrics.stream_opened();
+    let (first, second) = (metrics.stream_opened(), metrics.stream_opened());
     drop(first);
-    has(&metrics, "weir_requests_in_flight 1");
     has(&metrics, "weir_streams_open 1");
-    drop((second, stream));
-    has(&metrics, "weir_requests_in_flight 0");
+    drop(second);
     has(&metrics, "weir_streams_open 0");
+    metrics.requests_in_flight_are(3);
+    has(&metrics, "weir_requests_in_flight 3");
 }
 
 #[test]
@@ -165,7 +164,7 @@ fn values_that_live_elsewhere_are_sampled_at_each_scrape() {
 #[test]
 fn everything_is_there_before_anything_happened() {
     let metrics = metrics();
-    metrics.key_cache_event("hit");
+    metrics.key_cache_events_are("hit", 1);
     metrics.panicked();
     has(&metrics, r#"weir_key_cache_total{event="hit"} 1"#);
     has(&metrics, "weir_panics_total 1");

@@ -153,7 +153,7 @@ struct Shared {
 }
 
 /// The socket of that address is in the table afterwards, inherited or new; the new one already listens.
-fn bind_or_inherit(address: SocketAddr, fds: &ListenFds) -> io::Result<SocketAddr> {
+pub(crate) fn bind_or_inherit(address: SocketAddr, fds: &ListenFds) -> io::Result<SocketAddr> {
     if fds.lock().get(&address.to_string()).is_some() {
         return Ok(address);
     }

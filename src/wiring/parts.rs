@@ -46,13 +46,16 @@ impl Parts {
     pub fn build(config: Config, background: &Runtime) -> Result<Self, StartError> {
         let config = Arc::new(config);
         let catalogue = Arc::new(catalogue::build(&config)?);
-        let store = background.block_on(store::open(&config))?;
+        let store = store::open(&config)?;
         let sinks = Arc::new(sinks(&config, &catalogue)?);
         let (stop, stopped) = watch::channel(false);
         let keys = KeyCache::new(Arc::clone(&store), store::cache_settings(&config));
         let cache_task = background.spawn(Arc::clone(&keys).run(stopped.clone()));
         let upstream = &config.upstream;
-        let settings = ResolverSettings { refresh: upstream.resolve, timeout: upstream.resolve_timeout };
+        let settings = ResolverSettings {
+            refresh: upstream.resolve,
+            timeout: upstream.resolve_timeout,
+        };
         let resolver = Arc::new(Resolver::new(catalogue::hosts(&catalogue), settings));
         background.spawn(Arc::clone(&resolver).run(stopped));
         // Bounded by the lookups' own time limit; the first request then finds addresses.
@@ -92,16 +95,18 @@ impl Parts {
     fn observe(&self) {
         let metrics = &self.sinks.metrics;
         for provider in self.catalogue.providers() {
-            metrics.provider_is(&provider.name, Health::from(provider.is_on()));
+            metrics.provider_is(&provider.name, health(provider.is_on()));
         }
         let (keys, budget) = (Arc::clone(&self.keys), self.budget.clone());
         let (resolver, sinks) = (Arc::clone(&self.resolver), Arc::downgrade(&self.sinks));
         let drain = self.drain.clone();
         metrics.sample(move |metrics| {
-            metrics.store_is(Health::from(keys.store_is_reachable()));
+            metrics.store_is(health(keys.store_is_reachable()));
             metrics.body_bytes_buffered_are(budget.in_use());
             metrics.requests_in_flight_are(drain.running());
-            metrics.key_cache_is(keys.counters());
+            for (event, total) in keys.events() {
+                metrics.key_cache_events_are(event, total);
+            }
             for (host, total) in resolver.failures() {
                 metrics.resolver_failures_are(&host, total);
             }
@@ -123,5 +128,12 @@ fn sinks(config: &Config, catalogue: &Catalogue) -> Result<Sinks, StartError> {
     };
     let access_log = AccessLog::open(&target, config.log.access_queue_lines)
         .map_err(|error| StartError::failed("the access log", error))?;
-    Ok(Sinks { access_log, metrics: Arc::new(metrics) })
+    Ok(Sinks {
+        access_log,
+        metrics: Arc::new(metrics),
+    })
+}
+
+fn health(good: bool) -> Health {
+    if good { Health::Up } else { Health::Down }
 }

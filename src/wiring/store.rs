@@ -14,12 +14,11 @@ use crate::{
 };
 
 /// Opens it. A Redis that does not answer is no error: weir starts, says 503, and recovers when it is there.
-pub async fn open(config: &Config) -> Result<Arc<dyn KeyStore>, StartError> {
+pub fn open(config: &Config) -> Result<Arc<dyn KeyStore>, StartError> {
     match &config.store {
         StoreConfig::Embedded(embedded) => {
-            let store = EmbeddedStore::open(&embedded.path)
-                .await
-                .map_err(|error| StartError::failed("the embedded store", error))?;
+            let store =
+                EmbeddedStore::open(&embedded.path).map_err(|error| StartError::failed("the embedded store", error))?;
             Ok(Arc::new(store))
         }
         StoreConfig::Redis(redis) => {
@@ -37,7 +36,7 @@ pub async fn open(config: &Config) -> Result<Arc<dyn KeyStore>, StartError> {
                 namespace: redis.namespace.clone(),
                 budget: redis.budget,
             };
-            let store = RedisStore::open(settings).await.map_err(|error| StartError::failed("the Redis store", error))?;
+            let store = RedisStore::open(&settings).map_err(|error| StartError::failed("the Redis store", error))?;
             Ok(Arc::new(store))
         }
     }
@@ -46,7 +45,9 @@ pub async fn open(config: &Config) -> Result<Arc<dyn KeyStore>, StartError> {
 fn required(reference: &crate::domain::catalogue::SecretRef) -> Result<crate::domain::secret::Secret, StartError> {
     match secret_source::read(reference) {
         Ok(Some(secret)) => Ok(secret),
-        Ok(None) => Err(StartError::Configuration(format!("[store.redis] password: {reference} is not there"))),
+        Ok(None) => Err(StartError::Configuration(format!(
+            "[store.redis] password: {reference} is not there"
+        ))),
         Err(reason) => Err(StartError::Configuration(format!("[store.redis] password: {reason}"))),
     }
 }

@@ -1,1 +1,34 @@
-//! To be written.
+//! Integration tests: the real binary against real peers, one module per behaviour.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "tests fail by panicking, wait by the clock and tell what they skip"
+)]
+
+mod harness;
+
+mod bodies;
+mod broken_streams;
+mod credentials;
+mod demo;
+mod errors;
+mod fuzz;
+mod headers;
+mod house;
+mod json;
+mod keys;
+mod ops;
+mod panics;
+mod peers;
+mod routes;
+mod sdk;
+mod secrets;
+mod shutdown;
+mod soak;
+mod streams;
+mod tls;

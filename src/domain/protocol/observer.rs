@@ -1,7 +1,15 @@
 //! The observer: looks at an answer's bytes as they pass and knows what they said, in bounded memory.
 
+#[cfg(test)]
+mod tests;
+
+use crate::domain::json_array::ArrayFramer;
+use crate::domain::json_pick::Picker;
 use crate::domain::operation::Operation;
 use crate::domain::protocol::Protocol;
+use crate::domain::protocol::dialect::Dialect;
+use crate::domain::protocol::facts::Facts;
+use crate::domain::sse::{EventSink, SseFramer};
 use crate::domain::usage::Usage;
 
 /// How an answer's body is cut into messages.
@@ -84,41 +92,171 @@ pub struct InBandError {
     pub code: Option<String>,
 }
 
+/// The bytes of heap memory that an observer never exceeds.
+pub const HEAP_BYTES_MAX: usize = 64 * 1024;
+
 /// Watches one answer. Any split of the same bytes into chunks gives the same result.
 ///
-/// Memory is bounded whatever the size of an event or a line, and in steady state a chunk allocates nothing.
+/// Memory is bounded whatever the size of an event or a line ([`Observer::heap_bytes`]), and in steady state a chunk allocates nothing.
 #[derive(Debug)]
 pub struct Observer {
-    protocol: Protocol,
-    framing: Framing,
+    /// The event, element or body in progress.
+    picker: Picker,
+    answer: Answer,
+    frame: Frame,
+}
+
+/// What the answer has said.
+#[derive(Clone, Debug)]
+struct Answer {
+    dialect: Dialect,
+    facts: Facts,
+}
+
+#[derive(Debug)]
+enum Frame {
+    Sse { framer: SseFramer, head: Head },
+    Json,
+    JsonArray(ArrayFramer),
+    Opaque,
+}
+
+const DONE_MARKER: &[u8] = b"[DONE]";
+
+/// The first bytes of an event's data, to know the `[DONE]` marker, which is no JSON.
+#[derive(Debug, Default)]
+struct Head {
+    /// The bytes that were as in the marker.
+    same: usize,
+    /// Others came.
+    differs: bool,
+}
+
+impl Head {
+    fn push(&mut self, bytes: &[u8]) {
+        if !self.differs {
+            let rest = DONE_MARKER.get(self.same..).unwrap_or_default();
+            self.differs = !rest.starts_with(bytes);
+            self.same += bytes.len();
+        }
+    }
+
+    fn is_marker(&self) -> bool {
+        !self.differs && self.same == DONE_MARKER.len()
+    }
+}
+
+struct Sink<'a> {
+    picker: &'a mut Picker,
+    answer: &'a mut Answer,
+    head: &'a mut Head,
+}
+
+impl EventSink for Sink<'_> {
+    fn data(&mut self, bytes: &[u8]) {
+        self.head.push(bytes);
+        self.picker.push(bytes);
+    }
+
+    fn end(&mut self, name: &[u8]) {
+        if self.head.is_marker() {
+            self.answer.facts.done_marker = true;
+        } else {
+            self.answer.dialect.event(self.picker, name, &mut self.answer.facts);
+        }
+        *self.head = Head::default();
+        self.picker.reset();
+    }
 }
 
 impl Observer {
     /// An observer of an answer that has not begun.
     pub fn new(protocol: Protocol, framing: Framing) -> Self {
-        Self { protocol, framing }
+        let dialect = Dialect::new(protocol);
+        let frame = match framing {
+            Framing::Sse => Frame::Sse {
+                framer: SseFramer::new(),
+                head: Head::default(),
+            },
+            Framing::Json => Frame::Json,
+            Framing::JsonArray => Frame::JsonArray(ArrayFramer::new()),
+            Framing::Opaque => Frame::Opaque,
+        };
+        Self {
+            picker: Picker::new(dialect.paths()),
+            answer: Answer {
+                dialect,
+                facts: Facts::default(),
+            },
+            frame,
+        }
     }
 
     /// Looks at the next bytes of the body.
     pub fn push(&mut self, chunk: &[u8]) {
-        let _ = (chunk, self.protocol);
+        let Self { picker, answer, frame } = self;
+        match frame {
+            Frame::Sse { framer, head } => framer.push(chunk, &mut Sink { picker, answer, head }),
+            Frame::Json => {
+                picker.push(chunk);
+                answer.facts.content_seen |= answer.dialect.body_has_content(picker);
+            }
+            Frame::JsonArray(framer) => {
+                framer.push(chunk, picker, |element| {
+                    answer.dialect.event(element, b"", &mut answer.facts)
+                });
+            }
+            Frame::Opaque => {}
+        }
     }
 
     /// Whether generated content (text, thinking, a tool call) has passed. Pings, comments, blank lines and `message_start` are none.
     pub fn first_content_seen(&self) -> bool {
-        false
+        self.answer.facts.content_seen
     }
 
-    /// Whether the protocol's own end was seen; an opaque answer is always complete.
+    /// Whether the protocol's own end was seen: its last event or an in-band error, the end of a JSON value; an opaque answer is always complete.
+    ///
+    /// An event that is whole but for the blank line behind it counts.
     pub fn is_complete(&self) -> bool {
-        self.framing == Framing::Opaque
+        match &self.frame {
+            Frame::Sse { .. } => {
+                self.answer.facts.terminal || self.open_event().is_some_and(|open| open.facts.terminal)
+            }
+            Frame::Json => self.picker.is_done(),
+            Frame::JsonArray(framer) => self.answer.facts.terminal && framer.is_closed(),
+            Frame::Opaque => true,
+        }
+    }
+
+    /// The answer as it would be if the event in progress ended here. `None` when none is whole.
+    fn open_event(&self) -> Option<Answer> {
+        let Frame::Sse { framer, .. } = &self.frame else {
+            return None;
+        };
+        if !(framer.has_open_data() && self.picker.is_done()) {
+            return None;
+        }
+        let mut answer = self.answer.clone();
+        answer
+            .dialect
+            .event(&self.picker, framer.open_name(), &mut answer.facts);
+        Some(answer)
     }
 
     /// What the answer has said so far.
     pub fn observed(&self) -> Observed {
+        let mut answer = self.open_event().unwrap_or_else(|| self.answer.clone());
+        if matches!(self.frame, Frame::Json) {
+            answer.dialect.body(&self.picker, &mut answer.facts);
+        }
         Observed {
+            usage: answer.dialect.usage(),
+            finish_reason: answer.facts.finish_reason,
+            in_band_error: answer.facts.error,
+            model: answer.facts.model,
             complete: self.is_complete(),
-            ..Observed::default()
+            saw_done_marker: answer.facts.done_marker,
         }
     }
 
@@ -126,7 +264,21 @@ impl Observer {
     ///
     /// `None` when it cannot be said in band (a unary or an opaque body, an array that is closed): break the connection then.
     pub fn failure_tail(&self, failure: &MidStreamFailure) -> Option<Vec<u8>> {
-        let _ = failure;
-        None
+        let Answer { dialect, facts } = &self.answer;
+        match &self.frame {
+            Frame::Sse { framer, .. } => {
+                let event = dialect.failure_event(failure, facts);
+                // Two line ends: the first may belong to a CR before it, or to half a line.
+                let before: &[u8] = if framer.is_between_events() { b"" } else { b"\n\n" };
+                Some([before, event.as_slice()].concat())
+            }
+            Frame::JsonArray(framer) => framer.failure_tail(&self.picker, &dialect.failure_element(failure)?),
+            Frame::Json | Frame::Opaque => None,
+        }
+    }
+
+    /// The bytes of heap memory in buffers: at most [`HEAP_BYTES_MAX`], whatever was pushed; some 2 KiB with real streams.
+    pub fn heap_bytes(&self) -> usize {
+        self.picker.heap_bytes() + self.answer.dialect.heap_bytes()
     }
 }

@@ -1,8 +1,8 @@
 //! A refusal as an HTTP answer.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::domain::protocol::Protocol;
+use crate::domain::protocol::{Protocol, gemini, messages, responses};
 use crate::domain::refusal::{Refusal, Reply};
 
 /// Seconds after which a client may try again what failed for lack of room or of the key store. Short, because some clients wait
@@ -11,6 +11,9 @@ const RETRY_AFTER_SECONDS: u32 = 1;
 
 /// Characters of a client's text (a model name) that are repeated to it.
 const ECHO_CHARS_MAX: usize = 128;
+
+/// Letters and digits in a row that make a text look like a key.
+const KEY_RUN_CHARS_MIN: usize = 32;
 
 pub(super) fn render(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Reply {
     let message = message(refusal);
@@ -49,32 +52,12 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
 }
 
 fn messages_body(refusal: &Refusal, message: &str, request_id: &str) -> Value {
-    let kind = match refusal.status() {
-        401 => "authentication_error",
-        403 => "permission_error",
-        404 => "not_found_error",
-        408 | 504 => "timeout_error",
-        413 => "request_too_large",
-        429 => "rate_limit_error",
-        500.. => "api_error",
-        _ => "invalid_request_error",
-    };
-    let mut error = json!({ "type": kind, "message": message });
-    if let (Refusal::BodyEncodingUnsupported { .. }, Value::Object(fields)) = (refusal, &mut error) {
-        fields.insert(
-            "details".to_owned(),
-            json!({ "error_code": "request_body_encoding_unsupported" }),
-        );
-    }
-    json!({ "type": "error", "error": error, "request_id": request_id })
+    let code =
+        matches!(refusal, Refusal::BodyEncodingUnsupported { .. }).then_some("request_body_encoding_unsupported");
+    messages::error_body(messages::error_type(refusal.status()), message, code, request_id)
 }
 
 fn responses_body(refusal: &Refusal, message: &str) -> Value {
-    let kind = if refusal.status() >= 500 {
-        "server_error"
-    } else {
-        "invalid_request_error"
-    };
     let code = match refusal {
         Refusal::CredentialMissing
         | Refusal::CredentialAmbiguous
@@ -85,26 +68,20 @@ fn responses_body(refusal: &Refusal, message: &str) -> Value {
         Refusal::UnknownPath | Refusal::ChatCompletionsRemoved => "unknown_url",
         _ => refusal.reason(),
     };
-    let param = match refusal {
-        Refusal::ModelNotAllowed { .. } | Refusal::ModelUnknown { .. } | Refusal::ModelNotServed { .. } => {
-            json!("model")
-        }
-        _ => Value::Null,
-    };
-    json!({ "error": { "message": message, "type": kind, "param": param, "code": code } })
+    let about_model = matches!(
+        refusal,
+        Refusal::ModelNotAllowed { .. } | Refusal::ModelUnknown { .. } | Refusal::ModelNotServed { .. }
+    );
+    responses::error_body(
+        responses::error_type(refusal.status()),
+        message,
+        about_model.then_some("model"),
+        code,
+    )
 }
 
 fn gemini_body(refusal: &Refusal, message: &str) -> Value {
-    let status = match refusal.status() {
-        401 => "UNAUTHENTICATED",
-        403 => "PERMISSION_DENIED",
-        404 => "NOT_FOUND",
-        408 | 504 => "DEADLINE_EXCEEDED",
-        500 => "INTERNAL",
-        501.. => "UNAVAILABLE",
-        _ => "INVALID_ARGUMENT",
-    };
-    json!({ "error": { "code": refusal.status(), "message": message, "status": status } })
+    gemini::error_body(refusal.status(), gemini::error_status(refusal.status()), message)
 }
 
 /// What the client reads: what is wrong, with which, and what to do next.
@@ -210,10 +187,13 @@ fn generation_path(protocol: Protocol) -> &'static str {
     }
 }
 
-/// The model by name, or without it when the name is nothing that one would repeat (empty, or not printable).
+/// The model by name, or without it when the name is nothing that one would repeat: empty, long, not printable, or like a key.
 fn named(model: &str) -> String {
-    let plausible = !model.is_empty() && model.len() <= ECHO_CHARS_MAX && model.chars().all(|c| c.is_ascii_graphic());
-    if plausible {
+    let printable = !model.is_empty() && model.len() <= ECHO_CHARS_MAX && model.chars().all(|c| c.is_ascii_graphic());
+    let like_a_key = model
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .any(|run| run.len() >= KEY_RUN_CHARS_MIN);
+    if printable && !like_a_key {
         format!("model `{model}`")
     } else {
         "model with the name that was sent".to_owned()

@@ -1,0 +1,142 @@
+//! The client of the admin API, for the subcommands.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use clap::Args;
+use http::{Method, Request, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::UnixStream;
+
+/// The largest answer that is read.
+const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// How long one call may take.
+const CALL_WAIT: Duration = Duration::from_secs(10);
+
+/// What every client command takes.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ClientArgs {
+    /// The admin socket of a running weir, as unix:PATH [default: the one of the configuration]
+    #[arg(long, value_name = "unix:PATH", value_parser = unix_path)]
+    pub admin: Option<PathBuf>,
+    /// The configuration that names the admin socket [default: /etc/weir/weir.toml]
+    #[arg(long, value_name = "FILE")]
+    pub conf: Option<PathBuf>,
+    /// Print JSON, for scripts
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Why a client command did not do as asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The configuration does not tell the socket.
+    #[error("{0}")]
+    Configuration(String),
+    /// Nobody answers.
+    #[error("no weir answers on {}: {why}; start it, or name its socket with --admin unix:PATH", socket.display())]
+    Unreachable {
+        /// Where.
+        socket: PathBuf,
+        /// What the system said.
+        why: String,
+    },
+    /// weir said no.
+    #[error("{0}")]
+    Refused(String),
+    /// The result cannot be printed.
+    #[error("cannot print the result: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+/// The socket to use: `--admin`, or what the configuration says.
+pub fn socket(
+    args: &ClientArgs,
+    from_conf: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
+) -> Result<PathBuf, ClientError> {
+    match &args.admin {
+        Some(socket) => Ok(socket.clone()),
+        None => from_conf(args.conf.as_deref()).map_err(ClientError::Configuration),
+    }
+}
+
+fn unix_path(address: &str) -> Result<PathBuf, &'static str> {
+    match address.strip_prefix("unix:") {
+        Some(path) if !path.is_empty() => Ok(PathBuf::from(path)),
+        Some(_) | None => Err("give it as unix:PATH"),
+    }
+}
+
+/// Calls the API over its socket, one connection per call.
+#[derive(Clone, Debug)]
+pub struct AdminClient {
+    socket: PathBuf,
+}
+
+impl AdminClient {
+    /// A client of the weir that listens there.
+    pub fn new(socket: PathBuf) -> Self {
+        Self { socket }
+    }
+
+    /// One call; the answer's JSON, or the API's own message.
+    pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ClientError> {
+        match tokio::time::timeout(CALL_WAIT, self.exchange(method, path, body)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.unreachable("no answer in time")),
+        }
+    }
+
+    async fn exchange(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ClientError> {
+        let stream = UnixStream::connect(&self.socket)
+            .await
+            .map_err(|error| self.unreachable(error))?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| self.unreachable(error))?;
+        // The connection ends with the one call that is made on it.
+        let driver = tokio::spawn(connection);
+        let text = body.map_or_else(String::new, Value::to_string);
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "weir")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(Bytes::from(text)))
+            .map_err(|error| self.unreachable(error))?;
+        let answer = sender
+            .send_request(request)
+            .await
+            .map_err(|error| self.unreachable(error))?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
+        let bytes = body
+            .collect()
+            .await
+            .map_err(|error| self.unreachable(error))?
+            .to_bytes();
+        driver.abort();
+        let value: Value = serde_json::from_slice(&bytes).map_err(|error| self.unreachable(error))?;
+        if status.is_success() {
+            return Ok(value);
+        }
+        let message = value
+            .pointer("/error/message")
+            .and_then(Value::as_str)
+            .unwrap_or("the call was refused");
+        Err(ClientError::Refused(message.to_owned()))
+    }
+
+    fn unreachable(&self, why: impl std::fmt::Display) -> ClientError {
+        ClientError::Unreachable {
+            socket: self.socket.clone(),
+            why: why.to_string(),
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! `weir key`: the life of service keys.
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+use http::Method;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value, json};
+
+use super::admin_client::{AdminClient, ClientArgs, ClientError};
+
+/// Keys asked for at once.
+const PAGE: usize = 500;
+
+/// What to do with keys.
+#[derive(Clone, Debug, Subcommand)]
+pub enum KeyCommand {
+    /// Create a key; it is shown this once
+    Create(CreateArgs),
+    /// List the keys
+    List(ListArgs),
+    /// Show one key
+    Show(OneArgs),
+    /// Change a key
+    Update(UpdateArgs),
+    /// Give a key a new text; the old one stops working at once
+    Rotate(OneArgs),
+    /// Withdraw a key for good, keeping its record
+    Revoke(OneArgs),
+    /// Delete a key and its record
+    Delete(OneArgs),
+}
+
+/// `weir key create`
+#[derive(Args, Clone, Debug)]
+pub struct CreateArgs {
+    /// The account that pays
+    #[arg(long)]
+    pub account: String,
+    /// What its owner calls it
+    #[arg(long)]
+    pub name: String,
+    /// When it ends: an RFC 3339 time, or never
+    #[arg(long, value_name = "TIME|never", default_value = "never")]
+    pub expires: String,
+    /// The models it may use, separated by commas, or all
+    #[arg(long, value_name = "LIST|all", default_value = "all")]
+    pub models: String,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub client: ClientArgs,
+}
+
+/// `weir key list`
+#[derive(Args, Clone, Debug)]
+pub struct ListArgs {
+    /// Only the keys of this account
+    #[arg(long)]
+    pub account: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub client: ClientArgs,
+}
+
+/// A command on one key.
+#[derive(Args, Clone, Debug)]
+pub struct OneArgs {
+    /// The key's id, as `weir key list` shows it
+    pub id: String,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub client: ClientArgs,
+}
+
+/// `weir key update`
+#[derive(Args, Clone, Debug)]
+pub struct UpdateArgs {
+    /// The key's id, as `weir key list` shows it
+    pub id: String,
+    /// Another account
+    #[arg(long)]
+    pub account: Option<String>,
+    /// Another name
+    #[arg(long)]
+    pub name: Option<String>,
+    /// When it ends: an RFC 3339 time, or never
+    #[arg(long, value_name = "TIME|never")]
+    pub expires: Option<String>,
+    /// The models it may use, separated by commas, or all
+    #[arg(long, value_name = "LIST|all")]
+    pub models: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub client: ClientArgs,
+}
+
+impl KeyCommand {
+    /// The arguments that say which weir is meant and how to print.
+    pub fn client(&self) -> &ClientArgs {
+        match self {
+            Self::Create(args) => &args.client,
+            Self::List(args) => &args.client,
+            Self::Show(args) | Self::Rotate(args) | Self::Revoke(args) | Self::Delete(args) => &args.client,
+            Self::Update(args) => &args.client,
+        }
+    }
+}
+
+/// Runs the command against the admin API and prints the result.
+pub async fn run(command: &KeyCommand, client: &AdminClient, out: &mut impl Write) -> Result<(), ClientError> {
+    let json = command.client().json;
+    let answer = match command {
+        KeyCommand::List(args) => return list(args, client, out).await,
+        KeyCommand::Create(args) => {
+            let body = fields(
+                Some(&args.account),
+                Some(&args.name),
+                Some(&args.expires),
+                Some(&args.models),
+            );
+            client.call(Method::POST, "/v1/keys", Some(&body)).await?
+        }
+        KeyCommand::Update(args) => {
+            let body = fields(
+                args.account.as_deref(),
+                args.name.as_deref(),
+                args.expires.as_deref(),
+                args.models.as_deref(),
+            );
+            client.call(Method::PATCH, &path(&args.id, ""), Some(&body)).await?
+        }
+        KeyCommand::Show(args) => client.call(Method::GET, &path(&args.id, ""), None).await?,
+        KeyCommand::Rotate(args) => client.call(Method::POST, &path(&args.id, "/rotate"), None).await?,
+        KeyCommand::Revoke(args) => client.call(Method::POST, &path(&args.id, "/revoke"), None).await?,
+        KeyCommand::Delete(args) => client.call(Method::DELETE, &path(&args.id, ""), None).await?,
+    };
+    if json {
+        writeln!(out, "{answer}")?;
+    } else {
+        print(&answer, out)?;
+    }
+    Ok(())
+}
+
+async fn list(args: &ListArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), ClientError> {
+    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    let account = args
+        .account
+        .as_deref()
+        .map_or_else(String::new, |account| format!("&account={}", encoded(account)));
+    let mut after = String::new();
+    if !args.client.json {
+        writeln!(
+            out,
+            "{:<20}  {:<8}  {:<20}  {:<24}  {:<20}  LAST USED",
+            "ID", "STATE", "ACCOUNT", "NAME", "EXPIRES"
+        )?;
+    }
+    loop {
+        let page = client
+            .call(Method::GET, &format!("/v1/keys?limit={PAGE}{account}{after}"), None)
+            .await?;
+        for key in page.get("keys").and_then(Value::as_array).into_iter().flatten() {
+            if args.client.json {
+                writeln!(out, "{key}")?;
+            } else {
+                let text = |field: &str, absent: &'static str| {
+                    key.get(field).and_then(Value::as_str).unwrap_or(absent).to_owned()
+                };
+                writeln!(
+                    out,
+                    "{:<20}  {:<8}  {:<20}  {:<24}  {:<20}  {}",
+                    text("id", ""),
+                    text("state", ""),
+                    text("account", ""),
+                    text("name", ""),
+                    text("expires_at", "never"),
+                    text("last_used", "never"),
+                )?;
+            }
+        }
+        match page.get("next").and_then(Value::as_str) {
+            Some(next) => after = format!("&after={next}"),
+            None => return Ok(()),
+        }
+    }
+}
+
+fn path(id: &str, action: &str) -> String {
+    format!("/v1/keys/{}{action}", utf8_percent_encode(id, NON_ALPHANUMERIC))
+}
+
+/// The body of a create or update: only what was given. `never` and `all` are null.
+fn fields(account: Option<&str>, name: Option<&str>, expires: Option<&str>, models: Option<&str>) -> Value {
+    let mut fields = Map::new();
+    if let Some(account) = account {
+        fields.insert("account".to_owned(), json!(account));
+    }
+    if let Some(name) = name {
+        fields.insert("name".to_owned(), json!(name));
+    }
+    if let Some(expires) = expires {
+        fields.insert(
+            "expires_at".to_owned(),
+            if expires == "never" {
+                Value::Null
+            } else {
+                json!(expires)
+            },
+        );
+    }
+    if let Some(models) = models {
+        let names = || models.split(',').map(str::trim).collect::<Vec<_>>();
+        fields.insert(
+            "models".to_owned(),
+            if models == "all" { Value::Null } else { json!(names()) },
+        );
+    }
+    Value::Object(fields)
+}
+
+/// `field: value` lines; a fresh key comes last, with a word of warning.
+fn print(answer: &Value, out: &mut impl Write) -> std::io::Result<()> {
+    let Value::Object(fields) = answer else {
+        return writeln!(out, "{answer}");
+    };
+    for (field, value) in fields.iter().filter(|(field, _)| *field != "key") {
+        let shown = match value {
+            Value::Null if field == "models" => "all".to_owned(),
+            Value::Null if field == "revoked_at" => continue,
+            Value::Null => "never".to_owned(),
+            Value::String(text) => text.clone(),
+            Value::Array(list) => list.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
+            other => other.to_string(),
+        };
+        writeln!(out, "{field:<12} {shown}")?;
+    }
+    if let Some(key) = fields.get("key").and_then(Value::as_str) {
+        writeln!(out, "{:<12} {key}", "key")?;
+        writeln!(
+            out,
+            "\nKeep the key now: it is not shown again, and weir stores only its SHA-256."
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,206 @@
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{Method, StatusCode, Uri};
+use clap::CommandFactory;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::UnixListener;
+
+use super::*;
+
+fn line(text: &str) -> Result<Command, clap::Error> {
+    parse(
+        std::iter::once("weir")
+            .chain(text.split_whitespace())
+            .map(OsString::from),
+    )
+}
+
+fn key_command(text: &str) -> key::KeyCommand {
+    match line(text).unwrap() {
+        Command::Key(command) => command,
+        other => panic!("expected a key command, got {other:?}"),
+    }
+}
+
+/// Method, path and body.
+type Call = (String, String, Value);
+
+/// What stands in for a running weir: answers in turn, and remembers what it was asked.
+struct FakeWeir {
+    answers: Vec<(u16, Value)>,
+    asked: Vec<Call>,
+}
+
+type Shared = Arc<Mutex<FakeWeir>>;
+
+/// Runs a key command against a fake weir: what was printed, and what was asked.
+async fn run(answers: Vec<(u16, Value)>, command: &str) -> (Result<String, ClientError>, Vec<Call>) {
+    let folder = TempDir::new().unwrap();
+    let socket = folder.path().join("admin.sock");
+    let fake: Shared = Arc::new(Mutex::new(FakeWeir {
+        answers,
+        asked: Vec::new(),
+    }));
+    let router = Router::new().fallback(answer).with_state(Arc::clone(&fake));
+    let listener = UnixListener::bind(&socket).unwrap();
+    let server = tokio::spawn(async move { axum::serve(listener, router).await });
+    let mut out = Vec::new();
+    let result = run_key(&key_command(command), |_| Ok(socket), &mut out).await;
+    server.abort();
+    let asked = std::mem::take(&mut fake.lock().unwrap().asked);
+    (result.map(|()| String::from_utf8(out).unwrap()), asked)
+}
+
+async fn answer(State(fake): State<Shared>, method: Method, uri: Uri, body: Bytes) -> (StatusCode, axum::Json<Value>) {
+    let mut fake = fake.lock().unwrap();
+    let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    fake.asked.push((method.to_string(), uri.to_string(), body));
+    let (status, answer) = fake.answers.remove(0);
+    (StatusCode::from_u16(status).unwrap(), axum::Json(answer))
+}
+
+fn created() -> Value {
+    json!({ "id": "key_0000000000000001", "name": "laptop", "account": "me", "models": null, "expires_at": null,
+            "key": "weir-canary" })
+}
+
+#[test]
+fn the_command_line_is_consistent() {
+    CommandLine::command().debug_assert();
+}
+
+#[test]
+fn every_documented_form_is_understood() {
+    for text in [
+        "serve",
+        "serve --conf weir.toml --ready-file ready.json",
+        "demo",
+        "demo --listen 127.0.0.1:0 --json",
+        "check --conf weir.toml --json",
+        "key create --account me --name laptop",
+        "key create --account me --name laptop --expires 2030-01-01T00:00:00Z --models a,b --json",
+        "key list",
+        "key list --account me --json --admin unix:/run/weir/admin.sock",
+        "key show key_0000000000000001",
+        "key update key_0000000000000001 --models all --expires never",
+        "key rotate key_0000000000000001 --conf weir.toml",
+        "key revoke key_0000000000000001",
+        "key delete key_0000000000000001",
+        "models --json",
+        "sample-provider --listen 127.0.0.1:0",
+    ] {
+        assert!(line(text).is_ok(), "{text}: {}", line(text).unwrap_err());
+    }
+}
+
+#[test]
+fn bad_usage_is_an_error_and_help_is_not() {
+    for text in [
+        "",
+        "sevre",
+        "serve --port 1",
+        "demo --listen localhost",
+        "key create --name n",
+        "key create --account a --name n --quota-usd 1",
+        "key show",
+        "key list --admin /run/weir/admin.sock",
+        "key list --admin unix:",
+    ] {
+        let error = line(text).unwrap_err();
+        // `weir` alone prints its help, as an error.
+        assert!(error.use_stderr(), "{text}: {error}");
+    }
+    for text in ["--help", "--version", "key --help", "key create --help"] {
+        assert!(!line(text).unwrap_err().use_stderr(), "{text}");
+    }
+}
+
+#[test]
+fn the_configuration_has_one_default_place() {
+    let Command::Serve(args) = line("serve").unwrap() else {
+        panic!("not serve")
+    };
+    assert_eq!(args.conf, Path::new(DEFAULT_PATH));
+}
+
+#[test]
+fn the_admin_socket_is_the_one_named_or_the_configuration_s() {
+    let named = key_command("key list --admin unix:/tmp/a.sock --conf weir.toml");
+    let socket = admin_client::socket(named.client(), |_| Err("not asked for".to_owned())).unwrap();
+    assert_eq!(socket, Path::new("/tmp/a.sock"));
+    let configured = key_command("key list --conf weir.toml");
+    let socket = admin_client::socket(configured.client(), |conf| {
+        assert_eq!(conf, Some(Path::new("weir.toml")));
+        Ok(PathBuf::from("/run/weir/admin.sock"))
+    });
+    assert_eq!(socket.unwrap(), Path::new("/run/weir/admin.sock"));
+}
+
+#[tokio::test]
+async fn a_new_key_is_printed_once_with_a_warning() {
+    let (out, asked) = run(vec![(201, created())], "key create --account me --name laptop").await;
+    let out = out.unwrap();
+    assert_eq!(out.matches("weir-canary").count(), 1, "{out}");
+    assert!(out.contains("not shown again") && out.contains("models       all") && out.contains("expires_at   never"));
+    let body = json!({ "account": "me", "name": "laptop", "expires_at": null, "models": null });
+    assert_eq!(asked, [("POST".to_owned(), "/v1/keys".to_owned(), body)]);
+}
+
+#[tokio::test]
+async fn a_new_key_is_one_json_object_for_scripts() {
+    let (out, _) = run(vec![(201, created())], "key create --account me --name laptop --json").await;
+    let out = out.unwrap();
+    let printed: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (&printed["id"], &printed["key"]),
+        (&json!("key_0000000000000001"), &json!("weir-canary"))
+    );
+    assert_eq!(out.lines().count(), 1);
+}
+
+#[tokio::test]
+async fn an_update_sends_only_what_was_given() {
+    for (flags, body) in [
+        ("--name desk", json!({ "name": "desk" })),
+        ("--models a,b", json!({ "models": ["a", "b"] })),
+        (
+            "--models all --expires never",
+            json!({ "expires_at": null, "models": null }),
+        ),
+    ] {
+        let command = format!("key update key_0000000000000001 {flags}");
+        let (out, asked) = run(vec![(200, json!({ "id": "key_0000000000000001" }))], &command).await;
+        out.unwrap();
+        assert_eq!(
+            asked,
+            [("PATCH".to_owned(), "/v1/keys/key%5F0000000000000001".to_owned(), body)]
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_list_goes_through_all_pages_one_object_per_line() {
+    let page = |name: &str, next: Value| (200, json!({ "keys": [{ "id": "k", "name": name }], "next": next }));
+    let pages = vec![page("one", json!("key_0000000000000001")), page("two", Value::Null)];
+    let (out, asked) = run(pages, "key list --account a.b --json").await;
+    let names: Vec<Value> = out
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["name"].clone())
+        .collect();
+    assert_eq!(names, ["one", "two"]);
+    assert!(asked[0].1.contains("account=a%2Eb") && !asked[0].1.contains("after="));
+    assert!(asked[1].1.contains("after=key_0000000000000001"));
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_in_the_api_s_own_words() {
+    let refusal = json!({ "error": { "code": "not_found", "message": "no key has this id" } });
+    let (out, _) = run(vec![(404, refusal)], "key show key_0000000000000001").await;
+    assert_eq!(out.unwrap_err().to_string(), "no key has this id");
+}

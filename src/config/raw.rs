@@ -1,0 +1,159 @@
+//! What the user typed: every key of `weir.toml`, optional and unchecked. [`super::resolve`] settles defaults and limits.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::domain::catalogue::RawModel;
+
+/// The whole file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawConfig {
+    pub(super) gateway: RawGateway,
+    pub(super) upstream: RawUpstream,
+    pub(super) store: RawStore,
+    pub(super) key_cache: RawKeyCache,
+    pub(super) ops: RawOps,
+    pub(super) admin: RawAdmin,
+    pub(super) log: RawLog,
+    pub(super) rules: RawRules,
+    pub(super) provider: BTreeMap<String, RawProvider>,
+    pub(super) model: Vec<RawModel>,
+}
+
+/// `[gateway]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawGateway {
+    pub(super) listen: Option<String>,
+    pub(super) threads: Option<u64>,
+    pub(super) key_prefix: Option<String>,
+    pub(super) json_depth_max: Option<u64>,
+    pub(super) body_bytes_max: Option<u64>,
+    pub(super) body_budget_bytes: Option<u64>,
+    pub(super) header_bytes_max: Option<u64>,
+    pub(super) header_count_max: Option<u64>,
+    pub(super) header_read_seconds: Option<u64>,
+    pub(super) body_read_seconds: Option<u64>,
+    pub(super) keepalive_seconds: Option<u64>,
+    pub(super) write_seconds: Option<u64>,
+    pub(super) drain_seconds: Option<u64>,
+}
+
+/// `[upstream]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawUpstream {
+    pub(super) connect_ms: Option<u64>,
+    pub(super) first_byte_seconds: Option<u64>,
+    pub(super) first_byte_unary_seconds: Option<u64>,
+    pub(super) idle_seconds: Option<u64>,
+    pub(super) total_seconds: Option<u64>,
+    pub(super) pool_idle_seconds: Option<u64>,
+    pub(super) pool_size: Option<u64>,
+    pub(super) connect_retries: Option<u64>,
+    pub(super) ca_file: Option<String>,
+    pub(super) resolve_seconds: Option<u64>,
+    pub(super) resolve_timeout_ms: Option<u64>,
+    pub(super) client_gone_finish_seconds: Option<u64>,
+    pub(super) client_gone_finish_max: Option<u64>,
+}
+
+/// `[store]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawStore {
+    pub(super) engine: Option<String>,
+    pub(super) embedded: RawEmbedded,
+    pub(super) redis: RawRedis,
+}
+
+/// `[store.embedded]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawEmbedded {
+    pub(super) path: Option<String>,
+}
+
+/// `[store.redis]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawRedis {
+    pub(super) nodes: Option<Vec<String>>,
+    pub(super) username: Option<String>,
+    pub(super) password: Option<RawSecret>,
+    pub(super) database: Option<u64>,
+    pub(super) tls: Option<bool>,
+    pub(super) ca_file: Option<String>,
+    pub(super) namespace: Option<String>,
+    pub(super) budget_ms: Option<u64>,
+}
+
+/// `[key_cache]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawKeyCache {
+    pub(super) lifetime_seconds: Option<u64>,
+    pub(super) negative_seconds: Option<u64>,
+    pub(super) entries_max: Option<u64>,
+    pub(super) poll_ms: Option<u64>,
+    pub(super) flush_used_seconds: Option<u64>,
+}
+
+/// `[ops]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawOps {
+    pub(super) listen: Option<String>,
+}
+
+/// `[admin]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawAdmin {
+    pub(super) socket: Option<String>,
+    pub(super) audit: Option<String>,
+}
+
+/// `[log]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawLog {
+    pub(super) access: Option<String>,
+    pub(super) level: Option<String>,
+    pub(super) access_queue_lines: Option<u64>,
+}
+
+/// `[rules]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawRules {
+    pub(super) shipped: Option<bool>,
+    pub(super) folder: Option<String>,
+}
+
+/// `[provider.NAME]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawProvider {
+    pub(super) base_url: Option<String>,
+    pub(super) secret: Option<RawSecret>,
+    pub(super) enabled: Option<bool>,
+}
+
+/// Text where a reference to a secret belongs. It may be a secret typed by mistake, so it has no `Debug` of its content,
+/// and a value of another type is swallowed here rather than quoted in the parser's message.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum RawSecret {
+    Text(String),
+    Other(IgnoredAny),
+}
+
+impl std::fmt::Debug for RawSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RawSecret(..)")
+    }
+}

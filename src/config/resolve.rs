@@ -1,0 +1,346 @@
+//! From what the user typed to what weir works with: defaults, limits, and values that depend on each other.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use tracing::level_filters::LevelFilter;
+
+use super::raw::{
+    RawAdmin, RawConfig, RawGateway, RawKeyCache, RawLog, RawProvider, RawRedis, RawRules, RawStore, RawUpstream,
+};
+use super::values::{KeyPath, Values};
+use super::{
+    AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, KeyCacheConfig, LogConfig, OpsConfig,
+    RedisConfig, RulesConfig, StoreConfig, UpstreamConfig,
+};
+use crate::domain::catalogue::{CatalogueSettings, ProviderOverride};
+use crate::domain::secret::KeyPrefix;
+use crate::domain::strict_toml::FileError;
+
+const DAY_SECONDS: u64 = 86_400;
+/// Pingora's own limit for a header block, in bytes.
+const HEADER_BYTES_CEILING: u64 = 1_048_575;
+/// Pingora's own limit for header fields.
+const HEADER_COUNT_CEILING: u64 = 256;
+/// What the kernel takes as a unix socket's path, without the closing zero.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+const fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
+pub(super) fn resolve(file: &str, text: &str, folder: &Path, raw: RawConfig) -> Result<Config, Vec<FileError>> {
+    let folder = std::path::absolute(if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    })
+    .unwrap_or_else(|_| folder.to_owned());
+    let mut values = Values::new(file, text, &folder);
+    let gateway = gateway(&mut values, &raw.gateway);
+    let upstream = upstream(&mut values, &raw.upstream);
+    let store = store(&mut values, raw.store);
+    let key_cache = key_cache(&mut values, &raw.key_cache);
+    let ops = OpsConfig {
+        listen: values.address(&["ops", "listen"], raw.ops.listen.as_deref(), loopback(9464)),
+    };
+    let admin = admin(&mut values, &raw.admin);
+    let log = log(&mut values, &raw.log);
+    let rules = rules(&mut values, &raw.rules);
+    let providers = raw.provider.into_iter();
+    let overrides = providers
+        .map(|(name, raw)| {
+            let checked = provider(&mut values, &name, raw);
+            (name, checked)
+        })
+        .collect();
+    let catalogue = CatalogueSettings {
+        overrides,
+        models: raw.model,
+    };
+    if let Some(gateway) = &gateway
+        && gateway.listen == ops.listen
+        && ops.listen.port() != 0
+    {
+        values.wrong(
+            &["ops", "listen"],
+            "the gateway listens there already, give it a port of its own",
+        );
+    }
+    match gateway {
+        Some(gateway) if values.errors.is_empty() => Ok(Config {
+            gateway,
+            upstream,
+            store,
+            key_cache,
+            ops,
+            admin,
+            log,
+            rules,
+            catalogue,
+        }),
+        _ => Err(values.errors),
+    }
+}
+
+fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> Option<GatewayConfig> {
+    let prefix = KeyPrefix::new(raw.key_prefix.as_deref().unwrap_or("weir"))
+        .map_err(|error| values.wrong(&["gateway", "key_prefix"], error))
+        .ok();
+    let threads = match values.count(&["gateway", "threads"], raw.threads, 0, 0..=1024) {
+        0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        given => given,
+    };
+    let body_bytes_max = values.count(
+        &["gateway", "body_bytes_max"],
+        raw.body_bytes_max,
+        32 << 20,
+        1..=1 << 30,
+    );
+    let body_budget_bytes = values.number(
+        &["gateway", "body_budget_bytes"],
+        raw.body_budget_bytes,
+        1 << 30,
+        1..=1 << 40,
+    );
+    if body_budget_bytes < body_bytes_max as u64 {
+        let least = format_args!("less than one body may have, give at least body_bytes_max ({body_bytes_max})");
+        values.wrong(&["gateway", "body_budget_bytes"], least);
+    }
+    let day = 1..=DAY_SECONDS;
+    Some(GatewayConfig {
+        listen: values.address(&["gateway", "listen"], raw.listen.as_deref(), loopback(8080)),
+        threads,
+        json_depth_max: values.count(&["gateway", "json_depth_max"], raw.json_depth_max, 256, 1..=1024),
+        body_bytes_max,
+        body_budget_bytes,
+        header_bytes_max: values.count(
+            &["gateway", "header_bytes_max"],
+            raw.header_bytes_max,
+            65_536,
+            1024..=HEADER_BYTES_CEILING,
+        ),
+        header_count_max: values.count(
+            &["gateway", "header_count_max"],
+            raw.header_count_max,
+            100,
+            8..=HEADER_COUNT_CEILING,
+        ),
+        header_read: values.seconds(
+            &["gateway", "header_read_seconds"],
+            raw.header_read_seconds,
+            10,
+            day.clone(),
+        ),
+        body_read: values.seconds(
+            &["gateway", "body_read_seconds"],
+            raw.body_read_seconds,
+            60,
+            day.clone(),
+        ),
+        keepalive: values.seconds(
+            &["gateway", "keepalive_seconds"],
+            raw.keepalive_seconds,
+            75,
+            day.clone(),
+        ),
+        write: values.seconds(&["gateway", "write_seconds"], raw.write_seconds, 60, day),
+        drain: values.seconds(&["gateway", "drain_seconds"], raw.drain_seconds, 600, 0..=DAY_SECONDS),
+        key_prefix: prefix?,
+    })
+}
+
+fn upstream(values: &mut Values<'_>, raw: &RawUpstream) -> UpstreamConfig {
+    let day = || 1..=DAY_SECONDS;
+    UpstreamConfig {
+        connect: values.millis(&["upstream", "connect_ms"], raw.connect_ms, 3000, 1..=600_000),
+        first_byte: values.seconds(&["upstream", "first_byte_seconds"], raw.first_byte_seconds, 120, day()),
+        first_byte_unary: values.seconds(
+            &["upstream", "first_byte_unary_seconds"],
+            raw.first_byte_unary_seconds,
+            600,
+            day(),
+        ),
+        idle: values.seconds(&["upstream", "idle_seconds"], raw.idle_seconds, 300, day()),
+        total: values.seconds(&["upstream", "total_seconds"], raw.total_seconds, 3600, day()),
+        pool_idle: values.seconds(&["upstream", "pool_idle_seconds"], raw.pool_idle_seconds, 50, day()),
+        pool_size: values.count(&["upstream", "pool_size"], raw.pool_size, 256, 1..=65_536),
+        connect_retries: values.count(&["upstream", "connect_retries"], raw.connect_retries, 1, 0..=10),
+        ca_file: path(values, &["upstream", "ca_file"], raw.ca_file.as_deref()),
+        resolve: values.seconds(&["upstream", "resolve_seconds"], raw.resolve_seconds, 30, day()),
+        resolve_timeout: values.millis(
+            &["upstream", "resolve_timeout_ms"],
+            raw.resolve_timeout_ms,
+            2000,
+            1..=60_000,
+        ),
+        client_gone_finish: values.seconds(
+            &["upstream", "client_gone_finish_seconds"],
+            raw.client_gone_finish_seconds,
+            30,
+            day(),
+        ),
+        client_gone_finish_max: values.count(
+            &["upstream", "client_gone_finish_max"],
+            raw.client_gone_finish_max,
+            256,
+            0..=1_000_000,
+        ),
+    }
+}
+
+fn store(values: &mut Values<'_>, raw: RawStore) -> StoreConfig {
+    // Both are checked, so that a mistake shows before the day the engine is changed.
+    let path = raw.embedded.path.as_deref().unwrap_or("/var/lib/weir/store");
+    let embedded = EmbeddedConfig {
+        path: values.path(&["store", "embedded", "path"], path),
+    };
+    let redis = redis(values, raw.redis);
+    match raw.engine.as_deref() {
+        None | Some("embedded") => StoreConfig::Embedded(embedded),
+        Some("redis") => StoreConfig::Redis(redis),
+        Some(_) => {
+            values.wrong(&["store", "engine"], "no such engine, give embedded or redis");
+            StoreConfig::Embedded(embedded)
+        }
+    }
+}
+
+fn redis(values: &mut Values<'_>, raw: RawRedis) -> RedisConfig {
+    const NODES: KeyPath<'_> = &["store", "redis", "nodes"];
+    let given = raw.nodes.unwrap_or_else(|| vec!["127.0.0.1:6379".to_owned()]);
+    if given.len() != 1 {
+        values.wrong(
+            NODES,
+            "give exactly one server, Sentinel and Cluster are not served yet",
+        );
+    }
+    let nodes = given.iter().filter_map(|node| values.host_port(NODES, node)).collect();
+    let namespace = raw.namespace.unwrap_or_else(|| "weir".to_owned());
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    if !(1..=64).contains(&namespace.len()) || !namespace.bytes().all(plain) {
+        values.wrong(
+            &["store", "redis", "namespace"],
+            "not usable, give 1 to 64 of A-Z, a-z, 0-9, _, . and -",
+        );
+    }
+    if raw.username.as_deref().is_some_and(str::is_empty) {
+        values.wrong(
+            &["store", "redis", "username"],
+            "empty, leave it out for the default user",
+        );
+    }
+    let tls = raw.tls.unwrap_or(false);
+    if raw.ca_file.is_some() && !tls {
+        values.wrong(
+            &["store", "redis", "ca_file"],
+            "without effect, set tls = true beside it",
+        );
+    }
+    let database = values.number(&["store", "redis", "database"], raw.database, 0, 0..=65_535);
+    RedisConfig {
+        nodes,
+        username: raw.username,
+        password: values.secret(&["store", "redis", "password"], raw.password.as_ref()),
+        database: u16::try_from(database).unwrap_or(u16::MAX),
+        tls,
+        ca_file: path(values, &["store", "redis", "ca_file"], raw.ca_file.as_deref()),
+        namespace,
+        budget: values.millis(&["store", "redis", "budget_ms"], raw.budget_ms, 100, 1..=10_000),
+    }
+}
+
+fn key_cache(values: &mut Values<'_>, raw: &RawKeyCache) -> KeyCacheConfig {
+    KeyCacheConfig {
+        lifetime: values.seconds(&["key_cache", "lifetime_seconds"], raw.lifetime_seconds, 60, 1..=3600),
+        negative: values.seconds(&["key_cache", "negative_seconds"], raw.negative_seconds, 5, 1..=3600),
+        entries_max: values.count(&["key_cache", "entries_max"], raw.entries_max, 100_000, 1..=10_000_000),
+        poll: values.millis(&["key_cache", "poll_ms"], raw.poll_ms, 500, 10..=10_000),
+        flush_used: values.seconds(
+            &["key_cache", "flush_used_seconds"],
+            raw.flush_used_seconds,
+            5,
+            1..=3600,
+        ),
+    }
+}
+
+fn admin(values: &mut Values<'_>, raw: &RawAdmin) -> AdminConfig {
+    const SOCKET: KeyPath<'_> = &["admin", "socket"];
+    let socket = values.path(SOCKET, raw.socket.as_deref().unwrap_or("/run/weir/admin.sock"));
+    let bytes = socket.as_os_str().len();
+    if bytes > SOCKET_PATH_BYTES_MAX {
+        let long = format_args!("a socket's path has at most {SOCKET_PATH_BYTES_MAX} bytes, this one {bytes}");
+        values.wrong(SOCKET, long);
+    }
+    let audit = raw.audit.as_deref().unwrap_or("/var/lib/weir/audit.jsonl");
+    AdminConfig {
+        socket,
+        audit: values.path(&["admin", "audit"], audit),
+    }
+}
+
+fn log(values: &mut Values<'_>, raw: &RawLog) -> LogConfig {
+    let access = match raw.access.as_deref() {
+        None | Some("stdout") => AccessTarget::Stdout,
+        Some("off") => AccessTarget::Off,
+        Some(path) => AccessTarget::File(values.path(&["log", "access"], path)),
+    };
+    let level = match raw.level.as_deref() {
+        Some("error") => LevelFilter::ERROR,
+        Some("warn") => LevelFilter::WARN,
+        None | Some("info") => LevelFilter::INFO,
+        Some("debug") => LevelFilter::DEBUG,
+        Some("trace") => LevelFilter::TRACE,
+        Some(_) => {
+            values.wrong(
+                &["log", "level"],
+                "no such level, give error, warn, info, debug or trace",
+            );
+            LevelFilter::INFO
+        }
+    };
+    let lines = values.count(
+        &["log", "access_queue_lines"],
+        raw.access_queue_lines,
+        65_536,
+        1..=16_777_216,
+    );
+    LogConfig {
+        access,
+        level,
+        access_queue_lines: lines,
+    }
+}
+
+fn rules(values: &mut Values<'_>, raw: &RawRules) -> RulesConfig {
+    RulesConfig {
+        shipped: raw.shipped.unwrap_or(true),
+        folder: path(values, &["rules", "folder"], raw.folder.as_deref()),
+    }
+}
+
+fn provider(values: &mut Values<'_>, name: &str, raw: RawProvider) -> ProviderOverride {
+    if raw.base_url.as_deref().is_some_and(|url| !is_base_url(url)) {
+        let hint = "not a base URL, give http(s)://HOST[:PORT] without a path or a user";
+        values.wrong(&["provider", name, "base_url"], hint);
+    }
+    ProviderOverride {
+        secret: values.secret(&["provider", name, "secret"], raw.secret.as_ref()),
+        base_url: raw.base_url,
+        enabled: raw.enabled,
+    }
+}
+
+fn is_base_url(text: &str) -> bool {
+    let Ok(url) = text.parse::<http::Uri>() else {
+        return false;
+    };
+    let web = matches!(url.scheme_str(), Some("http" | "https"));
+    let bare = url.path_and_query().is_none_or(|path| path.as_str() == "/");
+    web && bare && !text.contains('#') && url.authority().is_some_and(|place| !place.as_str().contains('@'))
+}
+
+fn path(values: &mut Values<'_>, at: KeyPath<'_>, given: Option<&str>) -> Option<PathBuf> {
+    given.map(|given| values.path(at, given))
+}

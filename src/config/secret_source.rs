@@ -1,0 +1,129 @@
+//! Where secrets come from: environment, files, and systemd credentials. Read once at start, never logged.
+
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use crate::domain::catalogue::SecretRef;
+use crate::domain::secret::Secret;
+
+/// The longest secret, in bytes. Anything longer is a wrong file.
+pub const SECRET_BYTES_MAX: usize = 8 * 1024;
+
+/// The secret a reference names, without one closing line break. `Ok(None)` if the variable, file or credential does not
+/// exist.
+///
+/// # Errors
+/// It exists but is unreadable, empty, not text or longer than [`SECRET_BYTES_MAX`]. The text names the reference, never
+/// the content.
+pub fn read(reference: &SecretRef) -> Result<Option<Secret>, String> {
+    let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
+    let text = match reference {
+        SecretRef::Env(name) => std::env::var_os(name).map(std::ffi::OsString::into_encoded_bytes),
+        SecretRef::File(path) => file(Path::new(path)).map_err(|why| format!("secret {reference}: {why}"))?,
+        SecretRef::Credential(name) => match credentials {
+            Some(folder) => file(&folder.join(name)).map_err(|why| format!("secret {reference}: {why}"))?,
+            None => None,
+        },
+    };
+    text.map(|bytes| checked(&bytes).map_err(|why| format!("secret {reference}: {why}")))
+        .transpose()
+}
+
+fn file(path: &Path) -> Result<Option<Vec<u8>>, String> {
+    let file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("cannot be read: {error}")),
+    };
+    let mut bytes = Vec::new();
+    // Three more than a secret may have: its line break, and one that tells it is too long.
+    file.take(SECRET_BYTES_MAX as u64 + 3)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("cannot be read: {error}"))?;
+    Ok(Some(bytes))
+}
+
+fn checked(bytes: &[u8]) -> Result<Secret, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "is not text".to_owned())?;
+    let text = text
+        .strip_suffix('\n')
+        .map_or(text, |line| line.strip_suffix('\r').unwrap_or(line));
+    if text.is_empty() {
+        return Err("is empty".to_owned());
+    }
+    if text.len() > SECRET_BYTES_MAX {
+        return Err(format!("has more than {SECRET_BYTES_MAX} bytes"));
+    }
+    // A control character would end or split the header that carries the secret.
+    if text.chars().any(char::is_control) {
+        return Err("has a control character or a second line".to_owned());
+    }
+    Ok(Secret::new(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from_file(content: &[u8]) -> Result<Option<Secret>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        std::fs::write(&path, content).unwrap();
+        read(&SecretRef::File(path.to_string_lossy().into_owned()))
+    }
+
+    #[test]
+    fn one_closing_line_break_is_cut() {
+        for content in [&b"s3cret"[..], b"s3cret\n", b"s3cret\r\n"] {
+            assert_eq!(from_file(content).unwrap().unwrap().expose(), "s3cret");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_secret_is_an_error_that_does_not_quote_it() {
+        for content in [
+            &b""[..],
+            b"\n",
+            b"canary\n\n",
+            b"canary\nx: y",
+            b"canary\xff",
+            b"can\0ary",
+        ] {
+            let error = from_file(content).unwrap_err();
+            assert!(error.contains("file:") && !error.contains("canary"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_taken_up_to_its_limit() {
+        let longest = "x".repeat(SECRET_BYTES_MAX);
+        assert!(from_file(longest.as_bytes()).unwrap().is_some());
+        assert!(from_file(format!("{longest}\n").as_bytes()).unwrap().is_some());
+        assert!(from_file(format!("{longest}x").as_bytes()).is_err());
+        assert!(from_file(format!("{longest}\r\n").as_bytes()).is_ok());
+        assert!(from_file(format!("{longest}xxx\n").as_bytes()).is_err());
+    }
+
+    #[test]
+    fn what_is_not_there_is_no_error() {
+        for text in [
+            "env:WEIR_TEST_NOT_SET",
+            "file:/nonexistent/secret",
+            "credential:weir-test-not-there",
+        ] {
+            assert_eq!(read(&SecretRef::parse(text).unwrap()), Ok(None), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_no_secret() {
+        assert!(read(&SecretRef::File("/".to_owned())).is_err());
+    }
+
+    #[test]
+    fn the_environment_is_read() {
+        let path = std::env::var("PATH").unwrap();
+        let read = read(&SecretRef::Env("PATH".to_owned())).unwrap().unwrap();
+        assert_eq!(read.expose(), path);
+    }
+}

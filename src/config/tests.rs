@@ -1,0 +1,242 @@
+use super::*;
+use crate::domain::{catalogue::Catalogue, rules, secret::Secret};
+
+const SHIPPED: &str = include_str!("../../conf/weir.toml");
+
+fn parse(text: &str) -> Result<Config, Vec<FileError>> {
+    Config::parse("weir.toml", text, Path::new("/etc/weir")).map_err(|error| match error {
+        ConfigError::Invalid(errors) => errors,
+        ConfigError::Unreadable { .. } => panic!("nothing was read"),
+    })
+}
+
+fn one_error(text: &str) -> String {
+    let errors = parse(text).unwrap_err();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    errors[0].to_string()
+}
+
+/// The shipped file with its commented keys at work, as far as `keep` wants them.
+fn uncommented(keep: impl Fn(&str) -> bool) -> String {
+    let key = |line: &'static str| {
+        let rest = line.strip_prefix('#')?;
+        rest.starts_with(|c: char| c.is_ascii_lowercase() || c == '[')
+            .then_some(rest)
+    };
+    let lines = SHIPPED
+        .lines()
+        .map(|line| key(line).filter(|_| keep(line)).unwrap_or(line));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Without what the shipped file sets for people who try weir out.
+fn installed(text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.ends_with("# for trying out"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_shipped_file_spells_out_the_defaults() {
+    for engine in ["embedded", "redis"] {
+        let text = installed(&uncommented(|line| !line.ends_with("# no default")));
+        let text = text.replace("engine = \"embedded\"", &format!("engine = \"{engine}\""));
+        let defaults = format!("[store]\nengine = \"{engine}\"");
+        assert_eq!(parse(&text).unwrap(), parse(&defaults).unwrap());
+    }
+    assert_eq!(parse(&installed(SHIPPED)).unwrap(), parse("").unwrap());
+}
+
+#[test]
+fn the_shipped_file_names_every_key() {
+    // Every example at work is a file that loads; that no key is missing shows in the parser's own list of them.
+    let text = uncommented(|_| true).replace("tls = false", "tls = true");
+    let config = parse(&text).unwrap();
+    assert_eq!(config.catalogue.models.len(), 1);
+    assert_eq!(config.catalogue.overrides.len(), 1);
+    for (section, table) in [
+        ("gateway", "[gateway]"),
+        ("upstream", "[upstream]"),
+        ("store.redis", "[store.redis]"),
+        ("key_cache", "[key_cache]"),
+        ("admin", "[admin]"),
+        ("log", "[log]"),
+        ("rules", "[rules]"),
+        ("provider.anthropic", "[provider.anthropic]"),
+        ("model", "[[model]]"),
+    ] {
+        let unknown = format!("{table}\nzzzzzzzzzzzzzzzz = 1\n");
+        let message = one_error(&unknown);
+        let (_, valid) = message
+            .split_once("valid here: ")
+            .unwrap_or_else(|| panic!("{message}"));
+        let document: toml::Table = text.parse().unwrap();
+        let mut place = &toml::Value::Table(document);
+        for name in section.split('.') {
+            place = &place[name];
+        }
+        let place = place.as_array().map_or(place, |list| &list[0]);
+        for key in valid.split(", ") {
+            assert!(place.get(key).is_some(), "{section}.{key} is not in conf/weir.toml");
+        }
+    }
+}
+
+#[test]
+fn the_shipped_file_works_without_a_folder_that_only_root_may_write() {
+    let config = Config::parse("weir.toml", SHIPPED, Path::new("/home/me/conf")).unwrap();
+    let StoreConfig::Embedded(store) = config.store else {
+        panic!("not embedded")
+    };
+    assert_eq!(store.path, Path::new("/home/me/conf/weir-data/store"));
+    assert!(config.admin.socket.starts_with("/home/me/conf/weir-data"));
+    assert!(config.admin.audit.starts_with("/home/me/conf/weir-data"));
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_line_and_its_neighbour() {
+    assert_eq!(
+        one_error("[gateway]\nlisten = \"127.0.0.1:1\"\nkeepalive_secnds = 3\n"),
+        "weir.toml:3: key `keepalive_secnds` is unknown, did you mean `keepalive_seconds`?"
+    );
+}
+
+#[test]
+fn every_wrong_value_is_named_at_once() {
+    let text = "[gateway]\nlisten = \"localhost\"\nbody_bytes_max = 0\n[upstream]\n\nconnect_retries = 99\n";
+    let errors = parse(text).unwrap_err();
+    let places: Vec<_> = errors
+        .iter()
+        .map(|error| (error.key.as_deref().unwrap(), error.line.unwrap()))
+        .collect();
+    assert_eq!(
+        places,
+        [
+            ("gateway.body_bytes_max", 3),
+            ("gateway.listen", 2),
+            ("upstream.connect_retries", 6)
+        ]
+    );
+    assert_eq!(
+        errors[2].to_string(),
+        "weir.toml:6: key `upstream.connect_retries`: 99 is out of range, give 0 to 10"
+    );
+}
+
+#[test]
+fn values_are_checked_key_by_key() {
+    for (text, key) in [
+        ("[gateway]\nkey_prefix = \"We-ir\"", "gateway.key_prefix"),
+        ("[gateway]\nbody_budget_bytes = 1000", "gateway.body_budget_bytes"),
+        ("[gateway]\nheader_count_max = 257", "gateway.header_count_max"),
+        ("gateway.json_depth_max = 0", "gateway.json_depth_max"),
+        ("[store]\nengine = \"sqlite\"", "store.engine"),
+        ("[store.embedded]\npath = \"\"", "store.embedded.path"),
+        ("[store.redis]\nnodes = []", "store.redis.nodes"),
+        ("[store.redis]\nnodes = [\"a:1\", \"b:1\"]", "store.redis.nodes"),
+        ("[store.redis]\nnodes = [\"redis\"]", "store.redis.nodes"),
+        ("[store.redis]\nnodes = [\"re dis:1\"]", "store.redis.nodes"),
+        ("[store.redis]\nnodes = [\"::1:6379\"]", "store.redis.nodes"),
+        ("[store.redis]\nnodes = [\"redis:0\"]", "store.redis.nodes"),
+        ("[store.redis]\nnamespace = \"a{b}\"", "store.redis.namespace"),
+        ("[store.redis]\nusername = \"\"", "store.redis.username"),
+        ("[store.redis]\nca_file = \"x.pem\"", "store.redis.ca_file"),
+        ("[key_cache]\nentries_max = 0", "key_cache.entries_max"),
+        ("[ops]\nlisten = \"127.0.0.1:8080\"", "ops.listen"),
+        ("[log]\nlevel = \"loud\"", "log.level"),
+        ("[provider.x]\nbase_url = \"ftp://x\"", "provider.x.base_url"),
+        ("[provider.x]\nbase_url = \"http://x/v1\"", "provider.x.base_url"),
+        ("[provider.x]\nbase_url = \"http://user@x\"", "provider.x.base_url"),
+    ] {
+        let errors = parse(text).unwrap_err();
+        assert_eq!(errors.len(), 1, "{text}: {errors:?}");
+        assert_eq!(errors[0].key.as_deref(), Some(key), "{text}");
+    }
+    let long = format!("[admin]\nsocket = \"/{}\"", "x".repeat(107));
+    assert!(one_error(&long).contains("at most 107 bytes"));
+    assert!(parse(&format!("[admin]\nsocket = \"/{}\"", "x".repeat(106))).is_ok());
+}
+
+#[test]
+fn limits_hold_at_their_edges() {
+    for (value, fits) in [(0, false), (1, true), (1024, true), (1025, false)] {
+        assert_eq!(
+            parse(&format!("gateway.json_depth_max = {value}")).is_ok(),
+            fits,
+            "{value}"
+        );
+    }
+}
+
+#[test]
+fn a_secret_in_the_file_is_refused_without_an_echo() {
+    for text in [
+        "[provider.x]\nsecret = \"sk-canary-1234\"",
+        "[provider.x]\nsecret = [\"sk-canary-1234\"]",
+        "[provider.x]\nsecret = 1234",
+        "[store.redis]\npassword = \"canary1234\"",
+        "[store.redis]\npassword = canary1234",
+        "[store.redis]\npassword = \"canary1234\ntls = true",
+    ] {
+        let error = Config::parse("weir.toml", text, Path::new("/")).unwrap_err();
+        for told in [error.to_string(), format!("{error:?}")] {
+            assert!(!told.contains("canary") && !told.contains("1234"), "{told}");
+            assert!(told.contains("weir.toml") && told.contains('2'), "{told}");
+        }
+    }
+}
+
+#[test]
+fn references_and_paths_are_relative_to_the_file() {
+    let text = "[provider.a]\nsecret = \"file:a.key\"\n[provider.b]\nsecret = \"env:B\"\n[log]\naccess = \"log/access.jsonl\"\n[rules]\nfolder = \"/rules\"";
+    let config = parse(text).unwrap();
+    let secret = |name: &str| config.catalogue.overrides[name].secret.clone().unwrap();
+    assert_eq!(secret("a"), SecretRef::File("/etc/weir/a.key".to_owned()));
+    assert_eq!(secret("b"), SecretRef::Env("B".to_owned()));
+    assert_eq!(
+        config.log.access,
+        AccessTarget::File(PathBuf::from("/etc/weir/log/access.jsonl"))
+    );
+    assert_eq!(config.rules.folder, Some(PathBuf::from("/rules")));
+}
+
+#[test]
+fn a_server_may_be_named_or_an_address() {
+    for place in ["redis.example:6379", "10.0.0.1:1", "[::1]:6379"] {
+        let text = format!("[store]\nengine = \"redis\"\n[store.redis]\nnodes = [\"{place}\"]");
+        let StoreConfig::Redis(redis) = parse(&text).unwrap().store else {
+            panic!("not redis")
+        };
+        assert_eq!(redis.nodes[0].to_string(), place);
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_says_so() {
+    let error = Config::load(Path::new("/nonexistent/weir.toml"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("/nonexistent/weir.toml") && error.contains("--conf"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_file_is_read_with_its_own_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("weir.toml");
+    std::fs::write(&file, "[admin]\naudit = \"audit.jsonl\"").unwrap();
+    let config = Config::load(&file).unwrap();
+    assert_eq!(config.admin.audit, folder.path().join("audit.jsonl"));
+    assert!(config.gateway.threads >= 1);
+}
+
+#[test]
+fn the_shipped_examples_fit_the_shipped_providers() {
+    let text = uncommented(|_| true).replace("tls = false", "tls = true");
+    let config = parse(&text).unwrap();
+    let built = Catalogue::build(&rules::shipped(), &config.catalogue, &|_| Ok(Some(Secret::new("s"))));
+    let (catalogue, warnings) = built.unwrap_or_else(|errors| panic!("{errors:?}"));
+    assert!(catalogue.find("house-model").is_some());
+    assert!(warnings.is_empty(), "{warnings:?}");
+}

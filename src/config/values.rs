@@ -1,0 +1,177 @@
+//! Checks of single values. Each method returns a usable value in any case and notes what is wrong, so that one run
+//! names every mistake of a file.
+
+use std::net::SocketAddr;
+use std::ops::{Range, RangeInclusive};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::de::{DeTable, DeValue};
+
+use super::HostPort;
+use super::raw::RawSecret;
+use crate::domain::catalogue::{SecretRef, SecretRefError};
+use crate::domain::strict_toml::FileError;
+
+/// Where a value stands: the tables from the outside in, then the key.
+pub(super) type KeyPath<'a> = &'a [&'a str];
+
+/// The file being checked, and what has been found wrong with it.
+pub(super) struct Values<'a> {
+    file: &'a str,
+    text: &'a str,
+    folder: &'a Path,
+    pub(super) errors: Vec<FileError>,
+}
+
+impl<'a> Values<'a> {
+    pub(super) fn new(file: &'a str, text: &'a str, folder: &'a Path) -> Self {
+        Self {
+            file,
+            text,
+            folder,
+            errors: Vec::new(),
+        }
+    }
+
+    /// Notes that the value at `at` is wrong. `message` must not quote a value that may be a secret.
+    pub(super) fn wrong(&mut self, at: KeyPath<'_>, message: impl std::fmt::Display) {
+        let key = at.join(".");
+        let message = format!("key `{key}`: {message}");
+        self.errors.push(match span_of(self.text, at) {
+            Some(span) => FileError::at(self.file, self.text, span, &key, message),
+            None => FileError {
+                file: self.file.to_owned(),
+                line: None,
+                key: Some(key),
+                message,
+            },
+        });
+    }
+
+    pub(super) fn number(
+        &mut self,
+        at: KeyPath<'_>,
+        given: Option<u64>,
+        default: u64,
+        limits: RangeInclusive<u64>,
+    ) -> u64 {
+        let Some(value) = given else { return default };
+        if !limits.contains(&value) {
+            let (least, most) = limits.into_inner();
+            self.wrong(at, format_args!("{value} is out of range, give {least} to {most}"));
+        }
+        value
+    }
+
+    pub(super) fn count(
+        &mut self,
+        at: KeyPath<'_>,
+        given: Option<u64>,
+        default: u64,
+        limits: RangeInclusive<u64>,
+    ) -> usize {
+        usize::try_from(self.number(at, given, default, limits)).unwrap_or(usize::MAX)
+    }
+
+    pub(super) fn seconds(
+        &mut self,
+        at: KeyPath<'_>,
+        given: Option<u64>,
+        default: u64,
+        limits: RangeInclusive<u64>,
+    ) -> Duration {
+        Duration::from_secs(self.number(at, given, default, limits))
+    }
+
+    pub(super) fn millis(
+        &mut self,
+        at: KeyPath<'_>,
+        given: Option<u64>,
+        default: u64,
+        limits: RangeInclusive<u64>,
+    ) -> Duration {
+        Duration::from_millis(self.number(at, given, default, limits))
+    }
+
+    pub(super) fn address(&mut self, at: KeyPath<'_>, given: Option<&str>, default: SocketAddr) -> SocketAddr {
+        let Some(text) = given else { return default };
+        text.parse().unwrap_or_else(|_| {
+            self.wrong(
+                at,
+                "not an address to listen on, give IP:PORT, such as 127.0.0.1:8080 or [::]:8080",
+            );
+            default
+        })
+    }
+
+    /// A path, made absolute with the configuration's folder.
+    pub(super) fn path(&mut self, at: KeyPath<'_>, given: &str) -> PathBuf {
+        if given.is_empty() || given.contains('\0') {
+            self.wrong(at, "not a path");
+        }
+        let joined = self.folder.join(given);
+        // Takes `./` out, which would show in every message.
+        std::path::absolute(&joined).unwrap_or(joined)
+    }
+
+    /// `HOST:PORT`, an IPv6 address in brackets.
+    pub(super) fn host_port(&mut self, at: KeyPath<'_>, given: &str) -> Option<HostPort> {
+        let parsed = host_port(given);
+        if parsed.is_none() {
+            self.wrong(
+                at,
+                "not a server's place, give HOST:PORT, such as 127.0.0.1:6379 or redis.example:6379",
+            );
+        }
+        parsed
+    }
+
+    /// A reference to a secret; what stands there instead is never repeated.
+    pub(super) fn secret(&mut self, at: KeyPath<'_>, given: Option<&RawSecret>) -> Option<SecretRef> {
+        let parsed = match given? {
+            RawSecret::Text(text) => SecretRef::parse(text),
+            RawSecret::Other(_) => Err(SecretRefError),
+        };
+        match parsed {
+            Ok(SecretRef::File(path)) => Some(SecretRef::File(self.folder.join(path).to_string_lossy().into_owned())),
+            Ok(other) => Some(other),
+            Err(error) => {
+                self.wrong(at, error);
+                None
+            }
+        }
+    }
+}
+
+fn host_port(text: &str) -> Option<HostPort> {
+    let (host, port) = text.rsplit_once(':')?;
+    let host = match host.strip_prefix('[') {
+        Some(rest) => rest
+            .strip_suffix(']')
+            .filter(|host| host.parse::<std::net::Ipv6Addr>().is_ok())?,
+        None => Some(host).filter(|host| {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+            !host.is_empty() && host.len() <= 253 && host.bytes().all(plain)
+        })?,
+    };
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    Some(HostPort {
+        host: host.to_owned(),
+        port,
+    })
+}
+
+/// Where a key stands, found by reading the text again: the strict parser keeps no places of what it accepted.
+fn span_of(text: &str, at: KeyPath<'_>) -> Option<Range<usize>> {
+    let (last, tables) = at.split_last()?;
+    let document = DeTable::parse(text).ok()?.into_inner();
+    let mut table = &document;
+    for name in tables {
+        let DeValue::Table(inner) = table.get(*name)?.get_ref() else {
+            return None;
+        };
+        table = inner;
+    }
+    table.get_key_value(*last).map(|(key, _)| key.span())
+}

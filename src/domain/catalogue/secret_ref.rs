@@ -1,0 +1,96 @@
+//! Where a secret is, without being it.
+
+use serde::Deserialize;
+
+/// A reference to a secret. The secret itself is never written into a file that weir reads as configuration.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(try_from = "String")]
+pub enum SecretRef {
+    /// `env:NAME`: an environment variable.
+    Env(String),
+    /// `file:PATH`: the content of a file, without its last line break.
+    File(String),
+    /// `credential:NAME`: a systemd credential (`LoadCredential=`), a file under `$CREDENTIALS_DIRECTORY`.
+    Credential(String),
+}
+
+/// The text is no secret reference. It is not repeated here: it may be the secret itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a secret is given by reference: env:NAME, file:PATH or credential:NAME")]
+pub struct SecretRefError;
+
+impl SecretRef {
+    /// Parses `env:NAME`, `file:PATH` or `credential:NAME`.
+    ///
+    /// # Errors
+    /// Any other text, and names that no environment or credential folder can have.
+    pub fn parse(text: &str) -> Result<Self, SecretRefError> {
+        match text.split_once(':') {
+            Some(("env", name)) if is_name(name, "_") => Ok(Self::Env(name.to_owned())),
+            Some(("file", path)) if !path.is_empty() && !path.contains('\0') => Ok(Self::File(path.to_owned())),
+            Some(("credential", name)) if is_name(name, "_-.") && !name.starts_with('.') => {
+                Ok(Self::Credential(name.to_owned()))
+            }
+            Some(_) | None => Err(SecretRefError),
+        }
+    }
+}
+
+impl std::fmt::Display for SecretRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Env(name) => write!(f, "env:{name}"),
+            Self::File(path) => write!(f, "file:{path}"),
+            Self::Credential(name) => write!(f, "credential:{name}"),
+        }
+    }
+}
+
+impl std::str::FromStr for SecretRef {
+    type Err = SecretRefError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<String> for SecretRef {
+    type Error = SecretRefError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse(&text)
+    }
+}
+
+fn is_name(name: &str, extra: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || extra.contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_parse_and_print_as_written() {
+        for text in ["env:OPENAI_API_KEY", "file:/etc/weir/key", "credential:openai.key"] {
+            assert_eq!(SecretRef::parse(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_secret_itself_is_refused_without_an_echo() {
+        for text in [
+            "sk-ant-secret",
+            "env:",
+            "env:A B",
+            "file:",
+            "credential:../x",
+            "credential:a/b",
+            "",
+            "http://x",
+        ] {
+            assert_eq!(SecretRef::parse(text), Err(SecretRefError), "{text}");
+        }
+        assert!(!SecretRefError.to_string().contains("secret-"));
+    }
+}

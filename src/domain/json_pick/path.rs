@@ -1,0 +1,175 @@
+//! Where a picker looks, and what it does there.
+
+/// Bytes of a picked scalar, in its JSON form; a longer one is dropped.
+pub const SCALAR_BYTES_MAX: usize = 256;
+/// Bytes of a picked object or array, in its JSON form; a longer one is dropped.
+pub const TREE_BYTES_MAX: usize = 8 * 1024;
+/// Segments of the longest path.
+pub const SEGMENTS_MAX: usize = 8;
+/// Paths of one set: one bit each.
+pub const PATHS_MAX: usize = 64;
+
+/// One step from a container to a value in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Segment {
+    /// The value of this key (keys that are written with escapes never match).
+    Key(&'static str),
+    /// Each element of an array.
+    Each,
+}
+
+/// What to do with a value at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// Keep a string, number or literal of up to [`SCALAR_BYTES_MAX`]; the last one wins.
+    Scalar,
+    /// Keep a whole object or array (or what else is there) of up to [`TREE_BYTES_MAX`]; paths that lead into it are not
+    /// followed. The last one wins.
+    Tree,
+    /// Note that there was one which is not `null`, `false` or an empty string.
+    Presence,
+    /// Count them.
+    Count,
+    /// Count the strings equal to this one.
+    CountOf(&'static str),
+}
+
+impl Take {
+    /// How much of a value has to be kept for this take.
+    pub(super) const fn limit(self) -> usize {
+        match self {
+            Self::Scalar => SCALAR_BYTES_MAX,
+            Self::Tree => TREE_BYTES_MAX,
+            Self::CountOf(word) => word.len() + 2,
+            Self::Presence => "false".len(),
+            Self::Count => 0,
+        }
+    }
+}
+
+/// A place in a JSON value, and what to do with what is there.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    segments: &'static [Segment],
+    take: Take,
+}
+
+impl Path {
+    /// A path of up to [`SEGMENTS_MAX`] segments.
+    pub const fn new(segments: &'static [Segment], take: Take) -> Self {
+        assert!(segments.len() <= SEGMENTS_MAX, "a path has too many segments");
+        Self { segments, take }
+    }
+}
+
+/// Paths, made ready for looking: a tree with one node per place that is on a path. Built once per set, not per request.
+#[derive(Debug)]
+pub struct PathSet {
+    takes: Vec<Take>,
+    nodes: Vec<Node>,
+}
+
+/// The place of a node in its set; the root is 0.
+pub(super) type NodeId = usize;
+pub(super) const ROOT: NodeId = 0;
+
+#[derive(Debug, Default)]
+struct Node {
+    keys: Vec<(&'static str, NodeId)>,
+    each: Option<NodeId>,
+    leaves: Leaves,
+}
+
+/// The paths that end at a node, one bit each, by what they do.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Leaves {
+    /// Look at a string, number or literal: all but those that only count.
+    pub(super) scalar: u64,
+    /// Bytes to keep of it.
+    pub(super) scalar_limit: usize,
+    pub(super) tree: u64,
+    pub(super) presence: u64,
+    pub(super) count: u64,
+}
+
+impl PathSet {
+    /// A set of up to [`PATHS_MAX`] paths; those behind are ignored.
+    pub fn new(paths: &[Path]) -> Self {
+        let paths = paths.get(..PATHS_MAX).unwrap_or(paths);
+        let mut set = Self {
+            takes: paths.iter().map(|path| path.take).collect(),
+            nodes: vec![Node::default()],
+        };
+        for (at, path) in paths.iter().enumerate() {
+            let node = path
+                .segments
+                .iter()
+                .fold(ROOT, |node, segment| set.child(node, *segment));
+            if let Some(node) = set.nodes.get_mut(node) {
+                node.leaves.add(1 << at, path.take);
+            }
+        }
+        set
+    }
+
+    fn child(&mut self, parent: NodeId, segment: Segment) -> NodeId {
+        let known = match segment {
+            Segment::Key(key) => self.key(parent, key.as_bytes()),
+            Segment::Each => self.each(parent),
+        };
+        if let Some(known) = known {
+            return known;
+        }
+        let new = self.nodes.len();
+        self.nodes.push(Node::default());
+        if let Some(parent) = self.nodes.get_mut(parent) {
+            match segment {
+                Segment::Key(key) => parent.keys.push((key, new)),
+                Segment::Each => parent.each = Some(new),
+            }
+        }
+        new
+    }
+
+    /// The node of a key in the object at this node.
+    pub(super) fn key(&self, node: NodeId, key: &[u8]) -> Option<NodeId> {
+        let node = self.nodes.get(node)?;
+        node.keys
+            .iter()
+            .find(|(name, _)| name.as_bytes() == key)
+            .map(|(_, child)| *child)
+    }
+
+    /// The node of the elements in the array at this node.
+    pub(super) fn each(&self, node: NodeId) -> Option<NodeId> {
+        self.nodes.get(node)?.each
+    }
+
+    /// Whether any key of an object at this node leads on.
+    pub(super) fn has_keys(&self, node: NodeId) -> bool {
+        self.nodes.get(node).is_some_and(|node| !node.keys.is_empty())
+    }
+
+    pub(super) fn leaves(&self, node: NodeId) -> Leaves {
+        self.nodes.get(node).map(|node| node.leaves).unwrap_or_default()
+    }
+
+    pub(super) fn takes(&self) -> &[Take] {
+        &self.takes
+    }
+}
+
+impl Leaves {
+    fn add(&mut self, bit: u64, take: Take) {
+        match take {
+            Take::Tree => self.tree |= bit,
+            Take::Presence => self.presence |= bit,
+            Take::Count => self.count |= bit,
+            Take::Scalar | Take::CountOf(_) => {}
+        }
+        if take != Take::Count {
+            self.scalar |= bit;
+            self.scalar_limit = self.scalar_limit.max(take.limit());
+        }
+    }
+}

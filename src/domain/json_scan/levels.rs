@@ -1,0 +1,75 @@
+//! The containers that are open, a bit each: no recursion, no allocation.
+
+use super::DEPTH_MAX;
+
+const WORD_BITS: usize = 64;
+
+/// What a level is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Container {
+    Object,
+    Array,
+}
+
+/// The stack of open containers.
+#[derive(Debug)]
+pub(super) struct Levels {
+    /// A bit per enclosing level, set for objects. The innermost level is not here but in `innermost`, which is asked
+    /// for after every value.
+    outer: [u64; DEPTH_MAX / WORD_BITS],
+    innermost: Container,
+    depth: usize,
+    depth_max: usize,
+}
+
+impl Levels {
+    /// `depth_max` is at most [`DEPTH_MAX`].
+    pub(super) fn new(depth_max: usize) -> Levels {
+        Levels {
+            outer: [0; DEPTH_MAX / WORD_BITS],
+            innermost: Container::Object,
+            depth: 0,
+            depth_max,
+        }
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    pub(super) fn depth_max(&self) -> usize {
+        self.depth_max
+    }
+
+    /// The container the cursor is in; meaningless at depth 0.
+    pub(super) fn innermost(&self) -> Container {
+        self.innermost
+    }
+
+    /// Opens a level; false, and nothing changes, if there is no room for it.
+    #[must_use]
+    pub(super) fn enter(&mut self, container: Container) -> bool {
+        if self.depth >= self.depth_max {
+            return false;
+        }
+        let Some(word) = self.outer.get_mut(self.depth / WORD_BITS) else {
+            return false;
+        };
+        let bit = 1_u64 << (self.depth % WORD_BITS);
+        match self.innermost {
+            Container::Object => *word |= bit,
+            Container::Array => *word &= !bit,
+        }
+        self.innermost = container;
+        self.depth += 1;
+        true
+    }
+
+    /// Closes the innermost level.
+    pub(super) fn leave(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+        let word = self.outer.get(self.depth / WORD_BITS).copied().unwrap_or_default();
+        let is_object = word >> (self.depth % WORD_BITS) & 1 == 1;
+        self.innermost = if is_object { Container::Object } else { Container::Array };
+    }
+}

@@ -1,0 +1,385 @@
+//! What the scan takes, refuses and finds, rule by rule; `differential.rs` holds it against serde_json.
+
+mod differential;
+mod end;
+
+use super::*;
+
+const LIMITS: ScanLimits = ScanLimits { depth_max: 256 };
+
+fn scanned(body: &str) -> Scan {
+    scan(body.as_bytes(), &LIMITS).unwrap_or_else(|error| panic!("{body}: {error}"))
+}
+
+fn refused(body: impl AsRef<[u8]>) -> ScanError {
+    scan(body.as_ref(), &LIMITS).expect_err("must be refused")
+}
+
+fn said(body: impl AsRef<[u8]>) -> String {
+    refused(body).to_string()
+}
+
+fn model(body: &str) -> Option<String> {
+    scanned(body).model.map(|model| model.text)
+}
+
+#[test]
+fn a_body_of_each_protocol_gives_its_facts() {
+    let messages =
+        r#"{"max_tokens":1024,"messages":[{"role":"user","content":"hi"}],"model":"claude-x","stream":true}"#;
+    let scan = scanned(messages);
+    let found = scan.model.unwrap();
+    assert_eq!(
+        (found.text.as_str(), messages.get(found.value)),
+        ("claude-x", Some("\"claude-x\""))
+    );
+    assert_eq!(
+        (scan.stream, scan.output_max, scan.has_contents),
+        (Some(true), Some(1024), false)
+    );
+
+    let scan = scanned(r#"{"model":"gpt-x","input":"hi","max_output_tokens":7,"stream":false}"#);
+    assert_eq!(
+        (scan.stream, scan.output_max, scan.has_contents),
+        (Some(false), Some(7), false)
+    );
+
+    let scan = scanned(r#"{"contents":[{"parts":[{"text":"hi"}]}],"generationConfig":{"topK":3,"maxOutputTokens":9}}"#);
+    assert_eq!(
+        (scan.model, scan.stream, scan.output_max, scan.has_contents),
+        (None, None, Some(9), true)
+    );
+    assert_eq!(
+        scanned(r#"{"generation_config":{"max_output_tokens":9}}"#).output_max,
+        Some(9)
+    );
+    assert_eq!(scanned("{}"), Scan::default());
+}
+
+#[test]
+fn only_the_top_level_counts() {
+    let body = r#"{"a":{"model":"no","stream":true,"contents":1,"max_tokens":1},"b":[{"model":"no"}],"c":["model"]}"#;
+    assert_eq!(scanned(body), Scan::default());
+    assert_eq!(
+        scanned(r#"{"generationConfig":{"x":{"maxOutputTokens":5}}}"#).output_max,
+        None
+    );
+    assert_eq!(
+        scanned(r#"{"generationConfig":[{"maxOutputTokens":5},6]}"#).output_max,
+        None
+    );
+    assert_eq!(
+        scanned(r#"{"generationConfig":{},"x":{"maxOutputTokens":5}}"#).output_max,
+        None
+    );
+    assert_eq!(scanned(r#"{"max_tokens":[5,6]}"#).output_max, None);
+    assert_eq!(scanned(r#"{"stream":[true]}"#).stream, None);
+}
+
+#[test]
+fn keys_and_the_model_are_unescaped() {
+    let escaped = "{\"\\u006dodel\":\"a\\/b\\u00e9\\ud83d\\ude00\\n\\\"\"}";
+    assert_eq!(model(escaped).as_deref(), Some("a/b\u{e9}\u{1F600}\n\""));
+    assert_eq!(scanned(escaped).model.unwrap().value, 14..escaped.len() - 1);
+    assert_eq!(scanned(r#"{"m\u0061x_tokens":3}"#).output_max, Some(3));
+    assert_eq!(model(r#"{"model\u0000":"a","mode\\u006c":"b","Model":"c"}"#), None);
+    assert_eq!(model(r#"{"model":""}"#).as_deref(), Some(""));
+}
+
+#[test]
+fn a_second_model_or_stream_is_refused_however_it_is_written() {
+    assert_eq!(said(r#"{"model":"a","model":"a"}"#), "`model` occurs twice (byte 13)");
+    assert_eq!(
+        refused(r#"{"model":"a","\u006Dodel":"b"}"#),
+        ScanError::ModelTwice { at: 13 }
+    );
+    assert_eq!(
+        said(r#"{"stream":true,"stream":true}"#),
+        "`stream` occurs twice (byte 15)"
+    );
+    assert_eq!(
+        refused(r#"{"stream":1,"str\u0065am":true}"#),
+        ScanError::StreamTwice { at: 12 }
+    );
+    assert_eq!(
+        model(r#"{"x":1,"x":2,"model":"a","contents":1,"contents":2}"#).as_deref(),
+        Some("a")
+    );
+}
+
+#[test]
+fn a_model_that_is_no_string_is_refused() {
+    for value in ["1", "-1.5e3", "null", "true", "false", "[\"a\"]", "{\"a\":1}"] {
+        assert_eq!(
+            refused(format!("{{\"model\": {value}}}")),
+            ScanError::ModelNotString { at: 10 },
+            "{value}"
+        );
+    }
+    assert_eq!(said(r#"{"model":1}"#), "`model` must be a string");
+}
+
+#[test]
+fn stream_counts_only_if_it_is_a_boolean() {
+    for value in ["1", "null", "\"true\"", "[]", "{}"] {
+        assert_eq!(scanned(&format!("{{\"stream\":{value}}}")).stream, None, "{value}");
+    }
+}
+
+#[test]
+fn the_last_non_negative_integer_is_the_output_limit() {
+    assert_eq!(scanned(r#"{"max_tokens":1,"max_output_tokens":2}"#).output_max, Some(2));
+    assert_eq!(
+        scanned(r#"{"generationConfig":{"maxOutputTokens":2},"max_tokens":1}"#).output_max,
+        Some(1)
+    );
+    assert_eq!(
+        scanned(r#"{"max_tokens":18446744073709551615}"#).output_max,
+        Some(u64::MAX)
+    );
+    for value in [
+        "-1",
+        "-0",
+        "1.0",
+        "1e3",
+        "18446744073709551616",
+        "null",
+        "\"5\"",
+        "true",
+    ] {
+        assert_eq!(
+            scanned(&format!("{{\"max_tokens\":{value}}}")).output_max,
+            None,
+            "{value}"
+        );
+    }
+    assert_eq!(scanned(r#"{"max_tokens":3,"max_tokens":"x"}"#).output_max, Some(3));
+}
+
+#[test]
+fn what_is_not_one_object_is_refused() {
+    assert_eq!(said(""), "the body is empty");
+    assert_eq!(said(" \r\n\t"), "the body is empty");
+    for body in ["[]", "\"a\"", "1", "-1", "true", "false", "null"] {
+        assert_eq!(said(body), "the body must be a JSON object", "{body}");
+    }
+    assert_eq!(said("{} {}"), "data follows the JSON value at byte 3");
+    assert_eq!(said("{},"), "data follows the JSON value at byte 2");
+    assert_eq!(said("{}\0"), "data follows the JSON value at byte 2");
+    assert_eq!(
+        said("\u{feff}{}"),
+        "the body starts with a byte order mark, which JSON does not allow"
+    );
+    assert_eq!(scanned(" {} \r\n\t"), Scan::default());
+}
+
+#[test]
+fn text_that_is_not_utf8_is_refused_wherever_it_stands() {
+    assert_eq!(said(b"{\"a\":\"\xff\"}"), "the body is not valid UTF-8 at byte 6");
+    assert_eq!(refused(b"{\"a\":\"\xed\xa0\x80\"}"), ScanError::NotUtf8 { at: 6 });
+    assert_eq!(refused(b"{\"a\":1}\xc3"), ScanError::NotUtf8 { at: 7 });
+}
+
+#[test]
+fn every_break_of_the_grammar_is_named_with_its_place() {
+    let cases: &[(&str, usize, Fault)] = &[
+        ("@", 0, Fault::ValueExpected),
+        ("\u{b}{}", 0, Fault::ValueExpected),
+        ("{", 1, Fault::EndsEarly),
+        ("{\"a", 3, Fault::EndsEarly),
+        ("{\"a\"", 4, Fault::EndsEarly),
+        ("{\"a\":", 5, Fault::EndsEarly),
+        ("{\"a\":1", 6, Fault::EndsEarly),
+        ("{\"a\":-", 6, Fault::EndsEarly),
+        ("{\"a\":tru", 8, Fault::EndsEarly),
+        ("{\"a\":\"\\", 7, Fault::EndsEarly),
+        ("{\"a\":\"\\u00", 10, Fault::EndsEarly),
+        ("{\"a\":}", 5, Fault::ValueExpected),
+        ("{\"a\":+1}", 5, Fault::ValueExpected),
+        ("{\"a\":.5}", 5, Fault::ValueExpected),
+        ("{\"a\":NaN}", 5, Fault::ValueExpected),
+        ("{\"a\":'b'}", 5, Fault::ValueExpected),
+        ("{\"a\":[1,]}", 8, Fault::ValueExpected),
+        ("{\"a\":[,1]}", 6, Fault::ValueExpected),
+        ("{\"a\":[}", 6, Fault::ValueExpected),
+        ("{a:1}", 1, Fault::KeyExpected),
+        ("{\"a\":1,}", 7, Fault::KeyExpected),
+        ("{,}", 1, Fault::KeyExpected),
+        ("{]", 1, Fault::KeyExpected),
+        ("{\"a\" 1}", 5, Fault::ColonExpected),
+        ("{\"a\":1 \"b\":2}", 7, Fault::CommaOrBraceExpected),
+        ("{\"a\":1]", 6, Fault::CommaOrBraceExpected),
+        ("{\"a\":01}", 6, Fault::CommaOrBraceExpected),
+        ("{\"a\":-00}", 7, Fault::CommaOrBraceExpected),
+        ("{\"a\":1/**/}", 6, Fault::CommaOrBraceExpected),
+        ("{\"a\":[1 2]}", 8, Fault::CommaOrBracketExpected),
+        ("{\"a\":[1}", 7, Fault::CommaOrBracketExpected),
+        ("{\"a\":tRue}", 6, Fault::Literal),
+        ("{\"a\":nul}", 8, Fault::Literal),
+        ("{\"a\":-a}", 6, Fault::DigitExpected),
+        ("{\"a\":1.}", 7, Fault::DigitExpected),
+        ("{\"a\":1.e1}", 7, Fault::DigitExpected),
+        ("{\"a\":1e}", 7, Fault::DigitExpected),
+        ("{\"a\":1e+}", 8, Fault::DigitExpected),
+        ("{\"a\n\":1}", 3, Fault::ControlCharacter),
+        ("{\"a\":\"\0\"}", 6, Fault::ControlCharacter),
+        ("{\"a\":\"\u{1f}\"}", 6, Fault::ControlCharacter),
+        ("{\"a\":\"\\x41\"}", 7, Fault::Escape),
+        ("{\"a\":\"\\U0041\"}", 7, Fault::Escape),
+        ("{\"a\":\"\\u00g0\"}", 10, Fault::HexDigits),
+        ("{\"a\":\"\\ud800\"}", 6, Fault::LoneSurrogate),
+        ("{\"a\":\"\\ud800\\n\"}", 6, Fault::LoneSurrogate),
+        ("{\"a\":\"\\ud800\\u0041\"}", 6, Fault::LoneSurrogate),
+        ("{\"a\":\"\\ud800\\ud800\"}", 6, Fault::LoneSurrogate),
+        ("{\"a\":\"\\uDC00\"}", 6, Fault::LoneSurrogate),
+    ];
+    for (body, at, fault) in cases {
+        assert_eq!(
+            refused(body),
+            ScanError::Malformed { at: *at, fault: *fault },
+            "{body:?}"
+        );
+    }
+    assert_eq!(
+        said("{\"a\":}"),
+        "the body is not valid JSON at byte 5: a value was expected"
+    );
+}
+
+#[test]
+fn what_the_grammar_allows_passes() {
+    for value in [
+        "0",
+        "-0",
+        "-0.0",
+        "1E+2",
+        "1e-2",
+        "0e0",
+        "1e999",
+        "\"\u{7f}\u{2028}\\u0000\\uD83D\\uDE00\"",
+        "[[],{}]",
+    ] {
+        assert_eq!(
+            scanned(&format!("{{ \"a\" :\t{value}\r\n}}")),
+            Scan::default(),
+            "{value}"
+        );
+    }
+}
+
+#[test]
+fn a_special_byte_is_seen_at_every_place_of_a_long_string() {
+    for length in 0..300 {
+        let plain = "\u{e9}x#".repeat(length / 4 + 1);
+        let plain = plain.get(..length).unwrap_or("y");
+        let body = |middle: &str| format!("{{\"a\":\"{plain}{middle}zzz\",\"model\":\"m\"}}");
+        let at = 6 + plain.len();
+        assert_eq!(model(&body("\\\"")).as_deref(), Some("m"));
+        for control in 0..0x20_u8 {
+            let expected = ScanError::Malformed {
+                at,
+                fault: Fault::ControlCharacter,
+            };
+            assert_eq!(refused(body(&char::from(control).to_string())), expected);
+        }
+        assert_eq!(
+            refused(body("\"")),
+            ScanError::Malformed {
+                at: at + 1,
+                fault: Fault::CommaOrBraceExpected
+            }
+        );
+        assert_eq!(
+            refused(body("\\q")),
+            ScanError::Malformed {
+                at: at + 1,
+                fault: Fault::Escape
+            }
+        );
+    }
+}
+
+fn nested(levels: usize) -> String {
+    // Objects and arrays by turns, so that the level stack has to tell them apart on the way back.
+    let (mut open, mut close) = (String::from("{\"a\":"), String::from("}"));
+    for level in 1..levels {
+        open.push_str(if level % 3 == 0 { "{\"a\":" } else { "[" });
+        close.insert(0, if level % 3 == 0 { '}' } else { ']' });
+    }
+    format!("{open}1{close}")
+}
+
+#[test]
+fn depth_is_limited_without_recursion() {
+    for depth_max in [1, 2, 63, 64, 65, 256, DEPTH_MAX] {
+        let limits = ScanLimits { depth_max };
+        assert_eq!(
+            scan(nested(depth_max).as_bytes(), &limits),
+            Ok(Scan::default()),
+            "{depth_max}"
+        );
+        let error = scan(nested(depth_max + 1).as_bytes(), &limits).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("the body nests deeper than {depth_max} levels")
+        );
+    }
+    let unlimited = ScanLimits { depth_max: usize::MAX };
+    for unit in ["[", "{\"a\":"] {
+        let bottomless = format!("{{\"a\":{}", unit.repeat(1_000_000));
+        let error = scan(bottomless.as_bytes(), &unlimited).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                ScanError::TooDeep {
+                    depth_max: DEPTH_MAX,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+    }
+    assert_eq!(scan(b"{}", &ScanLimits { depth_max: 0 }), Ok(Scan::default()));
+}
+
+#[test]
+fn errors_never_quote_the_body() {
+    for body in [
+        "{\"secret\":secret}",
+        "{\"secret\" secret}",
+        "secret",
+        "{\"model\":\"secret\",\"model\":\"secret\"}",
+    ] {
+        assert!(
+            !format!("{:?} {}", refused(body), said(body)).contains("secret"),
+            "{body}"
+        );
+    }
+}
+
+#[test]
+fn plausible_models_are_told_from_the_rest() {
+    for name in [
+        "a",
+        "claude-opus-4.5",
+        "models/gemini-2.5@001",
+        "ft:gpt-4_x:org",
+        "x".repeat(128).as_str(),
+    ] {
+        assert!(is_plausible_model(name), "{name}");
+    }
+    for name in [
+        "",
+        " a",
+        "a b",
+        "a\n",
+        "a?b",
+        "a#b",
+        "a%2f",
+        "\u{e9}",
+        "a\\b",
+        "x".repeat(129).as_str(),
+    ] {
+        assert!(!is_plausible_model(name), "{name}");
+    }
+}

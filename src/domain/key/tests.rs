@@ -1,0 +1,102 @@
+use proptest::prelude::*;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use super::*;
+
+fn record() -> KeyRecord {
+    KeyRecord {
+        id: KeyId::generate(&mut StdRng::seed_from_u64(1)),
+        name: "laptop".into(),
+        account: "acme".into(),
+        created_at: 100,
+        expires_at: Some(200),
+        models: None,
+        state: KeyState::Active,
+        hint: "wxyz".into(),
+        revision: 0,
+    }
+}
+
+#[test]
+fn a_key_works_until_its_end() {
+    let key = record();
+    assert_eq!(key.check(199), Ok(()));
+    assert_eq!(key.check(200), Err(KeyDenied::Expired));
+    assert_eq!(
+        KeyRecord {
+            expires_at: None,
+            ..key
+        }
+        .check(i64::MAX),
+        Ok(())
+    );
+}
+
+#[test]
+fn revoked_is_said_before_expired() {
+    let key = KeyRecord {
+        state: KeyState::Revoked { at: 150 },
+        ..record()
+    };
+    assert_eq!(key.check(0), Err(KeyDenied::Revoked));
+    assert_eq!(key.check(300), Err(KeyDenied::Revoked));
+}
+
+#[test]
+fn models_are_all_some_or_none() {
+    let with = |models| KeyRecord { models, ..record() };
+    assert!(with(None).allows_model("any"));
+    assert!(with(Some(vec!["a".into(), "b".into()])).allows_model("b"));
+    assert!(!with(Some(vec!["a".into()])).allows_model("A"));
+    assert!(!with(Some(Vec::new())).allows_model("a"));
+}
+
+#[test]
+fn the_stored_form_is_pinned() {
+    let text = serde_json::to_string(&KeyRecord {
+        state: KeyState::Revoked { at: 7 },
+        ..record()
+    })
+    .unwrap();
+    let id = record().id;
+    assert_eq!(
+        text,
+        format!(
+            r#"{{"id":"{id}","name":"laptop","account":"acme","created_at":100,"expires_at":200,"models":null,"state":"revoked","at":7,"hint":"wxyz","revision":0}}"#
+        )
+    );
+}
+
+#[test]
+fn a_pasted_key_is_no_id_and_is_not_repeated() {
+    let error = KeyId::parse("weir-secret").unwrap_err().to_string();
+    assert!(!error.contains("secret"));
+    assert!(KeyId::parse("key_0123456789abcde_").is_err() && KeyId::parse("key_0123456789abcdef0").is_err());
+}
+
+proptest! {
+    #[test]
+    fn records_round_trip(name in ".*", at: i64, revoked: bool, models: Option<Vec<String>>, revision: u64) {
+        let state = if revoked { KeyState::Revoked { at } } else { KeyState::Active };
+        let key = KeyRecord { name, state, models, revision, ..record() };
+        let text = serde_json::to_string(&key).unwrap();
+        prop_assert_eq!(serde_json::from_str::<KeyRecord>(&text).unwrap(), key);
+    }
+
+    #[test]
+    fn a_change_touches_what_it_names(name: Option<String>, end: Option<Option<i64>>, models: Option<Option<Vec<String>>>) {
+        let change = KeyChange { name: name.clone(), account: None, expires_at: end, models: models.clone() };
+        let after = change.apply(&record());
+        prop_assert_eq!(after.name, name.unwrap_or("laptop".into()));
+        prop_assert_eq!(after.expires_at, end.unwrap_or(Some(200)));
+        prop_assert_eq!(after.models, models.unwrap_or(None));
+        prop_assert_eq!((after.account, after.revision), ("acme".into(), 1));
+    }
+
+    #[test]
+    fn ids_parse_back(seed: u64) {
+        let id = KeyId::generate(&mut StdRng::seed_from_u64(seed));
+        prop_assert_eq!(KeyId::parse(id.as_str()), Ok(id));
+    }
+}

@@ -1,0 +1,94 @@
+//! The three protocols as one closed choice: every function only hands on to the protocol's own module.
+
+use crate::domain::json_pick::{PathSet, Picker};
+use crate::domain::protocol::facts::Facts;
+use crate::domain::protocol::{MidStreamFailure, Protocol, gemini, messages, responses};
+use crate::domain::usage::Usage;
+
+/// A protocol with what its answer has reported.
+#[derive(Clone, Debug)]
+pub(super) enum Dialect {
+    Messages(messages::State),
+    Responses(responses::State),
+    Gemini(gemini::State),
+}
+
+impl Dialect {
+    pub(super) fn new(protocol: Protocol) -> Self {
+        match protocol {
+            Protocol::Messages => Self::Messages(messages::State::default()),
+            Protocol::Responses => Self::Responses(responses::State::default()),
+            Protocol::Gemini => Self::Gemini(gemini::State::default()),
+        }
+    }
+
+    /// What to pick out of events and bodies.
+    pub(super) fn paths(&self) -> &'static PathSet {
+        match self {
+            Self::Messages(_) => &messages::PATHS,
+            Self::Responses(_) => &responses::PATHS,
+            Self::Gemini(_) => &gemini::PATHS,
+        }
+    }
+
+    /// One event of a stream, which the picker has read whole; `name` is its `event` field, used when its data has no `type`.
+    pub(super) fn event(&mut self, picker: &Picker, name: &[u8], facts: &mut Facts) {
+        match self {
+            Self::Messages(state) => state.event(picker, name, facts),
+            Self::Responses(state) => state.event(picker, name, facts),
+            Self::Gemini(state) => state.chunk(picker, facts),
+        }
+    }
+
+    /// The body of an answer that is not a stream, as far as the picker has read it.
+    pub(super) fn body(&mut self, picker: &Picker, facts: &mut Facts) {
+        match self {
+            Self::Messages(state) => state.body(picker, facts),
+            Self::Responses(state) => state.body(picker, facts),
+            Self::Gemini(state) => state.chunk(picker, facts),
+        }
+    }
+
+    /// Whether content was seen in such a body.
+    pub(super) fn body_has_content(&self, picker: &Picker) -> bool {
+        match self {
+            Self::Messages(_) => messages::State::body_has_content(picker),
+            Self::Responses(_) => responses::State::body_has_content(picker),
+            Self::Gemini(_) => gemini::State::has_content(picker),
+        }
+    }
+
+    pub(super) fn usage(&self) -> Option<Usage> {
+        match self {
+            Self::Messages(state) => state.usage(),
+            Self::Responses(state) => state.usage(),
+            Self::Gemini(state) => state.usage(),
+        }
+    }
+
+    /// The in-band error as a server-sent event.
+    pub(super) fn failure_event(&self, failure: &MidStreamFailure, facts: &Facts) -> Vec<u8> {
+        match self {
+            Self::Messages(_) => messages::failure_event(failure),
+            Self::Responses(state) => state.failure_event(failure, facts),
+            Self::Gemini(_) => gemini::failure_event(failure),
+        }
+    }
+
+    /// The in-band error as an array's last element, where the protocol has such a stream.
+    pub(super) fn failure_element(&self, failure: &MidStreamFailure) -> Option<Vec<u8>> {
+        match self {
+            Self::Gemini(_) => Some(gemini::failure_chunk(failure).to_string().into_bytes()),
+            Self::Messages(_) | Self::Responses(_) => None,
+        }
+    }
+
+    /// The bytes of heap memory in buffers that grow with what is reported.
+    pub(super) fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Messages(_) => 0,
+            Self::Responses(state) => state.heap_bytes(),
+            Self::Gemini(state) => state.heap_bytes(),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What is the same in the answers of all three protocols.
+
+use std::borrow::Cow;
+
+use crate::domain::json_pick::replace;
+use crate::domain::protocol::InBandError;
+
+/// What an answer has said so far, but for its usage.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    pub(super) content_seen: bool,
+    /// The event that ends the answer was seen.
+    pub(super) terminal: bool,
+    pub(super) finish_reason: Option<String>,
+    pub(super) error: Option<InBandError>,
+    pub(super) model: Option<String>,
+    pub(super) done_marker: bool,
+}
+
+/// Keeps the newest text. What repeats itself in every event costs no allocation.
+pub(super) fn note(kept: &mut Option<String>, text: Option<Cow<'_, str>>) {
+    if let Some(text) = text
+        && kept.as_deref() != Some(text.as_ref())
+    {
+        *kept = Some(text.into_owned());
+    }
+}
+
+/// Keeps the newest JSON text in a buffer that is used again.
+pub(super) fn keep(kept: &mut Vec<u8>, json: Option<&[u8]>) {
+    if let Some(json) = json {
+        replace(kept, json);
+    }
+}
+
+/// The error under these names: its type, and its code if it has one.
+pub(super) fn in_band_error(kind: Option<Cow<'_, str>>, fallback: &str, code: Option<Cow<'_, str>>) -> InBandError {
+    InBandError {
+        kind: kind.map_or_else(|| fallback.to_owned(), Cow::into_owned),
+        code: code.map(Cow::into_owned),
+    }
+}

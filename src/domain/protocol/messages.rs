@@ -1,0 +1,294 @@
+//! The Messages protocol: what its answers say, and weir's own words in its shapes.
+
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+
+use crate::domain::json_pick::Segment::{Each, Key};
+use crate::domain::json_pick::{Path, PathSet, Picker, Take};
+use crate::domain::protocol::facts::{Facts, in_band_error, note};
+use crate::domain::protocol::{FailureKind, MidStreamFailure};
+use crate::domain::usage::{COUNT_MAX, Usage, fields::Fields};
+
+const TYPE: usize = 0;
+const START_USAGE: usize = 1;
+const START_MODEL: usize = 2;
+const USAGE: usize = 3;
+const DELTA_STOP_REASON: usize = 4;
+const DELTA_TEXT: usize = 5;
+const DELTA_THINKING: usize = 6;
+const DELTA_JSON: usize = 7;
+const BLOCK_TYPE: usize = 8;
+const BLOCK_TEXT: usize = 9;
+const BLOCK_THINKING: usize = 10;
+const ERROR_TYPE: usize = 11;
+const ERROR_CODE: usize = 12;
+const ERROR_DETAIL_CODE: usize = 13;
+const MODEL: usize = 14;
+const STOP_REASON: usize = 15;
+const CONTENT: usize = 16;
+const ERROR: usize = 17;
+const CODE: usize = 18;
+const SUCCESS: usize = 19;
+
+/// What to pick out of events and bodies.
+pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(PICKS));
+
+const PICKS: &[Path] = &[
+    Path::new(&[Key("type")], Take::Scalar),
+    Path::new(&[Key("message"), Key("usage")], Take::Tree),
+    Path::new(&[Key("message"), Key("model")], Take::Scalar),
+    Path::new(&[Key("usage")], Take::Tree),
+    Path::new(&[Key("delta"), Key("stop_reason")], Take::Scalar),
+    Path::new(&[Key("delta"), Key("text")], Take::Presence),
+    Path::new(&[Key("delta"), Key("thinking")], Take::Presence),
+    Path::new(&[Key("delta"), Key("partial_json")], Take::Presence),
+    Path::new(&[Key("content_block"), Key("type")], Take::Scalar),
+    Path::new(&[Key("content_block"), Key("text")], Take::Presence),
+    Path::new(&[Key("content_block"), Key("thinking")], Take::Presence),
+    Path::new(&[Key("error"), Key("type")], Take::Scalar),
+    Path::new(&[Key("error"), Key("code")], Take::Scalar),
+    Path::new(&[Key("error"), Key("details"), Key("error_code")], Take::Scalar),
+    Path::new(&[Key("model")], Take::Scalar),
+    Path::new(&[Key("stop_reason")], Take::Scalar),
+    Path::new(&[Key("content"), Each], Take::Count),
+    Path::new(&[Key("error")], Take::Presence),
+    Path::new(&[Key("code")], Take::Scalar),
+    Path::new(&[Key("success")], Take::Scalar),
+];
+
+/// What an answer has reported. Each number is the one of the last frame that has it: some servers put zeros or nothing into
+/// `message_start` and the real numbers into `message_delta`, whose usage is cumulative.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    reported: bool,
+    main: Counts,
+    output: Option<u64>,
+    thinking: Option<u64>,
+    web_searches: Option<u64>,
+    web_fetches: Option<u64>,
+    /// Compactions are not in the numbers above.
+    compactions: Option<Usage>,
+}
+
+/// The input side of one usage object.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    input: Option<u64>,
+    cache_read: Option<u64>,
+    cache_creation: Option<u64>,
+    split: Option<(u64, u64)>,
+}
+
+impl Counts {
+    fn merge(&mut self, usage: &Fields<'_>) {
+        self.input = usage.count("input_tokens").or(self.input);
+        self.cache_read = usage.count("cache_read_input_tokens").or(self.cache_read);
+        self.cache_creation = usage.count("cache_creation_input_tokens").or(self.cache_creation);
+        let split = usage.object("cache_creation");
+        let (short, long) = (
+            split.count("ephemeral_5m_input_tokens"),
+            split.count("ephemeral_1h_input_tokens"),
+        );
+        if short.is_some() || long.is_some() {
+            self.split = Some((short.unwrap_or(0), long.unwrap_or(0)));
+        }
+    }
+
+    /// Cache writes of short and long life. The total is the newest number; the split comes only with `message_start`, and is
+    /// scaled when the total has grown since. Without a split all of it is short, which is the protocol's default.
+    fn cache_writes(&self) -> (u64, u64) {
+        let (short, long) = self.split.unwrap_or((0, 0));
+        let parts = u128::from(short) + u128::from(long);
+        let Some(total) = self.cache_creation else {
+            return (short, long);
+        };
+        if parts == 0 {
+            return (total, 0);
+        }
+        let scaled = u128::from(total) * u128::from(long) / parts;
+        let long = u64::try_from(scaled).unwrap_or(COUNT_MAX).min(total);
+        (total - long, long)
+    }
+
+    fn usage(&self) -> Usage {
+        let (cache_write_short, cache_write_long) = self.cache_writes();
+        Usage {
+            input_uncached: self.input.unwrap_or(0),
+            cache_read: self.cache_read.unwrap_or(0),
+            cache_write_short,
+            cache_write_long,
+            ..Usage::default()
+        }
+    }
+}
+
+impl State {
+    /// One event of a stream.
+    pub(super) fn event(&mut self, picker: &Picker, name: &[u8], facts: &mut Facts) {
+        let kind = picker.text(TYPE);
+        match kind.as_deref().map_or(name, str::as_bytes) {
+            b"content_block_delta" => {
+                facts.content_seen |= [DELTA_TEXT, DELTA_THINKING, DELTA_JSON]
+                    .iter()
+                    .any(|at| picker.is_present(*at));
+            }
+            b"content_block_start" => facts.content_seen |= block_has_content(picker),
+            b"message_start" => {
+                self.merge(picker.raw(START_USAGE));
+                note(&mut facts.model, picker.text(START_MODEL));
+            }
+            b"message_delta" => {
+                self.merge(picker.raw(USAGE));
+                note(&mut facts.finish_reason, picker.text(DELTA_STOP_REASON));
+            }
+            b"message_stop" => facts.terminal = true,
+            b"error" => {
+                facts.error = Some(error_of(picker));
+                facts.terminal = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// The whole body of an answer that is not a stream.
+    pub(super) fn body(&mut self, picker: &Picker, facts: &mut Facts) {
+        self.merge(picker.raw(USAGE));
+        note(&mut facts.model, picker.text(MODEL));
+        note(&mut facts.finish_reason, picker.text(STOP_REASON));
+        if is_failure(picker) {
+            facts.error = Some(error_of(picker));
+        }
+    }
+
+    pub(super) fn body_has_content(picker: &Picker) -> bool {
+        picker.count(CONTENT) > 0
+    }
+
+    fn merge(&mut self, usage: Option<&[u8]>) {
+        let Some(usage) = usage.and_then(Fields::parse) else {
+            return;
+        };
+        self.reported = true;
+        self.main.merge(&usage);
+        self.output = usage.count("output_tokens").or(self.output);
+        self.thinking = usage
+            .object("output_tokens_details")
+            .count("thinking_tokens")
+            .or(self.thinking);
+        let tools = usage.object("server_tool_use");
+        self.web_searches = tools.count("web_search_requests").or(self.web_searches);
+        self.web_fetches = tools.count("web_fetch_requests").or(self.web_fetches);
+        let iterations = usage.objects("iterations");
+        if !iterations.is_empty() {
+            self.compactions = Some(compactions(&iterations));
+        }
+    }
+
+    pub(super) fn usage(&self) -> Option<Usage> {
+        if !self.reported {
+            return None;
+        }
+        let output = self.output.unwrap_or(0);
+        let reasoning = self.thinking.unwrap_or(0).min(output);
+        let extra = self.compactions.unwrap_or_default();
+        let main = self.main.usage();
+        Some(Usage {
+            input_uncached: main.input_uncached.saturating_add(extra.input_uncached),
+            cache_read: main.cache_read.saturating_add(extra.cache_read),
+            cache_write_short: main.cache_write_short.saturating_add(extra.cache_write_short),
+            cache_write_long: main.cache_write_long.saturating_add(extra.cache_write_long),
+            output_text: (output - reasoning).saturating_add(extra.output_text),
+            output_reasoning: reasoning,
+            tool_input: 0,
+            web_searches: self.web_searches.unwrap_or(0),
+            web_fetches: self.web_fetches.unwrap_or(0),
+        })
+    }
+}
+
+fn compactions(iterations: &[Fields<'_>]) -> Usage {
+    let mut sum = Usage::default();
+    for iteration in iterations
+        .iter()
+        .filter(|iteration| iteration.text("type").as_deref() == Some("compaction"))
+    {
+        let mut counts = Counts::default();
+        counts.merge(iteration);
+        let one = counts.usage();
+        sum.input_uncached = sum.input_uncached.saturating_add(one.input_uncached);
+        sum.cache_read = sum.cache_read.saturating_add(one.cache_read);
+        sum.cache_write_short = sum.cache_write_short.saturating_add(one.cache_write_short);
+        sum.cache_write_long = sum.cache_write_long.saturating_add(one.cache_write_long);
+        sum.output_text = sum
+            .output_text
+            .saturating_add(iteration.count("output_tokens").unwrap_or(0));
+    }
+    sum
+}
+
+/// A block of text or thinking begins empty; any other (a tool's name, redacted thinking, a search result) is content by itself.
+fn block_has_content(picker: &Picker) -> bool {
+    match picker.text(BLOCK_TYPE).as_deref() {
+        None => false,
+        Some("text" | "thinking") => picker.is_present(BLOCK_TEXT) || picker.is_present(BLOCK_THINKING),
+        Some(_) => true,
+    }
+}
+
+/// Some providers answer 200 with their native error: `success` is false, or `code` is an HTTP status of 400 or above.
+fn is_failure(picker: &Picker) -> bool {
+    let native = picker.is(SUCCESS, "false")
+        || picker
+            .text(CODE)
+            .and_then(|code| code.parse::<u64>().ok())
+            .is_some_and(|code| code >= 400);
+    picker.is(TYPE, "error") || picker.is_present(ERROR) || (native && !State::body_has_content(picker))
+}
+
+fn error_of(picker: &Picker) -> crate::domain::protocol::InBandError {
+    let code = picker
+        .text(ERROR_DETAIL_CODE)
+        .or_else(|| picker.text(ERROR_CODE))
+        .or_else(|| picker.text(CODE));
+    let kind = picker
+        .text(ERROR_TYPE)
+        .or_else(|| picker.text(TYPE).filter(|kind| kind != "error"));
+    in_band_error(kind, "error", code)
+}
+
+/// The event that tells the client of a failure. Agents retry `overloaded_error`.
+pub(super) fn failure_event(failure: &MidStreamFailure) -> Vec<u8> {
+    let kind = match failure.kind {
+        FailureKind::ProviderCut | FailureKind::ProviderTimeout => "overloaded_error",
+        FailureKind::Internal => "api_error",
+    };
+    let data = json!({ "type": "error", "error": { "type": kind, "message": failure.message } });
+    format!("event: error\ndata: {data}\n\n").into_bytes()
+}
+
+/// The `error.type` that goes with a status.
+pub(in crate::domain) fn error_type(status: u16) -> &'static str {
+    match status {
+        401 => "authentication_error",
+        402 => "billing_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        408 | 504 => "timeout_error",
+        409 => "conflict_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        529 => "overloaded_error",
+        500.. => "api_error",
+        _ => "invalid_request_error",
+    }
+}
+
+/// An error body.
+pub(in crate::domain) fn error_body(kind: &str, message: &str, code: Option<&str>, request_id: &str) -> Value {
+    let mut error = json!({ "type": kind, "message": message });
+    if let (Some(code), Value::Object(fields)) = (code, &mut error) {
+        fields.insert("details".to_owned(), json!({ "error_code": code }));
+    }
+    json!({ "type": "error", "error": error, "request_id": request_id })
+}

@@ -1,0 +1,166 @@
+use serde_json::{Value, json};
+
+use super::redact::RUN_BYTES_MIN;
+use super::*;
+
+fn reshaped(protocol: Protocol, status: u16, body: &Value) -> Value {
+    serde_json::from_slice(&reshape_error(protocol, status, body.to_string().as_bytes(), "req_1")).unwrap()
+}
+
+#[test]
+fn a_native_root_becomes_the_messages_shape() {
+    let body = json!({ "code": "InvalidApiKey", "type": "invalid_key", "message": "no such key", "request_id": "x" });
+    assert_eq!(
+        reshaped(Protocol::Messages, 401, &body),
+        json!({
+            "type": "error",
+            "error": { "type": "authentication_error", "message": "no such key", "details": { "error_code": "InvalidApiKey" } },
+            "request_id": "req_1",
+        })
+    );
+}
+
+#[test]
+fn an_error_object_keeps_a_type_that_clients_know() {
+    let body = json!({ "error": { "type": "overloaded_error", "message": "busy", "code": 1305 } });
+    let shaped = reshaped(Protocol::Messages, 529, &body);
+    assert_eq!(
+        shaped["error"],
+        json!({ "type": "overloaded_error", "message": "busy" })
+    );
+    let foreign = json!({ "error": { "type": "engine_overloaded_error", "message": "busy" } });
+    assert_eq!(
+        reshaped(Protocol::Messages, 429, &foreign)["error"]["type"],
+        "rate_limit_error"
+    );
+}
+
+#[test]
+fn an_error_string_becomes_the_responses_shape() {
+    let body = json!({ "code": "Client specified an invalid argument", "error": "Incorrect value" });
+    assert_eq!(
+        reshaped(Protocol::Responses, 400, &body),
+        json!({ "error": {
+            "message": "Incorrect value", "type": "invalid_request_error", "param": null, "code": "Client specified an invalid argument",
+        } })
+    );
+}
+
+#[test]
+fn the_gemini_shape_has_code_and_status() {
+    let body = json!([{ "error": { "code": 429, "message": "quota", "status": "RESOURCE_EXHAUSTED" } }]);
+    let wanted = json!({ "error": { "code": 429, "message": "quota", "status": "RESOURCE_EXHAUSTED" } });
+    assert_eq!(reshaped(Protocol::Gemini, 429, &body), wanted);
+    assert_eq!(
+        reshaped(Protocol::Gemini, 500, &json!({ "msg": "oops", "code": 500 }))["error"],
+        json!({ "code": 500, "message": "oops", "status": "INTERNAL" })
+    );
+}
+
+#[test]
+fn what_cannot_be_read_names_the_status_only() {
+    let long = vec![b' '; ERROR_BODY_BYTES_MAX + 1];
+    for body in [
+        b"<html>bad gateway</html>".as_slice(),
+        b"",
+        b"null",
+        b"7",
+        b"{}",
+        b"[]",
+        &long,
+    ] {
+        let shaped: Value = serde_json::from_slice(&reshape_error(Protocol::Responses, 502, body, "req_1")).unwrap();
+        assert_eq!(
+            shaped["error"]["message"],
+            "The model's provider answered with status 502."
+        );
+        assert_eq!(shaped["error"]["code"], "server_error");
+    }
+}
+
+#[test]
+fn a_failure_that_came_as_success_is_known() {
+    assert_eq!(
+        failure_in_success(br#"{"code":401,"msg":"token expired","success":false}"#),
+        Some(401)
+    );
+    assert_eq!(
+        failure_in_success(br#"{"code":"1302","msg":"busy","success":false}"#),
+        Some(502)
+    );
+    assert_eq!(failure_in_success(br#"{"code":200,"success":true}"#), None);
+    assert_eq!(failure_in_success(br#"{"code":500,"content":[]}"#), None);
+    assert_eq!(failure_in_success(br#"{"error":{"message":"x"}}"#), Some(502));
+    assert_eq!(failure_in_success(br#"{"output":[],"error":null}"#), None);
+    assert_eq!(failure_in_success(b"hello"), None);
+}
+
+const CREDENTIAL: &str = "sk-ab12CD34ef56GH78ij90KL12mn34OP56wxyz";
+
+fn redacted(text: &str) -> Option<String> {
+    redact(text.as_bytes(), CREDENTIAL).map(|clean| String::from_utf8(clean).unwrap())
+}
+
+#[test]
+fn the_credential_and_its_parts_are_masked() {
+    assert_eq!(
+        redacted(&format!("key {CREDENTIAL} is bad")).as_deref(),
+        Some("key *** is bad")
+    );
+    assert_eq!(
+        redacted("it begins with sk-ab12CD34 and so on").as_deref(),
+        Some("it begins with *** and so on")
+    );
+    assert_eq!(redacted("inside: 78ij90KL.").as_deref(), Some("inside: ***."));
+}
+
+#[test]
+fn shortened_echoes_are_masked() {
+    for echo in [
+        "sk-ab***wxyz",
+        "sk-ab**********************wxyz",
+        "sk...yz",
+        "sk-a\u{2026}wxyz",
+        "sk-ab\u{2022}\u{2022}\u{2022}wxyz",
+        "sk-ab\\u2026yz",
+        "****wxyz",
+        "sk-ab12...",
+    ] {
+        assert_eq!(
+            redacted(&format!("Incorrect API key: {echo}. Sorry"))
+                .as_deref()
+                .map(|text| text.trim_end_matches('.')),
+            Some("Incorrect API key: ***. Sorry"),
+            "{echo}"
+        );
+    }
+}
+
+#[test]
+fn other_texts_stay() {
+    for text in [
+        "",
+        "nothing here",
+        "2*3",
+        "**bold** text",
+        "wait... what",
+        "other key zz-ab***1234",
+        "78ij90K",
+        "sk-",
+    ] {
+        assert_eq!(redacted(text), None, "{text}");
+    }
+    assert_eq!(redact(b"a plain text", "a"), None);
+    assert_eq!(redact(b"test key", "test").as_deref(), Some(b"*** key".as_slice()));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_run_of_the_credential_survives(before in "[ -~]{0,40}", from in 0_usize..30, length in 8_usize..39, after in "[ -~]{0,40}") {
+        let part: String = CREDENTIAL.chars().skip(from).take(length).collect();
+        let clean = redacted(&format!("{before}{part}{after}")).unwrap();
+        for window in CREDENTIAL.as_bytes().windows(RUN_BYTES_MIN) {
+            proptest::prop_assert!(!clean.as_bytes().windows(RUN_BYTES_MIN).any(|found| found == window));
+        }
+    }
+}

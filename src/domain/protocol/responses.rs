@@ -1,0 +1,251 @@
+//! The Responses protocol: what its answers say, and weir's own words in its shapes.
+
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+
+use crate::domain::json_pick::Segment::{Each, Key};
+use crate::domain::json_pick::{Path, PathSet, Picker, Take};
+use crate::domain::protocol::MidStreamFailure;
+use crate::domain::protocol::facts::{Facts, in_band_error, keep, note};
+use crate::domain::usage::{Usage, fields, fields::Fields};
+
+const TYPE: usize = 0;
+const SEQUENCE: usize = 1;
+const DELTA: usize = 2;
+const ITEM_TYPE: usize = 3;
+const CODE: usize = 4;
+const ERROR_TYPE: usize = 5;
+const ERROR_CODE: usize = 6;
+const ERROR: usize = 7;
+/// Where the paths of the response object begin: first those inside an event, then those of a body.
+const IN_EVENT: usize = 8;
+const IN_BODY: usize = IN_EVENT + RESPONSE_PATHS;
+
+const ID: usize = 0;
+const CREATED_AT: usize = 1;
+const MODEL: usize = 2;
+const STATUS: usize = 3;
+const USAGE: usize = 4;
+const TOOL_USAGE: usize = 5;
+const INCOMPLETE_REASON: usize = 6;
+const OUTPUT: usize = 7;
+const SEARCHES: usize = 8;
+const RESPONSE_ERROR_TYPE: usize = 9;
+const RESPONSE_ERROR_CODE: usize = 10;
+const RESPONSE_PATHS: usize = 11;
+
+const WEB_SEARCH: &str = "web_search_call";
+
+/// What to pick out of events and bodies.
+pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(PICKS));
+
+const PICKS: &[Path] = &[
+    Path::new(&[Key("type")], Take::Scalar),
+    Path::new(&[Key("sequence_number")], Take::Scalar),
+    Path::new(&[Key("delta")], Take::Presence),
+    Path::new(&[Key("item"), Key("type")], Take::Scalar),
+    Path::new(&[Key("code")], Take::Scalar),
+    Path::new(&[Key("error"), Key("type")], Take::Scalar),
+    Path::new(&[Key("error"), Key("code")], Take::Scalar),
+    Path::new(&[Key("error")], Take::Presence),
+    Path::new(&[Key("response"), Key("id")], Take::Scalar),
+    Path::new(&[Key("response"), Key("created_at")], Take::Scalar),
+    Path::new(&[Key("response"), Key("model")], Take::Scalar),
+    Path::new(&[Key("response"), Key("status")], Take::Scalar),
+    Path::new(&[Key("response"), Key("usage")], Take::Tree),
+    Path::new(&[Key("response"), Key("tool_usage")], Take::Tree),
+    Path::new(
+        &[Key("response"), Key("incomplete_details"), Key("reason")],
+        Take::Scalar,
+    ),
+    Path::new(&[Key("response"), Key("output"), Each], Take::Count),
+    Path::new(
+        &[Key("response"), Key("output"), Each, Key("type")],
+        Take::CountOf(WEB_SEARCH),
+    ),
+    Path::new(&[Key("response"), Key("error"), Key("type")], Take::Scalar),
+    Path::new(&[Key("response"), Key("error"), Key("code")], Take::Scalar),
+    Path::new(&[Key("id")], Take::Scalar),
+    Path::new(&[Key("created_at")], Take::Scalar),
+    Path::new(&[Key("model")], Take::Scalar),
+    Path::new(&[Key("status")], Take::Scalar),
+    Path::new(&[Key("usage")], Take::Tree),
+    Path::new(&[Key("tool_usage")], Take::Tree),
+    Path::new(&[Key("incomplete_details"), Key("reason")], Take::Scalar),
+    Path::new(&[Key("output"), Each], Take::Count),
+    Path::new(&[Key("output"), Each, Key("type")], Take::CountOf(WEB_SEARCH)),
+];
+
+/// What an answer has reported. Usage comes only with the last event, and may be `null`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    usage_json: Vec<u8>,
+    tool_usage_json: Vec<u8>,
+    searches: u64,
+    id: Option<String>,
+    created_at: Option<u64>,
+    sequence: Option<u64>,
+}
+
+impl State {
+    /// One event of a stream.
+    pub(super) fn event(&mut self, picker: &Picker, name: &[u8], facts: &mut Facts) {
+        if let Some(sequence) = number(picker, SEQUENCE) {
+            self.sequence = Some(sequence);
+        }
+        self.response(picker, IN_EVENT, facts);
+        let kind = picker.text(TYPE);
+        match kind.as_deref().map_or(name, str::as_bytes) {
+            b"response.output_item.added" => facts.content_seen |= item_is_content(picker),
+            b"response.output_item.done" => {
+                facts.content_seen = true;
+                if picker.is(ITEM_TYPE, WEB_SEARCH) {
+                    self.searches = self.searches.saturating_add(1);
+                }
+            }
+            b"response.completed" => self.finish(picker, "completed", facts),
+            b"response.incomplete" => self.finish(picker, "incomplete", facts),
+            b"response.failed" => {
+                self.finish(picker, "failed", facts);
+                let kind = picker
+                    .text(IN_EVENT + RESPONSE_ERROR_TYPE)
+                    .or_else(|| picker.text(ERROR_TYPE));
+                let code = picker
+                    .text(IN_EVENT + RESPONSE_ERROR_CODE)
+                    .or_else(|| picker.text(ERROR_CODE));
+                facts.error = Some(in_band_error(kind, "response.failed", code));
+            }
+            b"error" => {
+                let code = picker.text(ERROR_CODE).or_else(|| picker.text(CODE));
+                facts.error = Some(in_band_error(picker.text(ERROR_TYPE), "error", code));
+                facts.terminal = true;
+            }
+            other if other.ends_with(b".delta") => facts.content_seen |= picker.is_present(DELTA),
+            _ => {}
+        }
+    }
+
+    fn finish(&mut self, picker: &Picker, status: &str, facts: &mut Facts) {
+        facts.terminal = true;
+        facts.content_seen |= picker.count(IN_EVENT + OUTPUT) > 0;
+        let reason = picker.text(IN_EVENT + INCOMPLETE_REASON).unwrap_or(status.into());
+        note(&mut facts.finish_reason, Some(reason));
+    }
+
+    /// The response object, which begins, ends and sometimes accompanies a stream, and is the body of an answer that is none.
+    fn response(&mut self, picker: &Picker, base: usize, facts: &mut Facts) {
+        note(&mut self.id, picker.text(base + ID));
+        note(&mut facts.model, picker.text(base + MODEL));
+        self.created_at = number(picker, base + CREATED_AT).or(self.created_at);
+        keep(&mut self.usage_json, picker.raw(base + USAGE));
+        keep(&mut self.tool_usage_json, picker.raw(base + TOOL_USAGE));
+        self.searches = self.searches.max(picker.count(base + SEARCHES));
+    }
+
+    /// The whole body of an answer that is not a stream.
+    pub(super) fn body(&mut self, picker: &Picker, facts: &mut Facts) {
+        self.response(picker, IN_BODY, facts);
+        let reason = picker
+            .text(IN_BODY + INCOMPLETE_REASON)
+            .or_else(|| picker.text(IN_BODY + STATUS));
+        note(&mut facts.finish_reason, reason);
+        if picker.is_present(ERROR) || picker.is(IN_BODY + STATUS, "failed") {
+            let code = picker.text(ERROR_CODE).or_else(|| picker.text(CODE));
+            facts.error = Some(in_band_error(picker.text(ERROR_TYPE), "error", code));
+        }
+    }
+
+    pub(super) fn body_has_content(picker: &Picker) -> bool {
+        picker.count(IN_BODY + OUTPUT) > 0
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.usage_json.capacity() + self.tool_usage_json.capacity()
+    }
+
+    /// Cached, written and reasoning tokens lie inside `input_tokens` and `output_tokens`.
+    pub(super) fn usage(&self) -> Option<Usage> {
+        let usage = Fields::parse(&self.usage_json)?;
+        let input = usage.count("input_tokens").unwrap_or(0);
+        let details = usage.object("input_tokens_details");
+        let cache_read = details.count("cached_tokens").unwrap_or(0).min(input);
+        let split = details.object("cache_write_tokens_details");
+        let (short, long) = (split.count("ttl_30m_tokens"), split.count("ttl_12h_tokens"));
+        let parts = short.unwrap_or(0).saturating_add(long.unwrap_or(0));
+        let written = details
+            .count("cache_write_tokens")
+            .unwrap_or(parts)
+            .min(input - cache_read);
+        let cache_write_long = long.unwrap_or(0).min(written);
+        let output = usage.count("output_tokens").unwrap_or(0);
+        let reasoning = usage
+            .object("output_tokens_details")
+            .count("reasoning_tokens")
+            .unwrap_or(0)
+            .min(output);
+        let tools = Fields::parse(&self.tool_usage_json).unwrap_or_default();
+        Some(Usage {
+            input_uncached: input - cache_read - written,
+            cache_read,
+            cache_write_short: written - cache_write_long,
+            cache_write_long,
+            output_text: output - reasoning,
+            output_reasoning: reasoning,
+            tool_input: 0,
+            web_searches: tools
+                .object("web_search")
+                .count("num_requests")
+                .unwrap_or(self.searches),
+            web_fetches: 0,
+        })
+    }
+
+    /// The event that tells the client of a failure: agents act on `response.failed`, the SDKs raise on the `error` beside it.
+    pub(super) fn failure_event(&self, failure: &MidStreamFailure, facts: &Facts) -> Vec<u8> {
+        let message = &failure.message;
+        let mut response = json!({
+            "id": self.id.as_deref().unwrap_or("resp_interrupted"),
+            "object": "response",
+            "created_at": self.created_at.unwrap_or(0),
+            "status": "failed",
+            "error": { "code": "server_error", "message": message },
+            "output": [],
+        });
+        if let (Some(model), Value::Object(fields)) = (&facts.model, &mut response) {
+            fields.insert("model".to_owned(), json!(model));
+        }
+        let data = json!({
+            "type": "response.failed",
+            "sequence_number": self.sequence.map_or(0, |last| last.saturating_add(1)),
+            "response": response,
+            "error": { "type": "server_error", "code": "server_error", "message": message },
+        });
+        format!("event: response.failed\ndata: {data}\n\n").into_bytes()
+    }
+}
+
+fn number(picker: &Picker, path: usize) -> Option<u64> {
+    fields::count(&picker.text(path)?)
+}
+
+/// A message or a reasoning item begins empty; any other item (a tool call) is content by itself.
+fn item_is_content(picker: &Picker) -> bool {
+    picker
+        .text(ITEM_TYPE)
+        .is_some_and(|kind| !matches!(kind.as_ref(), "message" | "reasoning"))
+}
+
+/// The `error.type` that goes with a status.
+pub(in crate::domain) fn error_type(status: u16) -> &'static str {
+    match status {
+        429 => "rate_limit_error",
+        500.. => "server_error",
+        _ => "invalid_request_error",
+    }
+}
+
+/// An error body.
+pub(in crate::domain) fn error_body(kind: &str, message: &str, param: Option<&str>, code: &str) -> Value {
+    json!({ "error": { "message": message, "type": kind, "param": param, "code": code } })
+}

@@ -1,0 +1,305 @@
+//! A provider file, checked in full and turned into what a request needs. Whatever compiles cannot be wrong later.
+
+mod edits;
+mod faults;
+
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use toml::Spanned;
+
+use self::faults::Faults;
+use crate::domain::{
+    catalogue::SecretRef,
+    operation::Operation,
+    protocol::Protocol,
+    rules::{
+        RuleFile,
+        body::BodyRules,
+        endpoint::{EndpointTemplate, Endpoints},
+        raw::{AuthStyle, ErrorShape, OnClientGone, RawAuth, RawEndpoints, RawModel, RawProvider, RawTimeouts},
+    },
+    secret::Secret,
+    strict_toml::{FileError, parse},
+};
+
+/// The longest name of a provider, in bytes.
+pub const PROVIDER_NAME_BYTES_MAX: usize = 32;
+
+/// One provider, ready to serve.
+#[derive(Debug)]
+pub struct Provider {
+    /// Its name in configuration, logs and metrics.
+    pub name: String,
+    /// Its name for people.
+    pub display_name: String,
+    /// How weir identifies itself; `None`: the provider is off.
+    pub auth: Option<Auth>,
+    /// Where each operation is served.
+    pub endpoints: Endpoints,
+    /// Time limits that differ from `[upstream]`.
+    pub timeouts: Timeouts,
+    /// What becomes of its error bodies.
+    pub errors: ErrorShape,
+    /// What happens to a request whose client has left.
+    pub on_client_gone: OnClientGone,
+    /// Edits of the request's headers.
+    pub headers: HeadEdits,
+    /// Edits of the request's body.
+    pub body: BodyRules,
+}
+
+impl Provider {
+    /// Whether it serves: not switched off, and its secret is there.
+    pub fn is_on(&self) -> bool {
+        self.auth.is_some()
+    }
+
+    /// Hosts and ports of its endpoints, one per endpoint.
+    pub fn hosts(&self) -> impl Iterator<Item = (String, u16)> {
+        self.endpoints
+            .iter()
+            .map(|(_, template)| (template.origin.host.clone(), template.origin.port))
+    }
+
+    /// The protocols it has endpoints of, in a fixed order. Counting tokens alone is no service.
+    pub fn protocols(&self) -> Vec<Protocol> {
+        let generates = |protocol: &Protocol| {
+            self.endpoints.iter().any(|(operation, _)| {
+                let counts = matches!(operation, Operation::CountTokens | Operation::GeminiCountTokens);
+                operation.protocol() == *protocol && !counts
+            })
+        };
+        [Protocol::Messages, Protocol::Responses, Protocol::Gemini]
+            .into_iter()
+            .filter(generates)
+            .collect()
+    }
+}
+
+/// How weir identifies itself to a provider: `header: scheme secret`.
+#[derive(Clone, Debug)]
+pub struct Auth {
+    /// The header.
+    pub header: HeaderName,
+    /// What stands before the secret, with its space: `"Bearer "` or nothing.
+    pub scheme: &'static str,
+    /// The secret; checked to be a header value.
+    pub secret: Secret,
+}
+
+/// Time limits of a provider; `None`: those of `[upstream]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Until the connection stands.
+    pub connect: Option<Duration>,
+    /// Until the first byte of a streamed answer.
+    pub first_byte: Option<Duration>,
+    /// Until the first byte of any other answer.
+    pub first_byte_unary: Option<Duration>,
+    /// Between two reads.
+    pub idle: Option<Duration>,
+    /// From the first attempt to the last byte.
+    pub total: Option<Duration>,
+}
+
+/// Header edits, applied in the order of the fields (see [`super::edit_head`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeadEdits {
+    /// Headers to drop.
+    pub remove: Vec<HeaderName>,
+    /// Old and new name.
+    pub rename: Vec<(HeaderName, HeaderName)>,
+    /// Values that replace what the client sent.
+    pub set: Vec<(HeaderName, HeaderValue)>,
+    /// Values for headers that are absent.
+    pub default: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// A compiled file: the provider without its secret, and what the catalogue needs to complete it.
+#[derive(Debug)]
+pub struct Compiled {
+    /// The provider; `auth` is `None` until [`Compiled::authorize`].
+    pub provider: Provider,
+    /// Where its secret is.
+    pub secret: SecretRef,
+    /// Its models, each with its line in the file.
+    pub models: Vec<(usize, RawModel)>,
+    header: HeaderName,
+    scheme: &'static str,
+}
+
+impl Compiled {
+    /// Switches the provider on with its secret.
+    ///
+    /// # Errors
+    /// The secret is empty or cannot be sent in a header. The message does not repeat it.
+    pub fn authorize(&mut self, secret: Secret) -> Result<(), &'static str> {
+        let text = secret.expose();
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("the secret is empty, or has spaces, line breaks or other characters that no key has");
+        }
+        self.provider.auth = Some(Auth {
+            header: self.header.clone(),
+            scheme: self.scheme,
+            secret,
+        });
+        Ok(())
+    }
+}
+
+/// Parses and compiles one file.
+///
+/// # Errors
+/// Every fault that was found; a file that does not parse has one.
+pub fn compile(file: &RuleFile) -> Result<Compiled, Vec<FileError>> {
+    let raw: RawProvider = parse(&file.name, &file.text).map_err(|error| vec![error])?;
+    let mut faults = Faults::new(&file.name, &file.text);
+    check_name(&raw.name, &mut faults);
+    let way = auth_way(&raw.auth, &mut faults);
+    let endpoints = endpoints(&raw.endpoints, &mut faults);
+    let timeouts = timeouts(&raw.timeouts, &mut faults);
+    let headers = edits::head(&raw.headers, way.as_ref().map(|(header, _)| header), &mut faults);
+    let body = edits::body(&raw.body, &mut faults);
+    let models = models(raw.model, &mut faults);
+    let name = raw.name.into_inner();
+    match way {
+        Some((header, scheme)) if faults.is_empty() => Ok(Compiled {
+            provider: Provider {
+                display_name: raw.display_name.unwrap_or_else(|| name.clone()),
+                name,
+                auth: None,
+                endpoints,
+                timeouts,
+                errors: raw.errors,
+                on_client_gone: raw.on_client_gone,
+                headers,
+                body,
+            },
+            secret: raw.auth.secret,
+            models,
+            header,
+            scheme,
+        }),
+        Some(_) | None => Err(faults.into_errors()),
+    }
+}
+
+fn check_name(name: &Spanned<String>, faults: &mut Faults<'_>) {
+    let text = name.get_ref();
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
+    if text.is_empty() || text.len() > PROVIDER_NAME_BYTES_MAX || !text.bytes().all(allowed) {
+        faults.at(
+            name,
+            "name",
+            "key `name`: a provider's name is 1 to 32 characters of a-z, 0-9, - and _",
+        );
+    }
+}
+
+fn auth_way(auth: &RawAuth, faults: &mut Faults<'_>) -> Option<(HeaderName, &'static str)> {
+    match (auth.style, &auth.header) {
+        (Some(AuthStyle::XApiKey), None) => Some((HeaderName::from_static("x-api-key"), "")),
+        (Some(AuthStyle::Bearer), None) => Some((http::header::AUTHORIZATION, "Bearer ")),
+        (Some(AuthStyle::XGoogApiKey), None) => Some((HeaderName::from_static("x-goog-api-key"), "")),
+        (None, Some(header)) => match HeaderName::from_bytes(header.get_ref().as_bytes()) {
+            Ok(name) if !edits::is_framing(&name) => Some((name, "")),
+            Ok(_) | Err(_) => {
+                faults.at(
+                    header,
+                    "header",
+                    "key `auth.header`: expected the name of a header that can carry a key",
+                );
+                None
+            }
+        },
+        (Some(_), Some(header)) => {
+            faults.at(
+                header,
+                "header",
+                "key `auth.header`: give either `style` or `header`, not both",
+            );
+            None
+        }
+        (None, None) => {
+            faults.whole("key `auth.style` is missing: x-api-key, bearer, x-goog-api-key, or `header = \"NAME\"`");
+            None
+        }
+    }
+}
+
+fn endpoints(raw: &RawEndpoints, faults: &mut Faults<'_>) -> Endpoints {
+    let given = [
+        (Operation::Messages, "messages", &raw.messages),
+        (Operation::CountTokens, "count_tokens", &raw.count_tokens),
+        (Operation::Responses, "responses", &raw.responses),
+        (Operation::GenerateContent, "generate_content", &raw.generate_content),
+        (
+            Operation::StreamGenerateContent,
+            "stream_generate_content",
+            &raw.stream_generate_content,
+        ),
+        (
+            Operation::GeminiCountTokens,
+            "gemini_count_tokens",
+            &raw.gemini_count_tokens,
+        ),
+    ];
+    let mut served = Vec::new();
+    for (operation, key, url) in given {
+        let Some(url) = url else { continue };
+        match EndpointTemplate::parse(url.get_ref()) {
+            Ok(template) => served.push((operation, template)),
+            Err(error) => faults.at(url, key, format!("key `endpoints.{key}`: {error}")),
+        }
+    }
+    if served.is_empty() && faults.is_empty() {
+        faults.whole("[endpoints] is empty: give a URL for at least one operation");
+    }
+    Endpoints(served)
+}
+
+fn timeouts(raw: &RawTimeouts, faults: &mut Faults<'_>) -> Timeouts {
+    let mut limit = |value: &Option<Spanned<u32>>, key: &str, unit: fn(u64) -> Duration| {
+        let value = value.as_ref()?;
+        if *value.get_ref() == 0 {
+            faults.at(
+                value,
+                key,
+                format!("key `timeouts.{key}`: 0 is no limit, leave the key out instead"),
+            );
+            return None;
+        }
+        Some(unit(u64::from(*value.get_ref())))
+    };
+    Timeouts {
+        connect: limit(&raw.connect_ms, "connect_ms", Duration::from_millis),
+        first_byte: limit(&raw.first_byte_seconds, "first_byte_seconds", Duration::from_secs),
+        first_byte_unary: limit(
+            &raw.first_byte_unary_seconds,
+            "first_byte_unary_seconds",
+            Duration::from_secs,
+        ),
+        idle: limit(&raw.idle_seconds, "idle_seconds", Duration::from_secs),
+        total: limit(&raw.total_seconds, "total_seconds", Duration::from_secs),
+    }
+}
+
+fn models(raw: Vec<Spanned<RawModel>>, faults: &mut Faults<'_>) -> Vec<(usize, RawModel)> {
+    let mut models = Vec::with_capacity(raw.len());
+    for model in raw {
+        if !model.get_ref().providers.is_empty() {
+            faults.at(
+                &model,
+                "providers",
+                "key `providers` belongs to weir.toml: in this file the provider is the file's",
+            );
+        }
+        let line = faults.line(&model);
+        models.push((line, model.into_inner()));
+    }
+    models
+}
+
+#[cfg(test)]
+mod tests;

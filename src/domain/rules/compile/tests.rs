@@ -1,0 +1,163 @@
+use super::*;
+use crate::domain::rules::raw::ClientGoneAction;
+
+const HEAD: &str =
+    "name = \"p\"\n[auth]\nsecret = \"env:X\"\nstyle = \"bearer\"\n[endpoints]\nmessages = \"https://h/m\"\n";
+
+fn compiled(text: &str) -> Result<Compiled, Vec<FileError>> {
+    compile(&RuleFile {
+        name: "p.toml".to_owned(),
+        text: text.to_owned(),
+    })
+}
+
+fn refused(tail: &str) -> String {
+    let errors = compiled(&format!("{HEAD}{tail}")).unwrap_err();
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_small_file_gets_the_defaults() {
+    let provider = compiled(HEAD).unwrap().provider;
+    assert_eq!((provider.name.as_str(), provider.display_name.as_str()), ("p", "p"));
+    assert_eq!(provider.errors, ErrorShape::Native);
+    assert_eq!(provider.on_client_gone.stream, ClientGoneAction::Abort);
+    assert_eq!(provider.on_client_gone.unary, ClientGoneAction::Finish);
+    assert_eq!(provider.timeouts, Timeouts::default());
+    assert!(provider.body.is_empty() && !provider.is_on());
+    assert_eq!(provider.protocols(), [Protocol::Messages]);
+}
+
+#[test]
+fn unknown_keys_name_line_and_nearest() {
+    assert_eq!(
+        refused("[headers]\nremvoe = []\n"),
+        "p.toml:8: key `remvoe` is unknown, did you mean `remove`?"
+    );
+    assert_eq!(
+        refused("[[body]]\nop = \"remove\"\npth = \"x\"\n"),
+        "p.toml:9: key `pth` is unknown, did you mean `path`?"
+    );
+    assert_eq!(
+        refused("[[body]]\nop = \"remov\"\npath = \"x\"\n"),
+        "p.toml:8: key `op`: value `remov` is unknown, did you mean `remove`?"
+    );
+    assert_eq!(
+        refused("[[model]]\nmane = \"x\"\n"),
+        "p.toml:8: key `mane` is unknown, did you mean `name`?"
+    );
+    assert_eq!(
+        refused("[timeouts]\nidle_second = 3\n"),
+        "p.toml:8: key `idle_second` is unknown, did you mean `idle_seconds`?"
+    );
+}
+
+#[test]
+fn a_secret_in_the_place_of_its_reference_is_not_echoed() {
+    let errors = compiled(&HEAD.replace("env:X", "sk-live-12345")).unwrap_err();
+    let text = format!("{errors:?} {}", errors[0]);
+    assert!(!text.contains("12345"), "{text}");
+    assert!(text.contains("env:NAME") && errors[0].line == Some(3), "{text}");
+}
+
+#[test]
+fn headers_of_framing_and_credentials_cannot_be_edited() {
+    for (edit, what) in [
+        ("remove = [\"Host\"]", "`host` is set by weir"),
+        ("set = { content-length = \"3\" }", "`content-length` is set by weir"),
+        (
+            "default = { transfer-encoding = \"chunked\" }",
+            "`transfer-encoding` is set by weir",
+        ),
+        ("rename = { x = \"connection\" }", "`connection` is set by weir"),
+        ("rename = { x-api-key = \"y\" }", "`x-api-key` carries a credential"),
+        (
+            "set = { Authorization = \"Bearer x\" }",
+            "`authorization` carries a credential",
+        ),
+        ("remove = [\"a b\"]", "not the name of a header"),
+        ("set = { x = \"a\\nb\" }", "not the value of a header"),
+    ] {
+        let error = refused(&format!("[headers]\n{edit}\n"));
+        assert!(
+            error.starts_with("p.toml:8: ") && error.contains(what),
+            "{edit}: {error}"
+        );
+    }
+    let own = HEAD.replace("style = \"bearer\"", "header = \"x-own\"");
+    let errors = compiled(&format!("{own}[headers]\nset = {{ X-Own = \"1\" }}\n")).unwrap_err();
+    assert!(errors[0].message.contains("`x-own` carries a credential"), "{errors:?}");
+}
+
+#[test]
+fn each_body_op_takes_its_own_keys_only() {
+    for (edit, what) in [
+        ("op = \"set\"\npath = \"a\"", "`value` is missing"),
+        (
+            "op = \"set\"\npath = \"a\"\nvalue = 1\nto = \"b\"",
+            "`to` does not belong",
+        ),
+        ("op = \"set\"\npath = \"a\"\nvalue = nan", "no form in JSON"),
+        ("op = \"set\"\npath = \"a\"\nvalue = 2026-01-01", "no form in JSON"),
+        ("op = \"remove\"\npath = \"a\"\nvalue = 1", "`value` does not belong"),
+        ("op = \"rename\"\npath = \"a\"", "`to` is missing"),
+        (
+            "op = \"rename\"\npath = \"a\"\nto = \"model\"",
+            "`model` cannot be edited",
+        ),
+        ("op = \"clamp\"\npath = \"a\"", "`min` and `max` are missing"),
+        ("op = \"clamp\"\npath = \"a\"\nmin = 2\nmax = 1", "greater than"),
+        ("op = \"clamp\"\npath = \"a\"\nmax = \"1\"", "are numbers"),
+        ("op = \"clamp\"\npath = \"a\"\nmax = inf", "no form in JSON"),
+        ("op = \"map\"\npath = \"a\"", "`values` is missing"),
+        ("op = \"remove\"\npath = \"\"", "member names"),
+        ("op = \"remove\"\npath = \"a..b\"", "member names"),
+        ("op = \"remove\"\npath = \"a[0].b\"", "no arrays"),
+        ("op = \"remove\"\npath = \"a.b.c.d.e.f.g.h.i\"", "1 to 8"),
+        ("op = \"remove\"\npath = \"stream\"", "`stream` cannot be edited"),
+        ("op = \"remove\"\npath = \"a\"\nprotocols = []", "empty list"),
+    ] {
+        let error = refused(&format!("[[body]]\n{edit}\n"));
+        assert!(error.contains(what), "{edit}: {error}");
+    }
+}
+
+#[test]
+fn all_faults_are_reported_at_once() {
+    let errors = refused("count_tokens = \"h/x\"\nresponses = \"https://h/{m}\"\n[timeouts]\nidle_seconds = 0\n");
+    assert_eq!(errors.lines().count(), 3, "{errors}");
+    assert!(errors.contains("p.toml:7: key `endpoints.count_tokens`"), "{errors}");
+}
+
+#[test]
+fn the_way_to_authenticate_is_one() {
+    let with = |way: &str| compiled(&HEAD.replace("style = \"bearer\"", way));
+    assert!(with("header = \"api-key\"").is_ok());
+    for wrong in [
+        "",
+        "style = \"bearer\"\nheader = \"x\"",
+        "header = \"host\"",
+        "header = \"a b\"",
+        "style = \"basic\"",
+    ] {
+        assert!(with(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_secret_that_no_header_can_carry_is_refused() {
+    let mut one = compiled(HEAD).unwrap();
+    for secret in ["", "a b", "a\n", "ü"] {
+        assert!(one.authorize(Secret::new(secret)).is_err());
+    }
+    one.authorize(Secret::new("key-1")).unwrap();
+    let auth = one.provider.auth.as_ref().unwrap();
+    assert_eq!((auth.header.as_str(), auth.scheme), ("authorization", "Bearer "));
+    assert!(!format!("{:?}", one.provider).contains("key-1"));
+}
+
+#[test]
+fn a_files_models_name_no_providers() {
+    let error = refused("[[model]]\nname = \"m\"\nproviders = [\"p\"]\n");
+    assert!(error.contains("belongs to weir.toml"), "{error}");
+}

@@ -1,0 +1,286 @@
+//! Where a provider is reached: URL templates of provider files, base URLs of weir.toml, and what they become.
+
+use std::ops::Range;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::domain::operation::Operation;
+
+/// What stands for the model in a URL template.
+const MODEL_MARK: &str = "{model}";
+
+/// Everything of a model name except RFC 3986's unreserved characters is percent-encoded in a URL.
+const MODEL_ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Scheme, host and port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Whether TLS is spoken.
+    pub https: bool,
+    /// Name or address, an IPv6 address without its brackets.
+    pub host: String,
+    /// The port, also when it is the scheme's own.
+    pub port: u16,
+}
+
+/// A URL with a place for the model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointTemplate {
+    /// Scheme, host and port.
+    pub origin: Origin,
+    path_and_query: String,
+    model: Option<Range<usize>>,
+}
+
+/// One operation's address at one provider, for one model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Whether TLS is spoken.
+    pub https: bool,
+    /// Name or address to connect to, an IPv6 address without its brackets.
+    pub host: String,
+    /// The port, also when it is the scheme's own.
+    pub port: u16,
+    /// The request target, the model filled in and percent-encoded.
+    pub path_and_query: String,
+}
+
+impl Endpoint {
+    /// The `Host` header: the host, in brackets where it is an IPv6 address, and the port unless it is the scheme's own.
+    pub fn authority(&self) -> String {
+        let host = if self.host.contains(':') {
+            format!("[{}]", self.host)
+        } else {
+            self.host.clone()
+        };
+        if self.port == default_port(self.https) {
+            host
+        } else {
+            format!("{host}:{}", self.port)
+        }
+    }
+}
+
+/// Why a URL was refused. It does not repeat the URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UrlError {
+    /// Neither `https://` nor `http://`.
+    #[error("expected a URL that begins with https:// or http://")]
+    Scheme,
+    /// Host or port cannot be one.
+    #[error("expected a host name or address, and a port from 1 to 65535 if any; user names do not belong here")]
+    Authority,
+    /// No path, or characters that a request target cannot have.
+    #[error("expected a path that begins with / and has only visible ASCII characters and no fragment")]
+    Path,
+    /// Braces other than one `{model}`.
+    #[error("the only placeholder is {{model}}, once, in the path or query")]
+    Placeholder,
+    /// A base URL with a path.
+    #[error("a base_url is scheme://host[:port] without a path: the paths come from the provider file")]
+    BasePath,
+}
+
+impl Origin {
+    /// Parses a base URL: `scheme://host[:port]`, a closing `/` allowed.
+    ///
+    /// # Errors
+    /// Anything else.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        let (origin, rest) = split_origin(text)?;
+        if rest.is_empty() || rest == "/" {
+            Ok(origin)
+        } else {
+            Err(UrlError::BasePath)
+        }
+    }
+}
+
+impl EndpointTemplate {
+    /// Parses `scheme://host[:port]/path[?query]` with at most one `{model}` behind the host.
+    ///
+    /// # Errors
+    /// Anything else.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        let (origin, path_and_query) = split_origin(text)?;
+        let allowed = |byte: u8| byte.is_ascii_graphic() && !b"#\"<>\\^`|".contains(&byte);
+        if !path_and_query.starts_with('/') || !path_and_query.bytes().all(allowed) {
+            return Err(UrlError::Path);
+        }
+        let model = path_and_query
+            .find(MODEL_MARK)
+            .map(|start| start..start + MODEL_MARK.len());
+        let braces = path_and_query.bytes().filter(|byte| b"{}".contains(byte)).count();
+        if braces != if model.is_some() { 2 } else { 0 } {
+            return Err(UrlError::Placeholder);
+        }
+        Ok(Self {
+            origin,
+            path_and_query: path_and_query.to_owned(),
+            model,
+        })
+    }
+
+    /// The endpoint for a model.
+    pub fn fill(&self, upstream_model: &str) -> Endpoint {
+        let mut path_and_query = self.path_and_query.clone();
+        if let Some(range) = self.model.clone() {
+            path_and_query.replace_range(range, &utf8_percent_encode(upstream_model, MODEL_ESCAPED).to_string());
+        }
+        let Origin { https, host, port } = self.origin.clone();
+        Endpoint {
+            https,
+            host,
+            port,
+            path_and_query,
+        }
+    }
+}
+
+fn default_port(https: bool) -> u16 {
+    if https { 443 } else { 80 }
+}
+
+fn split_origin(text: &str) -> Result<(Origin, &str), UrlError> {
+    let (https, rest) = match (text.strip_prefix("https://"), text.strip_prefix("http://")) {
+        (Some(rest), _) => (true, rest),
+        (None, Some(rest)) => (false, rest),
+        (None, None) => return Err(UrlError::Scheme),
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at_checked(end).ok_or(UrlError::Authority)?;
+    let (host, port) = split_port(authority)?;
+    let port = match port {
+        None => default_port(https),
+        Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            text.parse().ok().filter(|port| *port != 0).ok_or(UrlError::Authority)?
+        }
+        Some(_) => return Err(UrlError::Authority),
+    };
+    Ok((Origin { https, host, port }, path))
+}
+
+fn split_port(authority: &str) -> Result<(String, Option<&str>), UrlError> {
+    if let Some(rest) = authority.strip_prefix('[') {
+        let (host, port) = rest.split_once(']').ok_or(UrlError::Authority)?;
+        host.parse::<std::net::Ipv6Addr>().map_err(|_| UrlError::Authority)?;
+        return match (port.strip_prefix(':'), port.is_empty()) {
+            (Some(port), _) => Ok((host.to_owned(), Some(port))),
+            (None, true) => Ok((host.to_owned(), None)),
+            (None, false) => Err(UrlError::Authority),
+        };
+    }
+    let (host, port) = match authority.split_once(':') {
+        Some((host, port)) => (host, Some(port)),
+        None => (authority, None),
+    };
+    let is_host = !host.is_empty()
+        && host
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
+    if is_host {
+        Ok((host.to_ascii_lowercase(), port))
+    } else {
+        Err(UrlError::Authority)
+    }
+}
+
+/// A provider's endpoints, one per operation that it serves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Endpoints(pub(super) Vec<(Operation, EndpointTemplate)>);
+
+impl Endpoints {
+    /// The endpoint of an operation, if it is served.
+    pub fn of(&self, operation: Operation) -> Option<&EndpointTemplate> {
+        self.0
+            .iter()
+            .find(|(served, _)| *served == operation)
+            .map(|(_, template)| template)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (Operation, &EndpointTemplate)> {
+        self.0.iter().map(|(operation, template)| (*operation, template))
+    }
+
+    /// Puts another scheme, host and port in front of every path.
+    pub fn move_to(&mut self, origin: &Origin) {
+        for (_, template) in &mut self.0 {
+            template.origin = origin.clone();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(template: &str, model: &str) -> Endpoint {
+        EndpointTemplate::parse(template).unwrap().fill(model)
+    }
+
+    #[test]
+    fn the_model_is_filled_in_and_encoded() {
+        let endpoint = filled(
+            "https://h.example/v1beta/models/{model}:generateContent?x=1",
+            "a/b:c-1.2",
+        );
+        assert_eq!(
+            endpoint.path_and_query,
+            "/v1beta/models/a%2Fb%3Ac-1.2:generateContent?x=1"
+        );
+        assert_eq!(
+            (endpoint.https, endpoint.host.as_str(), endpoint.port),
+            (true, "h.example", 443)
+        );
+        assert_eq!(endpoint.authority(), "h.example");
+        assert_eq!(
+            filled("https://h/p?m={model}", "../..\r\n").path_and_query,
+            "/p?m=..%2F..%0D%0A"
+        );
+    }
+
+    #[test]
+    fn the_authority_names_a_port_of_its_own() {
+        assert_eq!(filled("http://127.0.0.1:9000/x", "m").authority(), "127.0.0.1:9000");
+        assert_eq!(filled("http://[::1]:9000/x", "m").authority(), "[::1]:9000");
+        assert_eq!(filled("http://[::1]/x", "m").host, "::1");
+        assert_eq!(filled("https://h:80/x", "m").authority(), "h:80");
+    }
+
+    #[test]
+    fn wrong_urls_are_refused() {
+        for (text, error) in [
+            ("ftp://h/x", UrlError::Scheme),
+            ("h/x", UrlError::Scheme),
+            ("https:///x", UrlError::Authority),
+            ("https://user:pw@h/x", UrlError::Authority),
+            ("https://h:0/x", UrlError::Authority),
+            ("https://h:65536/x", UrlError::Authority),
+            ("https://h:+1/x", UrlError::Authority),
+            ("https://[::1/x", UrlError::Authority),
+            ("https://{model}/x", UrlError::Authority),
+            ("https://h", UrlError::Path),
+            ("https://h?x", UrlError::Path),
+            ("https://h/x#y", UrlError::Path),
+            ("https://h/a b", UrlError::Path),
+            ("https://h/{modle}", UrlError::Placeholder),
+            ("https://h/{model}/{model}", UrlError::Placeholder),
+        ] {
+            assert_eq!(EndpointTemplate::parse(text), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_base_url_has_no_path() {
+        assert_eq!(
+            Origin::parse("http://h:1/").unwrap(),
+            Origin {
+                https: false,
+                host: "h".to_owned(),
+                port: 1
+            }
+        );
+        assert_eq!(Origin::parse("http://h:1/v1"), Err(UrlError::BasePath));
+    }
+}

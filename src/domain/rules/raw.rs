@@ -1,0 +1,220 @@
+//! What a provider file says, word for word: the shapes that the strict parser fills.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::domain::{catalogue::SecretRef, protocol::Protocol};
+
+/// One provider file, the names and text of it not yet understood.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawProvider {
+    /// The provider's name in configuration, logs and metrics.
+    pub name: Spanned<String>,
+    /// The name for people; without it, `name`.
+    pub display_name: Option<String>,
+    /// How weir identifies itself to the provider.
+    pub auth: RawAuth,
+    /// Where each operation is served.
+    pub endpoints: RawEndpoints,
+    /// Time limits that differ from `[upstream]`.
+    #[serde(default)]
+    pub timeouts: RawTimeouts,
+    /// What becomes of the provider's error bodies.
+    #[serde(default)]
+    pub errors: ErrorShape,
+    /// What happens to a request whose client has left.
+    #[serde(default)]
+    pub on_client_gone: OnClientGone,
+    /// Edits of the request's headers.
+    #[serde(default)]
+    pub headers: RawHeaders,
+    /// Edits of the request's body, in order.
+    #[serde(default)]
+    pub body: Vec<RawBodyEdit>,
+    /// The provider's models.
+    #[serde(default)]
+    pub model: Vec<Spanned<RawModel>>,
+}
+
+/// `[auth]`: a secret by reference, and the header it goes into.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawAuth {
+    /// Where the secret is.
+    pub secret: SecretRef,
+    /// One of the usual ways; or `header`.
+    pub style: Option<AuthStyle>,
+    /// A header that takes the bare secret.
+    pub header: Option<Spanned<String>>,
+}
+
+/// The usual ways to send a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum AuthStyle {
+    /// `x-api-key: SECRET`
+    #[serde(rename = "x-api-key")]
+    XApiKey,
+    /// `authorization: Bearer SECRET`
+    #[serde(rename = "bearer")]
+    Bearer,
+    /// `x-goog-api-key: SECRET`
+    #[serde(rename = "x-goog-api-key")]
+    XGoogApiKey,
+}
+
+/// `[endpoints]`: a URL per operation; absent means not served. `{model}` stands for the upstream model name.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawEndpoints {
+    /// `POST /v1/messages`
+    pub messages: Option<Spanned<String>>,
+    /// `POST /v1/messages/count_tokens`
+    pub count_tokens: Option<Spanned<String>>,
+    /// `POST /v1/responses`
+    pub responses: Option<Spanned<String>>,
+    /// `:generateContent`
+    pub generate_content: Option<Spanned<String>>,
+    /// `:streamGenerateContent`
+    pub stream_generate_content: Option<Spanned<String>>,
+    /// `:countTokens`
+    pub gemini_count_tokens: Option<Spanned<String>>,
+}
+
+/// `[timeouts]`, each at least 1; see `[upstream]` of weir.toml for what they limit.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawTimeouts {
+    /// Until the connection stands, in milliseconds.
+    pub connect_ms: Option<Spanned<u32>>,
+    /// Until the first byte of a streamed answer, in seconds.
+    pub first_byte_seconds: Option<Spanned<u32>>,
+    /// Until the first byte of any other answer, in seconds.
+    pub first_byte_unary_seconds: Option<Spanned<u32>>,
+    /// Between two reads, in seconds.
+    pub idle_seconds: Option<Spanned<u32>>,
+    /// From the first attempt to the last byte, in seconds.
+    pub total_seconds: Option<Spanned<u32>>,
+}
+
+/// What becomes of a provider's error bodies (design.md section 7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ErrorShape {
+    /// They pass byte for byte.
+    #[default]
+    Native,
+    /// They are mapped into the protocol's own shape.
+    Reshape,
+}
+
+/// What happens to a request whose client has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClientGoneAction {
+    /// The provider's connection is closed at once.
+    Abort,
+    /// The answer is read to its end, within `[upstream] client_gone_finish_*`, so that its usage is known.
+    Finish,
+}
+
+/// `[on_client_gone]`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OnClientGone {
+    /// For streamed answers.
+    pub stream: ClientGoneAction,
+    /// For answers in one piece.
+    pub unary: ClientGoneAction,
+}
+
+impl Default for OnClientGone {
+    fn default() -> Self {
+        Self {
+            stream: ClientGoneAction::Abort,
+            unary: ClientGoneAction::Finish,
+        }
+    }
+}
+
+/// `[headers]`: applied in the order remove, rename, set, default.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawHeaders {
+    /// Names to drop.
+    pub remove: Vec<Spanned<String>>,
+    /// Old name to new name.
+    pub rename: BTreeMap<String, Spanned<String>>,
+    /// Values that replace whatever the client sent.
+    pub set: BTreeMap<String, Spanned<String>>,
+    /// Values for headers that the client did not send.
+    pub default: BTreeMap<String, Spanned<String>>,
+}
+
+/// What a `[[body]]` edit does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RawBodyOp {
+    /// `value` becomes the member's value; a missing member is added to the end of its object.
+    Set,
+    /// The member goes.
+    Remove,
+    /// The member's name becomes `to`, unless the object has such a member already.
+    Rename,
+    /// A number outside `min` to `max` becomes the bound it exceeds.
+    Clamp,
+    /// A string that is a key of `values` becomes its value.
+    Map,
+}
+
+/// `[[body]]`: one edit. Which of the optional keys belong to it, `op` decides.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawBodyEdit {
+    /// What to do.
+    pub op: Spanned<RawBodyOp>,
+    /// Where: names of nested object members, joined by dots.
+    pub path: Spanned<String>,
+    /// Only for requests of these protocols; without it, for all.
+    pub protocols: Option<Vec<Protocol>>,
+    /// For `set`.
+    pub value: Option<toml::Value>,
+    /// For `rename`.
+    pub to: Option<String>,
+    /// For `clamp`.
+    pub min: Option<toml::Value>,
+    /// For `clamp`.
+    pub max: Option<toml::Value>,
+    /// For `map`.
+    pub values: Option<BTreeMap<String, String>>,
+}
+
+/// `[[model]]`, in a provider file (without `providers`) and in weir.toml (with it).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawModel {
+    /// The public name: what clients ask for.
+    pub name: String,
+    /// The name for people; without it, `name`.
+    pub display_name: Option<String>,
+    /// Names of the providers that serve it, the preferred one first. Only in weir.toml.
+    #[serde(default)]
+    pub providers: Vec<String>,
+    /// The provider's own name for it; without it, `name`.
+    pub upstream_name: Option<String>,
+    /// The protocols it is served through; without it, all that its provider serves.
+    pub protocols: Option<Vec<Protocol>>,
+    /// Input tokens that it takes.
+    pub context_tokens: Option<u64>,
+    /// Output tokens that it gives.
+    pub output_tokens: Option<u64>,
+    /// The name of its price.
+    pub price: Option<String>,
+    /// Whether it costs nothing.
+    #[serde(default)]
+    pub free: bool,
+    /// When it appeared: a date (`2026-11-21`) or an RFC 3339 time.
+    pub created: Option<String>,
+}

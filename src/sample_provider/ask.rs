@@ -1,0 +1,259 @@
+//! What a request asks for, read from its body: only what the answer depends on.
+
+use serde_json::Value;
+
+use super::tool::{self, Offer};
+use crate::domain::operation::Operation;
+use crate::domain::protocol::Protocol;
+
+/// The facts of one request.
+#[derive(Debug, Default)]
+pub(super) struct Ask {
+    /// The model asked for.
+    pub(super) model: String,
+    /// Whether the answer is streamed.
+    pub(super) stream: bool,
+    /// Whether thinking is shown.
+    pub(super) thinking: bool,
+    /// The text of the last user turn; empty when it has none.
+    pub(super) prompt: String,
+    /// The result of a tool, when the last turn carries one.
+    pub(super) tool_result: Option<String>,
+    /// The tool to call, when the answer is to be a call.
+    pub(super) call: Option<Offer>,
+    /// The schema of the answer, when it has to be JSON.
+    pub(super) schema: Option<Value>,
+}
+
+/// A body that cannot be answered; the message says what is wrong with which field.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct AskError(pub(super) String);
+
+/// Reads the facts from `body`. `path_model` is the model in the path (Gemini).
+pub(super) fn read(operation: Operation, path_model: Option<&str>, body: &Value) -> Result<Ask, AskError> {
+    let Some(fields) = body.as_object() else {
+        return Err(AskError("the body has to be a JSON object".to_owned()));
+    };
+    let model = match path_model.or_else(|| body.get("model").and_then(Value::as_str)) {
+        Some(model) => model.to_owned(),
+        None => return Err(AskError("model: field required".to_owned())),
+    };
+    let turns = match operation.protocol() {
+        Protocol::Messages => fields.get("messages"),
+        Protocol::Responses => fields.get("input"),
+        Protocol::Gemini => fields
+            .get("contents")
+            .or_else(|| body.pointer("/generateContentRequest/contents")),
+    };
+    let Some(turns) = turns else {
+        let name = match operation.protocol() {
+            Protocol::Messages => "messages",
+            Protocol::Responses => "input",
+            Protocol::Gemini => "contents",
+        };
+        return Err(AskError(format!("{name}: field required")));
+    };
+    let mut ask = Ask {
+        model,
+        ..Ask::default()
+    };
+    match operation.protocol() {
+        Protocol::Messages => read_messages(body, turns, &mut ask),
+        Protocol::Responses => read_responses(body, turns, &mut ask),
+        Protocol::Gemini => read_gemini(body, turns, &mut ask),
+    }
+    if operation == Operation::StreamGenerateContent {
+        ask.stream = true;
+    }
+    let offers = tool::offers(operation.protocol(), body);
+    ask.call = tool::choose(
+        operation.protocol(),
+        body,
+        offers,
+        &ask.prompt,
+        ask.tool_result.is_some(),
+    );
+    Ok(ask)
+}
+
+fn read_messages(body: &Value, turns: &Value, ask: &mut Ask) {
+    ask.stream = flag(body, "/stream");
+    ask.thinking = matches!(text_at(body, "/thinking/type"), Some("enabled" | "adaptive"));
+    ask.schema = body.pointer("/output_config/format/schema").cloned();
+    let turns = turns.as_array().map(Vec::as_slice).unwrap_or_default();
+    let Some(last) = turns.iter().rev().find(|turn| text_at(turn, "/role") == Some("user")) else {
+        return;
+    };
+    match last.get("content") {
+        Some(Value::String(text)) => text.clone_into(&mut ask.prompt),
+        Some(Value::Array(blocks)) => {
+            for block in blocks {
+                match text_at(block, "/type") {
+                    Some("text") => add_text(&mut ask.prompt, text_at(block, "/text")),
+                    Some("tool_result") => ask.tool_result = Some(plain(block.get("content"))),
+                    _ => {}
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn read_responses(body: &Value, input: &Value, ask: &mut Ask) {
+    ask.stream = flag(body, "/stream");
+    ask.thinking = body.get("reasoning").is_some_and(|reasoning| !reasoning.is_null())
+        && text_at(body, "/reasoning/effort") != Some("none");
+    ask.schema = body.pointer("/text/format/schema").cloned();
+    let Value::Array(items) = input else {
+        ask.prompt = plain(Some(input));
+        return;
+    };
+    // Several results of parallel calls may follow each other; the text before them is an earlier turn.
+    for item in items.iter().rev() {
+        match text_at(item, "/type") {
+            Some("function_call_output" | "custom_tool_call_output") => {
+                ask.tool_result.get_or_insert_with(|| plain(item.get("output")));
+                return;
+            }
+            None | Some("message") if text_at(item, "/role") == Some("user") => {
+                ask.prompt = plain(item.get("content"));
+                return;
+            }
+            _ => {}
+        }
+    }
+}
+
+fn read_gemini(body: &Value, turns: &Value, ask: &mut Ask) {
+    let configuration = body.get("generationConfig").or_else(|| body.get("generation_config"));
+    if let Some(configuration) = configuration {
+        let thinking = configuration
+            .get("thinkingConfig")
+            .or_else(|| configuration.get("thinking_config"));
+        ask.thinking =
+            thinking.is_some_and(|thinking| flag(thinking, "/includeThoughts") || flag(thinking, "/include_thoughts"));
+        ask.schema = [
+            "responseSchema",
+            "response_schema",
+            "responseJsonSchema",
+            "response_json_schema",
+        ]
+        .iter()
+        .find_map(|name| configuration.get(name))
+        .cloned();
+        let media = configuration
+            .get("responseMimeType")
+            .or_else(|| configuration.get("response_mime_type"));
+        if ask.schema.is_none() && media.and_then(Value::as_str) == Some("application/json") {
+            ask.schema = Some(Value::Object(serde_json::Map::new()));
+        }
+    }
+    let turns = match turns {
+        Value::Array(turns) => turns.as_slice(),
+        other => std::slice::from_ref(other),
+    };
+    let Some(last) = turns.iter().rev().find(|turn| text_at(turn, "/role") != Some("model")) else {
+        return;
+    };
+    for part in last.get("parts").and_then(Value::as_array).into_iter().flatten() {
+        add_text(&mut ask.prompt, text_at(part, "/text"));
+        let result = part.get("functionResponse").or_else(|| part.get("function_response"));
+        if let Some(result) = result {
+            ask.tool_result = Some(result.get("response").map(Value::to_string).unwrap_or_default());
+        }
+    }
+}
+
+/// The text of a content field: a string, or blocks with `text`; anything else as JSON.
+fn plain(content: Option<&Value>) -> String {
+    match content {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(blocks)) => {
+            let mut joined = String::new();
+            for block in blocks {
+                add_text(&mut joined, text_at(block, "/text"));
+            }
+            joined
+        }
+        Some(other) => other.to_string(),
+    }
+}
+
+fn add_text(joined: &mut String, text: Option<&str>) {
+    if let Some(text) = text {
+        if !joined.is_empty() {
+            joined.push('\n');
+        }
+        joined.push_str(text);
+    }
+}
+
+fn flag(value: &Value, pointer: &str) -> bool {
+    value.pointer(pointer).and_then(Value::as_bool).unwrap_or(false)
+}
+
+/// The string at a JSON pointer.
+pub(super) fn text_at<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
+    value.pointer(pointer).and_then(Value::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn ask(operation: Operation, body: &Value) -> Ask {
+        read(operation, None, body).unwrap()
+    }
+
+    #[test]
+    fn the_last_user_turn_is_read_in_every_protocol() {
+        let messages = json!({"model": "m", "stream": true, "thinking": {"type": "adaptive"}, "messages": [
+            {"role": "user", "content": "old"}, {"role": "assistant", "content": "x"},
+            {"role": "user", "content": [{"type": "text", "text": "new"}]}, {"role": "system", "content": "s"}]});
+        let responses = json!({"model": "m", "stream": true, "reasoning": {"effort": "low"}, "input": [
+            {"role": "user", "content": "old"},
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "new"}]}]});
+        let gemini = json!({"model": "m", "generationConfig": {"thinkingConfig": {"include_thoughts": true}},
+            "contents": [{"role": "user", "parts": [{"text": "old"}]}, {"parts": [{"text": "new"}]}]});
+        for (operation, body) in [
+            (Operation::Messages, messages),
+            (Operation::Responses, responses),
+            (Operation::StreamGenerateContent, gemini),
+        ] {
+            let ask = ask(operation, &body);
+            assert_eq!(
+                (ask.prompt.as_str(), ask.stream, ask.thinking),
+                ("new", true, true),
+                "{operation:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn tool_results_are_found() {
+        let body = json!({"model": "m", "messages": [{"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "18 C"}]}]}]});
+        assert_eq!(ask(Operation::Messages, &body).tool_result.as_deref(), Some("18 C"));
+        let body = json!({"model": "m", "input": [{"role": "user", "content": "weather?"},
+            {"type": "function_call", "name": "f"}, {"type": "function_call_output", "call_id": "c", "output": "18 C"}]});
+        assert_eq!(ask(Operation::Responses, &body).tool_result.as_deref(), Some("18 C"));
+        let body = json!({"model": "m", "contents": [{"role": "user", "parts": [
+            {"functionResponse": {"name": "f", "response": {"result": "18 C"}}}]}]});
+        assert_eq!(
+            ask(Operation::GenerateContent, &body).tool_result.as_deref(),
+            Some(r#"{"result":"18 C"}"#)
+        );
+    }
+
+    #[test]
+    fn a_missing_field_is_named() {
+        let error = read(Operation::Messages, None, &json!({"messages": []})).unwrap_err();
+        assert_eq!(error.to_string(), "model: field required");
+        let error = read(Operation::Responses, None, &json!({"model": "m"})).unwrap_err();
+        assert_eq!(error.to_string(), "input: field required");
+    }
+}

@@ -1,0 +1,168 @@
+//! The Gemini-style protocol as a provider speaks it: bodies, chunks in both framings, errors.
+
+use serde_json::{Value, json};
+
+use super::reply::{Counts, Frame, FrameKind, Reply, SIGNATURE};
+
+/// How the chunks of a stream are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Chunking {
+    /// `alt=sse`: `data: {..}` and an empty line, ended by CRLF.
+    Sse,
+    /// One JSON array, written progressively.
+    Array,
+}
+
+/// The body of a unary response.
+pub(super) fn unary(reply: &Reply<'_>) -> Value {
+    let mut parts = Vec::new();
+    if !reply.answer.thinking.is_empty() {
+        parts.push(thought(&reply.answer.thinking.concat()));
+    }
+    let mut text = json!({"text": reply.answer.text.concat()});
+    if let (false, Some(fields)) = (reply.answer.thinking.is_empty(), text.as_object_mut()) {
+        fields.insert("thoughtSignature".to_owned(), json!(SIGNATURE));
+    }
+    parts.push(text);
+    parts.extend(call_part(reply));
+    chunk(reply, &Value::Array(parts), Some("STOP"), reply.counts)
+}
+
+/// The chunks of a stream.
+pub(super) fn stream(reply: &Reply<'_>, chunking: Chunking) -> Vec<Frame> {
+    let total = reply.answer.deltas();
+    let mut frames = Vec::with_capacity(total + 2);
+    let call = call_part(reply);
+    let parts = reply.answer.thinking.iter().map(|text| thought(text));
+    let parts = parts.chain(reply.answer.text.iter().map(|text| json!({"text": text})));
+    for part in parts.chain(call) {
+        let counts = reply.counts.map(|counts| share(counts, frames.len() + 1, total));
+        let data = chunk(reply, &json!([part]), None, counts);
+        frames.push(framed(FrameKind::Delta, chunking, frames.len(), &data));
+    }
+    let mut last = json!({"text": ""});
+    if let (false, Some(fields)) = (reply.answer.thinking.is_empty(), last.as_object_mut()) {
+        fields.insert("thoughtSignature".to_owned(), json!(SIGNATURE));
+    }
+    let data = chunk(reply, &json!([last]), Some("STOP"), reply.counts);
+    frames.push(framed(FrameKind::Final, chunking, frames.len(), &data));
+    if chunking == Chunking::Array {
+        frames.push(Frame {
+            kind: FrameKind::Final,
+            bytes: "\n]".into(),
+        });
+    }
+    frames
+}
+
+/// The in-band error, after `sent` chunks; in an array it is the last element.
+pub(super) fn in_band_error(chunking: Chunking, sent: usize) -> Frame {
+    let data = json!({"error": {"code": 503, "message": "The model is overloaded. Please try again later.",
+        "status": "UNAVAILABLE"}});
+    let frame = framed(FrameKind::Other, chunking, sent, &data);
+    match chunking {
+        Chunking::Sse => frame,
+        Chunking::Array => Frame {
+            bytes: [frame.bytes.as_ref(), b"\n]"].concat().into(),
+            ..frame
+        },
+    }
+}
+
+/// The body of an error response.
+pub(super) fn error(status: u16, message: &str, retry_seconds: Option<u32>) -> Value {
+    let name = match status {
+        401 => "UNAUTHENTICATED",
+        403 => "PERMISSION_DENIED",
+        404 => "NOT_FOUND",
+        409 => "ABORTED",
+        429 => "RESOURCE_EXHAUSTED",
+        499 => "CANCELLED",
+        500 => "INTERNAL",
+        504 => "DEADLINE_EXCEEDED",
+        501..=599 => "UNAVAILABLE",
+        _ => "INVALID_ARGUMENT",
+    };
+    let mut error = json!({"code": status, "message": message, "status": name});
+    if let (Some(seconds), Some(fields)) = (retry_seconds, error.as_object_mut()) {
+        let info = json!([{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": format!("{seconds}s")}]);
+        fields.insert("details".to_owned(), info);
+    }
+    json!({"error": error})
+}
+
+/// The body of a `countTokens` response.
+pub(super) fn token_count(tokens: u64) -> Value {
+    json!({"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]})
+}
+
+fn thought(text: &str) -> Value {
+    json!({"text": text, "thought": true})
+}
+
+fn call_part(reply: &Reply<'_>) -> Option<Value> {
+    let call = reply.answer.call.as_ref()?;
+    let function = json!({"id": format!("call_{}", reply.id), "name": call.name, "args": call.arguments});
+    Some(if reply.answer.thinking.is_empty() {
+        json!({"functionCall": function})
+    } else {
+        json!({"functionCall": function, "thoughtSignature": SIGNATURE})
+    })
+}
+
+/// What has been used when `sent` of `total` chunks are out; exact at the end, in proportion before.
+fn share(counts: Counts, sent: usize, total: usize) -> Counts {
+    let (sent, total) = (
+        i64::try_from(sent).unwrap_or(0),
+        i64::try_from(total.max(1)).unwrap_or(1),
+    );
+    let part = |count: i64| {
+        (count / total)
+            .saturating_mul(sent)
+            .saturating_add(count % total * sent / total)
+    };
+    Counts {
+        spoken: part(counts.spoken),
+        thinking: part(counts.thinking),
+        ..counts
+    }
+}
+
+fn chunk(reply: &Reply<'_>, parts: &Value, finish: Option<&str>, counts: Option<Counts>) -> Value {
+    let mut candidate = json!({"content": {"parts": parts, "role": "model"}});
+    if let Some(fields) = candidate.as_object_mut() {
+        if let Some(finish) = finish {
+            fields.insert("finishReason".to_owned(), json!(finish));
+        }
+        fields.insert("index".to_owned(), json!(0));
+    }
+    let mut data = json!({"candidates": [candidate]});
+    if let Some(fields) = data.as_object_mut() {
+        if let Some(counts) = counts {
+            fields.insert("usageMetadata".to_owned(), usage(counts));
+        }
+        fields.insert("modelVersion".to_owned(), json!(reply.model));
+        fields.insert("responseId".to_owned(), json!(reply.id));
+    }
+    data
+}
+
+fn usage(counts: Counts) -> Value {
+    let prompt = counts.input();
+    json!({"promptTokenCount": prompt, "cachedContentTokenCount": counts.cache_read,
+        "candidatesTokenCount": counts.spoken, "thoughtsTokenCount": counts.thinking,
+        "totalTokenCount": prompt.saturating_add(counts.output()),
+        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": prompt}]})
+}
+
+fn framed(kind: FrameKind, chunking: Chunking, before: usize, data: &Value) -> Frame {
+    let bytes = match chunking {
+        Chunking::Sse => format!("data: {data}\r\n\r\n"),
+        Chunking::Array if before == 0 => format!("[{data}"),
+        Chunking::Array => format!("\n,\r\n{data}"),
+    };
+    Frame {
+        kind,
+        bytes: bytes.into(),
+    }
+}

@@ -1,0 +1,157 @@
+//! The ledger: what the sample provider would have billed, one JSON object per line.
+//!
+//! A billed response has two lines, `start` (its input) and `end` (the bill); anything else only an `end` line with
+//! zero tokens. A line is written before the bytes it accounts for. The bill of a run is the sum over its `end` lines;
+//! a `start` without an `end` was interrupted by the end of the process. Prompts and answers are never in it.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+
+use super::OnClientGone;
+use super::performance::Bill;
+use super::steps::Ending;
+use crate::clock;
+use crate::domain::protocol::Protocol;
+
+/// An append-only file, or nothing.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    file: Option<Mutex<File>>,
+}
+
+impl Ledger {
+    /// Opens `path` for appending; without a path nothing is kept.
+    pub(super) fn open(path: Option<&Path>) -> std::io::Result<Self> {
+        let file = path
+            .map(|path| OpenOptions::new().create(true).append(true).open(path))
+            .transpose()?;
+        Ok(Self {
+            file: file.map(Mutex::new),
+        })
+    }
+
+    fn is_kept(&self) -> bool {
+        self.file.is_some()
+    }
+
+    fn write(&self, line: &Line<'_>) {
+        let Some(file) = &self.file else { return };
+        let Ok(mut text) = serde_json::to_vec(line) else { return };
+        text.push(b'\n');
+        // One write per line keeps lines whole even when two processes share the file.
+        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = file.write_all(&text) {
+            tracing::error!(%error, "the sample provider's ledger cannot be written");
+        }
+    }
+}
+
+/// One line. Fields are an interface: tests and comparisons read them.
+#[derive(Serialize)]
+struct Line<'a> {
+    event: &'a str,
+    time_ms: i64,
+    request_id: &'a str,
+    protocol: &'a str,
+    model: &'a str,
+    stream: bool,
+    status: u16,
+    input_tokens: u64,
+    input_estimated: bool,
+    cache_read_tokens: u64,
+    cache_write_tokens: u64,
+    output_tokens: u64,
+    sent_events: usize,
+    client_left: bool,
+    ending: Option<&'a str>,
+}
+
+/// The entry of one response: opened before its head is sent, closed exactly once, at the latest when it is dropped.
+#[derive(Debug)]
+pub(super) struct Entry {
+    ledger: Arc<Ledger>,
+    bill: Arc<Bill>,
+    request_id: String,
+    protocol: Protocol,
+    on_client_gone: OnClientGone,
+    sent_events: usize,
+    sent_deltas: usize,
+    closed: bool,
+}
+
+impl Entry {
+    /// Opens the entry and writes its `start` line.
+    pub(super) fn open(
+        ledger: Arc<Ledger>,
+        bill: Arc<Bill>,
+        request_id: String,
+        protocol: Protocol,
+        on_client_gone: OnClientGone,
+    ) -> Self {
+        let entry = Self {
+            ledger,
+            bill,
+            request_id,
+            protocol,
+            on_client_gone,
+            sent_events: 0,
+            sent_deltas: 0,
+            closed: false,
+        };
+        if entry.bill.billed {
+            entry.write("start", 0, None);
+        }
+        entry
+    }
+
+    /// Notes that an event is about to be sent, after which `deltas` deltas are out.
+    pub(super) fn sent(&mut self, deltas: usize) {
+        self.sent_events += 1;
+        self.sent_deltas = deltas;
+    }
+
+    /// Writes the `end` line, unless there is one.
+    pub(super) fn settle(&mut self, deltas: usize, ending: Ending) {
+        if !self.closed {
+            self.closed = true;
+            self.write("end", deltas, Some(ending));
+        }
+    }
+
+    fn write(&self, event: &str, deltas: usize, ending: Option<Ending>) {
+        if !self.ledger.is_kept() {
+            return;
+        }
+        self.ledger.write(&Line {
+            event,
+            time_ms: clock::unix_millis(),
+            request_id: &self.request_id,
+            protocol: self.protocol.as_str(),
+            model: &self.bill.model,
+            stream: self.bill.stream,
+            status: self.bill.status,
+            input_tokens: self.bill.input.count,
+            input_estimated: self.bill.input.estimated,
+            cache_read_tokens: self.bill.cache_read,
+            cache_write_tokens: self.bill.cache_write,
+            output_tokens: self.bill.answer.tokens_after(deltas),
+            sent_events: self.sent_events,
+            client_left: ending == Some(Ending::ClientLeft),
+            ending: ending.map(Ending::as_str),
+        });
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let deltas = match self.on_client_gone {
+            OnClientGone::Finish => self.bill.deltas,
+            OnClientGone::Stop => self.sent_deltas,
+        };
+        self.settle(deltas, Ending::ClientLeft);
+    }
+}

@@ -1,0 +1,120 @@
+//! A response body that follows its steps.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::time::Sleep;
+
+use super::connection::ResetFlag;
+use super::ledger::Entry;
+use super::performance::Performance;
+use super::script::Close;
+use super::steps::Step;
+
+/// Before a break, so that what was sent before it leaves the process.
+const FLUSH_BEFORE_BREAK: Duration = Duration::from_millis(5);
+
+/// The body was broken off on purpose.
+#[derive(Debug, thiserror::Error)]
+#[error("broken off as ordered")]
+pub(super) struct Broken;
+
+/// The body of one response.
+pub(super) struct Paced {
+    steps: Arc<[Step]>,
+    next: usize,
+    length: Option<u64>,
+    gap: Duration,
+    /// The timer of the pauses; each one starts where the last one ended, so that the pace does not drift.
+    timer: Option<Pin<Box<Sleep>>>,
+    waiting: bool,
+    entry: Entry,
+    reset: ResetFlag,
+}
+
+impl Paced {
+    /// The body of `performance`, accounted for in `entry`; `reset` belongs to its connection.
+    pub(super) fn new(performance: &Performance, entry: Entry, reset: ResetFlag) -> Self {
+        Self {
+            steps: Arc::clone(&performance.steps),
+            next: 0,
+            length: performance.length,
+            gap: performance.gap,
+            timer: None,
+            waiting: false,
+            entry,
+            reset,
+        }
+    }
+
+    fn poll_wait(&mut self, cx: &mut Context<'_>, wait: Duration) -> Poll<()> {
+        let timer = match &mut self.timer {
+            Some(timer) => {
+                if !self.waiting {
+                    let deadline = timer.deadline() + wait;
+                    timer.as_mut().reset(deadline);
+                }
+                timer
+            }
+            None => self.timer.insert(Box::pin(tokio::time::sleep(wait))),
+        };
+        self.waiting = true;
+        ready!(timer.as_mut().poll(cx));
+        self.waiting = false;
+        Poll::Ready(())
+    }
+}
+
+impl Body for Paced {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let steps = Arc::clone(&self.steps);
+        loop {
+            let Some(step) = steps.get(self.next) else {
+                return Poll::Ready(None);
+            };
+            match step {
+                Step::Pause => {
+                    let gap = self.gap;
+                    ready!(self.poll_wait(cx, gap));
+                }
+                Step::Settle { deltas, ending } => self.entry.settle(*deltas, *ending),
+                Step::Send { bytes, deltas } => {
+                    self.next += 1;
+                    self.entry.sent(*deltas);
+                    if bytes.is_empty() {
+                        continue;
+                    }
+                    return Poll::Ready(Some(Ok(Frame::data(bytes.clone()))));
+                }
+                Step::Break { close } => {
+                    if !self.waiting {
+                        self.timer = None;
+                    }
+                    ready!(self.poll_wait(cx, FLUSH_BEFORE_BREAK));
+                    if *close == Close::Reset {
+                        self.reset.raise();
+                    }
+                    return Poll::Ready(Some(Err(Broken)));
+                }
+                // The server's own reading of the connection notices that the client has left, and drops this body.
+                Step::Stall => return Poll::Pending,
+            }
+            self.next += 1;
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.next >= self.steps.len()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.length.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}

@@ -1,0 +1,384 @@
+//! What the sample provider was ordered to do: flags, model name, mark in the prompt.
+
+use std::time::Duration;
+
+/// Opens the mark in a prompt: `[[sample: deltas=20 gap_ms=5]]`.
+pub(super) const MARK_OPEN: &str = "[[sample:";
+const MARK_CLOSE: &str = "]]";
+
+/// Upper bound of `deltas`, a count.
+pub const DELTAS_MAX: usize = 100_000;
+/// Upper bound of `delta_bytes`, in bytes.
+pub const DELTA_BYTES_MAX: usize = 1 << 20;
+/// Upper bound of `deltas` times `delta_bytes`, in bytes: an answer is rendered before it is sent.
+pub const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Upper bound of `gap_ms` and `ttfb_ms`, in milliseconds.
+pub const PAUSE_MS_MAX: u64 = 600_000;
+/// Upper bound of the token counts `cache_read` and `cache_write`.
+pub const CACHE_TOKENS_MAX: u64 = 1_000_000_000;
+
+const DELTA_BYTES_DEFAULT: usize = 16;
+
+/// One layer of orders; `None` leaves the layer below in force. Layers, lowest first: flags, model name, mark.
+///
+/// In a model name the words after `sample-` (at its start or after a `-`), parted by `-`, are orders: `slow`, `long`,
+/// `cut`, `stall`, `inband`, `gzip`, `html`, `nousage`, `absurd`, `zero`, `negative`, `reset`, `half`, or a status from
+/// 400 to 599. Other words are part of the name and mean nothing. In a mark each field has its own name here as key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Script {
+    /// Number of text deltas.
+    pub deltas: Option<usize>,
+    /// Bytes of text in a delta (a character is never split).
+    pub delta_bytes: Option<usize>,
+    /// Pause before each delta of a stream but the first, in milliseconds.
+    pub gap_ms: Option<u64>,
+    /// Pause before the response head, in milliseconds.
+    pub ttfb_ms: Option<u64>,
+    /// Status; from 400 on the body is an error in the protocol's shape.
+    pub status: Option<u16>,
+    /// `retry-after` header in seconds, in any protocol.
+    pub retry_after: Option<u32>,
+    /// Break off after this many deltas; a unary body breaks off half way for any number.
+    pub cut_after: Option<usize>,
+    /// Fall silent after this many deltas, the connection stays open; a unary body does so half way.
+    pub stall_after: Option<usize>,
+    /// An error of the protocol after this many deltas, then a proper end; a unary body is an error with status 200.
+    pub in_band_error_after: Option<usize>,
+    /// What the reported usage looks like.
+    pub usage: Option<UsageStyle>,
+    /// Content-encoding of the body.
+    pub encoding: Option<Encoding>,
+    /// Another content-type; with `text/html` an error body is a page.
+    pub content_type: Option<String>,
+    /// How a cut ends the connection.
+    pub close: Option<Close>,
+    /// Whether a cut goes through the middle of an event.
+    pub half_event: Option<bool>,
+    /// Input tokens reported as read from a cache, on top of those of the prompt.
+    pub cache_read: Option<u64>,
+    /// Input tokens reported as written to a cache, on top of those of the prompt.
+    pub cache_write: Option<u64>,
+}
+
+/// What the reported usage looks like; the ledger always has the true counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsageStyle {
+    /// As counted.
+    True,
+    /// No usage anywhere.
+    None,
+    /// The largest 64-bit numbers.
+    Absurd,
+    /// Zero everywhere.
+    Zero,
+    /// -7 everywhere.
+    Negative,
+}
+
+/// Content-encoding of the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// As it is.
+    Identity,
+    /// gzip, flushed after each event.
+    Gzip,
+}
+
+/// How a cut ends the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// FIN without the terminating chunk.
+    Broken,
+    /// The body ends properly, only the protocol's terminal event is missing.
+    Clean,
+    /// RST (over HTTP/2 the stream is reset).
+    Reset,
+}
+
+/// An order that cannot be followed; answered 400 when it came in a request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScriptError {
+    /// The mark has a key that means nothing.
+    #[error("sample mark: key `{0}` is unknown, valid keys are {KEYS}")]
+    UnknownKey(String),
+    /// A value does not fit its key.
+    #[error("sample script: value of `{key}` is invalid, it must be {expected}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// What would be valid.
+        expected: &'static str,
+    },
+    /// A word of the mark is no `key=value`.
+    #[error("sample mark: `{0}` is not of the form key=value")]
+    NotAPair(String),
+    /// The mark has no end.
+    #[error("sample mark: `]]` is missing")]
+    NotClosed,
+}
+
+const KEYS: &str = "deltas, delta_bytes, gap_ms, ttfb_ms, status, retry_after, cut_after, stall_after, \
+    in_band_error_after, usage, encoding, content_type, close, half_event, cache_read, cache_write";
+
+impl Script {
+    /// Layer `higher` over this one, field by field.
+    #[must_use]
+    pub fn under(self, higher: Self) -> Self {
+        Self {
+            deltas: higher.deltas.or(self.deltas),
+            delta_bytes: higher.delta_bytes.or(self.delta_bytes),
+            gap_ms: higher.gap_ms.or(self.gap_ms),
+            ttfb_ms: higher.ttfb_ms.or(self.ttfb_ms),
+            status: higher.status.or(self.status),
+            retry_after: higher.retry_after.or(self.retry_after),
+            cut_after: higher.cut_after.or(self.cut_after),
+            stall_after: higher.stall_after.or(self.stall_after),
+            in_band_error_after: higher.in_band_error_after.or(self.in_band_error_after),
+            usage: higher.usage.or(self.usage),
+            encoding: higher.encoding.or(self.encoding),
+            content_type: higher.content_type.or(self.content_type),
+            close: higher.close.or(self.close),
+            half_event: higher.half_event.or(self.half_event),
+            cache_read: higher.cache_read.or(self.cache_read),
+            cache_write: higher.cache_write.or(self.cache_write),
+        }
+    }
+
+    /// The orders in a model name; a name without any gives an empty layer.
+    pub fn from_model(model: &str) -> Self {
+        let mut script = Self::default();
+        let orders = match model.strip_prefix("sample-") {
+            Some(orders) => orders,
+            None => match model.rsplit_once("-sample-") {
+                Some((_, orders)) => orders,
+                None => return script,
+            },
+        };
+        for word in orders.split('-') {
+            match word {
+                "slow" => {
+                    script.gap_ms = Some(200);
+                    script.ttfb_ms = Some(1000);
+                }
+                "long" => script.deltas = Some(2000),
+                "cut" => script.cut_after = Some(2),
+                "stall" => script.stall_after = Some(2),
+                "inband" => script.in_band_error_after = Some(2),
+                "gzip" => script.encoding = Some(Encoding::Gzip),
+                "html" => script.content_type = Some("text/html".to_owned()),
+                "nousage" => script.usage = Some(UsageStyle::None),
+                "absurd" => script.usage = Some(UsageStyle::Absurd),
+                "zero" => script.usage = Some(UsageStyle::Zero),
+                "negative" => script.usage = Some(UsageStyle::Negative),
+                "reset" => script.close = Some(Close::Reset),
+                "half" => script.half_event = Some(true),
+                other => {
+                    if let Some(status) = error_status(other) {
+                        script.status = Some(status);
+                    }
+                }
+            }
+        }
+        script
+    }
+
+    /// The orders in the last mark of `prompt`; no mark gives an empty layer.
+    pub fn from_prompt(prompt: &str) -> Result<Self, ScriptError> {
+        let Some((_, after)) = prompt.rsplit_once(MARK_OPEN) else {
+            return Ok(Self::default());
+        };
+        let Some((orders, _)) = after.split_once(MARK_CLOSE) else {
+            return Err(ScriptError::NotClosed);
+        };
+        let mut script = Self::default();
+        for word in orders
+            .split([' ', '\t', '\r', '\n', ','])
+            .filter(|word| !word.is_empty())
+        {
+            let Some((key, value)) = word.split_once('=') else {
+                return Err(ScriptError::NotAPair(shown(word)));
+            };
+            script.set(key, value)?;
+        }
+        script.check()?;
+        Ok(script)
+    }
+
+    /// Whether every number is within its bound.
+    pub fn check(&self) -> Result<(), ScriptError> {
+        let bounded = |key, expected, holds| {
+            if holds {
+                Ok(())
+            } else {
+                Err(ScriptError::Value { key, expected })
+            }
+        };
+        let deltas = self.deltas.unwrap_or(1);
+        let delta_bytes = self.delta_bytes();
+        bounded("deltas", "a count up to 100000", deltas <= DELTAS_MAX)?;
+        bounded(
+            "delta_bytes",
+            "1 to 1048576",
+            (1..=DELTA_BYTES_MAX).contains(&delta_bytes),
+        )?;
+        let total = deltas.saturating_mul(delta_bytes);
+        bounded(
+            "deltas",
+            "such that deltas times delta_bytes is at most 64 MiB",
+            total <= ANSWER_BYTES_MAX,
+        )?;
+        bounded("gap_ms", "up to 600000", self.gap_ms.unwrap_or(0) <= PAUSE_MS_MAX)?;
+        bounded("ttfb_ms", "up to 600000", self.ttfb_ms.unwrap_or(0) <= PAUSE_MS_MAX)?;
+        bounded("status", "200 or 400 to 599", matches!(self.status(), 200 | 400..=599))?;
+        bounded(
+            "cache_read",
+            "up to 1000000000",
+            self.cache_read.unwrap_or(0) <= CACHE_TOKENS_MAX,
+        )?;
+        bounded(
+            "cache_write",
+            "up to 1000000000",
+            self.cache_write.unwrap_or(0) <= CACHE_TOKENS_MAX,
+        )
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), ScriptError> {
+        match key {
+            "deltas" => self.deltas = Some(number("deltas", value)?),
+            "delta_bytes" => self.delta_bytes = Some(number("delta_bytes", value)?),
+            "gap_ms" => self.gap_ms = Some(number("gap_ms", value)?),
+            "ttfb_ms" => self.ttfb_ms = Some(number("ttfb_ms", value)?),
+            "status" => self.status = Some(number("status", value)?),
+            "retry_after" => self.retry_after = Some(number("retry_after", value)?),
+            "cut_after" => self.cut_after = Some(number("cut_after", value)?),
+            "stall_after" => self.stall_after = Some(number("stall_after", value)?),
+            "in_band_error_after" => self.in_band_error_after = Some(number("in_band_error_after", value)?),
+            "cache_read" => self.cache_read = Some(number("cache_read", value)?),
+            "cache_write" => self.cache_write = Some(number("cache_write", value)?),
+            "usage" => self.usage = Some(usage_style(value)?),
+            "encoding" => self.encoding = Some(encoding(value)?),
+            "close" => self.close = Some(close(value)?),
+            "half_event" => self.half_event = Some(boolean(value)?),
+            "content_type" => self.content_type = Some(content_type(value)?),
+            other => return Err(ScriptError::UnknownKey(shown(other))),
+        }
+        Ok(())
+    }
+
+    /// Bytes of text in a delta.
+    pub(super) fn delta_bytes(&self) -> usize {
+        self.delta_bytes.unwrap_or(DELTA_BYTES_DEFAULT)
+    }
+
+    /// The status of the response.
+    pub(super) fn status(&self) -> u16 {
+        self.status.unwrap_or(200)
+    }
+
+    /// The pause between two deltas.
+    pub(super) fn gap(&self) -> Duration {
+        Duration::from_millis(self.gap_ms.unwrap_or(0))
+    }
+
+    /// The pause before the response head.
+    pub(super) fn ttfb(&self) -> Duration {
+        Duration::from_millis(self.ttfb_ms.unwrap_or(0))
+    }
+
+    /// What the reported usage looks like.
+    pub(super) fn usage(&self) -> UsageStyle {
+        self.usage.unwrap_or(UsageStyle::True)
+    }
+
+    /// How a cut ends the connection.
+    pub(super) fn close(&self) -> Close {
+        self.close.unwrap_or(Close::Broken)
+    }
+}
+
+/// `prompt` without its marks, as far as they are closed.
+pub(super) fn without_marks(prompt: &str) -> String {
+    let mut rest = prompt;
+    let mut plain = String::with_capacity(prompt.len().min(1024));
+    while let Some((before, after)) = rest.split_once(MARK_OPEN) {
+        plain.push_str(before);
+        rest = after.split_once(MARK_CLOSE).map_or("", |(_, after)| after);
+    }
+    plain.push_str(rest);
+    plain.trim().to_owned()
+}
+
+/// The beginning of a word, fit for an error message.
+fn shown(word: &str) -> String {
+    word.chars().take(40).collect()
+}
+
+fn error_status(word: &str) -> Option<u16> {
+    word.parse().ok().filter(|status| (400..=599).contains(status))
+}
+
+fn number<T: std::str::FromStr>(key: &'static str, value: &str) -> Result<T, ScriptError> {
+    value.parse().map_err(|_| ScriptError::Value {
+        key,
+        expected: "a whole number",
+    })
+}
+
+fn boolean(value: &str) -> Result<bool, ScriptError> {
+    value.parse().map_err(|_| ScriptError::Value {
+        key: "half_event",
+        expected: "true or false",
+    })
+}
+
+fn usage_style(value: &str) -> Result<UsageStyle, ScriptError> {
+    match value {
+        "true" => Ok(UsageStyle::True),
+        "none" => Ok(UsageStyle::None),
+        "absurd" => Ok(UsageStyle::Absurd),
+        "zero" => Ok(UsageStyle::Zero),
+        "negative" => Ok(UsageStyle::Negative),
+        _ => Err(ScriptError::Value {
+            key: "usage",
+            expected: "true, none, absurd, zero or negative",
+        }),
+    }
+}
+
+fn encoding(value: &str) -> Result<Encoding, ScriptError> {
+    match value {
+        "identity" => Ok(Encoding::Identity),
+        "gzip" => Ok(Encoding::Gzip),
+        _ => Err(ScriptError::Value {
+            key: "encoding",
+            expected: "identity or gzip",
+        }),
+    }
+}
+
+fn close(value: &str) -> Result<Close, ScriptError> {
+    match value {
+        "broken" => Ok(Close::Broken),
+        "clean" => Ok(Close::Clean),
+        "reset" => Ok(Close::Reset),
+        _ => Err(ScriptError::Value {
+            key: "close",
+            expected: "broken, clean or reset",
+        }),
+    }
+}
+
+fn content_type(value: &str) -> Result<String, ScriptError> {
+    let valid = value.bytes().all(|byte| byte.is_ascii_graphic()) && value.contains('/');
+    if valid {
+        Ok(value.to_owned())
+    } else {
+        Err(ScriptError::Value {
+            key: "content_type",
+            expected: "a media type without spaces",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! The edge: sockets, HTTP, credentials, headers.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use super::connection::{Connection, ResetFlag};
+use super::gemini::Chunking;
+use super::ledger::{Entry, Ledger};
+use super::paced::Paced;
+use super::path::{self, Target};
+use super::performance::{self, Order, Performance};
+use super::rendered::{self, Rendered};
+use super::{SampleProviderError, Settings};
+use crate::clock;
+use crate::domain::protocol::Protocol;
+
+/// Largest request body, in bytes.
+const BODY_BYTES_MAX: usize = 64 << 20;
+/// Open connections; further ones are closed at once.
+const CONNECTIONS_MAX: usize = 65_536;
+/// A connection that sends no complete head for this long is closed; also the life of an idle one.
+const HEADER_READ_MAX: Duration = Duration::from_secs(300);
+/// At shutdown responses in flight have this long to end.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(1);
+/// Before accepting again when the system is out of file descriptors.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+/// From this size on a body is read and counted beside the runtime's own threads.
+const BODY_INLINE_BYTES_MAX: usize = 64 << 10;
+
+/// Serves on `listener` (HTTP/1.1, and HTTP/2 with prior knowledge) until `shutdown` resolves; responses in flight then
+/// have one second to end. Touches no state of the process: several can run side by side. Fails when the ledger cannot
+/// be opened.
+pub async fn serve(
+    listener: TcpListener,
+    settings: Settings,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), SampleProviderError> {
+    let ledger = Ledger::open(settings.ledger.as_deref()).map_err(|source| SampleProviderError::Ledger {
+        path: settings.ledger.clone().unwrap_or_default(),
+        source,
+    })?;
+    let provider = Arc::new(Provider {
+        settings,
+        ledger: Arc::new(ledger),
+        rendered: Rendered::default(),
+    });
+    let graceful = GracefulShutdown::new();
+    let mut connections = JoinSet::new();
+    let mut shutdown = std::pin::pin!(shutdown);
+    loop {
+        tokio::select! {
+            () = &mut shutdown => break,
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) if connections.len() < CONNECTIONS_MAX => {
+                    connections.spawn(serve_connection(Arc::clone(&provider), stream, graceful.watcher()));
+                }
+                Ok(_) => {}
+                Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
+            },
+        }
+    }
+    drop(listener);
+    // Those that do not end in time are aborted when the set is dropped.
+    let _ = tokio::time::timeout(SHUTDOWN_MAX, graceful.shutdown()).await;
+    Ok(())
+}
+
+async fn serve_connection(provider: Arc<Provider>, stream: TcpStream, watcher: hyper_util::server::graceful::Watcher) {
+    let reset = ResetFlag::default();
+    let Ok(connection) = Connection::new(stream, reset.clone()) else {
+        return;
+    };
+    let service = service_fn(move |request| {
+        let provider = Arc::clone(&provider);
+        let reset = reset.clone();
+        async move { Ok::<_, Infallible>(provider.answer(request, reset).await) }
+    });
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_READ_MAX);
+    builder.http2().timer(TokioTimer::new());
+    let served = builder.serve_connection(TokioIo::new(connection), service).into_owned();
+    // A client that leaves and an ordered break both end here with an error; neither is news.
+    let _ = watcher.watch(served).await;
+}
+
+struct Provider {
+    settings: Settings,
+    ledger: Arc<Ledger>,
+    rendered: Rendered,
+}
+
+impl Provider {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>, reset: ResetFlag) -> Response<Paced> {
+        let id = format!("{:032x}", rand::random::<u128>());
+        let request_id = format!("req_{id}");
+        let started = clock::instant();
+        // Over HTTP/2 a broken body resets its stream; the connection and its other streams live on.
+        let reset = if request.version() == Version::HTTP_2 {
+            ResetFlag::default()
+        } else {
+            reset
+        };
+        let target = path::target(request.uri().path());
+        let protocol = target
+            .as_ref()
+            .map_or(Protocol::Responses, |target| target.operation.protocol());
+        let performance = self.perform(request, target, &id, &request_id).await;
+        let entry = Entry::open(
+            Arc::clone(&self.ledger),
+            Arc::clone(&performance.bill),
+            request_id.clone(),
+            protocol,
+            self.settings.on_client_gone,
+        );
+        if !performance.ttfb.is_zero() {
+            tokio::time::sleep(performance.ttfb).await;
+        }
+        let mut response = Response::new(Paced::new(&performance, entry, reset));
+        *response.status_mut() = StatusCode::from_u16(performance.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let processing_ms = started.elapsed().as_millis();
+        fill_headers(
+            response.headers_mut(),
+            protocol,
+            &performance,
+            &request_id,
+            processing_ms,
+        );
+        response
+    }
+
+    async fn perform(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+        target: Option<Target>,
+        id: &str,
+        request_id: &str,
+    ) -> Performance {
+        let Some(target) = target else {
+            return performance::refusal(Protocol::Responses, 404, "no such path", request_id);
+        };
+        let protocol = target.operation.protocol();
+        let refused = |status, message| performance::refusal(protocol, status, message, request_id);
+        if request.method() != Method::POST {
+            return refused(405, "the method has to be POST");
+        }
+        if !self.admits(request.headers()) {
+            return refused(
+                401,
+                "the credential is missing or not the one this sample provider takes",
+            );
+        }
+        let chunking = if path::asks_for_sse(request.uri().query()) {
+            Chunking::Sse
+        } else {
+            Chunking::Array
+        };
+        let body = match Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+                return refused(413, "the body is larger than 64 MiB");
+            }
+            Err(_) => return refused(400, "the body did not arrive"),
+        };
+        self.rendered_or_new(target, chunking, body, id, request_id).await
+    }
+
+    async fn rendered_or_new(
+        self: &Arc<Self>,
+        target: Target,
+        chunking: Chunking,
+        body: Bytes,
+        id: &str,
+        request_id: &str,
+    ) -> Performance {
+        let key = rendered::key(&target, chunking, &body, &self.settings);
+        if let Some(known) = key.as_ref().and_then(|key| self.rendered.find(key)) {
+            return known;
+        }
+        let performance = if body.len() <= BODY_INLINE_BYTES_MAX {
+            let created_at = clock::unix_seconds();
+            let order = Order {
+                target: &target,
+                chunking,
+                body: &body,
+                id,
+                request_id,
+                created_at,
+            };
+            performance::of(&order, &self.settings)
+        } else {
+            let (provider, id, name) = (Arc::clone(self), id.to_owned(), request_id.to_owned());
+            let protocol = target.operation.protocol();
+            let work = tokio::task::spawn_blocking(move || {
+                let created_at = clock::unix_seconds();
+                let order = Order {
+                    target: &target,
+                    chunking,
+                    body: &body,
+                    id: &id,
+                    request_id: &name,
+                    created_at,
+                };
+                performance::of(&order, &provider.settings)
+            });
+            work.await
+                .unwrap_or_else(|_| performance::refusal(protocol, 500, "internal error", request_id))
+        };
+        if let Some(key) = key.filter(|_| performance.status == 200) {
+            self.rendered.keep(key, &performance);
+        }
+        performance
+    }
+
+    /// Whether the request carries a credential, and the right one where only one is taken.
+    fn admits(&self, headers: &HeaderMap) -> bool {
+        let plain = ["x-api-key", "x-goog-api-key", "api-key"]
+            .into_iter()
+            .filter_map(|name| headers.get(name));
+        let bearer = headers
+            .get(AUTHORIZATION)
+            .and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+        let mut keys = plain
+            .map(HeaderValue::as_bytes)
+            .chain(bearer)
+            .filter(|key| !key.is_empty());
+        match &self.settings.required_key {
+            None => keys.next().is_some(),
+            Some(required) => keys.any(|key| key == required.as_bytes()),
+        }
+    }
+}
+
+fn fill_headers(
+    headers: &mut HeaderMap,
+    protocol: Protocol,
+    performance: &Performance,
+    request_id: &str,
+    processing_ms: u128,
+) {
+    let mut insert = |name, value: &str| {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(name, value);
+        }
+    };
+    insert(CONTENT_TYPE, &performance.content_type);
+    if performance.gzip {
+        insert(CONTENT_ENCODING, "gzip");
+    }
+    if let Some(seconds) = performance.retry_after {
+        insert(RETRY_AFTER, &seconds.to_string());
+    }
+    if performance.status == 405 {
+        insert(ALLOW, "POST");
+    }
+    let named = http::HeaderName::from_static;
+    match protocol {
+        Protocol::Messages => insert(named("request-id"), request_id),
+        Protocol::Responses => {
+            insert(named("x-request-id"), request_id);
+            insert(named("openai-processing-ms"), &processing_ms.to_string());
+        }
+        // The original has no such header; this one lets a test find the line in the ledger.
+        Protocol::Gemini => insert(named("x-request-id"), request_id),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! Where streams pause, settle and break.
+
+use std::io::Read;
+
+use super::*;
+
+fn frames(kinds: &[FrameKind]) -> Vec<Frame> {
+    let frame = |(index, kind): (usize, &FrameKind)| Frame {
+        kind: *kind,
+        bytes: format!("<frame{index}>").into(),
+    };
+    kinds.iter().enumerate().map(frame).collect()
+}
+
+fn three_deltas() -> Vec<Frame> {
+    frames(&[
+        FrameKind::Other,
+        FrameKind::Delta,
+        FrameKind::Delta,
+        FrameKind::Delta,
+        FrameKind::Other,
+        FrameKind::Final,
+    ])
+}
+
+fn error(_before: usize) -> Frame {
+    Frame {
+        kind: FrameKind::Other,
+        bytes: "<error>".into(),
+    }
+}
+
+/// The steps in one line.
+fn told(steps: &[Step]) -> String {
+    let words: Vec<String> = steps
+        .iter()
+        .map(|step| match step {
+            Step::Pause => "pause".to_owned(),
+            Step::Send { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
+            Step::Settle { deltas, ending } => format!("settle:{deltas}:{}", ending.as_str()),
+            Step::Break { close } => format!("break:{close:?}"),
+            Step::Stall => "stall".to_owned(),
+        })
+        .collect();
+    words.join(" ")
+}
+
+#[test]
+fn a_stream_pauses_between_deltas_and_settles_before_the_final_event() {
+    let script = Script {
+        gap_ms: Some(5),
+        ..Script::default()
+    };
+    let steps = of_stream(&three_deltas(), &script, error);
+    let expected = "<frame0> <frame1> pause <frame2> pause <frame3> <frame4> settle:3:complete <frame5>";
+    assert_eq!(told(&steps), expected);
+}
+
+#[test]
+fn a_cut_comes_right_after_its_delta() {
+    let script = Script {
+        cut_after: Some(2),
+        ..Script::default()
+    };
+    let told_cut = told(&of_stream(&three_deltas(), &script, error));
+    assert_eq!(told_cut, "<frame0> <frame1> <frame2> settle:2:cut break:Broken");
+    let script = Script {
+        cut_after: Some(0),
+        close: Some(Close::Clean),
+        half_event: Some(true),
+        ..Script::default()
+    };
+    assert_eq!(
+        told(&of_stream(&three_deltas(), &script, error)),
+        "<frame0> settle:0:cut <fra"
+    );
+    let script = Script {
+        cut_after: Some(99),
+        close: Some(Close::Reset),
+        ..Script::default()
+    };
+    let told_late = told(&of_stream(&three_deltas(), &script, error));
+    assert_eq!(
+        told_late,
+        "<frame0> <frame1> <frame2> <frame3> <frame4> settle:3:cut break:Reset"
+    );
+}
+
+#[test]
+fn the_first_interruption_wins() {
+    let script = Script {
+        cut_after: Some(2),
+        stall_after: Some(1),
+        in_band_error_after: Some(1),
+        ..Script::default()
+    };
+    assert_eq!(
+        told(&of_stream(&three_deltas(), &script, error)),
+        "<frame0> <frame1> stall"
+    );
+    let script = Script {
+        in_band_error_after: Some(1),
+        ..script
+    };
+    let script = Script {
+        stall_after: None,
+        ..script
+    };
+    let told_error = told(&of_stream(&three_deltas(), &script, error));
+    assert_eq!(told_error, "<frame0> <frame1> settle:1:in_band_error <error>");
+}
+
+#[test]
+fn a_cut_body_announces_more_than_it_sends_unless_the_cut_is_clean() {
+    let body = Bytes::from_static(b"0123456789");
+    let script = Script {
+        cut_after: Some(1),
+        ..Script::default()
+    };
+    assert_eq!(
+        told(&of_body(&body, 4, Ending::Complete, &script)),
+        "settle:4:cut 01234 break:Broken"
+    );
+    assert_eq!(announced_length(&body, &script), Some(10));
+    let script = Script {
+        close: Some(Close::Clean),
+        ..script
+    };
+    assert_eq!(
+        told(&of_body(&body, 4, Ending::Complete, &script)),
+        "settle:4:cut 01234"
+    );
+    assert_eq!(announced_length(&body, &script), None);
+    let script = Script {
+        stall_after: Some(1),
+        ..Script::default()
+    };
+    assert_eq!(told(&of_body(&body, 4, Ending::Complete, &script)), "01234 stall");
+}
+
+#[test]
+fn gzip_is_flushed_after_each_event_and_whole_at_the_end() {
+    let script = Script {
+        encoding: Some(Encoding::Gzip),
+        ..Script::default()
+    };
+    let steps = of_stream(&three_deltas(), &script, error);
+    let mut sent = Vec::new();
+    let mut plain = String::new();
+    for step in &steps {
+        let Step::Send { bytes, .. } = step else { continue };
+        sent.extend_from_slice(bytes);
+        let mut decoder = flate2::write::GzDecoder::new(Vec::new());
+        decoder.write_all(&sent).unwrap();
+        decoder.flush().unwrap();
+        let seen = String::from_utf8(decoder.get_ref().clone()).unwrap();
+        assert!(seen.len() > plain.len() || plain.ends_with("<frame5>"), "{seen}");
+        plain = seen;
+    }
+    let mut whole = String::new();
+    flate2::read::GzDecoder::new(sent.as_slice())
+        .read_to_string(&mut whole)
+        .unwrap();
+    assert_eq!(whole, "<frame0><frame1><frame2><frame3><frame4><frame5>");
+}

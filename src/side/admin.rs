@@ -1,0 +1,145 @@
+//! The admin API on a unix socket: keys and models, for `weir key`, `weir models` and a console to come.
+//! Who may connect is decided by the socket's file mode; every change is in the audit record before it is made.
+
+mod change;
+mod keys;
+mod reply;
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Extension, Json, Router,
+    extract::{DefaultBodyLimit, State},
+    routing::{get, post},
+};
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use serde::Serialize;
+use serde_json::json;
+use tokio::{
+    net::{UnixListener, UnixStream},
+    sync::{Semaphore, watch},
+};
+
+use crate::{domain::secret::KeyPrefix, side::audit::Audit, store::KeyStore};
+
+/// The largest request body.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+/// Connections served at once; more are closed.
+const CONNECTIONS_MAX: usize = 64;
+/// How long a connection may take to send a request's head.
+const HEADER_READ: Duration = Duration::from_secs(10);
+/// How long a whole connection may last: the client makes one call on each.
+const CONNECTION_WAIT: Duration = Duration::from_secs(60);
+
+/// What the API works on.
+#[derive(Clone)]
+pub struct AdminState {
+    store: Arc<dyn KeyStore>,
+    models: Arc<Vec<ModelView>>,
+    prefix: KeyPrefix,
+    audit: Audit,
+}
+
+/// A model as the API shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ModelView {
+    /// The public name.
+    pub name: String,
+    /// The name for people.
+    pub display_name: String,
+    /// Who serves it.
+    pub provider: String,
+    /// Through which protocols.
+    pub protocols: Vec<&'static str>,
+}
+
+/// The process at the other end of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+struct Peer {
+    uid: Option<u32>,
+    pid: Option<i32>,
+}
+
+impl AdminState {
+    /// The API on these parts.
+    pub fn new(store: Arc<dyn KeyStore>, models: Vec<ModelView>, prefix: KeyPrefix, audit: Audit) -> Self {
+        Self {
+            store,
+            models: Arc::new(models),
+            prefix,
+            audit,
+        }
+    }
+}
+
+fn router(state: AdminState) -> Router {
+    Router::new()
+        .route("/v1/keys", post(keys::create).get(keys::list))
+        .route(
+            "/v1/keys/{id}",
+            get(keys::show).patch(keys::update).delete(keys::delete),
+        )
+        .route("/v1/keys/{id}/rotate", post(keys::rotate))
+        .route("/v1/keys/{id}/revoke", post(keys::revoke))
+        .route("/v1/models", get(models))
+        .fallback(async || reply::ApiError::not_found("no such path in the admin API"))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(state)
+}
+
+async fn models(State(state): State<AdminState>) -> Json<serde_json::Value> {
+    Json(json!({ "models": *state.models }))
+}
+
+/// Serves until the watch turns true; running requests may end.
+pub async fn serve(listener: UnixListener, state: AdminState, mut shutdown: watch::Receiver<bool>) {
+    let router = router(state);
+    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            // A closed channel means the same as true: whoever could say so is gone.
+            _ = shutdown.wait_for(|stop| *stop) => return,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "the admin socket cannot accept");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
+            continue;
+        };
+        let router = router.clone();
+        tokio::spawn(async move {
+            // Errors of one connection are its client's to see.
+            let _ = tokio::time::timeout(CONNECTION_WAIT, connection(stream, router)).await;
+            drop(permit);
+        });
+    }
+}
+
+async fn connection(stream: UnixStream, router: Router) -> Result<(), hyper::Error> {
+    let peer = stream.peer_cred().map_or_else(
+        |_| Peer::default(),
+        |cred| Peer {
+            uid: Some(cred.uid()),
+            pid: cred.pid(),
+        },
+    );
+    let service = TowerToHyperService::new(router.layer(Extension(peer)));
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_READ)
+        .serve_connection(TokioIo::new(stream), service)
+        .await
+}
+
+#[cfg(test)]
+mod tests;

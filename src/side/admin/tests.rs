@@ -1,0 +1,226 @@
+//! The admin API over a real socket, with the client that the subcommands use.
+
+use std::{path::Path, sync::Arc};
+
+use http::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{net::UnixListener, sync::watch};
+
+use super::{AdminState, ModelView, serve};
+use crate::{
+    cli::admin_client::{AdminClient, ClientError},
+    domain::secret::{KeyPrefix, ServiceKey},
+    side::audit::Audit,
+    store::{KeyStore, embedded::EmbeddedStore},
+};
+
+struct Fixture {
+    client: AdminClient,
+    store: Arc<dyn KeyStore>,
+    prefix: KeyPrefix,
+    folder: TempDir,
+    _stop: watch::Sender<bool>,
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let store: Arc<dyn KeyStore> = Arc::new(EmbeddedStore::open(&folder.path().join("store")).unwrap());
+        let audit = Audit::open(&folder.path().join("audit.jsonl")).unwrap();
+        let prefix = KeyPrefix::new("weir").unwrap();
+        let models = vec![ModelView {
+            name: "m-1".to_owned(),
+            display_name: "M 1".to_owned(),
+            provider: "p".to_owned(),
+            protocols: vec!["messages"],
+        }];
+        let state = AdminState::new(Arc::clone(&store), models, prefix.clone(), audit);
+        let socket = folder.path().join("admin.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let (stop, shutdown) = watch::channel(false);
+        tokio::spawn(serve(listener, state, shutdown));
+        Self {
+            client: AdminClient::new(socket),
+            store,
+            prefix,
+            folder,
+            _stop: stop,
+        }
+    }
+
+    async fn create(&self, body: Value) -> Value {
+        self.client.call(Method::POST, "/v1/keys", Some(&body)).await.unwrap()
+    }
+
+    async fn refused(&self, method: Method, path: &str, body: Option<Value>) -> String {
+        match self.client.call(method, path, body.as_ref()).await {
+            Err(ClientError::Refused(message)) => message,
+            other => panic!("expected a refusal, got {other:?}"),
+        }
+    }
+
+    fn audit(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("audit.jsonl")).unwrap()
+    }
+}
+
+fn text(value: &Value, field: &str) -> String {
+    value[field].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_key_lives_from_create_to_delete() {
+    let admin = Fixture::new().await;
+    let created = admin
+        .create(json!({ "name": "laptop", "account": "acme", "expires_at": "2100-01-01T00:00:00Z", "models": ["m-1"] }))
+        .await;
+    let (id, key) = (text(&created, "id"), text(&created, "key"));
+    let digest = ServiceKey::parse(&admin.prefix, &key).unwrap().digest();
+    assert!(admin.store.find(&digest).await.unwrap().record.is_some());
+    assert_eq!(created["expires_at"], "2100-01-01T00:00:00Z");
+
+    let path = format!("/v1/keys/{id}");
+    let shown = admin.client.call(Method::GET, &path, None).await.unwrap();
+    assert_eq!(shown["name"], "laptop");
+    assert!(shown.get("key").is_none(), "the key is shown once only");
+
+    let change = json!({ "name": "desk", "models": null, "expires_at": null });
+    let updated = admin.client.call(Method::PATCH, &path, Some(&change)).await.unwrap();
+    assert_eq!(
+        (text(&updated, "name"), &updated["models"]),
+        ("desk".to_owned(), &Value::Null)
+    );
+
+    let rotated = admin
+        .client
+        .call(Method::POST, &format!("{path}/rotate"), None)
+        .await
+        .unwrap();
+    let next = ServiceKey::parse(&admin.prefix, &text(&rotated, "key"))
+        .unwrap()
+        .digest();
+    assert!(
+        admin.store.find(&digest).await.unwrap().record.is_none(),
+        "the old text no longer works"
+    );
+    assert!(admin.store.find(&next).await.unwrap().record.is_some());
+
+    let revoked = admin
+        .client
+        .call(Method::POST, &format!("{path}/revoke"), None)
+        .await
+        .unwrap();
+    assert_eq!(revoked["state"], "revoked");
+    admin.client.call(Method::DELETE, &path, None).await.unwrap();
+    assert!(
+        admin
+            .refused(Method::GET, &path, None)
+            .await
+            .contains("no key has this id")
+    );
+
+    let audit = admin.audit();
+    assert_eq!(audit.lines().count(), 5);
+    assert!(
+        !audit.contains(&key) && !audit.contains(&text(&rotated, "key")),
+        "no key text in the audit record"
+    );
+    assert!(audit.contains("\"operation\":\"key.rotate\"") && audit.contains("\"peer_uid\":"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_set_is_named() {
+    let admin = Fixture::new().await;
+    let cases = [
+        (
+            json!({ "name": "n", "account": "a", "nmae": "x" }),
+            "did you mean `name`?",
+        ),
+        (
+            json!({ "name": "n", "account": "a", "state": "active" }),
+            "`state` cannot be set",
+        ),
+        (json!({ "name": "n", "account": "a b" }), "account:"),
+        (json!({ "name": "", "account": "a" }), "name:"),
+        (json!({ "name": "n" }), "name and account are needed"),
+        (
+            json!({ "name": "n", "account": "a", "expires_at": "2001-01-01T00:00:00Z" }),
+            "has passed",
+        ),
+        (
+            json!({ "name": "n", "account": "a", "expires_at": "tomorrow" }),
+            "expires_at:",
+        ),
+        (json!({ "name": "n", "account": "a", "models": [] }), "models:"),
+        (json!({ "name": "n", "account": "a", "models": ["a\nb"] }), "models:"),
+    ];
+    for (body, expected) in cases {
+        let message = admin.refused(Method::POST, "/v1/keys", Some(body)).await;
+        assert!(message.contains(expected), "{message}");
+    }
+    assert_eq!(admin.audit(), "", "a refused change leaves no record");
+    let message = admin.refused(Method::GET, "/v1/keys/weir-secretlooking", None).await;
+    assert!(!message.contains("secretlooking"), "what was pasted is not repeated");
+}
+
+#[tokio::test]
+async fn lists_are_paged_and_filtered_by_account() {
+    let admin = Fixture::new().await;
+    for number in 0..7 {
+        let account = if number % 2 == 0 { "even" } else { "odd" };
+        admin
+            .create(json!({ "name": format!("k{number}"), "account": account }))
+            .await;
+    }
+    let mut seen = Vec::new();
+    let mut after = String::new();
+    loop {
+        let page = admin
+            .client
+            .call(Method::GET, &format!("/v1/keys?limit=2&account=even{after}"), None)
+            .await
+            .unwrap();
+        seen.extend(page["keys"].as_array().unwrap().iter().map(|key| text(key, "account")));
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, ["even"; 4]);
+}
+
+#[tokio::test]
+async fn models_are_listed() {
+    let admin = Fixture::new().await;
+    let answer = admin.client.call(Method::GET, "/v1/models", None).await.unwrap();
+    assert_eq!(answer["models"][0]["name"], "m-1");
+}
+
+#[tokio::test]
+async fn without_an_audit_record_nothing_is_changed() {
+    // A device that is always full stands for a disk that is.
+    let folder = TempDir::new().unwrap();
+    let store: Arc<dyn KeyStore> = Arc::new(EmbeddedStore::open(&folder.path().join("store")).unwrap());
+    let audit = Audit::open(Path::new("/dev/full")).unwrap();
+    let state = AdminState::new(Arc::clone(&store), Vec::new(), KeyPrefix::new("weir").unwrap(), audit);
+    let socket = folder.path().join("admin.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let (_stop, shutdown) = watch::channel(false);
+    tokio::spawn(serve(listener, state, shutdown));
+    let client = AdminClient::new(socket);
+    let body = json!({ "name": "n", "account": "a" });
+    match client.call(Method::POST, "/v1/keys", Some(&body)).await {
+        Err(ClientError::Refused(message)) => assert!(message.contains("nothing was changed"), "{message}"),
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+    assert!(store.list(None, 10).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_socket_without_a_server_says_what_to_do() {
+    let folder = TempDir::new().unwrap();
+    let client = AdminClient::new(folder.path().join("none.sock"));
+    let error = client.call(Method::GET, "/v1/models", None).await.unwrap_err();
+    assert!(error.to_string().contains("--admin unix:PATH"), "{error}");
+}

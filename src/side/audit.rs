@@ -1,0 +1,101 @@
+//! The audit record: who changed what, one JSON line each, on disk before the change is made.
+
+use std::{
+    fs::{DirBuilder, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use serde::Serialize;
+
+/// Owner writes, group reads.
+const FILE_MODE: u32 = 0o640;
+/// A folder that is made for the record.
+const FOLDER_MODE: u32 = 0o750;
+
+/// Why the record cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("audit record {path}: {source}; check that the folder exists, has space, and that weir may write there", path = path.display())]
+pub struct AuditError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// One change. Values are what the operator sent; a key's text is never among them.
+#[derive(Clone, Debug, Serialize)]
+pub struct AuditRecord {
+    /// When, in milliseconds since the Unix epoch.
+    pub time_unix_ms: i64,
+    /// The user at the other end of the socket.
+    pub peer_uid: Option<u32>,
+    /// The process at the other end of the socket.
+    pub peer_pid: Option<i32>,
+    /// What was asked for: `key.create`, `key.revoke` and so on.
+    pub operation: &'static str,
+    /// The key concerned.
+    pub key_id: String,
+    /// The new values of the fields that change.
+    pub values: serde_json::Value,
+}
+
+/// The open record; clones share the file.
+#[derive(Clone, Debug)]
+pub struct Audit {
+    path: PathBuf,
+    file: Arc<Mutex<File>>,
+}
+
+impl Audit {
+    /// Opens the file for appending, making its folder if it is missing.
+    pub fn open(path: &Path) -> Result<Self, AuditError> {
+        let failed = |source| AuditError {
+            path: path.to_owned(),
+            source,
+        };
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(FOLDER_MODE)
+                .create(folder)
+                .map_err(failed)?;
+        }
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(FILE_MODE)
+            .open(path)
+            .map_err(failed)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file: Arc::new(Mutex::new(file)),
+        })
+    }
+
+    /// Writes one line and waits until it is on disk. A change whose record cannot be written must not be made.
+    pub async fn record(&self, record: AuditRecord) -> Result<(), AuditError> {
+        let failed = |path: &Path, source| AuditError {
+            path: path.to_owned(),
+            source,
+        };
+        let audit = self.clone();
+        let writing = tokio::task::spawn_blocking(move || {
+            let mut line = serde_json::to_vec(&record)?;
+            line.push(b'\n');
+            // A poisoned lock only means that an earlier writer failed between two lines.
+            let mut file = audit.file.lock().unwrap_or_else(PoisonError::into_inner);
+            let length = file.metadata()?.len();
+            let written = file.write_all(&line).and_then(|()| file.sync_data());
+            if written.is_err() {
+                // The change is not going to be made, and half a line would spoil the next one.
+                let _ = file.set_len(length);
+            }
+            written
+        });
+        match writing.await {
+            Ok(written) => written.map_err(|source| failed(&self.path, source)),
+            Err(_) => Err(failed(&self.path, io::Error::other("the writer failed"))),
+        }
+    }
+}

@@ -1,0 +1,213 @@
+// The fuzz entry points: any bytes in, a panic when a promise is broken. `tests/integration/fuzz.rs` runs them on
+// stable Rust for a bounded time; `tests/fuzz/targets/` runs the same functions coverage-guided.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use serde_json::value::RawValue;
+use weir::domain::json_scan::{JsonEnd, Progress, ScanLimits, scan};
+use weir::domain::operation::Operation;
+use weir::domain::protocol::observer::HEAP_BYTES_MAX;
+use weir::domain::protocol::{FailureKind, Framing, MidStreamFailure, Observed, Observer, Protocol};
+use weir::domain::rules::compile::compile;
+use weir::domain::rules::{BodyRules, RuleFile, edit_body};
+
+const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
+
+/// Every entry point by its name, which is also the name of its coverage-guided target.
+pub(crate) const ENTRIES: [(&str, fn(&[u8])); 5] = [
+    ("sse", sse),
+    ("json_array", json_array),
+    ("unary", unary),
+    ("request_scan", request_scan),
+    ("rules", rules),
+];
+
+/// A provider file with every kind of body edit.
+const EVERY_EDIT: &str = r#"
+name = "every"
+display_name = "Every"
+errors = "native"
+[auth]
+secret = "env:NONE"
+style = "bearer"
+[endpoints]
+messages = "https://every.test/v1/messages"
+[[body]]
+op = "remove"
+path = "top_k"
+[[body]]
+op = "set"
+path = "store"
+value = false
+[[body]]
+op = "rename"
+path = "usage"
+to = "used"
+[[body]]
+op = "clamp"
+path = "max_tokens"
+min = 1
+max = 100
+[[body]]
+op = "map"
+path = "role"
+values = { user = "human" }
+[[body]]
+op = "remove"
+path = "usageMetadata.promptTokenCount"
+"#;
+
+/// An SSE answer: any split gives the same reading, memory is bounded, and a failure can always be said in band.
+pub(crate) fn sse(data: &[u8]) {
+    for protocol in PROTOCOLS {
+        let observer = split_does_not_matter(protocol, Framing::Sse, data);
+        let tail = observer
+            .failure_tail(&failure())
+            .expect("an SSE stream can always tell of a failure");
+        let mut whole = Observer::new(protocol, Framing::Sse);
+        whole.push(data);
+        whole.push(&tail);
+        assert!(
+            whole.observed().in_band_error.is_some() && whole.is_complete(),
+            "the tail is no error of the protocol"
+        );
+    }
+}
+
+/// Gemini's JSON array: as for SSE; a failure tail, where there is one, leaves valid JSON if the text was valid so far.
+pub(crate) fn json_array(data: &[u8]) {
+    let observer = split_does_not_matter(Protocol::Gemini, Framing::JsonArray, data);
+    if let Some(tail) = observer.failure_tail(&failure()) {
+        let mut whole = Observer::new(Protocol::Gemini, Framing::JsonArray);
+        whole.push(data);
+        whole.push(&tail);
+        assert!(
+            whole.observed().in_band_error.is_some() || !is_prefix_of_array(data),
+            "the tail is no error of the protocol"
+        );
+    }
+}
+
+/// A unary answer: any split gives the same reading, and nothing is ever appended to it.
+pub(crate) fn unary(data: &[u8]) {
+    for protocol in PROTOCOLS {
+        assert!(
+            split_does_not_matter(protocol, Framing::Json, data)
+                .failure_tail(&failure())
+                .is_none()
+        );
+    }
+}
+
+/// A request: what the scan accepts, serde_json reads the same way; where it ends is found in any split.
+pub(crate) fn request_scan(data: &[u8]) {
+    let accepted = scan(data, &ScanLimits { depth_max: 100 });
+    // The values stay text: serde_json refuses numbers beyond its own range, which are the provider's to judge.
+    let reading: Result<BTreeMap<String, Box<RawValue>>, _> = serde_json::from_slice(data);
+    if let Ok(scan) = &accepted {
+        let object = reading.expect("the scan took what is no JSON object");
+        match &scan.model {
+            Some(model) => {
+                let value = object.get("model").expect("the scan found a model that is not there");
+                let token = data
+                    .get(model.value.clone())
+                    .expect("the model's place lies in the body");
+                assert_eq!(value.get().as_bytes(), token, "the model's place is its token");
+                assert_eq!(
+                    serde_json::from_str::<String>(value.get()).ok().as_deref(),
+                    Some(model.text.as_str())
+                );
+            }
+            None => assert!(!object.contains_key("model")),
+        }
+        assert_eq!(scan.has_contents, object.contains_key("contents"));
+        assert_eq!(end_in_pieces(data, 1), end_in_pieces(data, data.len().max(1)));
+        assert!(end_in_pieces(data, 3).is_some(), "a whole object has an end");
+    }
+    let _ = end_in_pieces(data, 2);
+}
+
+/// Rule application: what the scan took can always be edited, and stays what it was but for the edits.
+pub(crate) fn rules(data: &[u8]) {
+    static RULES: OnceLock<BodyRules> = OnceLock::new();
+    let rules = RULES.get_or_init(|| {
+        let file = RuleFile {
+            name: "every.toml".to_owned(),
+            text: EVERY_EDIT.to_owned(),
+        };
+        compile(&file).expect("the provider file is right").provider.body
+    });
+    let limits = ScanLimits { depth_max: 100 };
+    let Ok(before) = scan(data, &limits) else { return };
+    let edited = edit_body(rules, Operation::Messages, "upstream", data, &before)
+        .expect("what the scan took can be edited")
+        .expect("`store` is always set");
+    let after = scan(&edited, &limits).expect("an edited body is one JSON object");
+    assert_eq!(
+        after.model.map(|model| model.text),
+        before.model.as_ref().map(|_| "upstream".to_owned())
+    );
+    let members: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(&edited).expect("an edited body is JSON");
+    assert!(!members.contains_key("top_k") && members["store"].get() == "false");
+    let same = before.model.map_or_else(String::new, |model| model.text);
+    let nothing = BodyRules::default();
+    let untouched = edit_body(
+        &nothing,
+        Operation::Messages,
+        &same,
+        data,
+        &scan(data, &limits).expect("taken before"),
+    );
+    assert_eq!(untouched, Ok(None), "without an edit there is no copy");
+}
+
+/// Where [`JsonEnd`] finds the end, when the text comes in pieces of this size.
+fn end_in_pieces(data: &[u8], size: usize) -> Option<usize> {
+    let mut end = JsonEnd::new();
+    data.chunks(size)
+        .enumerate()
+        .find_map(|(number, piece)| match end.push(piece) {
+            Progress::More => None,
+            Progress::CompleteAt(at) => Some(number * size + at),
+        })
+}
+
+/// Reads `data` whole, byte by byte and in pieces whose sizes come from the data itself.
+fn split_does_not_matter(protocol: Protocol, framing: Framing, data: &[u8]) -> Observer {
+    let mut whole = Observer::new(protocol, framing);
+    whole.push(data);
+    assert!(whole.heap_bytes() <= HEAP_BYTES_MAX);
+    let expected: Observed = whole.observed();
+    let mut bytes = Observer::new(protocol, framing);
+    data.iter().for_each(|byte| bytes.push(std::slice::from_ref(byte)));
+    assert_eq!(bytes.observed(), expected, "byte by byte");
+    assert_eq!(bytes.first_content_seen(), whole.first_content_seen());
+    let mut pieces = Observer::new(protocol, framing);
+    let mut rest = data;
+    while let Some(first) = rest.first() {
+        let (piece, after) = rest.split_at(usize::from(*first % 17 + 1).min(rest.len()));
+        pieces.push(piece);
+        rest = after;
+    }
+    assert_eq!(pieces.observed(), expected, "in pieces");
+    whole
+}
+
+/// Whether some text after `data` could make it a JSON array: its elements so far are objects, all whole.
+fn is_prefix_of_array(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return false;
+    };
+    let text = text.trim_end();
+    ["]", "{}]", "[]"].iter().any(|end| {
+        serde_json::from_str::<Vec<serde_json::Map<String, serde_json::Value>>>(&format!("{text}{end}")).is_ok()
+    })
+}
+
+fn failure() -> MidStreamFailure {
+    MidStreamFailure {
+        kind: FailureKind::ProviderCut,
+        message: "the provider broke off".to_owned(),
+    }
+}

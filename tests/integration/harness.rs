@@ -1,0 +1,28 @@
+//! What the integration tests stand on: the real binary, real peers on free ports, byte-exact clients.
+//!
+//! No fixed port, no fixed sleep: everything waits for a condition with a deadline ([`wait`]).
+
+pub(crate) mod answer;
+pub(crate) mod certificates;
+pub(crate) mod client;
+pub(crate) mod h2c;
+pub(crate) mod models;
+pub(crate) mod process;
+pub(crate) mod provider;
+pub(crate) mod recordings;
+pub(crate) mod redis;
+pub(crate) mod request;
+pub(crate) mod sample;
+pub(crate) mod shapes;
+pub(crate) mod steps;
+pub(crate) mod tools;
+pub(crate) mod wait;
+pub(crate) mod weir;
+
+pub(crate) use client::Client;
+pub(crate) use models::*;
+pub(crate) use provider::RecordingProvider;
+pub(crate) use request::Request;
+pub(crate) use steps::Steps;
+pub(crate) use wait::{wait_for, wait_until};
+pub(crate) use weir::{Weir, WeirBuilder};

@@ -1,0 +1,272 @@
+//! A byte-exact HTTP/1.1 client over one TCP connection: it writes what it is told and reads piece by piece.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use super::request::{Request, Upload};
+use super::wait::DEADLINE;
+
+/// A connection.
+pub(crate) struct Client {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+/// How the end of a body is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    Nothing,
+    Length(usize),
+    Chunked,
+    UntilClose,
+}
+
+/// The head of an answer, and how far its body has been read.
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    framing: Framing,
+}
+
+/// One piece of a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// Bytes: one HTTP chunk, or what one read gave.
+    Data(Vec<u8>),
+    /// The body is complete.
+    End,
+    /// The connection ended inside the body.
+    Cut,
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    /// False when the connection ended inside the body.
+    pub(crate) complete: bool,
+}
+
+impl Client {
+    /// Connects.
+    pub(crate) fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"));
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.set_write_timeout(Some(DEADLINE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client {
+            stream,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Sends a request and reads the whole answer.
+    #[track_caller]
+    pub(crate) fn exchange(&mut self, request: &Request) -> Response {
+        self.write(&request.bytes(Upload::Length));
+        self.response_to(&request.method)
+    }
+
+    /// Writes bytes; a peer that no longer listens is seen when reading.
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes);
+    }
+
+    /// Reads the next head (also an interim 1xx one) of an answer to `method`.
+    #[track_caller]
+    pub(crate) fn head_to(&mut self, method: &str) -> Head {
+        self.try_head_to(method)
+            .unwrap_or_else(|| panic!("the connection ended before a whole head: {:?}", self.text()))
+    }
+
+    /// Like [`Client::head_to`]; None when the connection ends first.
+    pub(crate) fn try_head_to(&mut self, method: &str) -> Option<Head> {
+        let end = loop {
+            if let Some(at) = find(&self.buffer, b"\r\n\r\n") {
+                break at + 4;
+            }
+            if !self.fill() {
+                return None;
+            }
+        };
+        let bytes: Vec<u8> = self.buffer.drain(..end).collect();
+        Some(Head::parse(method, &String::from_utf8(bytes).unwrap()))
+    }
+
+    /// Reads the whole answer to a request with this method; interim answers are passed over.
+    #[track_caller]
+    pub(crate) fn response_to(&mut self, method: &str) -> Response {
+        let mut head = self.head_to(method);
+        while head.status < 200 {
+            head = self.head_to(method);
+        }
+        self.rest(head)
+    }
+
+    /// Reads the rest of an answer.
+    pub(crate) fn rest(&mut self, mut head: Head) -> Response {
+        let mut body = Vec::new();
+        let complete = loop {
+            match self.piece(&mut head) {
+                Piece::Data(data) => body.extend_from_slice(&data),
+                Piece::End => break true,
+                Piece::Cut => break false,
+            }
+        };
+        Response {
+            status: head.status,
+            headers: head.headers,
+            body,
+            complete,
+        }
+    }
+
+    /// Reads the next piece of the body: with chunked framing exactly one chunk.
+    pub(crate) fn piece(&mut self, head: &mut Head) -> Piece {
+        match head.framing {
+            Framing::Nothing | Framing::Length(0) => Piece::End,
+            Framing::Length(left) => {
+                if self.buffer.is_empty() && !self.fill() {
+                    return Piece::Cut;
+                }
+                let take = left.min(self.buffer.len());
+                head.framing = Framing::Length(left - take);
+                Piece::Data(self.buffer.drain(..take).collect())
+            }
+            Framing::UntilClose => {
+                if self.buffer.is_empty() && !self.fill() {
+                    return Piece::End;
+                }
+                Piece::Data(std::mem::take(&mut self.buffer))
+            }
+            Framing::Chunked => self.chunk(head),
+        }
+    }
+
+    fn chunk(&mut self, head: &mut Head) -> Piece {
+        let line_end = loop {
+            if let Some(at) = find(&self.buffer, b"\r\n") {
+                break at;
+            }
+            if !self.fill() {
+                return Piece::Cut;
+            }
+        };
+        let size = usize::from_str_radix(std::str::from_utf8(&self.buffer[..line_end]).unwrap().trim(), 16).unwrap();
+        let whole = line_end + 2 + size + 2;
+        while self.buffer.len() < whole {
+            if !self.fill() {
+                return Piece::Cut;
+            }
+        }
+        let bytes: Vec<u8> = self.buffer.drain(..whole).collect();
+        if size == 0 {
+            head.framing = Framing::Nothing;
+            return Piece::End;
+        }
+        Piece::Data(bytes[line_end + 2..line_end + 2 + size].to_vec())
+    }
+
+    /// True when the peer closes within `limit` without sending anything more.
+    pub(crate) fn closed_within(&mut self, limit: Duration) -> bool {
+        self.stream.set_read_timeout(Some(limit)).unwrap();
+        let mut space = [0_u8; 1024];
+        let closed = match self.stream.read(&mut space) {
+            Ok(0) => true,
+            Ok(_) => false,
+            Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        };
+        self.stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        closed
+    }
+
+    /// Reads once. False at the end of the connection; a silent peer fails the test.
+    fn fill(&mut self) -> bool {
+        let mut space = vec![0_u8; 64 * 1024];
+        match self.stream.read(&mut space) {
+            Ok(0) => false,
+            Ok(count) => {
+                self.buffer.extend_from_slice(&space[..count]);
+                true
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                panic!("nothing came for {DEADLINE:?}; so far: {:?}", self.text())
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.buffer).chars().take(400).collect()
+    }
+}
+
+impl Head {
+    fn parse(method: &str, text: &str) -> Head {
+        let mut lines = text.trim_end().split("\r\n");
+        let status: u16 = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers: Vec<(String, String)> = lines
+            .map(|line| line.split_once(':').unwrap_or_else(|| panic!("no header: {line:?}")))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+            .collect();
+        let find = |name: &str| {
+            headers
+                .iter()
+                .find(|(found, _)| found == name)
+                .map(|(_, value)| value.as_str())
+        };
+        let framing = if method == "HEAD" || status < 200 || status == 204 || status == 304 {
+            Framing::Nothing
+        } else if find("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
+            Framing::Chunked
+        } else if let Some(length) = find("content-length") {
+            Framing::Length(length.parse().unwrap())
+        } else {
+            Framing::UntilClose
+        };
+        Head {
+            status,
+            headers,
+            framing,
+        }
+    }
+
+    /// The value of a header.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(found, _)| found == name)
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+impl Response {
+    /// The value of a header.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(found, _)| found == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The body as text.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON.
+    #[track_caller]
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("not JSON ({error}), status {}: {}", self.status, self.text()))
+    }
+}
+
+/// The position of `needle` in `haystack`.
+pub(crate) fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    memchr::memmem::find(haystack, needle)
+}

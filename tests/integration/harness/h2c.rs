@@ -1,0 +1,123 @@
+//! An HTTP/2 client with prior knowledge (h2c) that decides where END_STREAM stands.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, SizeHint};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+
+use super::client::Response;
+use super::request::Request;
+use super::wait::DEADLINE;
+
+/// How the end of an upload is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndStream {
+    /// On the last DATA frame that carries bytes.
+    OnLastFrame,
+    /// On an empty DATA frame of its own.
+    OnItsOwn,
+}
+
+/// Whether the upload says its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    Said,
+    Unsaid,
+}
+
+/// Sends one request over a new h2c connection and reads the whole answer. `complete` is false when the stream broke.
+#[track_caller]
+pub(crate) fn exchange(address: SocketAddr, request: &Request, end: EndStream, length: Length) -> Response {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let answer = runtime.block_on(async { tokio::time::timeout(DEADLINE, talk(address, request, end, length)).await });
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    answer.unwrap_or_else(|_| panic!("no answer over h2c within {DEADLINE:?}"))
+}
+
+async fn talk(address: SocketAddr, request: &Request, end: EndStream, length: Length) -> Response {
+    let socket = tokio::net::TcpStream::connect(address).await.unwrap();
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(socket))
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let mut builder = hyper::Request::builder()
+        .method(request.method.as_str())
+        .uri(format!("http://weir.test{}", request.target));
+    for (name, value) in request.headers.iter().filter(|(name, _)| name != "host") {
+        builder = builder.header(name, value);
+    }
+    if length == Length::Said {
+        builder = builder.header("content-length", request.body.len());
+    }
+    let answer = sender
+        .send_request(builder.body(Frames::of(&request.body, end)).unwrap())
+        .await
+        .unwrap();
+    let status = answer.status().as_u16();
+    let headers = answer
+        .headers()
+        .iter()
+        .map(|(name, value)| (name.as_str().to_owned(), value.to_str().unwrap_or_default().to_owned()))
+        .collect();
+    let mut stream = answer.into_body();
+    let (mut body, mut complete) = (Vec::new(), true);
+    while let Some(frame) = stream.frame().await {
+        match frame {
+            Ok(frame) => body.extend_from_slice(&frame.into_data().unwrap_or_default()),
+            Err(_) => {
+                complete = false;
+                break;
+            }
+        }
+    }
+    Response {
+        status,
+        headers,
+        body,
+        complete,
+    }
+}
+
+/// A body in frames that hides its length.
+struct Frames {
+    frames: VecDeque<Bytes>,
+    end: EndStream,
+}
+
+impl Frames {
+    /// Frames of 16,000 bytes: under HTTP/2's default frame size, so that they are not split again.
+    fn of(body: &[u8], end: EndStream) -> Frames {
+        Frames {
+            frames: body.chunks(16_000).map(Bytes::copy_from_slice).collect(),
+            end,
+        }
+    }
+}
+
+impl Body for Frames {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.frames.pop_front().map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.end == EndStream::OnLastFrame && self.frames.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::default()
+    }
+}

@@ -1,0 +1,86 @@
+//! A child process that is ended by its own id, whatever happens to the test.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use super::wait::{wait_for, wait_within};
+
+/// How long a process may take to obey SIGTERM before it is killed.
+const TERM_PATIENCE: Duration = Duration::from_millis(700);
+
+/// A running child; its output goes to two files.
+pub(crate) struct Process {
+    child: Child,
+    pub(crate) stdout: PathBuf,
+    pub(crate) stderr: PathBuf,
+}
+
+impl Process {
+    /// Starts `command` with its output in `folder/NAME.stdout` and `folder/NAME.stderr`.
+    pub(crate) fn start(command: &mut Command, folder: &Path, name: &str) -> Process {
+        let stdout = folder.join(format!("{name}.stdout"));
+        let stderr = folder.join(format!("{name}.stderr"));
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(File::options().create(true).append(true).open(&stdout).unwrap())
+            .stderr(File::options().create(true).append(true).open(&stderr).unwrap())
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        Process { child, stdout, stderr }
+    }
+
+    /// The process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it wrote to stdout so far.
+    pub(crate) fn out(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.stdout).unwrap_or_default()).into_owned()
+    }
+
+    /// What it wrote to stderr so far.
+    pub(crate) fn err(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.stderr).unwrap_or_default()).into_owned()
+    }
+
+    /// The exit status, when it has ended.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    /// Sends a signal (`TERM`, `QUIT`, `STOP`, ...) to this very process.
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let _ = Command::new("sh")
+            .args(["-c", "kill -s \"$0\" \"$1\"", name, &id])
+            .status();
+    }
+
+    /// Waits until it has ended.
+    #[track_caller]
+    pub(crate) fn wait_ended(&mut self) -> ExitStatus {
+        let what = format!("the end of process {}", self.id());
+        wait_for(&what, || self.ended())
+    }
+
+    /// Ends it at once, as `kill -9` does.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.ended().is_some() {
+            return;
+        }
+        self.signal("TERM");
+        if wait_within(TERM_PATIENCE, || self.ended()).is_none() {
+            self.kill();
+        }
+    }
+}

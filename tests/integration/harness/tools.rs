@@ -1,0 +1,65 @@
+//! Tools the tests need beside Rust: where they are, and what happens when they are missing.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Skips the running test with a word, or fails it where the tools must be there (CI=true or WEIR_REQUIRE_TOOLS=1).
+macro_rules! skip {
+    ($($word:tt)*) => {{
+        $crate::harness::tools::skipped(&format!($($word)*));
+        return;
+    }};
+}
+pub(crate) use skip;
+
+/// Tells that a test is left out. Written past libtest's capture, so that it is seen although the test passes.
+#[track_caller]
+pub(crate) fn skipped(word: &str) {
+    assert!(
+        !tools_required(),
+        "{word} (a missing tool fails here: CI=true or WEIR_REQUIRE_TOOLS=1)"
+    );
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    let _ = writeln!(std::io::stderr(), "skipped {test}: {word}");
+}
+
+/// True where a missing tool is a failure.
+pub(crate) fn tools_required() -> bool {
+    let set = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
+    set("CI", "true") || set("WEIR_REQUIRE_TOOLS", "1")
+}
+
+/// How often something is repeated: `short` usually, `long` in `tests/run --full` (WEIR_FULL=1).
+pub(crate) fn rounds(short: usize, long: usize) -> usize {
+    if std::env::var("WEIR_FULL").is_ok_and(|value| value == "1") {
+        long
+    } else {
+        short
+    }
+}
+
+/// Tells a figure of a long run; said aloud in `tests/run --full` only.
+pub(crate) fn note(text: &str) {
+    if rounds(0, 1) == 1 {
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
+}
+
+/// The path of a program found through PATH.
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
+
+/// The root of the repository.
+pub(crate) fn repository() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The Python of a virtual environment that `tests/run` makes (`.venv`, `.venv-anthropic0`).
+pub(crate) fn python(environment: &str) -> Option<PathBuf> {
+    let python = repository().join(environment).join("bin/python");
+    python.is_file().then_some(python)
+}

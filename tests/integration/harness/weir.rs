@@ -1,0 +1,400 @@
+//! The real gateway: a generated configuration, free ports, readiness, keys made by the CLI, a clean end.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::Value as Json;
+use tempfile::TempDir;
+
+use super::client::{Client, Response};
+use super::process::Process;
+use super::redis::RedisServer;
+use super::request::Request;
+use super::wait::{wait_for, wait_until};
+
+/// The providers the shipped rules know; the tests switch off those they do not point anywhere.
+const PROVIDERS: [&str; 4] = ["anthropic", "openai", "gemini", "deepseek"];
+/// The provider key of every test: it must be seen by the provider and by nobody else.
+pub(crate) const PROVIDER_KEY: &str = "provider-canary-7Qx2VhL0sTz9";
+const PROVIDER_KEY_VARIABLE: &str = "WEIR_TEST_PROVIDER_KEY";
+
+/// What a gateway is started with.
+pub(crate) struct WeirBuilder {
+    settings: toml::Table,
+    environment: Vec<(String, String)>,
+    panics: Panics,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Panics {
+    Fail,
+    Expected,
+}
+
+/// A running gateway.
+pub(crate) struct Weir {
+    process: Process,
+    folder: TempDir,
+    environment: Vec<(String, String)>,
+    panics: Panics,
+    keys: std::sync::Mutex<Vec<String>>,
+    pub(crate) gateway: SocketAddr,
+    pub(crate) ops: SocketAddr,
+}
+
+/// A key as `weir key create --json` tells it.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    pub(crate) id: String,
+    pub(crate) text: String,
+}
+
+impl WeirBuilder {
+    /// A gateway with an embedded store and every provider off.
+    pub(crate) fn new() -> WeirBuilder {
+        let builder = WeirBuilder {
+            settings: toml::Table::new(),
+            environment: Vec::new(),
+            panics: Panics::Fail,
+        };
+        let builder = builder
+            .set("gateway.listen", "127.0.0.1:0")
+            .set("ops.listen", "127.0.0.1:0");
+        let builder = builder
+            .set("gateway.threads", 2)
+            .set("gateway.drain_seconds", 20)
+            .set("store.engine", "embedded");
+        PROVIDERS.iter().fold(builder, |builder, name| {
+            builder.set(&format!("provider.{name}.enabled"), false)
+        })
+    }
+
+    /// Points every shipped provider at `base_url`.
+    pub(crate) fn all_providers(self, base_url: &str) -> WeirBuilder {
+        PROVIDERS
+            .iter()
+            .fold(self, |builder, name| builder.provider(name, base_url))
+    }
+
+    /// Points one provider at `base_url`, with [`PROVIDER_KEY`] as its secret.
+    pub(crate) fn provider(self, name: &str, base_url: &str) -> WeirBuilder {
+        self.set(&format!("provider.{name}.enabled"), true)
+            .set(&format!("provider.{name}.base_url"), base_url)
+            .set(
+                &format!("provider.{name}.secret"),
+                format!("env:{PROVIDER_KEY_VARIABLE}"),
+            )
+    }
+
+    /// Keeps the keys in this Redis.
+    pub(crate) fn redis(self, server: &RedisServer) -> WeirBuilder {
+        self.set("store.engine", "redis")
+            .set("store.redis.nodes", vec![server.node()])
+    }
+
+    /// Sets `table.key` or `table.table.key`.
+    pub(crate) fn set(mut self, path: &str, value: impl Into<toml::Value>) -> WeirBuilder {
+        let (tables, key) = path.rsplit_once('.').unwrap();
+        let mut table = &mut self.settings;
+        for name in tables.split('.') {
+            let entry = table
+                .entry(name)
+                .or_insert_with(|| toml::Value::Table(toml::Table::new()));
+            table = entry.as_table_mut().unwrap();
+        }
+        table.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Sets a top-level key, such as the array of `[[model]]`.
+    pub(crate) fn set_top(mut self, name: &str, value: impl Into<toml::Value>) -> WeirBuilder {
+        self.settings.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Sets an environment variable of the gateway.
+    pub(crate) fn variable(mut self, name: &str, value: &str) -> WeirBuilder {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// This test makes the gateway panic: it is no failure to find that in its log.
+    pub(crate) fn panics_expected(mut self) -> WeirBuilder {
+        self.panics = Panics::Expected;
+        self
+    }
+
+    /// Starts it and waits until it serves.
+    #[track_caller]
+    pub(crate) fn start(mut self) -> Weir {
+        let folder = TempDir::new().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        self = self
+            .set("store.embedded.path", path("store"))
+            .set("admin.socket", path("admin.sock"));
+        self = self
+            .set("admin.audit", path("audit.jsonl"))
+            .set("log.access", path("access.jsonl"));
+        self.environment
+            .push((PROVIDER_KEY_VARIABLE.to_owned(), PROVIDER_KEY.to_owned()));
+        std::fs::write(
+            folder.path().join("weir.toml"),
+            toml::to_string(&self.settings).unwrap(),
+        )
+        .unwrap();
+        let (process, [gateway, ops]) = serve(folder.path(), &self.environment);
+        let keys = std::sync::Mutex::default();
+        Weir {
+            process,
+            folder,
+            environment: self.environment,
+            panics: self.panics,
+            keys,
+            gateway,
+            ops,
+        }
+    }
+}
+
+/// Runs `weir serve` in `folder` and waits for its ready file: the gateway's and the ops address.
+#[track_caller]
+fn serve(folder: &Path, environment: &[(String, String)]) -> (Process, [SocketAddr; 2]) {
+    let ready = folder.join("ready.json");
+    let _ = std::fs::remove_file(&ready);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command
+        .args(["serve", "--conf"])
+        .arg(folder.join("weir.toml"))
+        .arg("--ready-file")
+        .arg(&ready);
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    let mut process = Process::start(&mut command, folder, "weir");
+    let ready = wait_for("the gateway's ready file", || {
+        if let Some(status) = process.ended() {
+            let conf = std::fs::read_to_string(folder.join("weir.toml")).unwrap_or_default();
+            panic!(
+                "weir serve ended ({status}):\n{}{}\n{conf}",
+                process.out(),
+                process.err()
+            );
+        }
+        serde_json::from_str::<Json>(&std::fs::read_to_string(&ready).ok()?).ok()
+    });
+    let address = |name: &str| {
+        ready[name]
+            .as_str()
+            .unwrap_or_else(|| panic!("no {name} in {ready}"))
+            .parse()
+            .unwrap()
+    };
+    (process, [address("gateway"), address("ops")])
+}
+
+impl Weir {
+    /// A gateway with an embedded store and every provider at `base_url`.
+    #[track_caller]
+    pub(crate) fn start(base_url: &str) -> Weir {
+        WeirBuilder::new().all_providers(base_url).start()
+    }
+
+    /// A new connection to the gateway.
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.gateway)
+    }
+
+    /// One request on a connection of its own.
+    #[track_caller]
+    pub(crate) fn exchange(&self, request: &Request) -> Response {
+        self.connect().exchange(request)
+    }
+
+    /// A GET at the ops listener.
+    #[track_caller]
+    pub(crate) fn ops_get(&self, path: &str) -> Response {
+        Client::connect(self.ops).exchange(&Request::get(path))
+    }
+
+    /// The Prometheus text.
+    #[track_caller]
+    pub(crate) fn metrics(&self) -> String {
+        self.ops_get("/metrics").text()
+    }
+
+    /// A new key that may do everything.
+    #[track_caller]
+    pub(crate) fn key(&self) -> Key {
+        self.key_with(&[])
+    }
+
+    /// A new key, with further flags of `weir key create`.
+    #[track_caller]
+    pub(crate) fn key_with(&self, flags: &[&str]) -> Key {
+        let mut words = vec!["key", "create", "--account", "tests", "--name", "a test's key"];
+        words.extend_from_slice(flags);
+        let made = self.cli_json(&words);
+        let text = |name: &str| {
+            made[name]
+                .as_str()
+                .unwrap_or_else(|| panic!("no {name} in the new key"))
+                .to_owned()
+        };
+        let key = Key {
+            id: text("id"),
+            text: text("key"),
+        };
+        self.keys.lock().unwrap().push(key.text.clone());
+        key
+    }
+
+    /// A key whose time has just passed.
+    #[track_caller]
+    pub(crate) fn expired_key(&self) -> String {
+        let end = jiff::Timestamp::now() + Duration::from_secs(2);
+        let key = self.key_with(&["--expires", &end.to_string()]).text;
+        wait_until("the key's last second to pass", || {
+            jiff::Timestamp::now() > end + Duration::from_secs(1)
+        });
+        key
+    }
+
+    /// Runs `weir WORDS --json --admin unix:...` and reads its answer.
+    #[track_caller]
+    pub(crate) fn cli_json(&self, words: &[&str]) -> Json {
+        let output = self.cli(words, &["--json"]);
+        let (out, err) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+        assert!(
+            output.status.success(),
+            "weir {words:?} failed ({}): {out}{err}",
+            output.status
+        );
+        // One object, or one per line where there may be many.
+        let mut values: Vec<Json> = out
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("weir {words:?} --json: {error}")))
+            .collect();
+        if values.len() == 1 {
+            values.remove(0)
+        } else {
+            Json::Array(values)
+        }
+    }
+
+    /// Runs `weir WORDS --admin unix:... FLAGS`.
+    pub(crate) fn cli(&self, words: &[&str], flags: &[&str]) -> Output {
+        let admin = format!("unix:{}", self.folder.path().join("admin.sock").display());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command
+            .args(words)
+            .args(["--admin", &admin])
+            .args(flags)
+            .output()
+            .unwrap()
+    }
+
+    /// The access log's lines so far.
+    pub(crate) fn access_lines(&self) -> Vec<Json> {
+        let text = std::fs::read_to_string(self.folder.path().join("access.jsonl")).unwrap_or_default();
+        text.lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
+    }
+
+    /// Waits for the access line of a request by its id, as the answer's header gave it.
+    #[track_caller]
+    pub(crate) fn access_line(&self, request_id: &str) -> Json {
+        wait_for("the access log line of a request", || {
+            self.access_lines()
+                .into_iter()
+                .find(|line| line["request_id"] == request_id)
+        })
+    }
+
+    /// Waits for the access log to have this many lines and returns them.
+    #[track_caller]
+    pub(crate) fn access_lines_at_least(&self, count: usize) -> Vec<Json> {
+        wait_for("lines in the access log", || {
+            Some(self.access_lines()).filter(|lines| lines.len() >= count)
+        })
+    }
+
+    /// Where the gateway keeps its files: configuration, store, logs.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The admin socket.
+    pub(crate) fn admin_socket(&self) -> PathBuf {
+        self.folder.path().join("admin.sock")
+    }
+
+    /// The process.
+    pub(crate) fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Kills the gateway as `kill -9` does and starts it again with the same files.
+    #[track_caller]
+    pub(crate) fn kill_and_restart(&mut self) {
+        self.process.kill();
+        let (process, [gateway, ops]) = serve(self.folder.path(), &self.environment);
+        (self.process, self.gateway, self.ops) = (process, gateway, ops);
+    }
+
+    /// What the gateway wrote to stdout, stderr and its access log.
+    pub(crate) fn logs(&self) -> String {
+        let access = std::fs::read(self.folder.path().join("access.jsonl")).unwrap_or_default();
+        format!(
+            "{}{}{}",
+            self.process.out(),
+            self.process.err(),
+            String::from_utf8_lossy(&access)
+        )
+    }
+}
+
+impl Drop for Weir {
+    fn drop(&mut self) {
+        let logs = self.logs();
+        if std::thread::panicking() {
+            let tail: Vec<&str> = logs.lines().rev().take(60).collect();
+            eprintln!("--- the gateway's last lines ---");
+            tail.iter().rev().for_each(|line| eprintln!("{line}"));
+            return;
+        }
+        // Holds for every test: nothing that must stay secret is ever written, and no hook panics by itself.
+        for secret in self
+            .keys
+            .lock()
+            .unwrap()
+            .iter()
+            .map(String::as_str)
+            .chain([PROVIDER_KEY])
+        {
+            assert!(!logs.contains(secret), "a log holds a secret");
+        }
+        assert!(
+            self.panics == Panics::Expected || !logs.contains("panicked at"),
+            "the gateway panicked:\n{logs}"
+        );
+    }
+}
+
+/// The bytes of every file below a folder, one after the other.
+pub(crate) fn all_bytes_below(folder: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            bytes.extend(all_bytes_below(&entry.path()));
+        } else if kind.is_file() {
+            bytes.extend(std::fs::read(entry.path()).unwrap_or_default());
+        }
+    }
+    bytes
+}

@@ -1,0 +1,230 @@
+//! What the provider and the client see of each other's headers.
+
+use crate::harness::request::{ALL_WIRES, Upload, Wire};
+use crate::harness::shapes::request_id_header;
+use crate::harness::weir::PROVIDER_KEY;
+use crate::harness::{RecordingProvider, Weir};
+
+/// How each provider wants its credential.
+fn credential_of(wire: Wire) -> (&'static str, String) {
+    match wire {
+        Wire::Messages => ("x-api-key", PROVIDER_KEY.to_owned()),
+        Wire::Responses => ("authorization", format!("Bearer {PROVIDER_KEY}")),
+        Wire::Gemini => ("x-goog-api-key", PROVIDER_KEY.to_owned()),
+    }
+}
+
+#[test]
+fn the_provider_gets_its_own_credential_and_no_other() {
+    let provider = RecordingProvider::answering("{}");
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    for wire in ALL_WIRES {
+        let (name, value) = credential_of(wire);
+        for request in [
+            wire.request(&key, "hi"),
+            // Naming credentials as hop-by-hop must neither lose the client's nor the provider's.
+            wire.request(&key, "hi")
+                .header("connection", "x-api-key, authorization, x-goog-api-key"),
+            wire.request(&key, "hi").header("proxy-authorization", "Basic eDp5"),
+        ] {
+            assert_eq!(weir.exchange(&request).status, 200, "{wire:?}");
+            let got = provider.last();
+            assert_eq!(got.header_values(name), [value.as_str()], "{wire:?}");
+            for other in [
+                "x-api-key",
+                "authorization",
+                "x-goog-api-key",
+                "x-genai-api-key",
+                "proxy-authorization",
+            ] {
+                assert!(
+                    other == name || got.header(other).is_none(),
+                    "{wire:?}: {other} reached the provider"
+                );
+            }
+            assert!(
+                !String::from_utf8_lossy(&got.head).contains(&key),
+                "{wire:?}: the client's key reached the provider"
+            );
+        }
+    }
+}
+
+#[test]
+fn hop_by_hop_and_private_headers_stay_here() {
+    let provider = RecordingProvider::answering("{}");
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    let names = [
+        "connection",
+        "keep-alive",
+        "te",
+        "trailer",
+        "proxy-connection",
+        "x-nominated",
+        "expect",
+        "via",
+        "forwarded",
+        "x-forwarded-for",
+        "x-real-ip",
+        "cookie",
+    ];
+    for wire in ALL_WIRES {
+        let request = wire
+            .request(&key, "hi")
+            .header("connection", "keep-alive, x-nominated")
+            .header("keep-alive", "timeout=5")
+            .header("x-nominated", "1")
+            .header("te", "trailers")
+            .header("trailer", "x-later")
+            .header("proxy-connection", "keep-alive")
+            .header("via", "1.1 somewhere")
+            .header("forwarded", "for=192.0.2.7")
+            .header("x-forwarded-for", "192.0.2.7")
+            .header("x-real-ip", "192.0.2.7")
+            .header("cookie", "session=1");
+        assert_eq!(weir.exchange(&request).status, 200);
+        let got = provider.last();
+        let host = provider.address().to_string();
+        assert_eq!(got.header_values("host"), [host.as_str()], "{wire:?}");
+        assert_eq!(got.header_values("accept-encoding"), ["identity"], "{wire:?}");
+        for name in names {
+            assert!(
+                got.header(name).is_none() || name == "connection" && got.header(name) == Some("keep-alive"),
+                "{wire:?}: {name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_client_offer_of_encodings_never_reaches_the_provider() {
+    let provider = RecordingProvider::answering("{}");
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    for wire in ALL_WIRES {
+        let request = wire
+            .request(&key, "hi")
+            .header("accept-encoding", "gzip, br")
+            .header("accept-encoding", "zstd");
+        assert_eq!(weir.exchange(&request).status, 200);
+        assert_eq!(
+            provider.last().header_values("accept-encoding"),
+            ["identity"],
+            "{wire:?}"
+        );
+    }
+}
+
+#[test]
+fn the_protocol_version_is_defaulted_only_when_absent_and_betas_pass() {
+    let provider = RecordingProvider::answering("{}");
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    let mut plain = Wire::Messages.request(&key, "hi");
+    plain.headers.retain(|(name, _)| name != "anthropic-version");
+    assert_eq!(weir.exchange(&plain).status, 200);
+    assert_eq!(provider.last().header_values("anthropic-version"), ["2023-06-01"]);
+    for version in ["2023-06-01", "2026-10-21", "some-day"] {
+        let request = plain
+            .clone()
+            .header("anthropic-version", version)
+            .header("anthropic-beta", "one-2026-01-01, two-2026-01-01")
+            .header("Anthropic-Beta", "three")
+            .header("x-stainless-timeout", "NOT_GIVEN");
+        assert_eq!(weir.exchange(&request).status, 200);
+        let got = provider.last();
+        assert_eq!(got.header_values("anthropic-version"), [version]);
+        assert_eq!(
+            got.header_values("anthropic-beta").join(", "),
+            "one-2026-01-01, two-2026-01-01, three"
+        );
+        assert_eq!(got.header_values("x-stainless-timeout"), ["NOT_GIVEN"]);
+    }
+}
+
+#[test]
+fn answers_keep_what_clients_act_on_and_lose_what_is_the_providers_business() {
+    let provider = RecordingProvider::start(|_, answer| {
+        let headers = [
+            ("content-type", "application/json"),
+            ("retry-after", "7"),
+            ("retry-after-ms", "7000"),
+            ("x-should-retry", "true"),
+            ("anthropic-ratelimit-requests-remaining", "11"),
+            ("x-ratelimit-remaining-tokens", "12"),
+            ("openai-processing-ms", "13"),
+            ("set-cookie", "a=b"),
+            ("set-cookie", "c=d"),
+            ("server", "theirs"),
+            ("via", "1.1 theirs"),
+            ("cf-ray", "1"),
+            ("connection", "x-hop"),
+            ("x-hop", "1"),
+        ];
+        answer.full(429, &headers, b"{}");
+    });
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    for wire in ALL_WIRES {
+        let answer = weir.exchange(&wire.request(&key, "hi"));
+        assert_eq!(answer.status, 429);
+        for (name, value) in [
+            ("retry-after", "7"),
+            ("retry-after-ms", "7000"),
+            ("x-should-retry", "true"),
+            ("anthropic-ratelimit-requests-remaining", "11"),
+            ("x-ratelimit-remaining-tokens", "12"),
+            ("openai-processing-ms", "13"),
+        ] {
+            assert_eq!(answer.header(name), Some(value), "{wire:?}");
+        }
+        for name in ["set-cookie", "via", "cf-ray", "x-hop"] {
+            assert_eq!(answer.header(name), None, "{wire:?}: {name}");
+        }
+        assert!(
+            answer.header("server").is_none_or(|value| value != "theirs"),
+            "{wire:?}"
+        );
+    }
+}
+
+#[test]
+fn every_answer_has_one_request_id_and_no_two_are_alike() {
+    let provider = RecordingProvider::answering("{}");
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    let mut ids = std::collections::BTreeSet::new();
+    for wire in ALL_WIRES {
+        for request in [
+            wire.request(&key, "hi"),
+            wire.without_credential("hi"),
+            wire.request(&key, "hi").body(b"{"),
+        ] {
+            let answer = weir.exchange(&request);
+            let name = request_id_header(wire);
+            let values: Vec<_> = answer.headers.iter().filter(|(found, _)| found == name).collect();
+            assert_eq!(values.len(), 1, "{wire:?} {}", answer.status);
+            assert!(ids.insert(values[0].1.clone()), "{wire:?}: an id came twice");
+            assert_eq!(weir.access_line(&values[0].1)["status"], answer.status);
+        }
+    }
+}
+
+#[test]
+fn head_blocks_beyond_the_limits_are_431() {
+    let weir = Weir::start("http://127.0.0.1:9");
+    let key = weir.key().text;
+    for wire in ALL_WIRES {
+        let long = wire.request(&key, "hi").header("x-long", &"y".repeat(70_000));
+        let many = (0..120).fold(wire.request(&key, "hi"), |request, number| {
+            request.header(&format!("x-{number}"), "1")
+        });
+        for request in [long, many] {
+            let mut client = weir.connect();
+            client.write(&request.bytes(Upload::Length));
+            assert_eq!(client.response_to("POST").status, 431, "{wire:?}");
+        }
+    }
+}

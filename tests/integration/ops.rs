@@ -1,0 +1,186 @@
+//! What an operator sees: readiness, metrics, one access line per request.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value as Json;
+
+use crate::harness::redis::RedisServer;
+use crate::harness::request::{ALL_WIRES, Wire};
+use crate::harness::shapes::request_id_header;
+use crate::harness::tools::skip;
+use crate::harness::{RecordingProvider, Request, Weir, WeirBuilder, wait_until};
+
+/// The number behind the first `name` found anywhere in a line.
+fn number(line: &Json, name: &str) -> Option<u64> {
+    match line {
+        Json::Object(fields) => fields.iter().find_map(|(key, value)| {
+            if key == name {
+                value.as_u64()
+            } else {
+                number(value, name)
+            }
+        }),
+        _ => None,
+    }
+}
+
+#[test]
+fn every_request_has_one_access_line_with_what_happened() {
+    let provider = RecordingProvider::recorded();
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key();
+    for wire in ALL_WIRES {
+        for streaming in [false, true] {
+            let request = if streaming {
+                wire.streaming(&key.text, "hi")
+            } else {
+                wire.request(&key.text, "hi")
+            };
+            let answer = weir.exchange(&request);
+            let line = weir.access_line(answer.header(request_id_header(wire)).unwrap());
+            assert_eq!(line["key_id"], key.id.as_str(), "{line}");
+            assert_eq!(line["account"], "tests", "{line}");
+            assert_eq!(line["model"], wire.model(), "{line}");
+            assert_eq!(line["provider"], wire.provider(), "{line}");
+            assert_eq!(line["status"], 200, "{line}");
+            assert_eq!(line["outcome"], "ok", "{line}");
+            assert_eq!(line["stream"], streaming, "{line}");
+            assert!(
+                line["latency_ms"].is_u64() && line["protocol"].is_string() && line["time"].is_string(),
+                "{line}"
+            );
+            assert_eq!(number(&line, "input_uncached"), Some(25), "{line}");
+            assert_eq!(number(&line, "output_text"), Some(15), "{line}");
+            if streaming {
+                assert!(line["ttft_ms"].is_u64(), "{line}");
+            }
+        }
+    }
+    let refused = weir.exchange(&Wire::Messages.request("nonsense", "hi"));
+    let line = weir.access_line(refused.header("request-id").unwrap());
+    assert_eq!(
+        (&line["status"], &line["outcome"]),
+        (&Json::from(401), &Json::from("refused")),
+        "{line}"
+    );
+    assert_eq!(line["refusal"], "key_unknown", "{line}");
+    assert_eq!(weir.access_lines().len(), 7, "one line per request");
+}
+
+#[test]
+fn metrics_count_requests_and_tokens_under_bounded_labels() {
+    let provider = RecordingProvider::recorded();
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    for wire in ALL_WIRES {
+        assert_eq!(weir.exchange(&wire.streaming(&key, "hi")).status, 200);
+    }
+    wait_until("all three models in the metrics", || {
+        let metrics = weir.metrics();
+        ALL_WIRES.iter().all(|wire| metrics.contains(wire.model()))
+    });
+    assert!(
+        weir.metrics().contains("gen_ai_"),
+        "the field's own names are used where one exists"
+    );
+    let series = |text: &str| text.lines().filter(|line| !line.starts_with('#')).count();
+    let unknown = |number: usize| {
+        weir.exchange(&Wire::Messages.request_for(&format!("made-up-{number}"), &key, "hi"));
+        weir.exchange(&Request::post(&format!("/path-{number}")).header("user-agent", &format!("agent-{number}")));
+        weir.exchange(&Request::new(&format!("M{number}"), "/v1/messages"));
+    };
+    unknown(0);
+    let before = series(&weir.metrics());
+    (1..30).for_each(unknown);
+    let metrics = weir.metrics();
+    assert!(!metrics.contains("made-up-") && !metrics.contains("path-1") && !metrics.contains("agent-1"));
+    assert!(
+        series(&metrics) <= before + 3,
+        "series grew from {before} to {}",
+        series(&metrics)
+    );
+}
+
+#[test]
+fn readiness_knows_the_store() {
+    let Some(mut redis) = RedisServer::start() else {
+        skip!("redis-server is not installed")
+    };
+    let provider = RecordingProvider::answering("{}");
+    let weir = WeirBuilder::new()
+        .all_providers(&provider.base_url())
+        .redis(&redis)
+        .set("key_cache.lifetime_seconds", 1)
+        .set("key_cache.negative_seconds", 1)
+        .start();
+    let key = weir.key().text;
+    let unseen = weir.key().text;
+    wait_until("readiness", || weir.ops_get("/readyz").status == 200);
+    assert_eq!(weir.ops_get("/livez").status, 200);
+    assert_eq!(weir.exchange(&Wire::Messages.request(&key, "hi")).status, 200);
+    redis.down();
+    wait_until("readiness to end", || weir.ops_get("/readyz").status == 503);
+    assert_eq!(weir.ops_get("/livez").status, 200, "alive all the same");
+    for wire in ALL_WIRES {
+        // A key that cannot be looked up is not called wrong.
+        let answer = weir.exchange(&wire.request(&unseen, "hi"));
+        assert_eq!(answer.status, 503, "{wire:?}: {}", answer.text());
+        assert!(answer.header("retry-after").is_some(), "{wire:?}");
+    }
+    assert!(redis.up());
+    wait_until("readiness again", || weir.ops_get("/readyz").status == 200);
+    wait_until("service again", || {
+        weir.exchange(&Wire::Messages.request(&unseen, "hi")).status == 200
+    });
+}
+
+#[test]
+fn a_redis_that_is_down_at_start_is_waited_for() {
+    let Some(mut redis) = RedisServer::start() else {
+        skip!("redis-server is not installed")
+    };
+    redis.down();
+    let weir = WeirBuilder::new()
+        .all_providers("http://127.0.0.1:9")
+        .redis(&redis)
+        .start();
+    assert_eq!(weir.ops_get("/livez").status, 200);
+    assert_eq!(weir.ops_get("/readyz").status, 503);
+    assert!(redis.up());
+    wait_until("readiness", || weir.ops_get("/readyz").status == 200);
+    let _ = weir.key();
+}
+
+#[test]
+fn a_full_access_log_queue_or_a_missing_disk_never_stops_requests() {
+    let provider = RecordingProvider::answering("{}");
+    let weir = WeirBuilder::new()
+        .all_providers(&provider.base_url())
+        .set("log.access_queue_lines", 1)
+        .start();
+    let key = weir.key().text;
+    let served = Arc::new(Mutex::new(0_usize));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let mut client = weir.connect();
+                for _ in 0..25 {
+                    let answer = client.exchange(&Wire::Messages.request(&key, "hi"));
+                    assert_eq!(answer.status, 200);
+                    *served.lock().unwrap() += 1;
+                }
+            });
+        }
+    });
+    assert_eq!(*served.lock().unwrap(), 200);
+    let dropped = |metrics: &str| {
+        let line = metrics
+            .lines()
+            .find(|line| line.starts_with("weir_") && line.contains("dropped"))?;
+        line.rsplit(' ').next()?.parse::<usize>().ok()
+    };
+    wait_until("every line to be written or counted as dropped", || {
+        let lost = dropped(&weir.metrics()).expect("a counter of dropped lines");
+        weir.access_lines().len() + lost == 200
+    });
+}

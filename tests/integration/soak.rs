@@ -1,0 +1,83 @@
+//! Many requests of every kind, one after the other and side by side: nothing grows, nothing is lost.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::harness::recordings::{events, unary};
+use crate::harness::request::{ALL_WIRES, Upload};
+use crate::harness::tools::{note, rounds};
+use crate::harness::{RecordingProvider, Weir, wait_until};
+
+const CLIENTS: usize = 8;
+/// What memory may grow by after the warm-up, in KiB: the allocator's own slack, far less than a leak per request.
+const GROWTH_KIB_MAX: usize = 24 * 1024;
+
+/// Resident memory in KiB.
+fn resident_kib(id: u32) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+fn open_files(id: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{id}/fd")).unwrap().count()
+}
+
+/// Sends requests from all clients for `time`; returns how many were answered as they should be.
+fn storm(weir: &Weir, key: &str, time: Duration) -> usize {
+    let served = AtomicUsize::new(0);
+    let until = Instant::now() + time;
+    std::thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            let served = &served;
+            scope.spawn(move || {
+                let mut client = weir.connect();
+                for turn in number.. {
+                    if Instant::now() > until {
+                        return;
+                    }
+                    let wire = ALL_WIRES[turn % 3];
+                    match turn % 7 {
+                        // A client that leaves in the middle, and one whose key is wrong.
+                        0 => {
+                            let mut leaving = weir.connect();
+                            leaving.write(&wire.streaming(key, "hi").bytes(Upload::Length));
+                            let _ = leaving.head_to("POST");
+                        }
+                        1 => assert_eq!(weir.exchange(&wire.request("wrong", "hi")).status, 401),
+                        2 | 3 => assert_eq!(client.exchange(&wire.request(key, "hi")).text(), unary(wire)),
+                        _ => assert_eq!(
+                            client.exchange(&wire.streaming(key, "hi")).text(),
+                            events(wire).concat()
+                        ),
+                    }
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    served.into_inner()
+}
+
+#[test]
+fn memory_and_open_files_stay_flat_under_mixed_requests() {
+    let provider = RecordingProvider::recorded();
+    let mut weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    let id = weir.process().id();
+    storm(&weir, &key, Duration::from_secs(2));
+    let (files, memory) = (open_files(id), resident_kib(id));
+    let served = storm(&weir, &key, Duration::from_secs(rounds(3, 600) as u64));
+    let after = resident_kib(id);
+    note(&format!(
+        "soak: {served} requests, memory {memory} -> {after} KiB, {files} files open after the warm-up"
+    ));
+    assert!(
+        after < memory + GROWTH_KIB_MAX,
+        "memory grew from {memory} to {after} KiB in {served} requests"
+    );
+    wait_until("connections of clients that left to be closed", || {
+        open_files(id) <= files + 8
+    });
+    assert_eq!(weir.exchange(&ALL_WIRES[0].request(&key, "hi")).status, 200);
+}
