@@ -30,9 +30,9 @@ const KIB: f64 = 1024.0;
 /// Opens the streams at each proxy, with fresh processes each round: what an allocator has once taken it seldom returns.
 pub(crate) async fn measure(scale: &Scale, redis: RedisRow, report: &mut Report) -> Result<(), String> {
     let streams = scale.open_streams.min(streams_possible());
-    let mut idle = Row::new("resident memory, idle (KiB)", Compared::AsRatio);
-    let mut resident = Row::new("resident memory per open stream (KiB)", Compared::AsRatio);
-    let mut proportional = Row::new("the same as PSS (KiB)", Compared::AsRatio);
+    let mut idle = Row::new("memory: resident, idle (KiB)", Compared::AsRatio);
+    let mut resident = Row::new("memory: resident per open stream (KiB)", Compared::AsRatio);
+    let mut proportional = Row::new("memory: proportional (PSS) per open stream (KiB)", Compared::AsRatio);
     for round in 0..scale.memory_rounds {
         let fleet = Fleet::start(
             Script {

@@ -80,24 +80,19 @@ pub(crate) fn run(options: &Options) -> Result<Report, String> {
             }
         }
         if options.wants(Phase::Paced) {
-            let names = [
-                "CPU per chunk forwarded, paced streams (us)",
-                "of it in the kernel (us)",
-            ];
-            streams(scale.paced, names, &scale, redis, &mut report).await?;
+            streams("paced", scale.paced, &scale, redis, &mut report).await?;
             report.notes.push(format!("Paced: {}.", described(scale.paced)));
         }
         if options.wants(Phase::Unpaced) {
-            let names = [
-                "CPU per chunk forwarded, unpaced streams (us)",
-                "of it in the kernel (us)",
-            ];
-            streams(scale.unpaced, names, &scale, redis, &mut report).await?;
+            streams("unpaced", scale.unpaced, &scale, redis, &mut report).await?;
             report.notes.push(format!("Unpaced: {}.", described(scale.unpaced)));
         }
         if options.wants(Phase::Memory) {
             memory::measure(&scale, redis, &mut report).await?;
         }
+        report
+            .notes
+            .push("Chunks that come in one read are forwarded as one.".to_owned());
         report.notes.push(format!(
             "{} rounds; every answer was byte for byte the provider's.",
             scale.rounds
@@ -177,22 +172,11 @@ async fn rounds(
 }
 
 async fn unary(fleet: &Fleet, scale: &Scale, report: &mut Report) -> Result<(), String> {
-    let loads = [
-        (
-            (1, scale.unary_single),
-            "CPU per unary request, one at a time (us)",
-            "requests per second, one at a time",
-        ),
-        (
-            scale.unary_many,
-            "CPU per unary request, 32 at a time (us)",
-            "requests per second, 32 at a time",
-        ),
-    ];
-    for (load, cpu_name, rate_name) in loads {
-        let mut cpu = Row::new(cpu_name, Compared::AsRatio);
-        let mut kernel = Row::new("of it in the kernel (us)", Compared::AsRatio);
-        let mut rate = Row::new(rate_name, Compared::AsRatio);
+    for load in [(1, scale.unary_single), scale.unary_many] {
+        let row = |measure: &str| Row::new(&format!("unary, {} at a time: {measure}", load.0), Compared::AsRatio);
+        let mut cpu = row("CPU per request (us)");
+        let mut kernel = row("of it in the kernel (us)");
+        let mut rate = row("requests per second");
         rounds(
             fleet,
             Form::Unary,
@@ -211,13 +195,7 @@ async fn unary(fleet: &Fleet, scale: &Scale, report: &mut Report) -> Result<(), 
     Ok(())
 }
 
-async fn streams(
-    load: Streams,
-    [cpu_name, kernel_name]: [&'static str; 2],
-    scale: &Scale,
-    redis: RedisRow,
-    report: &mut Report,
-) -> Result<(), String> {
+async fn streams(pace: &str, load: Streams, scale: &Scale, redis: RedisRow, report: &mut Report) -> Result<(), String> {
     let gap = Duration::from_millis(load.gap_ms);
     let fleet = Fleet::start(
         Script {
@@ -227,10 +205,11 @@ async fn streams(
         },
         redis,
     );
-    let mut cpu = Row::new(cpu_name, Compared::AsRatio).aiming(CHUNK_AIM);
-    let mut kernel = Row::new(kernel_name, Compared::AsRatio);
-    let mut passed = Row::new("chunks forwarded per chunk that the provider sent", Compared::Not);
-    let mut sent = Row::new("CPU per chunk that the provider sent (us)", Compared::AsRatio).aiming(CHUNK_AIM);
+    let row = |measure: &str, compared| Row::new(&format!("{pace} streams: {measure}"), compared);
+    let mut cpu = row("CPU per chunk forwarded (us)", Compared::AsRatio).aiming(CHUNK_AIM);
+    let mut kernel = row("of it in the kernel (us)", Compared::AsRatio);
+    let mut passed = row("chunks forwarded per chunk sent by the provider", Compared::Not);
+    let mut sent = row("CPU per chunk sent by the provider (us)", Compared::AsRatio).aiming(CHUNK_AIM);
     let size = (load.at_once, load.repeats);
     rounds(
         &fleet,
@@ -265,12 +244,12 @@ async fn first_byte(fleet: &Fleet, scale: &Scale, report: &mut Report) -> Result
             proxy.request(Form::Stream),
         ));
     }
-    let mut median = Row::new("first byte of a stream, p50 (us)", Compared::AsRatio);
-    let mut tail = Row::new("first byte of a stream, p99 (us)", Compared::AsRatio);
-    let mut added_median = Row::new("added to the direct p50 (us)", Compared::Not);
-    let mut added_tail = Row::new("added to the direct p99 (us)", Compared::Not).aiming(FIRST_BYTE_AIM);
+    let mut median = Row::new("first byte: p50 (us)", Compared::AsRatio);
+    let mut tail = Row::new("first byte: p99 (us)", Compared::AsRatio);
+    let mut added_median = Row::new("first byte: added to the direct p50 (us)", Compared::Not);
+    let mut added_tail = Row::new("first byte: added to the direct p99 (us)", Compared::Not).aiming(FIRST_BYTE_AIM);
     let mut paired = Row::new(
-        "p99 of what is added to the direct request beside it (us)",
+        "first byte: p99 of what is added to the direct request beside it (us)",
         Compared::Not,
     )
     .aiming(FIRST_BYTE_AIM);

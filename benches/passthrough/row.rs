@@ -66,7 +66,7 @@ pub(crate) enum Compared {
 /// One measure.
 pub(crate) struct Row {
     /// What is measured, with its unit.
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     /// How weir and the bare proxy are compared.
     pub(crate) compared: Compared,
     /// What weir is to reach.
@@ -77,9 +77,9 @@ pub(crate) struct Row {
 
 impl Row {
     /// Without values yet.
-    pub(crate) fn new(name: &'static str, compared: Compared) -> Self {
+    pub(crate) fn new(name: &str, compared: Compared) -> Self {
         Self {
-            name,
+            name: name.to_owned(),
             compared,
             aim: None,
             values: BTreeMap::new(),

@@ -28,7 +28,7 @@ pub(crate) fn markdown(report: &Report, machine: &Machine) -> String {
     text.push_str(&"---:|".repeat(head.len() - 1));
     text.push('\n');
     for row in &report.rows {
-        let mut cells = vec![row.name.to_owned()];
+        let mut cells = vec![row.name.clone()];
         cells.extend(
             subjects
                 .iter()
