@@ -93,7 +93,7 @@ pub async fn fail(session: &mut Session, error: &Error, exchange: &mut Exchange)
                 0
             } else {
                 // Whether the client could still be told does not change the record.
-                let _ = refuse(session, exchange.shape, entry, &Refusal::Internal).await;
+                let _ = refuse(session, exchange.shape, *entry, &Refusal::Internal).await;
                 500
             }
         }
