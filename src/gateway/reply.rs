@@ -140,7 +140,7 @@ fn refusal_of(error: &Error, forward: &Forward) -> Refusal {
     }
     match error.etype() {
         ErrorType::ReadTimedout | ErrorType::WriteTimedout => Refusal::ProviderTimeout,
-        _ if forward.watch.is_none() => Refusal::ProviderUnreachable,
+        _ if forward.watch.is_none() && !forward.head_seen => Refusal::ProviderUnreachable,
         _ => Refusal::ProviderBroken,
     }
 }

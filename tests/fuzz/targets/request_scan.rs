@@ -1,5 +1,5 @@
-#![no_main]
 //! Coverage-guided: see `request_scan` in `entries.rs`.
+#![no_main]
 
 #[expect(dead_code, reason = "each target uses one of the entry points")]
 #[path = "../entries.rs"]
