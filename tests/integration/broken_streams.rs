@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::harness::answer::Answer;
 use crate::harness::recordings::{GEMINI_ARRAY, events, unary};
 use crate::harness::request::{ALL_WIRES, Wire, array_request, wire_of};
-use crate::harness::shapes::in_band_error;
+use crate::harness::shapes::{in_band_error, request_id_header};
 use crate::harness::{RecordingProvider, Weir, WeirBuilder};
 
 /// How a provider fails in the middle of an answer.
@@ -174,7 +174,7 @@ fn a_unary_answer_cut_in_its_middle_breaks_the_connection() {
 }
 
 #[test]
-fn a_unary_answer_whose_json_ends_early_breaks_the_connection() {
+fn a_unary_answer_whose_json_ends_early_is_no_success() {
     let provider = RecordingProvider::start(|request, answer| {
         answer.head(200, &[("content-type", "application/json")]);
         answer.chunk(&unary(wire_of(&request.target))[..100]);
@@ -184,7 +184,13 @@ fn a_unary_answer_whose_json_ends_early_breaks_the_connection() {
     let key = weir.key().text;
     for wire in ALL_WIRES {
         let answer = weir.exchange(&wire.request(&key, "hi"));
-        assert!(!answer.complete, "{wire:?}: looks whole: {}", answer.text());
+        assert_eq!(
+            answer.text(),
+            unary(wire)[..100],
+            "{wire:?}: half an object is still no object"
+        );
+        let line = weir.access_line(answer.header(request_id_header(wire)).unwrap());
+        assert_eq!(line["outcome"], "provider_cut", "{wire:?}: {line}");
     }
 }
 

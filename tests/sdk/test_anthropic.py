@@ -5,7 +5,7 @@ import asyncio
 import anthropic
 import pytest
 
-from cases import CACHED, CUTS, IN_BAND
+from cases import CACHED, CUTS, HALF_EVENT, IN_BAND
 from conftest import wrong_key
 
 WEATHER = {
@@ -179,6 +179,11 @@ def test_a_failure_in_mid_stream_raises(weir, prompt):
         list(sync_client(weir).messages.create(**ask(weir, prompt), stream=True))
     with pytest.raises(anthropic.APIError):
         asyncio.run(streamed_async(async_client(weir), **ask(weir, prompt)))
+
+
+def test_a_cut_inside_an_event_raises(weir):
+    with pytest.raises(Exception):
+        streamed(sync_client(weir), **ask(weir, HALF_EVENT))
 
 
 def test_a_unary_answer_that_is_cut_raises(weir):

@@ -6,7 +6,7 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
-from cases import CACHED, CUTS, IN_BAND
+from cases import CACHED, CUTS, HALF_EVENT, IN_BAND
 from conftest import wrong_key
 
 VERSIONS = [None, "v1beta"]
@@ -169,6 +169,11 @@ def test_a_failure_in_mid_stream_raises(weir, version, prompt):
         streamed(client(weir, version), **ask(weir, prompt))
     with pytest.raises(errors.APIError):
         asyncio.run(streamed_async(client(weir, version), **ask(weir, prompt)))
+
+
+def test_a_cut_inside_an_event_raises(weir):
+    with pytest.raises(Exception):
+        streamed(client(weir), **ask(weir, HALF_EVENT))
 
 
 def test_a_unary_answer_that_is_cut_raises(weir):
