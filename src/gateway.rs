@@ -80,7 +80,12 @@ impl Gateway {
         exchange.query_keys = intake::strip_query_keys(session.req_header_mut());
         exchange.shape = intake::shape(session.req_header(), &exchange.query_keys);
         let request_id = exchange.request_id.to_string();
-        let mut entry = Entry::open(Arc::clone(&self.sinks), request_id, clock::instant(), clock::unix_millis());
+        let mut entry = Entry::open(
+            Arc::clone(&self.sinks),
+            request_id,
+            clock::instant(),
+            clock::unix_millis(),
+        );
         entry.record.protocol = Some(exchange.shape.as_str());
         entry.record.client_version = if session.is_http2() { 2 } else { 1 };
         exchange.stage = Stage::Arrived(entry);
@@ -133,7 +138,9 @@ impl Gateway {
         };
         let wanted = match target {
             Target::Forward { operation, model } => {
-                return admission::admit(self, session, &key, operation, model, entry).await.map(Some);
+                return admission::admit(self, session, &key, operation, model, entry)
+                    .await
+                    .map(Some);
             }
             Target::ListModels => None,
             Target::ShowModel { model } => Some(model),
@@ -156,7 +163,11 @@ impl Gateway {
 
 /// A request id: `req_` and 24 characters, unguessable enough to quote in a support case.
 fn new_request_id() -> Arc<str> {
-    let random: String = rand::rng().sample_iter(rand::distr::Alphanumeric).take(24).map(char::from).collect();
+    let random: String = rand::rng()
+        .sample_iter(rand::distr::Alphanumeric)
+        .take(24)
+        .map(char::from)
+        .collect();
     Arc::from(format!("req_{random}"))
 }
 
@@ -291,7 +302,7 @@ impl ProxyHttp for Gateway {
     ) -> Result<Option<Duration>> {
         let forward = exchange.forward().ok_or_else(not_admitted)?;
         guard::immediate(self.metrics(), || {
-            relay::pass(forward, piece, end);
+            relay::pass(forward, piece, end)?;
             Ok(None)
         })
     }
@@ -312,4 +323,3 @@ impl ProxyHttp for Gateway {
         format!("{} {}, {}", head.method, head.uri.path(), exchange.request_id)
     }
 }
-

@@ -22,7 +22,11 @@ fn main() -> ExitCode {
         Err(error) => {
             // Help and version go to standard output and are no mistake.
             let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+            return if error.use_stderr() {
+                ExitCode::from(USAGE)
+            } else {
+                ExitCode::SUCCESS
+            };
         }
     };
     match wiring::run(command) {

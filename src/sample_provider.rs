@@ -183,30 +183,20 @@ pub enum SampleProviderError {
     Io(#[from] std::io::Error),
 }
 
-/// Serves until the process is told to stop (SIGINT, SIGTERM), on a runtime of its own. Prints one line
+/// Serves until the process is told to stop (SIGINT, SIGTERM). Prints one line
 /// `sample-provider listening on http://ADDR` to stdout once it listens.
-pub fn run(args: &SampleProviderArgs) -> Result<(), SampleProviderError> {
+pub async fn run(args: &SampleProviderArgs) -> Result<(), SampleProviderError> {
     let settings = args.settings()?;
-    let runtime = match args.threads {
-        0 => tokio::runtime::Builder::new_multi_thread().enable_all().build()?,
-        1 => tokio::runtime::Builder::new_current_thread().enable_all().build()?,
-        threads => tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(threads)
-            .enable_all()
-            .build()?,
-    };
-    runtime.block_on(async {
-        let address = args.listen;
-        let listener = TcpListener::bind(address)
-            .await
-            .map_err(|source| SampleProviderError::Listen { address, source })?;
-        let stop = stop_signal()?;
-        let bound = listener.local_addr()?;
-        let mut stdout = std::io::stdout();
-        writeln!(stdout, "sample-provider listening on http://{bound}")?;
-        stdout.flush()?;
-        serve(listener, settings, stop).await
-    })
+    let address = args.listen;
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|source| SampleProviderError::Listen { address, source })?;
+    let stop = stop_signal()?;
+    let bound = listener.local_addr()?;
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "sample-provider listening on http://{bound}")?;
+    stdout.flush()?;
+    serve(listener, settings, stop).await
 }
 
 /// Resolves at SIGINT or SIGTERM; the handlers are in place when this returns.

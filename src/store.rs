@@ -15,6 +15,10 @@ use crate::domain::secret::KeyDigest;
 
 pub use crate::domain::key::KeyChange;
 
+pub mod embedded;
+mod feed;
+pub mod redis;
+
 /// How many changes the feed keeps. A node that is further behind flushes its whole cache.
 pub const FEED_CHANGES_MAX: usize = 4096;
 /// The most keys one page of a list has.

@@ -19,7 +19,7 @@ use serde_json::json;
 
 use crate::{
     access_log,
-    cli::{self, CheckArgs, Command, DemoArgs},
+    cli::{self, CheckArgs, Command, DemoArgs, admin_client::ClientError},
     config::Config,
     sample_provider,
     wiring::demo::{DemoOptions, Output},
@@ -49,24 +49,36 @@ pub enum StartError {
 
 impl StartError {
     fn failed(what: &'static str, why: impl Display) -> Self {
-        Self::Failed { what, why: why.to_string() }
+        Self::Failed {
+            what,
+            why: why.to_string(),
+        }
     }
 }
 
 /// Runs one command to its end.
 pub fn run(command: Command) -> Result<(), StartError> {
-    let client = |error: cli::admin_client::ClientError| StartError::Client(error.to_string());
+    let client = |error: ClientError| match error {
+        ClientError::Configuration(text) => StartError::Configuration(text),
+        other => StartError::Client(other.to_string()),
+    };
     let mut out = std::io::stdout();
     match command {
         Command::Serve(args) => serve(load(&args.conf)?, args.ready_file),
-        Command::Demo(DemoArgs { listen, json }) => {
-            demo(DemoOptions { listen, output: if json { Output::Json } else { Output::Text } })
-        }
+        Command::Demo(DemoArgs { listen, json }) => demo(DemoOptions {
+            listen,
+            output: if json { Output::Json } else { Output::Text },
+        }),
         Command::Check(args) => check(&args, &mut out),
-        Command::Key(command) => client_runtime()?.block_on(cli::run_key(&command, socket, &mut out)).map_err(client),
-        Command::Models(args) => client_runtime()?.block_on(cli::run_models(&args, socket, &mut out)).map_err(client),
+        Command::Key(command) => client_runtime()?
+            .block_on(cli::run_key(&command, socket, &mut out))
+            .map_err(client),
+        Command::Models(args) => client_runtime()?
+            .block_on(cli::run_models(&args, socket, &mut out))
+            .map_err(client),
         Command::SampleProvider(args) => {
-            sample_provider::run(&args).map_err(|error| StartError::failed("the sample provider", error))
+            let running = provider_runtime(args.threads)?.block_on(sample_provider::run(&args));
+            running.map_err(|error| StartError::failed("the sample provider", error))
         }
     }
 }
@@ -78,9 +90,9 @@ fn load(conf: &Path) -> Result<Config, StartError> {
 /// The admin socket that a configuration names.
 fn socket(conf: Option<&Path>) -> Result<PathBuf, String> {
     let conf = conf.unwrap_or(Path::new("/etc/weir/weir.toml"));
-    Config::load(conf)
-        .map(|config| config.admin.socket)
-        .map_err(|error| format!("{error}\nname the admin socket with --admin unix:PATH, or the configuration with --conf"))
+    Config::load(conf).map(|config| config.admin.socket).map_err(|error| {
+        format!("{error}\nname the admin socket with --admin unix:PATH, or the configuration with --conf")
+    })
 }
 
 fn client_runtime() -> Result<tokio::runtime::Runtime, StartError> {
@@ -88,6 +100,21 @@ fn client_runtime() -> Result<tokio::runtime::Runtime, StartError> {
         .enable_all()
         .build()
         .map_err(|error| StartError::failed("the client's runtime", error))
+}
+
+/// `threads` workers for `weir sample-provider`; 0 means one per core.
+fn provider_runtime(threads: usize) -> Result<tokio::runtime::Runtime, StartError> {
+    let mut builder = match threads {
+        1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    if threads > 1 {
+        builder.worker_threads(threads);
+    }
+    builder
+        .enable_all()
+        .build()
+        .map_err(|error| StartError::failed("the sample provider's threads", error))
 }
 
 /// `weir check`: everything that `serve` would read, read; nothing started.
@@ -98,12 +125,20 @@ fn check(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartError> {
     let on = catalogue.providers().filter(|provider| provider.is_on()).count();
     let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     let written = if args.json {
-        let result = json!({ "ok": true, "providers": providers, "providers_on": on, "models": models, "warnings": warnings });
+        let result =
+            json!({ "ok": true, "providers": providers, "providers_on": on, "models": models, "warnings": warnings });
         writeln!(out, "{result}")
     } else {
-        warnings.iter().try_for_each(|warning| writeln!(out, "warning: {warning}")).and_then(|()| {
-            writeln!(out, "ok: {} with {providers} providers ({on} on) and {models} models", args.conf.display())
-        })
+        warnings
+            .iter()
+            .try_for_each(|warning| writeln!(out, "warning: {warning}"))
+            .and_then(|()| {
+                writeln!(
+                    out,
+                    "ok: {} with {providers} providers ({on} on) and {models} models",
+                    args.conf.display()
+                )
+            })
     };
     written.map_err(|error| StartError::failed("standard output", error))
 }

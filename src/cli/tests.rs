@@ -1,3 +1,5 @@
+//! Tests of `cli`.
+
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 

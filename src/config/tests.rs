@@ -1,4 +1,7 @@
+//! Tests of `config`.
+
 use super::*;
+use crate::domain::{catalogue::Catalogue, rules, secret::Secret};
 
 const SHIPPED: &str = include_str!("../../conf/weir.toml");
 
@@ -228,4 +231,14 @@ fn a_file_is_read_with_its_own_folder() {
     let config = Config::load(&file).unwrap();
     assert_eq!(config.admin.audit, folder.path().join("audit.jsonl"));
     assert!(config.gateway.threads >= 1);
+}
+
+#[test]
+fn the_shipped_examples_fit_the_shipped_providers() {
+    let text = uncommented(|_| true).replace("tls = false", "tls = true");
+    let config = parse(&text).unwrap();
+    let built = Catalogue::build(&rules::shipped(), &config.catalogue, &|_| Ok(Some(Secret::new("s"))));
+    let (catalogue, warnings) = built.unwrap_or_else(|errors| panic!("{errors:?}"));
+    assert!(catalogue.find("house-model").is_some());
+    assert!(warnings.is_empty(), "{warnings:?}");
 }

@@ -52,7 +52,9 @@ impl Model {
     /// The provider that serves an operation: the first that is on and has the endpoint.
     pub fn provider_for(&self, operation: Operation) -> Option<&Arc<Provider>> {
         let allowed = self.protocols.contains(&operation.protocol());
-        self.providers.iter().find(|provider| allowed && provider.is_on() && provider.endpoints.of(operation).is_some())
+        self.providers
+            .iter()
+            .find(|provider| allowed && provider.is_on() && provider.endpoints.of(operation).is_some())
     }
 
     /// Whether it can be asked through a protocol now.

@@ -6,8 +6,14 @@ use crate::domain::{
 };
 
 /// Request headers that can carry a credential. None of them is ever forwarded.
-pub const CREDENTIAL_HEADERS: [&str; 6] =
-    ["x-api-key", "authorization", "x-goog-api-key", "x-genai-api-key", "api-key", "proxy-authorization"];
+pub const CREDENTIAL_HEADERS: [&str; 6] = [
+    "x-api-key",
+    "authorization",
+    "x-goog-api-key",
+    "x-genai-api-key",
+    "api-key",
+    "proxy-authorization",
+];
 
 /// The places of one request where a client may have put a key. A header that came twice has two entries.
 #[derive(Debug, Default)]
@@ -49,7 +55,11 @@ pub fn take(protocol: Protocol, offered: &Offered<'_>, prefix: &KeyPrefix) -> Re
     let values = || places.iter().filter_map(|values| values.first().copied());
     let mut keys = values().filter_map(|text| ServiceKey::parse(prefix, text).ok());
     let Some(first) = keys.next() else {
-        return Err(if values().next().is_some() { CredentialError::Malformed } else { CredentialError::Missing });
+        return Err(if values().next().is_some() {
+            CredentialError::Malformed
+        } else {
+            CredentialError::Missing
+        });
     };
     let others = keys.chain(strays(protocol, offered, prefix));
     for other in others {
@@ -72,5 +82,7 @@ fn strays<'a>(
         Protocol::Gemini => &[&offered.x_api_key],
     };
     let texts: Vec<&str> = places.iter().flat_map(|values| values.iter().copied()).collect();
-    texts.into_iter().filter_map(move |text| ServiceKey::parse(prefix, text).ok())
+    texts
+        .into_iter()
+        .filter_map(move |text| ServiceKey::parse(prefix, text).ok())
 }

@@ -130,6 +130,27 @@ impl KeyRecord {
         }
     }
 
+    /// The record after its key got a new text, one revision later.
+    pub fn rotated(&self, hint: &str) -> Self {
+        Self {
+            hint: hint.to_owned(),
+            revision: self.revision.saturating_add(1),
+            ..self.clone()
+        }
+    }
+
+    /// The record after it was withdrawn at `at`; one that was withdrawn before stays as it is.
+    pub fn revoked(&self, at: i64) -> Self {
+        match self.state {
+            KeyState::Revoked { .. } => self.clone(),
+            KeyState::Active => Self {
+                state: KeyState::Revoked { at },
+                revision: self.revision.saturating_add(1),
+                ..self.clone()
+            },
+        }
+    }
+
     /// Whether the key may ask for a model of this public name.
     pub fn allows_model(&self, model: &str) -> bool {
         self.models

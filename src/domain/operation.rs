@@ -97,7 +97,10 @@ pub fn target(method: &str, path: &str) -> Result<Target, TargetError> {
         "/v1/responses" => post(method, Operation::Responses),
         "/v1/chat/completions" => Err(TargetError::ChatCompletionsRemoved),
         "/v1/models" | "/v1beta/models" => read_only(method, Target::ListModels),
-        _ => match path.strip_prefix("/v1beta/models/").or_else(|| path.strip_prefix("/v1/models/")) {
+        _ => match path
+            .strip_prefix("/v1beta/models/")
+            .or_else(|| path.strip_prefix("/v1/models/"))
+        {
             Some(rest) => model_target(method, rest),
             None => Err(TargetError::UnknownPath),
         },
@@ -106,7 +109,8 @@ pub fn target(method: &str, path: &str) -> Result<Target, TargetError> {
 
 /// The protocol whose error shape a path gets when nothing better is known: that of its prefix (design.md section 3).
 pub fn shape_of(path: &str) -> Protocol {
-    let gemini_method = || path.starts_with("/v1/models/") && (path.contains(':') || path.contains("%3A") || path.contains("%3a"));
+    let gemini_method =
+        || path.starts_with("/v1/models/") && (path.contains(':') || path.contains("%3A") || path.contains("%3a"));
     if path == "/v1beta" || path.starts_with("/v1beta/") || gemini_method() {
         Protocol::Gemini
     } else if path == "/v1/messages" || path.starts_with("/v1/messages/") {
@@ -125,7 +129,11 @@ fn post(method: &str, operation: Operation) -> Result<Target, TargetError> {
 }
 
 fn read_only(method: &str, target: Target) -> Result<Target, TargetError> {
-    if method == "GET" { Ok(target) } else { Err(TargetError::MethodNotAllowed { allow: "GET" }) }
+    if method == "GET" {
+        Ok(target)
+    } else {
+        Err(TargetError::MethodNotAllowed { allow: "GET" })
+    }
 }
 
 /// `{model}` or `{model}:{method}`, the colon possibly as `%3A`. Decoded once: what is still encoded after that has a
@@ -135,7 +143,12 @@ fn model_target(method: &str, rest: &str) -> Result<Target, TargetError> {
         return Err(TargetError::ModelPathInvalid);
     };
     let Some((model, verb)) = decoded.split_once(':') else {
-        return read_only(method, Target::ShowModel { model: checked_model(&decoded)? });
+        return read_only(
+            method,
+            Target::ShowModel {
+                model: checked_model(&decoded)?,
+            },
+        );
     };
     let operation = match verb {
         "generateContent" => Operation::GenerateContent,
@@ -145,7 +158,10 @@ fn model_target(method: &str, rest: &str) -> Result<Target, TargetError> {
     };
     let model = checked_model(model)?;
     if method == "POST" {
-        Ok(Target::Forward { operation, model: Some(model) })
+        Ok(Target::Forward {
+            operation,
+            model: Some(model),
+        })
     } else {
         Err(TargetError::MethodNotAllowed { allow: "POST" })
     }
@@ -180,7 +196,9 @@ pub fn split_key(query: &str) -> (String, Vec<String>) {
 }
 
 fn decoded(text: &str) -> String {
-    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+    percent_decode_str(&text.replace('+', " "))
+        .decode_utf8_lossy()
+        .into_owned()
 }
 
 #[cfg(test)]
@@ -190,13 +208,19 @@ mod tests {
     use super::*;
 
     fn forward(operation: Operation, model: Option<&str>) -> Result<Target, TargetError> {
-        Ok(Target::Forward { operation, model: model.map(str::to_owned) })
+        Ok(Target::Forward {
+            operation,
+            model: model.map(str::to_owned),
+        })
     }
 
     #[test]
     fn every_route_of_the_interface_is_found() {
         assert_eq!(target("POST", "/v1/messages"), forward(Operation::Messages, None));
-        assert_eq!(target("POST", "/v1/messages/count_tokens"), forward(Operation::CountTokens, None));
+        assert_eq!(
+            target("POST", "/v1/messages/count_tokens"),
+            forward(Operation::CountTokens, None)
+        );
         assert_eq!(target("POST", "/v1/responses"), forward(Operation::Responses, None));
         assert_eq!(target("GET", "/v1/models"), Ok(Target::ListModels));
         for prefix in ["/v1beta/models/", "/v1/models/"] {
@@ -205,17 +229,32 @@ mod tests {
                 ("streamGenerateContent", Operation::StreamGenerateContent),
                 ("countTokens", Operation::GeminiCountTokens),
             ] {
-                assert_eq!(target("POST", &format!("{prefix}gemini-3.5:{verb}")), forward(operation, Some("gemini-3.5")));
-                assert_eq!(target("POST", &format!("{prefix}gemini-3.5%3A{verb}")), forward(operation, Some("gemini-3.5")));
+                assert_eq!(
+                    target("POST", &format!("{prefix}gemini-3.5:{verb}")),
+                    forward(operation, Some("gemini-3.5"))
+                );
+                assert_eq!(
+                    target("POST", &format!("{prefix}gemini-3.5%3A{verb}")),
+                    forward(operation, Some("gemini-3.5"))
+                );
             }
         }
     }
 
     #[test]
     fn wrong_methods_name_the_right_one() {
-        assert_eq!(target("GET", "/v1/messages"), Err(TargetError::MethodNotAllowed { allow: "POST" }));
-        assert_eq!(target("POST", "/v1/models"), Err(TargetError::MethodNotAllowed { allow: "GET" }));
-        assert_eq!(target("GET", "/v1beta/models/m:generateContent"), Err(TargetError::MethodNotAllowed { allow: "POST" }));
+        assert_eq!(
+            target("GET", "/v1/messages"),
+            Err(TargetError::MethodNotAllowed { allow: "POST" })
+        );
+        assert_eq!(
+            target("POST", "/v1/models"),
+            Err(TargetError::MethodNotAllowed { allow: "GET" })
+        );
+        assert_eq!(
+            target("GET", "/v1beta/models/m:generateContent"),
+            Err(TargetError::MethodNotAllowed { allow: "POST" })
+        );
     }
 
     #[test]
@@ -224,9 +263,18 @@ mod tests {
             let path = format!("/v1beta/models/{bad}:generateContent");
             assert_eq!(target("POST", &path), Err(TargetError::ModelPathInvalid), "{path}");
         }
-        assert_eq!(target("POST", "/v1beta/models/a:b:generateContent"), Err(TargetError::UnknownPath));
-        assert_eq!(target("POST", "/v1beta/models/a:generateContent/"), Err(TargetError::UnknownPath));
-        let long = format!("/v1beta/models/{}:generateContent", "m".repeat(PATH_MODEL_BYTES_MAX + 1));
+        assert_eq!(
+            target("POST", "/v1beta/models/a:b:generateContent"),
+            Err(TargetError::UnknownPath)
+        );
+        assert_eq!(
+            target("POST", "/v1beta/models/a:generateContent/"),
+            Err(TargetError::UnknownPath)
+        );
+        let long = format!(
+            "/v1beta/models/{}:generateContent",
+            "m".repeat(PATH_MODEL_BYTES_MAX + 1)
+        );
         assert_eq!(target("POST", &long), Err(TargetError::ModelPathInvalid));
     }
 

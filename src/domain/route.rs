@@ -51,8 +51,13 @@ pub fn route(catalogue: &Catalogue, operation: Operation, model: &str) -> Result
     if !model.is_on() {
         return Err(RouteError::ProviderOff);
     }
-    let provider = model.provider_for(operation).ok_or_else(|| not_served(model, operation))?;
-    let template = provider.endpoints.of(operation).ok_or_else(|| not_served(model, operation))?;
+    let provider = model
+        .provider_for(operation)
+        .ok_or_else(|| not_served(model, operation))?;
+    let template = provider
+        .endpoints
+        .of(operation)
+        .ok_or_else(|| not_served(model, operation))?;
     Ok(Route {
         endpoint: template.fill(&model.upstream_name),
         upstream_model: model.upstream_name.clone(),
@@ -67,7 +72,9 @@ fn not_served(model: &Model, operation: Operation) -> RouteError {
         return RouteError::CountTokensUnsupported;
     }
     let all = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
-    RouteError::ModelNotServed { protocols: all.into_iter().filter(|protocol| model.serves(*protocol)).collect() }
+    RouteError::ModelNotServed {
+        protocols: all.into_iter().filter(|protocol| model.serves(*protocol)).collect(),
+    }
 }
 
 #[cfg(test)]

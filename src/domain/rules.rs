@@ -23,7 +23,10 @@ pub struct RuleFile {
 
 /// The provider files that are part of the program.
 pub fn shipped() -> Vec<RuleFile> {
-    let file = |name: &str, text: &str| RuleFile { name: format!("lua-free-rules/{name}"), text: text.to_owned() };
+    let file = |name: &str, text: &str| RuleFile {
+        name: format!("lua-free-rules/{name}"),
+        text: text.to_owned(),
+    };
     vec![
         file("anthropic.toml", include_str!("../../lua-free-rules/anthropic.toml")),
         file("deepseek.toml", include_str!("../../lua-free-rules/deepseek.toml")),

@@ -40,10 +40,14 @@ pub async fn authenticate(
         CredentialError::Ambiguous => Refusal::CredentialAmbiguous,
         CredentialError::Malformed => Refusal::KeyUnknown,
     })?;
-    let found = gateway.keys.find(&key.digest(), clock::instant()).await.map_err(|error| {
-        tracing::warn!(%error, "the key store did not answer");
-        Refusal::StoreUnavailable
-    })?;
+    let found = gateway
+        .keys
+        .find(&key.digest(), clock::instant())
+        .await
+        .map_err(|error| {
+            tracing::warn!(%error, "the key store did not answer");
+            Refusal::StoreUnavailable
+        })?;
     let record = found.ok_or(Refusal::KeyUnknown)?;
     entry.record.key_id = Some(record.id.as_str().to_owned());
     entry.record.account = Some(record.account.clone());
@@ -91,15 +95,36 @@ async fn prepare(
     if let Some(model) = &path_model {
         routed(gateway, key, operation, model, entry)?;
     }
-    let mut body =
-        body::gather(session, expectation, limits.body_bytes_max, limits.body_read, &gateway.budget).await?;
+    let mut body = body::gather(
+        session,
+        expectation,
+        limits.body_bytes_max,
+        limits.body_read,
+        &gateway.budget,
+    )
+    .await?;
     entry.record.request_bytes = body.bytes.len() as u64;
-    let scan = json_scan::scan(&body.bytes, &ScanLimits { depth_max: limits.json_depth_max })
-        .map_err(|error| Refusal::BodyInvalid { reason: error.to_string() })?;
+    let scan = json_scan::scan(
+        &body.bytes,
+        &ScanLimits {
+            depth_max: limits.json_depth_max,
+        },
+    )
+    .map_err(|error| Refusal::BodyInvalid {
+        reason: error.to_string(),
+    })?;
     let model = asked_model(operation, path_model, &scan)?;
     let route = routed(gateway, key, operation, &model, entry)?;
-    let edited = rules::edit_body(&route.provider.body, operation, &route.upstream_model, &body.bytes, &scan)
-        .map_err(|error| Refusal::BodyInvalid { reason: error.to_string() })?;
+    let edited = rules::edit_body(
+        &route.provider.body,
+        operation,
+        &route.upstream_model,
+        &body.bytes,
+        &scan,
+    )
+    .map_err(|error| Refusal::BodyInvalid {
+        reason: error.to_string(),
+    })?;
     if let Some(edited) = edited {
         body.bytes = edited.into();
     }
@@ -111,7 +136,9 @@ async fn prepare(
 }
 
 fn asked_model(operation: Operation, path_model: Option<String>, scan: &Scan) -> Result<String, Refusal> {
-    let invalid = |reason: &str| Refusal::BodyInvalid { reason: reason.to_owned() };
+    let invalid = |reason: &str| Refusal::BodyInvalid {
+        reason: reason.to_owned(),
+    };
     if let Some(model) = path_model {
         if operation == Operation::GeminiCountTokens || scan.has_contents {
             return Ok(model);
@@ -119,6 +146,7 @@ fn asked_model(operation: Operation, path_model: Option<String>, scan: &Scan) ->
         return Err(invalid("`contents` is missing: a generateContent request needs it"));
     }
     match &scan.model {
+        Some(model) if model.text.is_empty() => Err(invalid("`model` is empty: name the model that is to answer")),
         Some(model) => Ok(model.text.clone()),
         None => Err(invalid("`model` is missing: name the model that is to answer")),
     }
@@ -135,10 +163,16 @@ fn routed(
     if !json_scan::is_plausible_model(model) {
         return Err(Refusal::ModelUnknown { model: name() });
     }
-    entry.record.model_asked = Some(name());
+    if gateway.catalogue.find(model).is_some() {
+        // Any other text may be anything, a key pasted into the wrong field included.
+        entry.record.model_asked = Some(name());
+    }
     let route = route::route(&gateway.catalogue, operation, model).map_err(|error| match error {
         RouteError::ModelUnknown => Refusal::ModelUnknown { model: name() },
-        RouteError::ModelNotServed { protocols } => Refusal::ModelNotServed { model: name(), protocols },
+        RouteError::ModelNotServed { protocols } => Refusal::ModelNotServed {
+            model: name(),
+            protocols,
+        },
         RouteError::CountTokensUnsupported => Refusal::CountTokensUnsupported { model: name() },
         RouteError::ProviderOff => Refusal::ProviderDisabled { model: name() },
     })?;
@@ -159,7 +193,12 @@ fn forward(
     entry.record.model = Some(route.model.name.clone());
     entry.record.provider = Some(route.provider.name.clone());
     entry.record.stream = stream;
-    let query = session.req_header().uri.query().filter(|query| !query.is_empty()).map(str::to_owned);
+    let query = session
+        .req_header()
+        .uri
+        .query()
+        .filter(|query| !query.is_empty())
+        .map(str::to_owned);
     let finish_permit = finish_permit(gateway, session, &route, stream);
     Forward {
         ticket: Ticket::issue(entry),
@@ -199,5 +238,8 @@ fn finish_permit(
 
 /// Whether a second attempt can send the body again after the first has sent it.
 pub fn can_resend(forward: &Forward) -> bool {
-    forward.body.as_ref().is_some_and(|body| body.form != BodyForm::Open { replayable: false })
+    forward
+        .body
+        .as_ref()
+        .is_some_and(|body| body.form != BodyForm::Open { replayable: false })
 }

@@ -75,10 +75,15 @@ pub async fn gather(
     budget: &BodyBudget,
 ) -> Result<GatheredBody, GatherError> {
     let declared = content_length(&session.req_header().headers);
-    let lease = budget.try_reserve(declared.unwrap_or(0)).ok_or(Refusal::BodyBudgetExhausted)?;
+    let lease = budget
+        .try_reserve(declared.unwrap_or(0))
+        .ok_or(Refusal::BodyBudgetExhausted)?;
     session.set_read_timeout(Some(read_wait));
     if expectation == Expectation::Continue {
-        session.write_continue_response().await.map_err(|_| GatherError::ClientGone)?;
+        session
+            .write_continue_response()
+            .await
+            .map_err(|_| GatherError::ClientGone)?;
     }
     match declared {
         Some(length) => sized(session, length, lease).await,
@@ -102,7 +107,12 @@ async fn sized(session: &mut Session, length: u64, lease: BodyLease) -> Result<G
         }
     }
     let received = body.len();
-    Ok(GatheredBody { bytes: body.freeze(), form: BodyForm::Sized, received, lease })
+    Ok(GatheredBody {
+        bytes: body.freeze(),
+        form: BodyForm::Sized,
+        received,
+        lease,
+    })
 }
 
 async fn open(session: &mut Session, bytes_max: usize, mut lease: BodyLease) -> Result<GatheredBody, GatherError> {
@@ -111,7 +121,10 @@ async fn open(session: &mut Session, bytes_max: usize, mut lease: BodyLease) -> 
     let mut end = JsonEnd::new();
     while let Some(piece) = read(session).await? {
         if body.len() + piece.len() > bytes_max {
-            return Err(Refusal::BodyTooLarge { limit_bytes: bytes_max as u64 }.into());
+            return Err(Refusal::BodyTooLarge {
+                limit_bytes: bytes_max as u64,
+            }
+            .into());
         }
         if !lease.grow(piece.len() as u64) {
             return Err(Refusal::BodyBudgetExhausted.into());
@@ -128,7 +141,12 @@ async fn open(session: &mut Session, bytes_max: usize, mut lease: BodyLease) -> 
         return Err(Refusal::LengthRequired.into());
     }
     let received = body.len();
-    Ok(GatheredBody { bytes: body.freeze(), form: BodyForm::Open { replayable }, received, lease })
+    Ok(GatheredBody {
+        bytes: body.freeze(),
+        form: BodyForm::Open { replayable },
+        received,
+        lease,
+    })
 }
 
 async fn read(session: &mut Session) -> Result<Option<Bytes>, GatherError> {

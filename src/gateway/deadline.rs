@@ -23,7 +23,7 @@ use pingora::{
     },
     {Error, ErrorType, OrErr, Result},
 };
-use tokio::task::JoinHandle;
+use tokio::{sync::Notify, task::JoinHandle};
 
 use crate::clock;
 
@@ -48,7 +48,9 @@ pub struct WatchedConnector {
 #[async_trait]
 impl Connect for WatchedConnector {
     async fn connect(&self, addr: &SocketAddr) -> Result<Stream> {
-        let addr = addr.as_inet().ok_or_else(|| Error::explain(ErrorType::ConnectError, "not an internet address"))?;
+        let addr = addr
+            .as_inet()
+            .ok_or_else(|| Error::explain(ErrorType::ConnectError, "not an internet address"))?;
         let connecting = tokio::net::TcpStream::connect(addr);
         let socket = tokio::time::timeout(self.timeout, connecting)
             .await
@@ -97,6 +99,7 @@ struct State {
     /// Milliseconds after `started` at which the last byte passed; 0 before the first.
     last_byte_ms: AtomicU64,
     fate: AtomicU64,
+    first_byte: Notify,
 }
 
 impl Watch {
@@ -107,19 +110,14 @@ impl Watch {
             limits,
             last_byte_ms: AtomicU64::new(0),
             fate: AtomicU64::new(RUNNING),
+            first_byte: Notify::new(),
         });
         let watched = Arc::clone(&state);
         let task = tokio::spawn(async move {
-            loop {
-                let due = watched.due();
-                tokio::time::sleep_until(due.into()).await;
-                if clock::instant() >= watched.due() {
-                    watched.fate.store(EXPIRED, Ordering::Release);
-                    // The error means that the connection is closed already, which is what was wanted.
-                    let _ = handle.shutdown(Shutdown::Both);
-                    return;
-                }
-            }
+            watched.expire().await;
+            watched.fate.store(EXPIRED, Ordering::Release);
+            // An error means that the connection is closed already, which is what was wanted.
+            let _ = handle.shutdown(Shutdown::Both);
         });
         Self { state, task }
     }
@@ -127,7 +125,10 @@ impl Watch {
     /// Notes that bytes of the answer have come.
     pub fn byte_seen(&self, now: Instant) {
         let since = now.saturating_duration_since(self.state.started).as_millis();
-        self.state.last_byte_ms.store(u64::try_from(since).unwrap_or(u64::MAX).max(1), Ordering::Release);
+        let since = u64::try_from(since).unwrap_or(u64::MAX).max(1);
+        if self.state.last_byte_ms.swap(since, Ordering::AcqRel) == 0 {
+            self.state.first_byte.notify_one();
+        }
     }
 
     /// Whether a limit has passed and ended the attempt.
@@ -143,6 +144,19 @@ impl Drop for Watch {
 }
 
 impl State {
+    /// Returns when a limit has passed. Only the first byte can bring the moment nearer; every later one defers it.
+    async fn expire(&self) {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until(self.due().into()) => {}
+                () = self.first_byte.notified() => continue,
+            }
+            if clock::instant() >= self.due() {
+                return;
+            }
+        }
+    }
+
     fn due(&self) -> Instant {
         let next = match self.last_byte_ms.load(Ordering::Acquire) {
             0 => self.limits.first_byte,

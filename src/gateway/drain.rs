@@ -12,7 +12,9 @@ pub struct Drain {
 
 impl Default for Drain {
     fn default() -> Self {
-        Self { running: Arc::new(watch::Sender::new(0)) }
+        Self {
+            running: Arc::new(watch::Sender::new(0)),
+        }
     }
 }
 
@@ -26,7 +28,9 @@ impl Drain {
     /// A request begins.
     pub fn enter(&self) -> InFlight {
         self.running.send_modify(|running| *running += 1);
-        InFlight { running: Arc::clone(&self.running) }
+        InFlight {
+            running: Arc::clone(&self.running),
+        }
     }
 
     /// How many requests run.

@@ -32,15 +32,28 @@ pub struct Entry {
 impl Entry {
     /// Opens the record.
     pub fn open(sinks: Arc<Sinks>, request_id: String, started: Instant, time_unix_ms: i64) -> Self {
-        let record = RequestRecord { time_unix_ms, request_id, ..RequestRecord::default() };
-        Self { record, started, sinks, written: false }
+        let record = RequestRecord {
+            time_unix_ms,
+            request_id,
+            ..RequestRecord::default()
+        };
+        Self {
+            record,
+            started,
+            sinks,
+            written: false,
+        }
     }
 
     /// Closes the record of a request that weir itself answered with a refusal.
     pub fn refused(&mut self, refusal: &Refusal) {
         self.record.status = refusal.status();
         self.record.refusal = Some(refusal.reason());
-        let outcome = if *refusal == Refusal::Internal { Outcome::Internal } else { Outcome::Refused };
+        let outcome = if *refusal == Refusal::Internal {
+            Outcome::Internal
+        } else {
+            Outcome::Refused
+        };
         self.close(outcome);
     }
 

@@ -27,7 +27,11 @@ pub fn strip_query_keys(head: &mut RequestHeader) -> QueryKeys {
         return QueryKeys::default();
     }
     let path = head.uri.path();
-    let target = if left.is_empty() { path.to_owned() } else { format!("{path}?{left}") };
+    let target = if left.is_empty() {
+        path.to_owned()
+    } else {
+        format!("{path}?{left}")
+    };
     // A path and query that were valid stay valid when a parameter leaves; were that ever wrong, the whole query goes.
     let uri = target.parse::<Uri>().unwrap_or_else(|_| Uri::from_static("/"));
     head.set_uri(uri);
@@ -64,7 +68,11 @@ pub fn target(head: &RequestHeader) -> Result<Target, Refusal> {
 
 /// Refuses a header block over the limits (RFC 6585 section 5).
 pub fn check_size(head: &RequestHeader, limits: &GatewayConfig) -> Result<(), Refusal> {
-    let bytes: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    let bytes: usize = head
+        .headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 4)
+        .sum();
     let line = head.uri.path_and_query().map_or(0, |target| target.as_str().len());
     if head.headers.len() > limits.header_count_max || bytes + line > limits.header_bytes_max {
         return Err(Refusal::HeadersTooLarge);
@@ -124,7 +132,11 @@ pub fn content_length(headers: &HeaderMap) -> Option<u64> {
 
 fn texts<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
     // A value that is no text cannot be a key; it still counts as something that was offered.
-    headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("").trim()).collect()
+    headers
+        .get_all(name)
+        .iter()
+        .map(|value| value.to_str().unwrap_or("").trim())
+        .collect()
 }
 
 fn bearer_text(value: &str) -> &str {

@@ -2,6 +2,7 @@
 
 use crate::{
     domain::{
+        catalogue::Model,
         key::KeyRecord,
         protocol::{ListedModel, Protocol, model_entry, models_list},
         refusal::{Refusal, Reply},
@@ -11,7 +12,12 @@ use crate::{
 
 /// The list, or one model of it.
 pub fn reply(gateway: &Gateway, key: &KeyRecord, shape: Protocol, wanted: Option<&str>) -> Result<Reply, Refusal> {
-    let usable = gateway.catalogue.models().filter(|model| model.serves(shape) && key.allows_model(&model.name));
+    // The Responses shape is what generic clients read, so it lists everything; the others only what they can use.
+    let fits = |model: &Model| shape == Protocol::Responses || model.serves(shape);
+    let usable = gateway
+        .catalogue
+        .models()
+        .filter(|model| fits(model) && key.allows_model(&model.name));
     let listed: Vec<ListedModel> = usable
         .map(|model| ListedModel {
             id: model.name.clone(),
@@ -29,5 +35,9 @@ pub fn reply(gateway: &Gateway, key: &KeyRecord, shape: Protocol, wanted: Option
             None => return Err(Refusal::ModelUnknown { model: name.to_owned() }),
         },
     };
-    Ok(Reply { status: 200, headers: vec![("content-type", "application/json".to_owned())], body })
+    Ok(Reply {
+        status: 200,
+        headers: vec![("content-type", "application/json".to_owned())],
+        body,
+    })
 }

@@ -23,15 +23,20 @@ use crate::{
 const ERROR_BODY_BYTES_MAX: usize = 1024 * 1024;
 
 /// Response headers that concern the provider's connection or its front, not the client.
-const NOT_RETURNED: [&str; 12] = [
+const NOT_RETURNED: [&str; 17] = [
     "alt-svc",
     "cf-cache-status",
     "cf-ray",
+    "connection",
+    "keep-alive",
     "nel",
     "report-to",
+    "proxy-connection",
     "server",
     "set-cookie",
     "strict-transport-security",
+    "trailer",
+    "upgrade",
     "via",
     "x-powered-by",
     "www-authenticate",
@@ -79,7 +84,10 @@ pub fn accept_head(metrics: &Metrics, forward: &mut Forward, head: &ResponseHead
 fn is_empty_stream(forward: &Forward, head: &ResponseHeader) -> bool {
     forward.stream
         && head.status.is_success()
-        && head.headers.get(header::CONTENT_LENGTH).is_some_and(|length| length.as_bytes() == b"0")
+        && head
+            .headers
+            .get(header::CONTENT_LENGTH)
+            .is_some_and(|length| length.as_bytes() == b"0")
 }
 
 /// Makes the head fit for the client and chooses what is observed in the body.
@@ -87,12 +95,13 @@ pub fn edit_head(session: &mut Session, forward: &mut Forward, head: &mut Respon
     if head.status.is_informational() {
         return Ok(());
     }
-    for name in NOT_RETURNED {
-        head.remove_header(name);
-    }
+    strip(forward, head);
     let protocol = forward.operation.protocol();
     let status = head.status.as_u16();
-    let content_type = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let content_type = head
+        .headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
     let framing = framing_of(forward.operation, content_type);
     forward.ticket.meter.head_seen(status, protocol, framing);
     let request_id = HeaderValue::from_str(forward.ticket.request_id())
@@ -122,8 +131,37 @@ pub fn edit_head(session: &mut Session, forward: &mut Forward, head: &mut Respon
     Ok(())
 }
 
-/// A piece of the answer's body passes, or its end.
-pub fn pass(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
+/// Removes what belongs to the provider's connection (RFC 9110 section 7.6.1), to its front, and to its account.
+fn strip(forward: &Forward, head: &mut ResponseHeader) {
+    let nominated: Vec<String> = head
+        .headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|name| name.trim().to_ascii_lowercase())
+        .filter(|name| name != "transfer-encoding" && name != "content-length")
+        .collect();
+    for name in NOT_RETURNED.into_iter().chain(nominated.iter().map(String::as_str)) {
+        head.remove_header(name);
+    }
+    let Some(auth) = &forward.route.provider.auth else {
+        return;
+    };
+    let credential = auth.secret.expose();
+    let telling: Vec<_> = head
+        .headers
+        .iter()
+        .filter(|(_, value)| redact(value.as_bytes(), credential).is_some())
+        .map(|(name, _)| name.clone())
+        .collect();
+    for name in telling {
+        head.remove_header(&name);
+    }
+}
+
+/// A piece of the answer's body passes, or its end. An error return breaks the connection.
+pub fn pass(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
     fail::fail_point!("response_body");
     if let Some(bytes) = piece.as_deref() {
         let now = clock::instant();
@@ -139,8 +177,9 @@ pub fn pass(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
     if forward.error_body.is_some() {
         hold(forward, piece, end);
     } else if end && !forward.ticket.meter.is_complete() {
-        end_as_failure(forward, piece);
+        return end_as_failure(forward, piece);
     }
+    Ok(())
 }
 
 fn hold(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
@@ -162,41 +201,71 @@ fn hold(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
 /// An error answer as the client gets it: masked, and in the protocol's shape if the provider's file asks for that.
 fn finished_error(forward: &Forward, error: ErrorBody) -> Bytes {
     let provider = &forward.route.provider;
-    let held = if error.too_large { Bytes::new() } else { error.held.freeze() };
+    let held = if error.too_large {
+        Bytes::new()
+    } else {
+        error.held.freeze()
+    };
     let masked = match &provider.auth {
         Some(auth) => redact(&held, auth.secret.expose()).map_or(held, Bytes::from),
         None => held,
     };
     if error.too_large || provider.errors == ErrorShape::Reshape {
         let status = forward.ticket.meter.status();
-        return reshape_error(forward.operation.protocol(), status, &masked, forward.ticket.request_id()).into();
+        return reshape_error(
+            forward.operation.protocol(),
+            status,
+            &masked,
+            forward.ticket.request_id(),
+        )
+        .into();
     }
     masked
 }
 
-/// The provider ended the body properly, without the event that ends the protocol's stream: said in band, so that no
-/// client takes it for success.
-fn end_as_failure(forward: &mut Forward, piece: &mut Option<Bytes>) {
+/// The provider ended the body properly although the answer is not whole. A stream says so in band; where the protocol
+/// has no way to say it the connection is broken. Either way no client takes it for success.
+fn end_as_failure(forward: &mut Forward, piece: &mut Option<Bytes>) -> Result<()> {
     let failure = MidStreamFailure {
         kind: FailureKind::ProviderCut,
         message: "the provider ended the answer before it was complete; send the request again".to_owned(),
     };
+    forward.ticket.fail(Outcome::ProviderCut);
     if let Some(tail) = forward.ticket.meter.failure_tail(&failure) {
-        forward.ticket.fail(Outcome::ProviderCut);
         let mut joined = BytesMut::from(piece.as_deref().unwrap_or_default());
         joined.extend_from_slice(&tail);
         *piece = Some(joined.freeze());
+        return Ok(());
     }
+    Err(Error::explain(ErrorType::ConnectionClosed, "the answer ended before it was whole").into_up())
 }
 
 /// What to tell the client when the answer breaks off.
 pub fn failure_of(forward: &Forward, panicked: bool) -> (Outcome, MidStreamFailure) {
     let (outcome, kind, message) = if panicked {
-        (Outcome::Internal, FailureKind::Internal, "the gateway failed while passing the answer on; send the request again")
+        (
+            Outcome::Internal,
+            FailureKind::Internal,
+            "the gateway failed while passing the answer on; send the request again",
+        )
     } else if forward.watch.as_ref().is_some_and(Watch::expired) {
-        (Outcome::ProviderTimeout, FailureKind::ProviderTimeout, "the provider was silent for too long; send the request again")
+        (
+            Outcome::ProviderTimeout,
+            FailureKind::ProviderTimeout,
+            "the provider was silent for too long; send the request again",
+        )
     } else {
-        (Outcome::ProviderCut, FailureKind::ProviderCut, "the provider broke the answer off; send the request again")
+        (
+            Outcome::ProviderCut,
+            FailureKind::ProviderCut,
+            "the provider broke the answer off; send the request again",
+        )
     };
-    (outcome, MidStreamFailure { kind, message: message.to_owned() })
+    (
+        outcome,
+        MidStreamFailure {
+            kind,
+            message: message.to_owned(),
+        },
+    )
 }

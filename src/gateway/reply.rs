@@ -71,7 +71,9 @@ fn leave_body_unread(session: &mut Session) {
 /// The request has failed for good. Before the answer's head: a refusal. After it: the protocol's in-band error, or,
 /// where it has none, a broken connection. Never an end that looks like success.
 pub async fn fail(session: &mut Session, error: &Error, exchange: &mut Exchange) -> FailToProxy {
-    let answered = session.response_written().is_some_and(|head| !head.status.is_informational());
+    let answered = session
+        .response_written()
+        .is_some_and(|head| !head.status.is_informational());
     let code = match std::mem::replace(&mut exchange.stage, Stage::Answered) {
         Stage::Forwarding(mut forward) => {
             let code = if client_left(error) {
@@ -97,7 +99,10 @@ pub async fn fail(session: &mut Session, error: &Error, exchange: &mut Exchange)
         }
         Stage::New | Stage::Answered => 0,
     };
-    FailToProxy { error_code: code, can_reuse_downstream: false }
+    FailToProxy {
+        error_code: code,
+        can_reuse_downstream: false,
+    }
 }
 
 fn client_left(error: &Error) -> bool {

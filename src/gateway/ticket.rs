@@ -79,7 +79,12 @@ pub struct Ticket {
 impl Ticket {
     /// Issued by admission only.
     pub(super) fn issue(entry: Entry) -> Self {
-        Self { meter: Meter::default(), entry, failure: None, settled: false }
+        Self {
+            meter: Meter::default(),
+            entry,
+            failure: None,
+            settled: false,
+        }
     }
 
     /// weir's identifier of the request.
@@ -120,7 +125,10 @@ impl Ticket {
         let record = &mut self.entry.record;
         record.status = self.meter.status;
         record.response_bytes = self.meter.response_bytes;
-        record.ttft_ms = self.meter.first_content.map(|seen| millis_between(self.entry.started, seen));
+        record.ttft_ms = self
+            .meter
+            .first_content
+            .map(|seen| millis_between(self.entry.started, seen));
         if let Some(observed) = observed {
             record.usage = observed.usage;
             record.finish_reason = observed.finish_reason;

@@ -11,17 +11,17 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Uri, header};
 use pingora::{
-    Error, ErrorSource, ErrorType, OrErr, Result,
-    http::RequestHeader,
-    protocols::ALPN,
-    protocols::Digest,
-    proxy::Session,
-    upstreams::peer::HttpPeer,
+    Error, ErrorSource, ErrorType, OrErr, Result, http::RequestHeader, protocols::ALPN, protocols::Digest,
+    proxy::Session, upstreams::peer::HttpPeer,
 };
 
 use crate::{
     clock,
-    domain::{credential::CREDENTIAL_HEADERS, refusal::Refusal},
+    domain::{
+        credential::CREDENTIAL_HEADERS,
+        refusal::Refusal,
+        rules::{Head, edit_head as edit_headers},
+    },
     gateway::{
         Gateway, admission,
         body::BodyForm,
@@ -66,7 +66,11 @@ pub fn peer(gateway: &Gateway, forward: &mut Forward) -> Result<Box<HttpPeer>> {
     forward.attempts += 1;
     forward.ticket.attempt();
     if attempt > 0 {
-        let reason = if forward.watch.is_some() { "stale_connection" } else { "connect" };
+        let reason = if forward.watch.is_some() {
+            "stale_connection"
+        } else {
+            "connect"
+        };
         gateway.metrics().upstream_retried(&forward.route.provider.name, reason);
     }
     forward.watch = None;
@@ -104,7 +108,11 @@ fn limits(gateway: &Gateway, forward: &Forward) -> Limits {
     } else {
         own.first_byte_unary.unwrap_or(general.first_byte_unary)
     };
-    Limits { first_byte, idle: own.idle.unwrap_or(general.idle), total: own.total.unwrap_or(general.total) }
+    Limits {
+        first_byte,
+        idle: own.idle.unwrap_or(general.idle),
+        total: own.total.unwrap_or(general.total),
+    }
 }
 
 /// The connection is there: its time limits begin to run.
@@ -124,7 +132,7 @@ pub fn edit_head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     for name in CREDENTIAL_HEADERS.iter().chain(&NOT_FORWARDED) {
         head.remove_header(*name);
     }
-    apply_edits(head, &provider.headers)?;
+    edit_headers(&provider.headers, &mut UpstreamHead(head));
     let endpoint = &forward.route.endpoint;
     head.set_uri(target(&endpoint.path_and_query, forward.query.as_deref())?);
     head.insert_header(header::HOST, endpoint.authority())?;
@@ -133,35 +141,32 @@ pub fn edit_head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     let length = forward.body.as_ref().map_or(0, |body| body.bytes.len());
     head.insert_header(header::CONTENT_LENGTH, length)?;
     if let Some(auth) = &provider.auth {
-        let mut value = HeaderValue::from_str(&format!("{}{}", auth.scheme, auth.secret.expose()))
-            .or_err(ErrorType::InvalidHTTPHeader, "the provider's secret is not a header value")?;
+        let mut value = HeaderValue::from_str(&format!("{}{}", auth.scheme, auth.secret.expose())).or_err(
+            ErrorType::InvalidHTTPHeader,
+            "the provider's secret is not a header value",
+        )?;
         value.set_sensitive(true);
         head.insert_header(auth.header.clone(), value)?;
     }
     Ok(())
 }
 
-/// The documented order: remove, rename, set, default.
-fn apply_edits(head: &mut RequestHeader, edits: &crate::domain::rules::HeadEdits) -> Result<()> {
-    for name in &edits.remove {
-        head.remove_header(name);
+/// Pingora's head, for the provider's edits. Its own methods keep the spelling of names, so they are used.
+struct UpstreamHead<'a>(&'a mut RequestHeader);
+
+impl Head for UpstreamHead<'_> {
+    fn values(&self, name: &HeaderName) -> Vec<HeaderValue> {
+        self.0.headers.get_all(name).iter().cloned().collect()
     }
-    for (from, to) in &edits.rename {
-        let values: Vec<HeaderValue> = head.headers.get_all(from).iter().cloned().collect();
-        head.remove_header(from);
-        for value in values {
-            head.append_header(HeaderName::clone(to), value)?;
-        }
+
+    fn remove(&mut self, name: &HeaderName) {
+        self.0.remove_header(name);
     }
-    for (name, value) in &edits.set {
-        head.insert_header(name.clone(), value.clone())?;
+
+    fn append(&mut self, name: &HeaderName, value: &HeaderValue) {
+        // Fails only beyond 32,768 values, far above the limit on a client's head.
+        let _ = self.0.append_header(name.clone(), value.clone());
     }
-    for (name, value) in &edits.default {
-        if !head.headers.contains_key(name) {
-            head.insert_header(name.clone(), value.clone())?;
-        }
-    }
-    Ok(())
 }
 
 fn target(path_and_query: &str, query: Option<&str>) -> Result<Uri> {
@@ -170,7 +175,9 @@ fn target(path_and_query: &str, query: Option<&str>) -> Result<Uri> {
         Some(query) if path_and_query.contains('?') => format!("{path_and_query}&{query}"),
         Some(query) => format!("{path_and_query}?{query}"),
     };
-    joined.parse().or_err(ErrorType::InvalidHTTPHeader, "the provider's target is not a valid one")
+    joined
+        .parse()
+        .or_err(ErrorType::InvalidHTTPHeader, "the provider's target is not a valid one")
 }
 
 /// Pingora hands over what it holds of the body; in its place goes the whole stored body, once, at the end.
@@ -183,7 +190,9 @@ pub fn send_body(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) ->
         // Beyond what was read already only white space may follow the JSON value.
         let rest = piece.get(replayed.min(piece.len())..).unwrap_or_default();
         if !rest.iter().all(u8::is_ascii_whitespace) {
-            forward.refusal = Some(Refusal::BodyInvalid { reason: "data follows the JSON value".to_owned() });
+            forward.refusal = Some(Refusal::BodyInvalid {
+                reason: "data follows the JSON value".to_owned(),
+            });
             return Err(Error::explain(ErrorType::InvalidHTTPHeader, "data follows the request body").into_down());
         }
     }

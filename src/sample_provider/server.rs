@@ -134,7 +134,7 @@ impl Provider {
         }
         let mut response = Response::new(Paced::new(&performance, entry, reset));
         *response.status_mut() = StatusCode::from_u16(performance.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let processing_ms = started.elapsed().as_millis();
+        let processing_ms = clock::instant().duration_since(started).as_millis();
         fill_headers(
             response.headers_mut(),
             protocol,

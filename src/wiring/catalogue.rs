@@ -67,7 +67,10 @@ fn folder_files(folder: &Path) -> std::io::Result<Vec<RuleFile>> {
             return Err(std::io::Error::other(format!("{}: larger than 1 MiB", path.display())));
         }
         let text = fs::read_to_string(&path)?;
-        files.push(RuleFile { name: path.to_string_lossy().into_owned(), text });
+        files.push(RuleFile {
+            name: path.to_string_lossy().into_owned(),
+            text,
+        });
     }
     Ok(files)
 }

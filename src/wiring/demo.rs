@@ -1,12 +1,6 @@
 //! `weir demo`: a whole gateway on this machine with nothing to install and nothing left behind.
 
-use std::{
-    fmt::Write as _,
-    fs,
-    io::Write as _,
-    net::SocketAddr,
-    path::Path,
-};
+use std::{fmt::Write as _, fs, io::Write as _, net::SocketAddr, path::Path};
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -54,10 +48,14 @@ pub fn run(options: DemoOptions) -> Result<(), StartError> {
     let provider = runtime
         .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
         .map_err(|error| StartError::failed("the sample provider's listener", error))?;
-    let provider_address =
-        provider.local_addr().map_err(|error| StartError::failed("the sample provider's listener", error))?;
+    let provider_address = provider
+        .local_addr()
+        .map_err(|error| StartError::failed("the sample provider's listener", error))?;
     let ledger = folder.path().join("provider-ledger.jsonl");
-    let settings = sample_provider::Settings { ledger: Some(ledger), ..sample_provider::Settings::default() };
+    let settings = sample_provider::Settings {
+        ledger: Some(ledger),
+        ..sample_provider::Settings::default()
+    };
     runtime.spawn(sample_provider::serve(provider, settings, std::future::pending()));
 
     let config = config(folder.path(), options.listen, provider_address)?;
@@ -73,7 +71,9 @@ pub fn run(options: DemoOptions) -> Result<(), StartError> {
     written.map_err(|error| StartError::failed("standard output", error))?;
     running.until_stopped();
     runtime.shutdown_background();
-    folder.close().map_err(|error| StartError::failed("removing the temporary folder", error))
+    folder
+        .close()
+        .map_err(|error| StartError::failed("removing the temporary folder", error))
 }
 
 /// The shipped rules, every provider pointed at the sample provider.
@@ -115,7 +115,9 @@ fn first_key(running: &server::Running) -> Result<ServiceKey, StartError> {
         hint: key.hint(),
         revision: 0,
     };
-    let created = running.background.block_on(running.parts.store.create(&key.digest(), &record));
+    let created = running
+        .background
+        .block_on(running.parts.store.create(&key.digest(), &record));
     created.map_err(|error| StartError::failed("the demo's key", error))?;
     Ok(key)
 }
@@ -139,8 +141,11 @@ fn text(addresses: &server::Addresses, key: &ServiceKey, catalogue: &Catalogue) 
         let found = catalogue.models().find(|model| model.serves(protocol));
         found.map_or_else(|| "sample".to_owned(), |model| model.name.clone())
     };
-    let (messages, responses, gemini) =
-        (model(Protocol::Messages), model(Protocol::Responses), model(Protocol::Gemini));
+    let (messages, responses, gemini) = (
+        model(Protocol::Messages),
+        model(Protocol::Responses),
+        model(Protocol::Gemini),
+    );
     format!(
         "weir demo: a gateway in front of a sample provider, until Ctrl-C.\n\n\
          base URL  {base}\n\

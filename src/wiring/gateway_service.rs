@@ -36,7 +36,14 @@ impl GatewayService {
             proxy.server_options = Some(options);
         }
         let (bound, watch) = watch::channel(Bound::Waiting);
-        (Self { settings, service, bound }, watch)
+        (
+            Self {
+                settings,
+                service,
+                bound,
+            },
+            watch,
+        )
     }
 }
 

@@ -52,7 +52,10 @@ impl Parts {
         let keys = KeyCache::new(Arc::clone(&store), store::cache_settings(&config));
         let cache_task = background.spawn(Arc::clone(&keys).run(stopped.clone()));
         let upstream = &config.upstream;
-        let settings = ResolverSettings { refresh: upstream.resolve, timeout: upstream.resolve_timeout };
+        let settings = ResolverSettings {
+            refresh: upstream.resolve,
+            timeout: upstream.resolve_timeout,
+        };
         let resolver = Arc::new(Resolver::new(catalogue::hosts(&catalogue), settings));
         background.spawn(Arc::clone(&resolver).run(stopped));
         // Bounded by the lookups' own time limit; the first request then finds addresses.
@@ -101,6 +104,9 @@ impl Parts {
             metrics.store_is(health(keys.store_is_reachable()));
             metrics.body_bytes_buffered_are(budget.in_use());
             metrics.requests_in_flight_are(drain.running());
+            for (event, total) in keys.events() {
+                metrics.key_cache_events_are(event, total);
+            }
             for (host, total) in resolver.failures() {
                 metrics.resolver_failures_are(&host, total);
             }
@@ -122,7 +128,10 @@ fn sinks(config: &Config, catalogue: &Catalogue) -> Result<Sinks, StartError> {
     };
     let access_log = AccessLog::open(&target, config.log.access_queue_lines)
         .map_err(|error| StartError::failed("the access log", error))?;
-    Ok(Sinks { access_log, metrics: Arc::new(metrics) })
+    Ok(Sinks {
+        access_log,
+        metrics: Arc::new(metrics),
+    })
 }
 
 fn health(good: bool) -> Health {

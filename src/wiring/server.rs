@@ -16,7 +16,10 @@ use tokio::{runtime::Runtime, sync::watch};
 
 use crate::{
     config::Config,
-    domain::{catalogue::{Catalogue, Model}, protocol::Protocol},
+    domain::{
+        catalogue::{Catalogue, Model},
+        protocol::Protocol,
+    },
     side::{
         admin::{self, AdminState, ModelView},
         audit::Audit,
@@ -80,7 +83,10 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         .map_err(|error| StartError::failed("listening for signals", error))?;
     let parts = Parts::build(config, &background)?;
     let ca_file = parts.config.upstream.ca_file.as_deref();
-    let roots = ca_file.map(trust::bundle).transpose().map_err(StartError::Configuration)?;
+    let roots = ca_file
+        .map(trust::bundle)
+        .transpose()
+        .map_err(StartError::Configuration)?;
 
     let mut server = Server::new_with_opt_and_conf(None, server_conf(&parts.config, roots.as_ref()));
     server.bootstrap();
@@ -93,7 +99,9 @@ pub fn start(config: Config) -> Result<Running, StartError> {
 
     let (ended, server_ended) = channel();
     let serve = move || {
-        server.run(RunArgs { shutdown_signal: Box::new(signals) });
+        server.run(RunArgs {
+            shutdown_signal: Box::new(signals),
+        });
         // Nobody waits any more when the process ends for another reason.
         let _ = ended.send(());
     };
@@ -102,7 +110,14 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         .spawn(serve)
         .map_err(|error| StartError::failed("the server's thread", error))?;
     let addresses = background.block_on(addresses(gateway_bound, ops_bound, admin_bound))?;
-    Ok(Running { addresses, parts, background, phase, server_ended, _roots: roots })
+    Ok(Running {
+        addresses,
+        parts,
+        background,
+        phase,
+        server_ended,
+        _roots: roots,
+    })
 }
 
 fn background() -> Result<Runtime, StartError> {
@@ -134,16 +149,25 @@ fn ops_service(parts: &Parts, phase: watch::Receiver<Phase>) -> (SideService, wa
         providers_on: catalogue.providers().filter(|provider| provider.is_on()).count(),
         draining: *phase.borrow() != Phase::Serving,
     };
-    let state = OpsState { metrics: Arc::clone(&parts.sinks.metrics), ready: Arc::new(ready) };
+    let state = OpsState {
+        metrics: Arc::clone(&parts.sinks.metrics),
+        ready: Arc::new(ready),
+    };
     SideService::http("ops", parts.config.ops.listen, ops::router(state))
 }
 
 fn admin_service(parts: &Parts) -> Result<(SideService, watch::Receiver<Bound>), StartError> {
-    let audit = Audit::open(&parts.config.admin.audit).map_err(|error| StartError::failed("the audit record", error))?;
+    let audit =
+        Audit::open(&parts.config.admin.audit).map_err(|error| StartError::failed("the audit record", error))?;
     let prefix = parts.config.gateway.key_prefix.clone();
     let state = AdminState::new(Arc::clone(&parts.store), models(&parts.catalogue), prefix, audit);
     let serve = move |listener, shutdown| admin::serve(listener, state.clone(), shutdown);
-    Ok(SideService::unix("admin", parts.config.admin.socket.clone(), LiveSocket::Refuse, serve))
+    Ok(SideService::unix(
+        "admin",
+        parts.config.admin.socket.clone(),
+        LiveSocket::Refuse,
+        serve,
+    ))
 }
 
 fn models(catalogue: &Catalogue) -> Vec<ModelView> {
@@ -177,7 +201,11 @@ async fn addresses(
             Bound::Waiting | Bound::Tcp(_) => Err(StartError::Listen("a listener of the wrong kind".to_owned())),
         }
     };
-    Ok(Addresses { gateway: tcp(bound(gateway).await?)?, ops: tcp(bound(ops).await?)?, admin: admin.await? })
+    Ok(Addresses {
+        gateway: tcp(bound(gateway).await?)?,
+        ops: tcp(bound(ops).await?)?,
+        admin: admin.await?,
+    })
 }
 
 async fn bound(mut watch: watch::Receiver<Bound>) -> Result<Bound, StartError> {
@@ -193,7 +221,13 @@ impl Running {
     /// request, or after `[gateway] drain_seconds`. SIGINT or a second SIGTERM: at once. Either way every request is
     /// accounted for.
     pub fn until_stopped(self) {
-        let Self { parts, background, mut phase, server_ended, .. } = self;
+        let Self {
+            parts,
+            background,
+            mut phase,
+            server_ended,
+            ..
+        } = self;
         let idle = background.block_on(async {
             // The sender lives in the server's thread, so waiting cannot fail.
             let _ = phase.wait_for(|phase| *phase != Phase::Serving).await;

@@ -54,7 +54,11 @@ impl ShutdownSignalWatch for Signals {
     async fn recv(&self) -> ShutdownSignal {
         let mut phase = self.phase.subscribe();
         // The sender is part of this value, so waiting cannot fail.
-        match phase.wait_for(|phase| *phase != Phase::Serving).await.map(|phase| *phase) {
+        match phase
+            .wait_for(|phase| *phase != Phase::Serving)
+            .await
+            .map(|phase| *phase)
+        {
             Ok(Phase::Draining) => ShutdownSignal::GracefulTerminate,
             _ => ShutdownSignal::FastShutdown,
         }

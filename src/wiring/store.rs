@@ -17,7 +17,8 @@ use crate::{
 pub fn open(config: &Config) -> Result<Arc<dyn KeyStore>, StartError> {
     match &config.store {
         StoreConfig::Embedded(embedded) => {
-            let store = EmbeddedStore::open(&embedded.path).map_err(|error| StartError::failed("the embedded store", error))?;
+            let store =
+                EmbeddedStore::open(&embedded.path).map_err(|error| StartError::failed("the embedded store", error))?;
             Ok(Arc::new(store))
         }
         StoreConfig::Redis(redis) => {
@@ -44,7 +45,9 @@ pub fn open(config: &Config) -> Result<Arc<dyn KeyStore>, StartError> {
 fn required(reference: &crate::domain::catalogue::SecretRef) -> Result<crate::domain::secret::Secret, StartError> {
     match secret_source::read(reference) {
         Ok(Some(secret)) => Ok(secret),
-        Ok(None) => Err(StartError::Configuration(format!("[store.redis] password: {reference} is not there"))),
+        Ok(None) => Err(StartError::Configuration(format!(
+            "[store.redis] password: {reference} is not there"
+        ))),
         Err(reason) => Err(StartError::Configuration(format!("[store.redis] password: {reason}"))),
     }
 }

@@ -20,22 +20,37 @@ const PLATFORM_BUNDLES: [&str; 5] = [
 /// Pingora takes either the platform's roots or one file; this is the one file that holds both. It has to live as long
 /// as the server is being built.
 pub fn bundle(ca_file: &Path) -> Result<NamedTempFile, String> {
-    let own = fs::read_to_string(ca_file)
-        .map_err(|error| format!("[upstream] ca_file {}: {error}; name a readable PEM file", ca_file.display()))?;
+    let own = fs::read_to_string(ca_file).map_err(|error| {
+        format!(
+            "[upstream] ca_file {}: {error}; name a readable PEM file",
+            ca_file.display()
+        )
+    })?;
     if !own.contains("-----BEGIN CERTIFICATE-----") {
-        return Err(format!("[upstream] ca_file {}: holds no PEM certificate", ca_file.display()));
+        return Err(format!(
+            "[upstream] ca_file {}: holds no PEM certificate",
+            ca_file.display()
+        ));
     }
     let mut joined = NamedTempFile::with_prefix("weir-roots-").map_err(|error| format!("temporary file: {error}"))?;
-    let platform = platform_bundle().and_then(|path| fs::read(path).ok()).unwrap_or_default();
-    let written = joined.write_all(&platform).and_then(|()| joined.write_all(b"\n")).and_then(|()| {
-        joined.write_all(own.as_bytes())?;
-        joined.flush()
-    });
+    let platform = platform_bundle()
+        .and_then(|path| fs::read(path).ok())
+        .unwrap_or_default();
+    let written = joined
+        .write_all(&platform)
+        .and_then(|()| joined.write_all(b"\n"))
+        .and_then(|()| {
+            joined.write_all(own.as_bytes())?;
+            joined.flush()
+        });
     written.map_err(|error| format!("temporary file: {error}"))?;
     Ok(joined)
 }
 
 fn platform_bundle() -> Option<PathBuf> {
     let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
-    named.into_iter().chain(PLATFORM_BUNDLES.iter().map(PathBuf::from)).find(|path| path.is_file())
+    named
+        .into_iter()
+        .chain(PLATFORM_BUNDLES.iter().map(PathBuf::from))
+        .find(|path| path.is_file())
 }

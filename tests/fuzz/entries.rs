@@ -1,5 +1,5 @@
-// The fuzz entry points: any bytes in, a panic when a promise is broken. `tests/integration/fuzz.rs` runs them on
-// stable Rust for a bounded time; `tests/fuzz/targets/` runs the same functions coverage-guided.
+//! The fuzz entry points: any bytes in, a panic when a promise is broken. `tests/integration/fuzz.rs` runs them on
+//! stable Rust for a bounded time; `tests/fuzz/targets/` runs the same functions coverage-guided.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

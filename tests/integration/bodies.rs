@@ -352,12 +352,13 @@ fn one_connection_carries_many_requests() {
         Upload::Length,
         Upload::Chunked(100),
         Upload::Length,
-        Upload::Chunked(70_000),
+        // A chunked body over 64 KiB cannot be sent again, so it would get a connection of its own.
+        Upload::Chunked(50_000),
     ]
     .iter()
     .enumerate()
     {
-        let body = body_of(1_000 + turn * 70_000);
+        let body = body_of(1_000 + turn * 20_000);
         client.write(&message(&key, &body).bytes(*upload));
         assert_eq!(client.response_to("POST").status, 200, "turn {turn}");
         assert!(provider.last().body == body, "turn {turn}");

@@ -50,7 +50,11 @@ pub(super) fn build(
     if !errors.is_empty() {
         return Err(errors);
     }
-    let models = models.found.into_iter().map(|(name, (_, model))| (name, model)).collect();
+    let models = models
+        .found
+        .into_iter()
+        .map(|(name, (_, model))| (name, model))
+        .collect();
     Ok((Catalogue { models, providers }, warnings))
 }
 
@@ -62,7 +66,10 @@ fn compile_all(files: &[RuleFile]) -> Result<Vec<(&str, Compiled)>, Vec<FileErro
             Ok(one) => match all.iter().find(|(_, other)| other.provider.name == one.provider.name) {
                 Some((other, _)) => errors.push(FileError {
                     key: Some("name".to_owned()),
-                    ..FileError::whole(&file.name, format!("provider `{}` is also in {other}", one.provider.name))
+                    ..FileError::whole(
+                        &file.name,
+                        format!("provider `{}` is also in {other}", one.provider.name),
+                    )
                 }),
                 None => all.push((&file.name, one)),
             },
@@ -74,16 +81,25 @@ fn compile_all(files: &[RuleFile]) -> Result<Vec<(&str, Compiled)>, Vec<FileErro
 
 fn settings_fault(key: String, message: impl Into<String>) -> FileError {
     let message = format!("{key}: {}", message.into());
-    FileError { key: Some(key), ..FileError::whole(SETTINGS_FILE, message) }
+    FileError {
+        key: Some(key),
+        ..FileError::whole(SETTINGS_FILE, message)
+    }
 }
 
 fn unknown_overrides(compiled: &[(&str, Compiled)], settings: &CatalogueSettings) -> Vec<FileError> {
     let names = || compiled.iter().map(|(_, one)| one.provider.name.as_str());
-    let unknown = settings.overrides.keys().filter(|name| names().all(|known| known != name.as_str()));
+    let unknown = settings
+        .overrides
+        .keys()
+        .filter(|name| names().all(|known| known != name.as_str()));
     unknown
         .map(|name| {
             let near = suggestion(name, names());
-            settings_fault(format!("[provider.{name}]"), format!("there is no provider `{name}`{near}"))
+            settings_fault(
+                format!("[provider.{name}]"),
+                format!("there is no provider `{name}`{near}"),
+            )
         })
         .collect()
 }
@@ -135,7 +151,8 @@ impl Models {
         };
         match result {
             Ok(model) => {
-                self.found.insert(model.name.clone(), (file.to_owned(), Arc::new(model)));
+                self.found
+                    .insert(model.name.clone(), (file.to_owned(), Arc::new(model)));
             }
             Err((key, message)) => self.errors.push(FileError {
                 file: file.to_owned(),
@@ -156,10 +173,12 @@ impl Models {
             };
             match result {
                 Ok(model) => {
-                    self.found.insert(model.name.clone(), (SETTINGS_FILE.to_owned(), Arc::new(model)));
+                    self.found
+                        .insert(model.name.clone(), (SETTINGS_FILE.to_owned(), Arc::new(model)));
                 }
                 Err((_, message)) => {
-                    self.errors.push(settings_fault(format!("[[model]] number {}", index + 1), message));
+                    self.errors
+                        .push(settings_fault(format!("[[model]] number {}", index + 1), message));
                 }
             }
         }
@@ -171,13 +190,20 @@ type Fault = (&'static str, String);
 
 fn named(names: &[String], providers: &[Arc<Provider>]) -> Result<Vec<Arc<Provider>>, Fault> {
     if names.is_empty() {
-        return Err(("providers", "key `providers` is missing: who serves the model".to_owned()));
+        return Err((
+            "providers",
+            "key `providers` is missing: who serves the model".to_owned(),
+        ));
     }
     let find = |name: &String| {
-        providers.iter().find(|provider| provider.name == *name).cloned().ok_or_else(|| {
-            let near = suggestion(name, providers.iter().map(|provider| provider.name.as_str()));
-            ("providers", format!("there is no provider `{name}`{near}"))
-        })
+        providers
+            .iter()
+            .find(|provider| provider.name == *name)
+            .cloned()
+            .ok_or_else(|| {
+                let near = suggestion(name, providers.iter().map(|provider| provider.name.as_str()));
+                ("providers", format!("there is no provider `{name}`{near}"))
+            })
     };
     names.iter().map(find).collect()
 }
@@ -186,7 +212,10 @@ fn model(raw: &RawModel, providers: Vec<Arc<Provider>>) -> Result<Model, Fault> 
     let upstream_name = raw.upstream_name.as_ref().unwrap_or(&raw.name);
     for (key, name) in [("name", &raw.name), ("upstream_name", upstream_name)] {
         if !is_plausible_model(name) {
-            return Err((key, format!("key `{key}`: a model's name is 1 to 128 characters of A-Z, a-z, 0-9 and ._:/@-")));
+            return Err((
+                key,
+                format!("key `{key}`: a model's name is 1 to 128 characters of A-Z, a-z, 0-9 and ._:/@-"),
+            ));
         }
     }
     let served = |protocol: &Protocol| providers.iter().any(|provider| provider.protocols().contains(protocol));
@@ -195,14 +224,20 @@ fn model(raw: &RawModel, providers: Vec<Arc<Provider>>) -> Result<Model, Fault> 
         None => all.into_iter().filter(served).collect(),
         Some(asked) => {
             if let Some(unserved) = asked.iter().find(|protocol| !served(protocol)) {
-                let message = format!("key `protocols`: no provider of the model serves `{}`", unserved.as_str());
+                let message = format!(
+                    "key `protocols`: no provider of the model serves `{}`",
+                    unserved.as_str()
+                );
                 return Err(("protocols", message));
             }
             all.into_iter().filter(|protocol| asked.contains(protocol)).collect()
         }
     };
     if protocols.is_empty() {
-        return Err(("protocols", "key `protocols`: the model is served through none".to_owned()));
+        return Err((
+            "protocols",
+            "key `protocols`: the model is served through none".to_owned(),
+        ));
     }
     Ok(Model {
         name: raw.name.clone(),
@@ -222,8 +257,14 @@ fn model(raw: &RawModel, providers: Vec<Arc<Provider>>) -> Result<Model, Fault> 
 fn created_unix(text: &str) -> Result<i64, Fault> {
     let time = text.parse::<jiff::Timestamp>().or_else(|_| {
         let date = text.parse::<jiff::civil::Date>()?;
-        date.to_zoned(jiff::tz::TimeZone::UTC).map(|midnight| midnight.timestamp())
+        date.to_zoned(jiff::tz::TimeZone::UTC)
+            .map(|midnight| midnight.timestamp())
     });
-    let fault = || ("created", "key `created`: expected a date like 2026-11-21 or an RFC 3339 time".to_owned());
+    let fault = || {
+        (
+            "created",
+            "key `created`: expected a date like 2026-11-21 or an RFC 3339 time".to_owned(),
+        )
+    };
     time.map(jiff::Timestamp::as_second).map_err(|_| fault())
 }

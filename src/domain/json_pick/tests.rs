@@ -1,3 +1,5 @@
+//! Tests of `json_pick`.
+
 use std::sync::LazyLock;
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Tests of `key`.
+
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand::rngs::StdRng;

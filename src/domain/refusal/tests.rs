@@ -1,3 +1,5 @@
+//! Tests of `refusal`.
+
 use std::collections::HashSet;
 
 use serde_json::{Value, json};

@@ -1,3 +1,5 @@
+//! Tests of `route`.
+
 use super::*;
 use crate::domain::catalogue::{CatalogueSettings, RawModel, tests::with_secrets};
 
@@ -8,18 +10,38 @@ fn catalogue(there: &[&str]) -> Catalogue {
         upstream_name: Some("up/stream".to_owned()),
         ..RawModel::default()
     }];
-    with_secrets(there, &CatalogueSettings { models, ..CatalogueSettings::default() }).0
+    with_secrets(
+        there,
+        &CatalogueSettings {
+            models,
+            ..CatalogueSettings::default()
+        },
+    )
+    .0
 }
 
-const ALL: &[&str] = &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "DEEPSEEK_API_KEY"];
+const ALL: &[&str] = &[
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+    "GEMINI_API_KEY",
+    "DEEPSEEK_API_KEY",
+];
 
 #[test]
 fn each_operation_finds_its_endpoint() {
     let catalogue = catalogue(ALL);
     for (operation, model, url) in [
         (Operation::Messages, "claude-opus-5-5", "api.anthropic.com/v1/messages"),
-        (Operation::CountTokens, "claude-opus-5-5", "api.anthropic.com/v1/messages/count_tokens"),
-        (Operation::Messages, "deepseek-flash", "api.deepseek.com/anthropic/v1/messages"),
+        (
+            Operation::CountTokens,
+            "claude-opus-5-5",
+            "api.anthropic.com/v1/messages/count_tokens",
+        ),
+        (
+            Operation::Messages,
+            "deepseek-flash",
+            "api.deepseek.com/anthropic/v1/messages",
+        ),
         (Operation::Responses, "gpt-6-luna", "api.openai.com/v1/responses"),
         (
             Operation::StreamGenerateContent,
@@ -35,7 +57,10 @@ fn each_operation_finds_its_endpoint() {
         let route = route(&catalogue, operation, model).unwrap();
         assert_eq!(format!("{}{}", route.endpoint.host, route.endpoint.path_and_query), url);
         assert_eq!((route.endpoint.https, route.endpoint.port), (true, 443));
-        assert_eq!((route.upstream_model.as_str(), route.model.name.as_str()), (model, model));
+        assert_eq!(
+            (route.upstream_model.as_str(), route.model.name.as_str()),
+            (model, model)
+        );
         assert!(route.provider.auth.is_some());
     }
 }
@@ -48,8 +73,14 @@ fn the_first_provider_that_is_on_and_has_the_endpoint_serves() {
     let by = |name: &str| Ok((name.to_owned(), "up/stream".to_owned()));
     assert_eq!(provider(ALL, Operation::Messages), by("anthropic"));
     assert_eq!(provider(&["DEEPSEEK_API_KEY"], Operation::Messages), by("deepseek"));
-    assert_eq!(provider(&["DEEPSEEK_API_KEY"], Operation::CountTokens), Err(RouteError::CountTokensUnsupported));
-    assert_eq!(provider(&["OPENAI_API_KEY"], Operation::Messages), Err(RouteError::ProviderOff));
+    assert_eq!(
+        provider(&["DEEPSEEK_API_KEY"], Operation::CountTokens),
+        Err(RouteError::CountTokensUnsupported)
+    );
+    assert_eq!(
+        provider(&["OPENAI_API_KEY"], Operation::Messages),
+        Err(RouteError::ProviderOff)
+    );
 }
 
 #[test]
@@ -57,10 +88,17 @@ fn what_cannot_be_served_says_why() {
     let catalogue = catalogue(ALL);
     let error = |operation, model: &str| route(&catalogue, operation, model).unwrap_err();
     assert_eq!(error(Operation::Messages, "nobody"), RouteError::ModelUnknown);
-    assert_eq!(error(Operation::CountTokens, "deepseek-flash"), RouteError::CountTokensUnsupported);
-    let messages = RouteError::ModelNotServed { protocols: vec![Protocol::Messages] };
+    assert_eq!(
+        error(Operation::CountTokens, "deepseek-flash"),
+        RouteError::CountTokensUnsupported
+    );
+    let messages = RouteError::ModelNotServed {
+        protocols: vec![Protocol::Messages],
+    };
     assert_eq!(error(Operation::Responses, "claude-opus-5-5"), messages);
     assert_eq!(error(Operation::GeminiCountTokens, "claude-opus-5-5"), messages);
-    let responses = RouteError::ModelNotServed { protocols: vec![Protocol::Responses] };
+    let responses = RouteError::ModelNotServed {
+        protocols: vec![Protocol::Responses],
+    };
     assert_eq!(error(Operation::CountTokens, "gpt-6-luna"), responses);
 }

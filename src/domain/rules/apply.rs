@@ -49,7 +49,10 @@ pub fn edit_body(
         && !operation.model_in_path()
         && model.text != upstream_model
     {
-        splices.push(Splice { range: model.value.clone(), text: json_string(upstream_model).into() });
+        splices.push(Splice {
+            range: model.value.clone(),
+            text: json_string(upstream_model).into(),
+        });
     }
     for batch in &rules.batches {
         let current = edited.as_deref().unwrap_or(text);

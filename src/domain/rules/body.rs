@@ -127,7 +127,9 @@ impl BodyRules {
 impl BodyEdit {
     /// Whether the edit is for requests of this protocol.
     pub(super) fn is_for(&self, protocol: Protocol) -> bool {
-        self.protocols.as_ref().is_none_or(|protocols| protocols.contains(&protocol))
+        self.protocols
+            .as_ref()
+            .is_none_or(|protocols| protocols.contains(&protocol))
     }
 
     /// Whether the result of both depends on their order, or one walk could not place their commas.

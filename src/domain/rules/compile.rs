@@ -57,7 +57,9 @@ impl Provider {
 
     /// Hosts and ports of its endpoints, one per endpoint.
     pub fn hosts(&self) -> impl Iterator<Item = (String, u16)> {
-        self.endpoints.iter().map(|(_, template)| (template.origin.host.clone(), template.origin.port))
+        self.endpoints
+            .iter()
+            .map(|(_, template)| (template.origin.host.clone(), template.origin.port))
     }
 
     /// The protocols it has endpoints of, in a fixed order. Counting tokens alone is no service.
@@ -68,7 +70,10 @@ impl Provider {
                 operation.protocol() == *protocol && !counts
             })
         };
-        [Protocol::Messages, Protocol::Responses, Protocol::Gemini].into_iter().filter(generates).collect()
+        [Protocol::Messages, Protocol::Responses, Protocol::Gemini]
+            .into_iter()
+            .filter(generates)
+            .collect()
     }
 }
 
@@ -134,7 +139,11 @@ impl Compiled {
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("the secret is empty, or has spaces, line breaks or other characters that no key has");
         }
-        self.provider.auth = Some(Auth { header: self.header.clone(), scheme: self.scheme, secret });
+        self.provider.auth = Some(Auth {
+            header: self.header.clone(),
+            scheme: self.scheme,
+            secret,
+        });
         Ok(())
     }
 }
@@ -180,7 +189,11 @@ fn check_name(name: &Spanned<String>, faults: &mut Faults<'_>) {
     let text = name.get_ref();
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
     if text.is_empty() || text.len() > PROVIDER_NAME_BYTES_MAX || !text.bytes().all(allowed) {
-        faults.at(name, "name", "key `name`: a provider's name is 1 to 32 characters of a-z, 0-9, - and _");
+        faults.at(
+            name,
+            "name",
+            "key `name`: a provider's name is 1 to 32 characters of a-z, 0-9, - and _",
+        );
     }
 }
 
@@ -192,12 +205,20 @@ fn auth_way(auth: &RawAuth, faults: &mut Faults<'_>) -> Option<(HeaderName, &'st
         (None, Some(header)) => match HeaderName::from_bytes(header.get_ref().as_bytes()) {
             Ok(name) if !edits::is_framing(&name) => Some((name, "")),
             Ok(_) | Err(_) => {
-                faults.at(header, "header", "key `auth.header`: expected the name of a header that can carry a key");
+                faults.at(
+                    header,
+                    "header",
+                    "key `auth.header`: expected the name of a header that can carry a key",
+                );
                 None
             }
         },
         (Some(_), Some(header)) => {
-            faults.at(header, "header", "key `auth.header`: give either `style` or `header`, not both");
+            faults.at(
+                header,
+                "header",
+                "key `auth.header`: give either `style` or `header`, not both",
+            );
             None
         }
         (None, None) => {
@@ -213,8 +234,16 @@ fn endpoints(raw: &RawEndpoints, faults: &mut Faults<'_>) -> Endpoints {
         (Operation::CountTokens, "count_tokens", &raw.count_tokens),
         (Operation::Responses, "responses", &raw.responses),
         (Operation::GenerateContent, "generate_content", &raw.generate_content),
-        (Operation::StreamGenerateContent, "stream_generate_content", &raw.stream_generate_content),
-        (Operation::GeminiCountTokens, "gemini_count_tokens", &raw.gemini_count_tokens),
+        (
+            Operation::StreamGenerateContent,
+            "stream_generate_content",
+            &raw.stream_generate_content,
+        ),
+        (
+            Operation::GeminiCountTokens,
+            "gemini_count_tokens",
+            &raw.gemini_count_tokens,
+        ),
     ];
     let mut served = Vec::new();
     for (operation, key, url) in given {
@@ -234,7 +263,11 @@ fn timeouts(raw: &RawTimeouts, faults: &mut Faults<'_>) -> Timeouts {
     let mut limit = |value: &Option<Spanned<u32>>, key: &str, unit: fn(u64) -> Duration| {
         let value = value.as_ref()?;
         if *value.get_ref() == 0 {
-            faults.at(value, key, format!("key `timeouts.{key}`: 0 is no limit, leave the key out instead"));
+            faults.at(
+                value,
+                key,
+                format!("key `timeouts.{key}`: 0 is no limit, leave the key out instead"),
+            );
             return None;
         }
         Some(unit(u64::from(*value.get_ref())))
@@ -242,7 +275,11 @@ fn timeouts(raw: &RawTimeouts, faults: &mut Faults<'_>) -> Timeouts {
     Timeouts {
         connect: limit(&raw.connect_ms, "connect_ms", Duration::from_millis),
         first_byte: limit(&raw.first_byte_seconds, "first_byte_seconds", Duration::from_secs),
-        first_byte_unary: limit(&raw.first_byte_unary_seconds, "first_byte_unary_seconds", Duration::from_secs),
+        first_byte_unary: limit(
+            &raw.first_byte_unary_seconds,
+            "first_byte_unary_seconds",
+            Duration::from_secs,
+        ),
         idle: limit(&raw.idle_seconds, "idle_seconds", Duration::from_secs),
         total: limit(&raw.total_seconds, "total_seconds", Duration::from_secs),
     }
@@ -252,7 +289,11 @@ fn models(raw: Vec<Spanned<RawModel>>, faults: &mut Faults<'_>) -> Vec<(usize, R
     let mut models = Vec::with_capacity(raw.len());
     for model in raw {
         if !model.get_ref().providers.is_empty() {
-            faults.at(&model, "providers", "key `providers` belongs to weir.toml: in this file the provider is the file's");
+            faults.at(
+                &model,
+                "providers",
+                "key `providers` belongs to weir.toml: in this file the provider is the file's",
+            );
         }
         let line = faults.line(&model);
         models.push((line, model.into_inner()));

@@ -48,8 +48,16 @@ pub struct Endpoint {
 impl Endpoint {
     /// The `Host` header: the host, in brackets where it is an IPv6 address, and the port unless it is the scheme's own.
     pub fn authority(&self) -> String {
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.port == default_port(self.https) { host } else { format!("{host}:{}", self.port) }
+        let host = if self.host.contains(':') {
+            format!("[{}]", self.host)
+        } else {
+            self.host.clone()
+        };
+        if self.port == default_port(self.https) {
+            host
+        } else {
+            format!("{host}:{}", self.port)
+        }
     }
 }
 
@@ -80,7 +88,11 @@ impl Origin {
     /// Anything else.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let (origin, rest) = split_origin(text)?;
-        if rest.is_empty() || rest == "/" { Ok(origin) } else { Err(UrlError::BasePath) }
+        if rest.is_empty() || rest == "/" {
+            Ok(origin)
+        } else {
+            Err(UrlError::BasePath)
+        }
     }
 }
 
@@ -95,12 +107,18 @@ impl EndpointTemplate {
         if !path_and_query.starts_with('/') || !path_and_query.bytes().all(allowed) {
             return Err(UrlError::Path);
         }
-        let model = path_and_query.find(MODEL_MARK).map(|start| start..start + MODEL_MARK.len());
+        let model = path_and_query
+            .find(MODEL_MARK)
+            .map(|start| start..start + MODEL_MARK.len());
         let braces = path_and_query.bytes().filter(|byte| b"{}".contains(byte)).count();
         if braces != if model.is_some() { 2 } else { 0 } {
             return Err(UrlError::Placeholder);
         }
-        Ok(Self { origin, path_and_query: path_and_query.to_owned(), model })
+        Ok(Self {
+            origin,
+            path_and_query: path_and_query.to_owned(),
+            model,
+        })
     }
 
     /// The endpoint for a model.
@@ -110,7 +128,12 @@ impl EndpointTemplate {
             path_and_query.replace_range(range, &utf8_percent_encode(upstream_model, MODEL_ESCAPED).to_string());
         }
         let Origin { https, host, port } = self.origin.clone();
-        Endpoint { https, host, port, path_and_query }
+        Endpoint {
+            https,
+            host,
+            port,
+            path_and_query,
+        }
     }
 }
 
@@ -151,8 +174,15 @@ fn split_port(authority: &str) -> Result<(String, Option<&str>), UrlError> {
         Some((host, port)) => (host, Some(port)),
         None => (authority, None),
     };
-    let is_host = !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
-    if is_host { Ok((host.to_ascii_lowercase(), port)) } else { Err(UrlError::Authority) }
+    let is_host = !host.is_empty()
+        && host
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
+    if is_host {
+        Ok((host.to_ascii_lowercase(), port))
+    } else {
+        Err(UrlError::Authority)
+    }
 }
 
 /// A provider's endpoints, one per operation that it serves.
@@ -162,7 +192,10 @@ pub struct Endpoints(pub(super) Vec<(Operation, EndpointTemplate)>);
 impl Endpoints {
     /// The endpoint of an operation, if it is served.
     pub fn of(&self, operation: Operation) -> Option<&EndpointTemplate> {
-        self.0.iter().find(|(served, _)| *served == operation).map(|(_, template)| template)
+        self.0
+            .iter()
+            .find(|(served, _)| *served == operation)
+            .map(|(_, template)| template)
     }
 
     /// All of them.
@@ -188,11 +221,23 @@ mod tests {
 
     #[test]
     fn the_model_is_filled_in_and_encoded() {
-        let endpoint = filled("https://h.example/v1beta/models/{model}:generateContent?x=1", "a/b:c-1.2");
-        assert_eq!(endpoint.path_and_query, "/v1beta/models/a%2Fb%3Ac-1.2:generateContent?x=1");
-        assert_eq!((endpoint.https, endpoint.host.as_str(), endpoint.port), (true, "h.example", 443));
+        let endpoint = filled(
+            "https://h.example/v1beta/models/{model}:generateContent?x=1",
+            "a/b:c-1.2",
+        );
+        assert_eq!(
+            endpoint.path_and_query,
+            "/v1beta/models/a%2Fb%3Ac-1.2:generateContent?x=1"
+        );
+        assert_eq!(
+            (endpoint.https, endpoint.host.as_str(), endpoint.port),
+            (true, "h.example", 443)
+        );
         assert_eq!(endpoint.authority(), "h.example");
-        assert_eq!(filled("https://h/p?m={model}", "../..\r\n").path_and_query, "/p?m=..%2F..%0D%0A");
+        assert_eq!(
+            filled("https://h/p?m={model}", "../..\r\n").path_and_query,
+            "/p?m=..%2F..%0D%0A"
+        );
     }
 
     #[test]
@@ -228,7 +273,14 @@ mod tests {
 
     #[test]
     fn a_base_url_has_no_path() {
-        assert_eq!(Origin::parse("http://h:1/").unwrap(), Origin { https: false, host: "h".to_owned(), port: 1 });
+        assert_eq!(
+            Origin::parse("http://h:1/").unwrap(),
+            Origin {
+                https: false,
+                host: "h".to_owned(),
+                port: 1
+            }
+        );
         assert_eq!(Origin::parse("http://h:1/v1"), Err(UrlError::BasePath));
     }
 }

@@ -1,3 +1,5 @@
+//! Tests of `rules`.
+
 use super::*;
 use crate::domain::operation::Operation;
 
@@ -7,7 +9,15 @@ fn every_shipped_file_compiles() {
         let compiled = compile::compile(&file).unwrap_or_else(|errors| panic!("{errors:?}"));
         assert_eq!(file.name, format!("lua-free-rules/{}.toml", compiled.provider.name));
         assert!(!compiled.models.is_empty(), "{}", file.name);
-        assert!(compiled.provider.endpoints.iter().all(|(_, template)| template.origin.https), "{}", file.name);
+        assert!(
+            compiled
+                .provider
+                .endpoints
+                .iter()
+                .all(|(_, template)| template.origin.https),
+            "{}",
+            file.name
+        );
     }
 }
 

@@ -1,3 +1,5 @@
+//! Tests of `secret`.
+
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand::rngs::StdRng;

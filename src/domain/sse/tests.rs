@@ -1,3 +1,5 @@
+//! Tests of `sse`.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of `strict_toml`.
+
 use std::collections::BTreeMap;
 
 use serde::Deserialize;

@@ -1,3 +1,5 @@
+//! Tests of `observer`.
+
 use std::path::PathBuf;
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Tests of `provider_error`.
+
 use serde_json::{Value, json};
 
 use super::redact::RUN_BYTES_MIN;

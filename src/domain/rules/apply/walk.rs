@@ -28,7 +28,12 @@ pub(super) fn find<'r>(
     splices: &mut Vec<Splice<'r>>,
 ) -> Result<(), EditError> {
     let edits = batch.iter().filter(|edit| edit.is_for(protocol));
-    let active: ActiveEdits<'r> = edits.map(|edit| Active { op: &edit.op, rest: &edit.path }).collect();
+    let active: ActiveEdits<'r> = edits
+        .map(|edit| Active {
+            op: &edit.op,
+            rest: &edit.path,
+        })
+        .collect();
     if active.is_empty() {
         return Ok(());
     }
@@ -134,7 +139,13 @@ impl<'r> Walk<'_, 'r, '_> {
             },
             Some((index, BodyOp::Rename { to })) => {
                 members.any_kept = true;
-                members.renamed.push((index, Splice { range: name_start..name_end, text: json_string(to).into() }));
+                members.renamed.push((
+                    index,
+                    Splice {
+                        range: name_start..name_end,
+                        text: json_string(to).into(),
+                    },
+                ));
             }
             Some((index, op)) => {
                 members.any_kept = true;
@@ -164,7 +175,10 @@ impl<'r> Walk<'_, 'r, '_> {
     }
 
     fn put(&mut self, start: usize, end: usize, text: Cow<'r, str>) {
-        self.splices.push(Splice { range: start..end, text });
+        self.splices.push(Splice {
+            range: start..end,
+            text,
+        });
     }
 
     fn peek(&self) -> Option<u8> {
@@ -193,16 +207,18 @@ impl<'r> Walk<'_, 'r, '_> {
         Ok(())
     }
 
+    /// Looks for quotes only: one is the end unless an odd number of backslashes stands before it. Text is full of
+    /// `\n`, and stopping at each costs more than looking back from the few quotes.
     fn skip_string(&mut self) -> Result<(), EditError> {
         self.expect(b'"')?;
         loop {
-            let step = memchr::memchr2(b'"', b'\\', self.rest()).ok_or(self.fault())?;
-            self.at += step;
-            if self.peek() == Some(b'"') {
-                self.at += 1;
+            let run = memchr::memchr(b'"', self.rest()).ok_or(self.fault())?;
+            let before = self.rest().get(..run).unwrap_or_default();
+            let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
+            self.at += run + 1;
+            if backslashes % 2 == 0 {
                 return Ok(());
             }
-            self.at += 2;
         }
     }
 
@@ -230,7 +246,12 @@ impl<'r> Walk<'_, 'r, '_> {
 
     /// A number or a literal, or inside a container also separators and white space: up to what could open or close.
     fn skip_plain(&mut self) {
-        let is_plain = |byte: &u8| !matches!(byte, b'"' | b'{' | b'[' | b'}' | b']' | b',' | b' ' | b'\t' | b'\n' | b'\r');
+        let is_plain = |byte: &u8| {
+            !matches!(
+                byte,
+                b'"' | b'{' | b'[' | b'}' | b']' | b',' | b' ' | b'\t' | b'\n' | b'\r'
+            )
+        };
         let plain = self.rest().iter().take_while(|byte| is_plain(byte)).count();
         self.at += plain.max(1);
     }

@@ -44,7 +44,9 @@ pub(super) fn is_framing(name: &HeaderName) -> bool {
 pub(super) fn head(raw: &RawHeaders, auth: Option<&HeaderName>, faults: &mut Faults<'_>) -> HeadEdits {
     let count = raw.remove.len() + raw.rename.len() + raw.set.len() + raw.default.len();
     if count > HEADER_EDITS_MAX {
-        faults.whole(format!("[headers] has {count} edits, at most {HEADER_EDITS_MAX} are allowed"));
+        faults.whole(format!(
+            "[headers] has {count} edits, at most {HEADER_EDITS_MAX} are allowed"
+        ));
     }
     let name = |text: &str, place: &Spanned<String>, faults: &mut Faults<'_>| {
         let fault = match HeaderName::from_bytes(text.as_bytes()) {
@@ -58,7 +60,11 @@ pub(super) fn head(raw: &RawHeaders, auth: Option<&HeaderName>, faults: &mut Fau
                 return None;
             }
         };
-        faults.at(place, text, format!("key `headers`: `{}` {fault}", text.to_ascii_lowercase()));
+        faults.at(
+            place,
+            text,
+            format!("key `headers`: `{}` {fault}", text.to_ascii_lowercase()),
+        );
         None
     };
     let mut edits = HeadEdits::default();
@@ -86,7 +92,10 @@ pub(super) fn head(raw: &RawHeaders, auth: Option<&HeaderName>, faults: &mut Fau
 
 pub(super) fn body(raw: &[RawBodyEdit], faults: &mut Faults<'_>) -> BodyRules {
     if raw.len() > BODY_EDITS_MAX {
-        faults.whole(format!("{} [[body]] edits, at most {BODY_EDITS_MAX} are allowed", raw.len()));
+        faults.whole(format!(
+            "{} [[body]] edits, at most {BODY_EDITS_MAX} are allowed",
+            raw.len()
+        ));
     }
     BodyRules::new(raw.iter().filter_map(|edit| body_edit(edit, faults)).collect())
 }
@@ -108,14 +117,26 @@ fn body_edit(raw: &RawBodyEdit, faults: &mut Faults<'_>) -> Option<BodyEdit> {
         return None;
     }
     if raw.protocols.as_ref().is_some_and(Vec::is_empty) {
-        faults.at(&raw.op, "protocols", "key `protocols`: an empty list means never, leave the key out for all");
+        faults.at(
+            &raw.op,
+            "protocols",
+            "key `protocols`: an empty list means never, leave the key out for all",
+        );
     }
-    Some(BodyEdit { path, protocols: raw.protocols.clone(), op })
+    Some(BodyEdit {
+        path,
+        protocols: raw.protocols.clone(),
+        op,
+    })
 }
 
 fn path(raw: &Spanned<String>, faults: &mut Faults<'_>) -> Option<Vec<Segment>> {
     let members: Vec<&str> = raw.get_ref().split('.').collect();
-    if members.len() > PATH_MEMBERS_MAX || members.iter().any(|member| member.is_empty() || member.contains(['[', ']'])) {
+    if members.len() > PATH_MEMBERS_MAX
+        || members
+            .iter()
+            .any(|member| member.is_empty() || member.contains(['[', ']']))
+    {
         let message = format!("key `path`: expected 1 to {PATH_MEMBERS_MAX} member names joined by dots, no arrays");
         faults.at(raw, "path", message);
         return None;
@@ -124,7 +145,12 @@ fn path(raw: &Spanned<String>, faults: &mut Faults<'_>) -> Option<Vec<Segment>> 
         faults.at(raw, "path", own_member(own));
         return None;
     }
-    Some(members.into_iter().map(|member| Segment::Member(member.to_owned())).collect())
+    Some(
+        members
+            .into_iter()
+            .map(|member| Segment::Member(member.to_owned()))
+            .collect(),
+    )
 }
 
 fn own_member(name: &str) -> String {
@@ -146,7 +172,9 @@ fn op(raw: &RawBodyEdit) -> Result<BodyOp, String> {
     match op {
         RawBodyOp::Set => {
             let value = raw.value.as_ref().ok_or("key `value` is missing: what `set` sets")?;
-            Ok(BodyOp::Set { value: json_text(value)? })
+            Ok(BodyOp::Set {
+                value: json_text(value)?,
+            })
         }
         RawBodyOp::Remove => Ok(BodyOp::Remove),
         RawBodyOp::Rename => match raw.to.as_deref() {
@@ -168,7 +196,12 @@ fn op(raw: &RawBodyEdit) -> Result<BodyOp, String> {
         RawBodyOp::Map => {
             let values = raw.values.as_ref().filter(|values| !values.is_empty());
             let values = values.ok_or("key `values` is missing: which strings become which")?;
-            Ok(BodyOp::Map { values: values.iter().map(|(from, to)| (from.clone(), json_string(to))).collect() })
+            Ok(BodyOp::Map {
+                values: values
+                    .iter()
+                    .map(|(from, to)| (from.clone(), json_string(to)))
+                    .collect(),
+            })
         }
     }
 }
@@ -187,9 +220,9 @@ fn json_text(value: &toml::Value) -> Result<String, String> {
     match value {
         toml::Value::String(text) => Ok(json_string(text)),
         toml::Value::Integer(integer) => Ok(integer.to_string()),
-        toml::Value::Float(float) => {
-            serde_json::Number::from_f64(*float).map(|number| number.to_string()).ok_or_else(unfit)
-        }
+        toml::Value::Float(float) => serde_json::Number::from_f64(*float)
+            .map(|number| number.to_string())
+            .ok_or_else(unfit),
         toml::Value::Boolean(truth) => Ok(truth.to_string()),
         toml::Value::Datetime(_) => Err(unfit()),
         toml::Value::Array(items) => {

@@ -13,11 +13,16 @@ pub(super) struct Faults<'a> {
 
 impl<'a> Faults<'a> {
     pub(super) fn new(file: &'a str, text: &'a str) -> Self {
-        Self { file, text, errors: Vec::new() }
+        Self {
+            file,
+            text,
+            errors: Vec::new(),
+        }
     }
 
     pub(super) fn at<T>(&mut self, place: &Spanned<T>, key: &str, message: impl Into<String>) {
-        self.errors.push(FileError::at(self.file, self.text, place.span(), key, message));
+        self.errors
+            .push(FileError::at(self.file, self.text, place.span(), key, message));
     }
 
     pub(super) fn whole(&mut self, message: impl Into<String>) {
@@ -26,7 +31,9 @@ impl<'a> Faults<'a> {
 
     /// The line where something begins, counted from 1.
     pub(super) fn line<T>(&self, place: &Spanned<T>) -> usize {
-        FileError::at(self.file, self.text, place.span(), "", "").line.unwrap_or(1)
+        FileError::at(self.file, self.text, place.span(), "", "")
+            .line
+            .unwrap_or(1)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -1,10 +1,16 @@
+//! Tests of `compile`.
+
 use super::*;
 use crate::domain::rules::raw::ClientGoneAction;
 
-const HEAD: &str = "name = \"p\"\n[auth]\nsecret = \"env:X\"\nstyle = \"bearer\"\n[endpoints]\nmessages = \"https://h/m\"\n";
+const HEAD: &str =
+    "name = \"p\"\n[auth]\nsecret = \"env:X\"\nstyle = \"bearer\"\n[endpoints]\nmessages = \"https://h/m\"\n";
 
 fn compiled(text: &str) -> Result<Compiled, Vec<FileError>> {
-    compile(&RuleFile { name: "p.toml".to_owned(), text: text.to_owned() })
+    compile(&RuleFile {
+        name: "p.toml".to_owned(),
+        text: text.to_owned(),
+    })
 }
 
 fn refused(tail: &str) -> String {
@@ -26,7 +32,10 @@ fn a_small_file_gets_the_defaults() {
 
 #[test]
 fn unknown_keys_name_line_and_nearest() {
-    assert_eq!(refused("[headers]\nremvoe = []\n"), "p.toml:8: key `remvoe` is unknown, did you mean `remove`?");
+    assert_eq!(
+        refused("[headers]\nremvoe = []\n"),
+        "p.toml:8: key `remvoe` is unknown, did you mean `remove`?"
+    );
     assert_eq!(
         refused("[[body]]\nop = \"remove\"\npth = \"x\"\n"),
         "p.toml:9: key `pth` is unknown, did you mean `path`?"
@@ -35,7 +44,10 @@ fn unknown_keys_name_line_and_nearest() {
         refused("[[body]]\nop = \"remov\"\npath = \"x\"\n"),
         "p.toml:8: key `op`: value `remov` is unknown, did you mean `remove`?"
     );
-    assert_eq!(refused("[[model]]\nmane = \"x\"\n"), "p.toml:8: key `mane` is unknown, did you mean `name`?");
+    assert_eq!(
+        refused("[[model]]\nmane = \"x\"\n"),
+        "p.toml:8: key `mane` is unknown, did you mean `name`?"
+    );
     assert_eq!(
         refused("[timeouts]\nidle_second = 3\n"),
         "p.toml:8: key `idle_second` is unknown, did you mean `idle_seconds`?"
@@ -55,15 +67,24 @@ fn headers_of_framing_and_credentials_cannot_be_edited() {
     for (edit, what) in [
         ("remove = [\"Host\"]", "`host` is set by weir"),
         ("set = { content-length = \"3\" }", "`content-length` is set by weir"),
-        ("default = { transfer-encoding = \"chunked\" }", "`transfer-encoding` is set by weir"),
+        (
+            "default = { transfer-encoding = \"chunked\" }",
+            "`transfer-encoding` is set by weir",
+        ),
         ("rename = { x = \"connection\" }", "`connection` is set by weir"),
         ("rename = { x-api-key = \"y\" }", "`x-api-key` carries a credential"),
-        ("set = { Authorization = \"Bearer x\" }", "`authorization` carries a credential"),
+        (
+            "set = { Authorization = \"Bearer x\" }",
+            "`authorization` carries a credential",
+        ),
         ("remove = [\"a b\"]", "not the name of a header"),
         ("set = { x = \"a\\nb\" }", "not the value of a header"),
     ] {
         let error = refused(&format!("[headers]\n{edit}\n"));
-        assert!(error.starts_with("p.toml:8: ") && error.contains(what), "{edit}: {error}");
+        assert!(
+            error.starts_with("p.toml:8: ") && error.contains(what),
+            "{edit}: {error}"
+        );
     }
     let own = HEAD.replace("style = \"bearer\"", "header = \"x-own\"");
     let errors = compiled(&format!("{own}[headers]\nset = {{ X-Own = \"1\" }}\n")).unwrap_err();
@@ -74,12 +95,18 @@ fn headers_of_framing_and_credentials_cannot_be_edited() {
 fn each_body_op_takes_its_own_keys_only() {
     for (edit, what) in [
         ("op = \"set\"\npath = \"a\"", "`value` is missing"),
-        ("op = \"set\"\npath = \"a\"\nvalue = 1\nto = \"b\"", "`to` does not belong"),
+        (
+            "op = \"set\"\npath = \"a\"\nvalue = 1\nto = \"b\"",
+            "`to` does not belong",
+        ),
         ("op = \"set\"\npath = \"a\"\nvalue = nan", "no form in JSON"),
         ("op = \"set\"\npath = \"a\"\nvalue = 2026-01-01", "no form in JSON"),
         ("op = \"remove\"\npath = \"a\"\nvalue = 1", "`value` does not belong"),
         ("op = \"rename\"\npath = \"a\"", "`to` is missing"),
-        ("op = \"rename\"\npath = \"a\"\nto = \"model\"", "`model` cannot be edited"),
+        (
+            "op = \"rename\"\npath = \"a\"\nto = \"model\"",
+            "`model` cannot be edited",
+        ),
         ("op = \"clamp\"\npath = \"a\"", "`min` and `max` are missing"),
         ("op = \"clamp\"\npath = \"a\"\nmin = 2\nmax = 1", "greater than"),
         ("op = \"clamp\"\npath = \"a\"\nmax = \"1\"", "are numbers"),
@@ -108,7 +135,13 @@ fn all_faults_are_reported_at_once() {
 fn the_way_to_authenticate_is_one() {
     let with = |way: &str| compiled(&HEAD.replace("style = \"bearer\"", way));
     assert!(with("header = \"api-key\"").is_ok());
-    for wrong in ["", "style = \"bearer\"\nheader = \"x\"", "header = \"host\"", "header = \"a b\"", "style = \"basic\""] {
+    for wrong in [
+        "",
+        "style = \"bearer\"\nheader = \"x\"",
+        "header = \"host\"",
+        "header = \"a b\"",
+        "style = \"basic\"",
+    ] {
         assert!(with(wrong).is_err(), "{wrong}");
     }
 }

@@ -1,0 +1,173 @@
+//! The store of a single node: live in memory, durable in one file.
+//!
+//! A change is decided against memory, committed to the file, and only then applied to memory and acknowledged, all under
+//! one lock and on a blocking thread. So what was acknowledged survives `kill -9`, nobody sees what may yet be lost, and a
+//! caller that goes away in the middle cannot part file and memory.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use self::file::StoreFile;
+use self::live::{Live, Step};
+use crate::domain::key::{KeyId, KeyRecord};
+use crate::domain::secret::KeyDigest;
+use crate::store::{Changes, KeyChange, KeyStore, KeyView, Lookup, OpenError, StoreError};
+
+mod file;
+mod live;
+
+/// The embedded store. Opening it takes a lock on its file: it has one owner.
+pub struct EmbeddedStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    live: RwLock<Live>,
+    /// Also the lock under which changes are decided, committed and applied, one after the other.
+    file: Mutex<StoreFile>,
+    nudge: watch::Sender<u64>,
+}
+
+impl EmbeddedStore {
+    /// Opens the store in `folder`, which is made if need be. Blocks while it reads the file; call it before serving.
+    pub fn open(folder: &Path) -> Result<Self, OpenError> {
+        let file = StoreFile::open(folder)?;
+        let live = Live::load(file.load(folder)?).map_err(|id| OpenError::Corrupt {
+            path: folder.to_owned(),
+            reason: format!("{id} has another key's digest"),
+        })?;
+        let (nudge, _) = watch::channel(0);
+        Ok(Self {
+            shared: Arc::new(Shared {
+                live: RwLock::new(live),
+                file: Mutex::new(file),
+                nudge,
+            }),
+        })
+    }
+
+    fn live(&self) -> RwLockReadGuard<'_, Live> {
+        self.shared.live.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decides, commits and applies on a blocking thread, which goes on to its end also when the caller does not wait.
+    async fn change(
+        &self,
+        id: &KeyId,
+        decide: impl FnOnce(&Live) -> Result<Step, StoreError> + Send + 'static,
+    ) -> Result<Option<KeyView>, StoreError> {
+        let (shared, id) = (Arc::clone(&self.shared), id.clone());
+        blocking(move || shared.change(&id, decide)).await
+    }
+}
+
+impl Shared {
+    fn change(
+        &self,
+        id: &KeyId,
+        decide: impl FnOnce(&Live) -> Result<Step, StoreError>,
+    ) -> Result<Option<KeyView>, StoreError> {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let step = decide(&self.live.read().unwrap_or_else(PoisonError::into_inner))?;
+        if !matches!(step, Step::Nothing(_)) {
+            file.commit(&step)?;
+        }
+        let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(version) = live.apply(step) {
+            self.nudge.send_replace(version);
+        }
+        Ok(live.view(id))
+    }
+
+    fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let later = self
+            .live
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .later_uses(used);
+        if !later.is_empty() {
+            file.commit_used(&later)?;
+            self.live
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .note_uses(later);
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl KeyStore for EmbeddedStore {
+    async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError> {
+        Ok(self.live().find(digest))
+    }
+
+    async fn create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
+        let (digest, id, record) = (*digest, record.id.clone(), record.clone());
+        self.change(&id, move |live| live.decide_create(&digest, &record))
+            .await
+            .map(drop)
+    }
+
+    async fn by_id(&self, id: &KeyId) -> Result<Option<KeyView>, StoreError> {
+        Ok(self.live().view(id))
+    }
+
+    async fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError> {
+        self.live().list(after, limit)
+    }
+
+    async fn update(&self, id: &KeyId, change: &KeyChange) -> Result<KeyView, StoreError> {
+        let (wanted, change) = (id.clone(), change.clone());
+        self.change(id, move |live| live.decide_update(&wanted, &change))
+            .await?
+            .ok_or(StoreError::NotFound)
+    }
+
+    async fn rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<KeyView, StoreError> {
+        let (wanted, digest, hint) = (id.clone(), *digest, hint.to_owned());
+        self.change(id, move |live| live.decide_rotate(&wanted, &digest, &hint))
+            .await?
+            .ok_or(StoreError::NotFound)
+    }
+
+    async fn revoke(&self, id: &KeyId, at: i64) -> Result<KeyView, StoreError> {
+        let wanted = id.clone();
+        self.change(id, move |live| live.decide_revoke(&wanted, at))
+            .await?
+            .ok_or(StoreError::NotFound)
+    }
+
+    async fn delete(&self, id: &KeyId) -> Result<(), StoreError> {
+        let wanted = id.clone();
+        self.change(id, move |live| live.decide_delete(&wanted)).await.map(drop)
+    }
+
+    async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
+        let (shared, used) = (Arc::clone(&self.shared), used.to_vec());
+        blocking(move || shared.touch(&used)).await
+    }
+
+    async fn changes_since(&self, version: u64) -> Result<Changes, StoreError> {
+        Ok(self.live().changes_since(version))
+    }
+
+    fn nudges(&self) -> watch::Receiver<u64> {
+        self.shared.nudge.subscribe()
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(answer) => answer,
+        Err(error) => Err(StoreError::Unavailable(format!(
+            "the store's thread did not finish: {error}"
+        ))),
+    }
+}

@@ -1,0 +1,201 @@
+//! The durable form of the embedded store: one redb file. Every commit is on the disk when it returns.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use serde::{Deserialize, Serialize};
+
+use super::live::{Held, Step};
+use crate::domain::key::{KeyId, KeyRecord};
+use crate::domain::secret::KeyDigest;
+use crate::store::{OpenError, StoreError};
+
+/// Key id to a [`StoredKey`] as JSON.
+const KEYS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("keys");
+/// Key id to the last use in seconds since the Unix epoch. Apart, because it changes all the time.
+const USED: TableDefinition<'_, &str, i64> = TableDefinition::new("used");
+/// Facts about the file itself.
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+const META_FORMAT: &str = "format";
+/// The layout written here. A file with a higher one is refused, not guessed at.
+const FORMAT: u64 = 1;
+const FILE_NAME: &str = "keys.redb";
+/// Memory redb may use to cache pages: all keys are in memory anyway, so only writes pass through it.
+const PAGE_CACHE_BYTES: usize = 8 << 20;
+
+pub(super) struct StoreFile {
+    database: Database,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredKey {
+    digest: String,
+    record: KeyRecord,
+}
+
+impl StoreFile {
+    /// Opens `folder/keys.redb`, making both if need be, readable by the owner alone.
+    pub(super) fn open(folder: &Path) -> Result<Self, OpenError> {
+        let path = folder.join(FILE_NAME);
+        let refused = |error: std::io::Error| OpenError::File {
+            path: path.clone(),
+            reason: error.to_string(),
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(refused)?;
+        let mut options = OpenOptions::new();
+        let file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path);
+        let mut builder = Database::builder();
+        builder.set_cache_size(PAGE_CACHE_BYTES);
+        let database = builder
+            .create_file(file.map_err(refused)?)
+            .map_err(|error| open_error(&path, error))?;
+        let this = Self { database };
+        this.settle_format().map_err(|reason| OpenError::Corrupt {
+            path: path.clone(),
+            reason,
+        })?;
+        Ok(this)
+    }
+
+    /// Everything in the file. `Err` says what cannot be read, and never the content.
+    pub(super) fn load(&self, folder: &Path) -> Result<Vec<Held>, OpenError> {
+        self.read_all().map_err(|reason| OpenError::Corrupt {
+            path: folder.join(FILE_NAME),
+            reason,
+        })
+    }
+
+    /// Makes one step durable.
+    pub(super) fn commit(&self, step: &Step) -> Result<(), StoreError> {
+        let write = || -> Result<(), redb::Error> {
+            let transaction = self.database.begin_write()?;
+            {
+                let mut keys = transaction.open_table(KEYS)?;
+                let mut used = transaction.open_table(USED)?;
+                match step {
+                    Step::Nothing(_) => {}
+                    Step::Put(held) => {
+                        keys.insert(held.record.id.as_str(), encode(held)?.as_slice())?;
+                    }
+                    Step::Remove(id) => {
+                        keys.remove(id.as_str())?;
+                        used.remove(id.as_str())?;
+                    }
+                }
+            }
+            Ok(transaction.commit()?)
+        };
+        write().map_err(unavailable)
+    }
+
+    /// Makes a batch of uses durable.
+    pub(super) fn commit_used(&self, batch: &[(KeyId, i64)]) -> Result<(), StoreError> {
+        let write = || -> Result<(), redb::Error> {
+            let transaction = self.database.begin_write()?;
+            {
+                let keys = transaction.open_table(KEYS)?;
+                let mut used = transaction.open_table(USED)?;
+                for (id, at) in batch {
+                    if keys.get(id.as_str())?.is_some() {
+                        used.insert(id.as_str(), at)?;
+                    }
+                }
+            }
+            Ok(transaction.commit()?)
+        };
+        write().map_err(unavailable)
+    }
+
+    /// Writes the format into a new file and makes sure that all tables exist.
+    fn settle_format(&self) -> Result<(), String> {
+        let settle = || -> Result<u64, redb::Error> {
+            let transaction = self.database.begin_write()?;
+            let format = {
+                transaction.open_table(KEYS)?;
+                transaction.open_table(USED)?;
+                let mut meta = transaction.open_table(META)?;
+                let format = meta.get(META_FORMAT)?.map(|format| format.value());
+                if format.is_none() {
+                    meta.insert(META_FORMAT, FORMAT)?;
+                }
+                format.unwrap_or(FORMAT)
+            };
+            transaction.commit()?;
+            Ok(format)
+        };
+        match settle().map_err(|error| error.to_string())? {
+            FORMAT => Ok(()),
+            other => Err(format!("its format is {other}, this weir reads format {FORMAT}")),
+        }
+    }
+
+    fn read_all(&self) -> Result<Vec<Held>, String> {
+        let read = || -> Result<Vec<Result<Held, String>>, redb::Error> {
+            let transaction = self.database.begin_read()?;
+            let keys = transaction.open_table(KEYS)?;
+            let used = transaction.open_table(USED)?;
+            let mut all = Vec::new();
+            for entry in keys.iter()? {
+                let (id, stored) = entry?;
+                let last_used = used.get(id.value())?.map(|at| at.value());
+                all.push(decode(id.value(), stored.value(), last_used));
+            }
+            Ok(all)
+        };
+        read().map_err(|error| error.to_string())?.into_iter().collect()
+    }
+}
+
+fn encode(held: &Held) -> Result<Vec<u8>, redb::Error> {
+    let stored = StoredKey {
+        digest: held.digest.to_hex(),
+        record: held.record.clone(),
+    };
+    serde_json::to_vec(&stored).map_err(|error| redb::Error::Io(error.into()))
+}
+
+fn decode(id: &str, stored: &[u8], last_used: Option<i64>) -> Result<Held, String> {
+    let fault = |what: &str| format!("the record of {id} {what}");
+    let stored: StoredKey = serde_json::from_slice(stored).map_err(|_| fault("is not a key record"))?;
+    let digest = KeyDigest::from_hex(&stored.digest).ok_or_else(|| fault("has no digest"))?;
+    if stored.record.id.as_str() != id {
+        return Err(fault("is that of another key"));
+    }
+    Ok(Held {
+        digest,
+        record: stored.record,
+        last_used,
+    })
+}
+
+fn open_error(path: &Path, error: DatabaseError) -> OpenError {
+    let path = PathBuf::from(path);
+    match error {
+        DatabaseError::DatabaseAlreadyOpen => OpenError::InUse(path),
+        DatabaseError::Storage(redb::StorageError::Io(error)) => OpenError::File {
+            path,
+            reason: error.to_string(),
+        },
+        other => OpenError::Corrupt {
+            path,
+            reason: other.to_string(),
+        },
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is the mapper of map_err")]
+fn unavailable(error: redb::Error) -> StoreError {
+    StoreError::Unavailable(format!("the store file cannot be written: {error}"))
+}

@@ -1,0 +1,192 @@
+//! The keys in memory: what the embedded store answers from, and what a change is decided against.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
+
+use crate::domain::key::{KeyChange, KeyId, KeyRecord, KeyState};
+use crate::domain::secret::KeyDigest;
+use crate::store::feed::Feed;
+use crate::store::{Changes, KeyView, LIST_KEYS_MAX, Lookup, StoreError};
+
+/// One key with everything that is kept of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) digest: KeyDigest,
+    pub(super) record: KeyRecord,
+    pub(super) last_used: Option<i64>,
+}
+
+impl Held {
+    fn view(&self) -> KeyView {
+        KeyView {
+            record: self.record.clone(),
+            last_used: self.last_used,
+        }
+    }
+}
+
+/// What to do to one key. Deciding it changes nothing, so that it can be made durable before it is applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Store the key in this form, new or in place of its old form.
+    Put(Held),
+    /// Forget the key.
+    Remove(KeyId),
+    /// All is as asked already.
+    Nothing(KeyId),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    keys: HashMap<KeyId, Held>,
+    by_digest: HashMap<KeyDigest, KeyId>,
+    by_creation: BTreeSet<(i64, KeyId)>,
+    feed: Feed,
+}
+
+impl Live {
+    /// The keys as loaded from the file. `Err` names a digest that two keys claim.
+    pub(super) fn load(keys: impl IntoIterator<Item = Held>) -> Result<Self, KeyId> {
+        let mut live = Self::default();
+        for held in keys {
+            if live.by_digest.contains_key(&held.digest) {
+                return Err(held.record.id);
+            }
+            live.put(held);
+        }
+        Ok(live)
+    }
+
+    pub(super) fn find(&self, digest: &KeyDigest) -> Lookup {
+        let held = self.by_digest.get(digest).and_then(|id| self.keys.get(id));
+        Lookup {
+            record: held.map(|held| held.record.clone()),
+            version: self.feed.version(),
+        }
+    }
+
+    pub(super) fn view(&self, id: &KeyId) -> Option<KeyView> {
+        self.keys.get(id).map(Held::view)
+    }
+
+    pub(super) fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError> {
+        let start = match after {
+            None => Bound::Unbounded,
+            Some(id) => Bound::Excluded((self.held(id)?.record.created_at, id.clone())),
+        };
+        let ids = self
+            .by_creation
+            .range((start, Bound::Unbounded))
+            .take(limit.min(LIST_KEYS_MAX));
+        Ok(ids.filter_map(|(_, id)| self.view(id)).collect())
+    }
+
+    pub(super) fn changes_since(&self, version: u64) -> Changes {
+        self.feed.since(version)
+    }
+
+    pub(super) fn decide_create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<Step, StoreError> {
+        if self.by_digest.contains_key(digest) || self.keys.contains_key(&record.id) {
+            return Err(StoreError::Duplicate);
+        }
+        Ok(Step::Put(Held {
+            digest: *digest,
+            record: record.clone(),
+            last_used: None,
+        }))
+    }
+
+    pub(super) fn decide_update(&self, id: &KeyId, change: &KeyChange) -> Result<Step, StoreError> {
+        let held = self.held(id)?;
+        Ok(Step::Put(Held {
+            record: change.apply(&held.record),
+            ..held.clone()
+        }))
+    }
+
+    pub(super) fn decide_rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<Step, StoreError> {
+        let held = self.held(id)?;
+        if self.by_digest.contains_key(digest) {
+            return Err(StoreError::Duplicate);
+        }
+        Ok(Step::Put(Held {
+            digest: *digest,
+            record: held.record.rotated(hint),
+            last_used: held.last_used,
+        }))
+    }
+
+    pub(super) fn decide_revoke(&self, id: &KeyId, at: i64) -> Result<Step, StoreError> {
+        let held = self.held(id)?;
+        match held.record.state {
+            KeyState::Revoked { .. } => Ok(Step::Nothing(id.clone())),
+            KeyState::Active => Ok(Step::Put(Held {
+                record: held.record.revoked(at),
+                ..held.clone()
+            })),
+        }
+    }
+
+    pub(super) fn decide_delete(&self, id: &KeyId) -> Result<Step, StoreError> {
+        self.held(id).map(|_| Step::Remove(id.clone()))
+    }
+
+    /// Applies a step decided on this very state. `None`: nothing changed.
+    pub(super) fn apply(&mut self, step: Step) -> Option<u64> {
+        let (before, after) = match step {
+            Step::Nothing(_) => return None,
+            Step::Remove(id) => (self.take(&id), None),
+            Step::Put(held) => {
+                let after = held.digest;
+                let before = self.take(&held.record.id);
+                self.put(held);
+                (before, Some(after))
+            }
+        };
+        let mut digests: Vec<KeyDigest> = before.map(|held| held.digest).into_iter().chain(after).collect();
+        digests.dedup();
+        self.feed.push(digests);
+        Some(self.feed.version())
+    }
+
+    /// The uses that are news: known keys, each once, later than what is noted.
+    pub(super) fn later_uses(&self, used: &[(KeyId, i64)]) -> Vec<(KeyId, i64)> {
+        let mut latest: HashMap<&KeyId, i64> = HashMap::new();
+        for (id, at) in used {
+            let noted = self.keys.get(id).map(|held| held.last_used.unwrap_or(i64::MIN));
+            if noted.is_some_and(|noted| noted < *at) {
+                latest
+                    .entry(id)
+                    .and_modify(|seen| *seen = (*seen).max(*at))
+                    .or_insert(*at);
+            }
+        }
+        latest.into_iter().map(|(id, at)| (id.clone(), at)).collect()
+    }
+
+    pub(super) fn note_uses(&mut self, later: Vec<(KeyId, i64)>) {
+        for (id, at) in later {
+            if let Some(held) = self.keys.get_mut(&id) {
+                held.last_used = Some(at);
+            }
+        }
+    }
+
+    fn held(&self, id: &KeyId) -> Result<&Held, StoreError> {
+        self.keys.get(id).ok_or(StoreError::NotFound)
+    }
+
+    fn put(&mut self, held: Held) {
+        let id = held.record.id.clone();
+        self.by_digest.insert(held.digest, id.clone());
+        self.by_creation.insert((held.record.created_at, id.clone()));
+        self.keys.insert(id, held);
+    }
+
+    fn take(&mut self, id: &KeyId) -> Option<Held> {
+        let held = self.keys.remove(id)?;
+        self.by_digest.remove(&held.digest);
+        self.by_creation.remove(&(held.record.created_at, id.clone()));
+        Some(held)
+    }
+}

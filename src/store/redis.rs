@@ -1,0 +1,232 @@
+//! The store that nodes share: one Redis, every operation one script, every call within a fixed time.
+//!
+//! All keys have one hash tag, `{<namespace>:keys}`, so that every script stays within one slot of a cluster:
+//! - `:ids` digest to key id, `:digests` key id to digest, `:records` key id to record (JSON), `:used` key id to last use,
+//! - `:order` key ids by time of creation,
+//! - `:version` counts changes, `:feed` holds the last of them as `<version> <digest> [<digest>]`,
+//! - `:generation` a random word written with the first key. A node remembers the one it has seen; a Redis without it was
+//!   emptied or replaced, and then the answer is "unavailable", never "unknown key".
+//!
+//! Only SHA-256 digests are stored, never a key.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use ::redis::{Client, ProtocolVersion, ScriptInvocation};
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+pub use self::settings::RedisSettings;
+
+use self::link::{Effort, Link};
+use self::reply::Reply;
+use self::scripts::{Loaded, Scripts};
+use crate::domain::key::{KeyId, KeyRecord};
+use crate::domain::secret::{KeyDigest, random_base62};
+use crate::store::{
+    Changes, FEED_CHANGES_MAX, KeyChange, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, OpenError, StoreError,
+};
+
+mod link;
+mod reply;
+mod scripts;
+mod settings;
+mod tracking;
+
+/// What a call may take that no request waits for.
+const ADMIN_BUDGET: Duration = Duration::from_secs(2);
+/// How often a change is tried anew because another one came between reading and writing.
+const CONFLICTS_MAX: usize = 8;
+/// How many uses one script notes, so that it does not hold up the server.
+const TOUCH_KEYS_MAX: usize = 500;
+const GENERATION_CHARS: usize = 22;
+
+/// The keys every script is given, in the order `prelude.lua` names them.
+const KEY_NAMES: [&str; 8] = [
+    "generation",
+    "version",
+    "feed",
+    "ids",
+    "digests",
+    "records",
+    "order",
+    "used",
+];
+
+/// The Redis store. It connects, and stays connected, while [`KeyStore::run`] runs.
+pub struct RedisStore {
+    link: Link,
+    push_client: Client,
+    scripts: Scripts,
+    keys: Vec<String>,
+    version_key: String,
+    budget: Duration,
+    /// The generation this node has seen first; kept for the life of the process.
+    generation: OnceLock<String>,
+    nudge: Arc<watch::Sender<u64>>,
+}
+
+impl RedisStore {
+    /// Checks the settings. A server that is away is no error: it may come.
+    pub fn open(settings: &RedisSettings) -> Result<Self, OpenError> {
+        let keys = KEY_NAMES
+            .iter()
+            .map(|name| settings.key(name))
+            .collect::<Result<_, _>>()?;
+        let (nudge, _) = watch::channel(0);
+        Ok(Self {
+            link: Link::new(settings.client(ProtocolVersion::RESP2)?, settings.budget),
+            push_client: settings.client(ProtocolVersion::RESP3)?,
+            scripts: Scripts::new(),
+            keys,
+            version_key: settings.key("version")?,
+            budget: settings.budget,
+            generation: OnceLock::new(),
+            nudge: Arc::new(nudge),
+        })
+    }
+
+    /// A call of a script with the keys and the generation that each of them takes.
+    fn prepare<'a>(&self, loaded: &'a Loaded) -> ScriptInvocation<'a> {
+        let mut call = loaded.script.prepare_invoke();
+        for key in &self.keys {
+            call.key(key);
+        }
+        call.arg(self.generation.get().map_or("", String::as_str));
+        call
+    }
+
+    async fn call(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<Reply, StoreError> {
+        let reply = Reply::read(self.link.call(call, effort).await?)?;
+        if !reply.generation.is_empty() {
+            self.generation.get_or_init(|| reply.generation.clone());
+        }
+        Ok(reply)
+    }
+
+    /// A key and the very text of its record, against which a change is checked.
+    async fn read(&self, id: &KeyId) -> Result<Option<(String, KeyView)>, StoreError> {
+        let mut call = self.prepare(&self.scripts.view);
+        call.arg(id.as_str());
+        let mut reply = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        let (text, used) = (reply.text()?, reply.text()?);
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let view = reply::view(&text, &used)?;
+        Ok(Some((text, view)))
+    }
+
+    /// Reads a record, changes it here, and puts it back if it is still the one that was read.
+    async fn replace(
+        &self,
+        id: &KeyId,
+        digest: Option<&KeyDigest>,
+        change: impl Fn(&KeyRecord) -> KeyRecord + Send + Sync,
+    ) -> Result<KeyView, StoreError> {
+        for _ in 0..CONFLICTS_MAX {
+            let (text, view) = self.read(id).await?.ok_or(StoreError::NotFound)?;
+            let record = change(&view.record);
+            if record == view.record {
+                return Ok(view);
+            }
+            let mut call = self.prepare(&self.scripts.replace);
+            call.arg(FEED_CHANGES_MAX)
+                .arg(id.as_str())
+                .arg(text)
+                .arg(reply::record_text(&record)?);
+            call.arg(digest.map(KeyDigest::to_hex).unwrap_or_default());
+            if !self.call(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict() {
+                return Ok(KeyView { record, ..view });
+            }
+        }
+        Err(StoreError::Unavailable(format!(
+            "{id} is being changed by others all the time, try again"
+        )))
+    }
+}
+
+#[async_trait]
+impl KeyStore for RedisStore {
+    async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError> {
+        let mut call = self.prepare(&self.scripts.find);
+        call.arg(digest.to_hex());
+        let mut reply = self.call(&call, Effort::Read(self.budget)).await?;
+        let version = reply.number()?;
+        let text = reply.text()?;
+        let record = if text.is_empty() {
+            None
+        } else {
+            Some(reply::record(&text)?)
+        };
+        Ok(Lookup { record, version })
+    }
+
+    async fn create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
+        let mut call = self.prepare(&self.scripts.create);
+        call.arg(FEED_CHANGES_MAX)
+            .arg(random_base62(GENERATION_CHARS, &mut rand::rng()));
+        call.arg(digest.to_hex())
+            .arg(record.id.as_str())
+            .arg(reply::record_text(record)?)
+            .arg(record.created_at);
+        self.call(&call, Effort::Write(ADMIN_BUDGET)).await.map(drop)
+    }
+
+    async fn by_id(&self, id: &KeyId) -> Result<Option<KeyView>, StoreError> {
+        Ok(self.read(id).await?.map(|(_, view)| view))
+    }
+
+    async fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError> {
+        let mut call = self.prepare(&self.scripts.list);
+        call.arg(after.map_or("", KeyId::as_str)).arg(limit.min(LIST_KEYS_MAX));
+        self.call(&call, Effort::Read(ADMIN_BUDGET)).await?.views()
+    }
+
+    async fn update(&self, id: &KeyId, change: &KeyChange) -> Result<KeyView, StoreError> {
+        self.replace(id, None, |record| change.apply(record)).await
+    }
+
+    async fn rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<KeyView, StoreError> {
+        self.replace(id, Some(digest), |record| record.rotated(hint)).await
+    }
+
+    async fn revoke(&self, id: &KeyId, at: i64) -> Result<KeyView, StoreError> {
+        self.replace(id, None, |record| record.revoked(at)).await
+    }
+
+    async fn delete(&self, id: &KeyId) -> Result<(), StoreError> {
+        let mut call = self.prepare(&self.scripts.delete);
+        call.arg(FEED_CHANGES_MAX).arg(id.as_str());
+        self.call(&call, Effort::Write(ADMIN_BUDGET)).await.map(drop)
+    }
+
+    async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
+        for batch in used.chunks(TOUCH_KEYS_MAX) {
+            let mut call = self.prepare(&self.scripts.touch);
+            for (id, at) in batch {
+                call.arg(id.as_str()).arg(*at);
+            }
+            self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        }
+        Ok(())
+    }
+
+    async fn changes_since(&self, version: u64) -> Result<Changes, StoreError> {
+        let mut call = self.prepare(&self.scripts.changes);
+        call.arg(version);
+        self.call(&call, Effort::Read(self.budget)).await?.changes(version)
+    }
+
+    fn nudges(&self) -> watch::Receiver<u64> {
+        self.nudge.subscribe()
+    }
+
+    async fn run(&self, mut shutdown: watch::Receiver<bool>) {
+        tokio::select! {
+            _ = shutdown.wait_for(|stop| *stop) => {}
+            () = self.link.keep_up(&self.scripts) => {}
+            () = tracking::follow(&self.push_client, &self.version_key, &self.nudge) => {}
+        }
+    }
+}

@@ -1,0 +1,13 @@
+-- ARGV: generation, version. -> version, then either 'behind', or 'changes' and the feed from there on.
+local now = version()
+local behind = tonumber(now) - tonumber(ARGV[2])
+if behind < 0 or behind > redis.call('LLEN', FEED) then
+  return {'ok', generation, now, 'behind'}
+end
+local reply = {'ok', generation, now, 'changes'}
+if behind > 0 then
+  for _, entry in ipairs(redis.call('LRANGE', FEED, -behind, -1)) do
+    reply[#reply + 1] = entry
+  end
+end
+return reply

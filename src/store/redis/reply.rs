@@ -1,0 +1,158 @@
+//! What the scripts answer: a status, the generation, and what was asked for, all as text.
+
+use std::vec::IntoIter;
+
+use crate::domain::key::KeyRecord;
+use crate::domain::secret::KeyDigest;
+use crate::store::{Changes, KeyView, StoreError};
+
+pub(super) struct Reply {
+    pub(super) generation: String,
+    conflict: bool,
+    rest: IntoIter<String>,
+}
+
+impl Reply {
+    /// Sorts refusals out.
+    pub(super) fn read(texts: Vec<String>) -> Result<Self, StoreError> {
+        let mut texts = texts.into_iter();
+        let status = texts.next().unwrap_or_default();
+        let generation = texts.next().unwrap_or_default();
+        let reply = |conflict| Self {
+            generation,
+            conflict,
+            rest: texts.clone(),
+        };
+        match status.as_str() {
+            "ok" => Ok(reply(false)),
+            "conflict" => Ok(reply(true)),
+            "not_found" => Err(StoreError::NotFound),
+            "duplicate" => Err(StoreError::Duplicate),
+            "lost" => Err(StoreError::Unavailable(
+                "redis was emptied or replaced while this node was running; restore its data, or restart weir to accept it as it is"
+                    .to_owned(),
+            )),
+            "corrupt" => Err(StoreError::Corrupt(texts.next().unwrap_or_default())),
+            _ => Err(StoreError::Corrupt("a script answered in an unknown way".to_owned())),
+        }
+    }
+
+    /// Whether the record was changed by someone else in the meantime.
+    pub(super) fn is_conflict(&self) -> bool {
+        self.conflict
+    }
+
+    pub(super) fn text(&mut self) -> Result<String, StoreError> {
+        self.rest
+            .next()
+            .ok_or_else(|| StoreError::Corrupt("a script's answer is too short".to_owned()))
+    }
+
+    pub(super) fn number(&mut self) -> Result<u64, StoreError> {
+        self.text()?
+            .parse()
+            .map_err(|_| StoreError::Corrupt("the version is not a number".to_owned()))
+    }
+
+    /// Pairs of a record and its last use.
+    pub(super) fn views(mut self) -> Result<Vec<KeyView>, StoreError> {
+        let mut views = Vec::new();
+        while let Some(text) = self.rest.next() {
+            views.push(view(&text, &self.text()?)?);
+        }
+        Ok(views)
+    }
+
+    /// The feed from behind `asked`. A gap in it means that nothing cached can be trusted.
+    pub(super) fn changes(mut self, asked: u64) -> Result<Changes, StoreError> {
+        let version = self.number()?;
+        if self.text()? == "behind" {
+            return Ok(Changes { version, digests: None });
+        }
+        let mut expected = asked;
+        let mut digests = Vec::new();
+        for entry in self.rest {
+            expected += 1;
+            let mut words = entry.split(' ');
+            if words.next().and_then(|number| number.parse().ok()) != Some(expected) {
+                return Ok(Changes { version, digests: None });
+            }
+            for word in words {
+                let digest = KeyDigest::from_hex(word);
+                digests.push(digest.ok_or_else(|| StoreError::Corrupt("the feed holds no digest".to_owned()))?);
+            }
+        }
+        let whole = expected == version;
+        Ok(Changes {
+            version,
+            digests: whole.then_some(digests),
+        })
+    }
+}
+
+pub(super) fn view(record_text: &str, used: &str) -> Result<KeyView, StoreError> {
+    let last_used = match used {
+        "" => None,
+        at => Some(
+            at.parse()
+                .map_err(|_| StoreError::Corrupt("a last use is not a number".to_owned()))?,
+        ),
+    };
+    Ok(KeyView {
+        record: record(record_text)?,
+        last_used,
+    })
+}
+
+/// Reads a record. The error names a place, never the content.
+pub(super) fn record(text: &str) -> Result<KeyRecord, StoreError> {
+    serde_json::from_str(text).map_err(|error| {
+        StoreError::Corrupt(format!(
+            "a record cannot be read (line {}, column {})",
+            error.line(),
+            error.column()
+        ))
+    })
+}
+
+pub(super) fn record_text(record: &KeyRecord) -> Result<String, StoreError> {
+    serde_json::to_string(record).map_err(|_| StoreError::Corrupt(format!("{} cannot be written", record.id)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(texts: &[&str]) -> Result<Reply, StoreError> {
+        Reply::read(texts.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn refusals_have_their_names() {
+        assert_eq!(reply(&["not_found", "g"]).err(), Some(StoreError::NotFound));
+        assert_eq!(reply(&["duplicate", "g"]).err(), Some(StoreError::Duplicate));
+        assert!(matches!(reply(&["lost", ""]).err(), Some(StoreError::Unavailable(_))));
+        assert_eq!(
+            reply(&["corrupt", "g", "why"]).err(),
+            Some(StoreError::Corrupt("why".into()))
+        );
+        assert!(matches!(reply(&[]).err(), Some(StoreError::Corrupt(_))));
+        assert!(reply(&["conflict", "g"]).unwrap().is_conflict());
+    }
+
+    #[test]
+    fn a_feed_with_a_gap_is_not_believed() {
+        let digest = KeyDigest::from_bytes([7; 32]);
+        let [five, six, eight] = [5, 6, 8].map(|version| format!("{version} {}", digest.to_hex()));
+        let changes = |version: &str, entries: &[&String]| {
+            let mut texts = vec!["ok", "g", version, "changes"];
+            texts.extend(entries.iter().map(|entry| entry.as_str()));
+            reply(&texts).unwrap().changes(4).unwrap().digests
+        };
+        assert_eq!(changes("6", &[&five, &six]), Some(vec![digest, digest]));
+        assert_eq!(changes("4", &[]), Some(vec![]));
+        assert_eq!(changes("6", &[&five, &eight]), None);
+        assert_eq!(changes("7", &[&five, &six]), None);
+        assert_eq!(changes("6", &[&six]), None);
+    }
+}

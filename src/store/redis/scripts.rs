@@ -1,0 +1,65 @@
+//! The scripts: each is one operation, and atomic.
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{RedisResult, Script};
+
+/// A script with its text, which Redis is given again on every new connection.
+pub(super) struct Loaded {
+    pub(super) script: Script,
+    text: &'static str,
+}
+
+macro_rules! script {
+    ($file:literal) => {{
+        let text = concat!(include_str!("prelude.lua"), include_str!($file));
+        Loaded {
+            script: Script::new(text),
+            text,
+        }
+    }};
+}
+
+pub(super) struct Scripts {
+    pub(super) find: Loaded,
+    pub(super) create: Loaded,
+    pub(super) view: Loaded,
+    pub(super) list: Loaded,
+    pub(super) replace: Loaded,
+    pub(super) delete: Loaded,
+    pub(super) touch: Loaded,
+    pub(super) changes: Loaded,
+}
+
+impl Scripts {
+    pub(super) fn new() -> Self {
+        Self {
+            find: script!("find.lua"),
+            create: script!("create.lua"),
+            view: script!("view.lua"),
+            list: script!("list.lua"),
+            replace: script!("replace.lua"),
+            delete: script!("delete.lua"),
+            touch: script!("touch.lua"),
+            changes: script!("changes.lua"),
+        }
+    }
+
+    /// Gives all of them to the server, in one round trip.
+    pub(super) async fn load(&self, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+        let Self {
+            find,
+            create,
+            view,
+            list,
+            replace,
+            delete,
+            touch,
+            changes,
+        } = self;
+        let mut pipe = ::redis::pipe();
+        for loaded in [find, create, view, list, replace, delete, touch, changes] {
+            pipe.cmd("SCRIPT").arg("LOAD").arg(loaded.text).ignore();
+        }
+        pipe.query_async(connection).await
+    }
+}

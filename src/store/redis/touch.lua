@@ -1,0 +1,10 @@
+-- ARGV: generation, id, seconds, id, seconds, ... No change: version and feed stay.
+for i = 2, #ARGV, 2 do
+  if redis.call('HEXISTS', RECORDS, ARGV[i]) == 1 then
+    local noted = redis.call('HGET', USED, ARGV[i])
+    if not noted or tonumber(noted) < tonumber(ARGV[i + 1]) then
+      redis.call('HSET', USED, ARGV[i], ARGV[i + 1])
+    end
+  end
+end
+return {'ok', generation}

@@ -1,0 +1,89 @@
+//! The push connection: Redis says at once that something changed. Nothing depends on it but speed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{AsyncConnectionConfig, Client, PushInfo, PushKind, RedisError, RedisResult};
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
+
+use super::link::{CONNECT_WAIT_MAX, PAUSE_MAX, PAUSE_MIN};
+
+/// How often the connection is asked for a sign of life.
+const PING_EVERY: Duration = Duration::from_secs(1);
+/// How long it may take to give one.
+const PING_WAIT_MAX: Duration = Duration::from_millis(500);
+
+/// Follows the key that counts changes, and nudges on each of them and whenever one may have been missed.
+pub(super) async fn follow(client: &Client, version_key: &str, nudge: &Arc<watch::Sender<u64>>) {
+    let mut pause = PAUSE_MIN;
+    loop {
+        let lost = Arc::new(Notify::new());
+        let connected = timeout(CONNECT_WAIT_MAX, subscribe(client, version_key, nudge, &lost)).await;
+        if let Ok(Ok(connection)) = connected {
+            pause = PAUSE_MIN;
+            // What changed before the subscription stood was not announced.
+            nudge_once(nudge);
+            until_lost(connection, &lost).await;
+            tracing::info!("redis push connection lost, changes are found by polling until it is back");
+            nudge_once(nudge);
+        }
+        sleep(pause).await;
+        pause = PAUSE_MAX.min(pause * 2);
+    }
+}
+
+async fn subscribe(
+    client: &Client,
+    version_key: &str,
+    nudge: &Arc<watch::Sender<u64>>,
+    lost: &Arc<Notify>,
+) -> RedisResult<MultiplexedConnection> {
+    let (nudge, lost) = (Arc::clone(nudge), Arc::clone(lost));
+    let hear = move |push: PushInfo| {
+        match push.kind {
+            PushKind::Invalidate => nudge_once(&nudge),
+            PushKind::Disconnection => lost.notify_one(),
+            _ => {}
+        }
+        Ok::<(), RedisError>(())
+    };
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
+        .set_push_sender(hear);
+    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+    let mut track = ::redis::cmd("CLIENT");
+    track
+        .arg("TRACKING")
+        .arg("ON")
+        .arg("BCAST")
+        .arg("PREFIX")
+        .arg(version_key);
+    track.exec_async(&mut connection).await?;
+    Ok(connection)
+}
+
+async fn until_lost(mut connection: MultiplexedConnection, lost: &Notify) {
+    let pings = async {
+        loop {
+            sleep(PING_EVERY).await;
+            let ping = ::redis::cmd("PING");
+            if !matches!(
+                timeout(PING_WAIT_MAX, ping.exec_async(&mut connection)).await,
+                Ok(Ok(()))
+            ) {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = lost.notified() => {}
+        () = pings => {}
+    }
+}
+
+fn nudge_once(nudge: &watch::Sender<u64>) {
+    nudge.send_modify(|count| *count = count.wrapping_add(1));
+}
