@@ -1,7 +1,5 @@
 //! Request bodies: any size, any framing, any retry.
 
-use std::sync::Arc;
-
 use crate::harness::certificates::{Authority, Flaw};
 use crate::harness::h2c::{self, EndStream, Length};
 use crate::harness::provider::Welcome;
@@ -347,7 +345,7 @@ fn a_body_that_stops_coming_is_408() {
 #[test]
 fn one_connection_carries_many_requests() {
     let provider = RecordingProvider::answering("{}");
-    let weir = Arc::new(Weir::start(&provider.base_url()));
+    let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let mut client = weir.connect();
     for (turn, upload) in [
@@ -365,5 +363,15 @@ fn one_connection_carries_many_requests() {
         assert_eq!(client.response_to("POST").status, 200, "turn {turn}");
         assert!(provider.last().body == body, "turn {turn}");
     }
-    assert_eq!(provider.connections(), 1, "the provider's connection is used again");
+}
+
+#[test]
+fn the_providers_connection_is_used_again() {
+    let provider = RecordingProvider::answering("{}");
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    for _ in 0..10 {
+        assert_eq!(weir.exchange(&message(&key, &body_of(1_000))).status, 200);
+    }
+    assert_eq!((provider.count(), provider.connections()), (10, 1));
 }

@@ -1,9 +1,10 @@
 //! A hook that panics costs one request, never the process. Fail points make it panic.
 
+use crate::harness::client::Piece;
 use crate::harness::recordings::{events, unary};
-use crate::harness::request::{ALL_WIRES, Wire};
+use crate::harness::request::{ALL_WIRES, Upload, Wire, wire_of};
 use crate::harness::shapes::{assert_refusal, in_band_error};
-use crate::harness::{RecordingProvider, Weir, WeirBuilder, wait_until};
+use crate::harness::{RecordingProvider, Steps, Weir, WeirBuilder, wait_until};
 
 fn gateway(provider: &RecordingProvider, points: &str) -> Weir {
     WeirBuilder::new()
@@ -50,22 +51,35 @@ fn a_panic_before_the_provider_is_asked_is_500_for_one_request() {
 #[test]
 fn a_panic_in_mid_stream_is_an_in_band_error_for_one_request() {
     for wire in ALL_WIRES {
-        let provider = RecordingProvider::recorded();
-        // The first piece passes, at the second the hook panics.
+        let steps = Steps::default();
+        let gate = steps.clone();
+        let provider = RecordingProvider::start(move |request, answer| {
+            let events = events(wire_of(&request.target));
+            answer.sse();
+            answer.chunk(events[0]);
+            gate.wait(1);
+            answer.chunk(&events[1..].concat());
+            answer.end();
+        });
+        // The first piece passes and is with the client; at the next the hook panics.
         let weir = gateway(&provider, "response_body=1*off->1*panic");
         let key = weir.key().text;
-        let answer = weir.exchange(&wire.streaming(&key, "hi"));
-        let text = answer.text();
+        let mut client = weir.connect();
+        client.write(&wire.streaming(&key, "hi").bytes(Upload::Length));
+        let mut head = client.head_to("POST");
+        let Piece::Data(first) = client.piece(&mut head) else {
+            panic!("{wire:?}: no first piece")
+        };
+        assert_eq!(String::from_utf8_lossy(&first), events(wire)[0]);
+        steps.permit();
+        let text = client.rest(head).text();
         assert!(
-            answer.status == 500 || in_band_error(wire, &text).is_some() || !answer.complete,
-            "{wire:?}: looks like success: {text}"
-        );
-        assert!(
-            answer.status != 200 || in_band_error(wire, &text).is_some(),
+            in_band_error(wire, &text).is_some(),
             "{wire:?}: no in-band error: {text}"
         );
         let next = weir.exchange(&wire.streaming(&key, "hi"));
         assert_eq!(next.text(), events(wire).concat(), "{wire:?}: the process serves on");
+        assert_eq!(weir.access_lines_at_least(2)[0]["outcome"], "internal", "{wire:?}");
     }
 }
 

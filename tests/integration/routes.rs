@@ -2,7 +2,7 @@
 
 use crate::harness::request::{Upload, Wire};
 use crate::harness::shapes::assert_refusal;
-use crate::harness::{GEMINI_MODEL, MESSAGES_MODEL, RecordingProvider, Request, Weir};
+use crate::harness::{GEMINI_MODEL, MESSAGES_MODEL, RESPONSES_MODEL, RecordingProvider, Request, Weir};
 
 const EMPTY: &str = "{}";
 
@@ -179,7 +179,7 @@ fn the_model_list_has_the_shape_the_credential_asks_for() {
             .as_array()
             .unwrap()
             .iter()
-            .any(|model| model["id"] == MESSAGES_MODEL),
+            .any(|model| model["id"] == RESPONSES_MODEL),
         "{openai}"
     );
     for request in [
@@ -190,6 +190,14 @@ fn the_model_list_has_the_shape_the_credential_asks_for() {
     ] {
         let list = weir.exchange(&request).json();
         assert_eq!(list["data"][0]["type"], "model", "{list}");
+        assert!(
+            list["data"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|model| model["id"] == MESSAGES_MODEL),
+            "{list}"
+        );
         assert!(
             list.get("has_more").is_some() && list.get("first_id").is_some(),
             "{list}"
