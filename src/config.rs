@@ -67,8 +67,6 @@ pub struct GatewayConfig {
     pub header_bytes_max: usize,
     /// Most header fields in a request.
     pub header_count_max: usize,
-    /// Longest wait for a complete request header.
-    pub header_read: Duration,
     /// Longest wait between two reads of a request body.
     pub body_read: Duration,
     /// How long an idle client connection stays open.
@@ -104,8 +102,6 @@ pub struct UpstreamConfig {
     pub resolve: Duration,
     /// Longest wait for a name to resolve.
     pub resolve_timeout: Duration,
-    /// How long an answer may run on after its client has left.
-    pub client_gone_finish: Duration,
     /// How many answers may run on after their clients have left; may be 0.
     pub client_gone_finish_max: usize,
 }

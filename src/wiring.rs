@@ -121,6 +121,9 @@ fn provider_runtime(threads: usize) -> Result<tokio::runtime::Runtime, StartErro
 fn check(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartError> {
     let config = load(&args.conf)?;
     let (catalogue, warnings) = catalogue::check(&config)?;
+    if let Some(ca_file) = &config.upstream.ca_file {
+        trust::bundle(ca_file).map_err(StartError::Configuration)?;
+    }
     let (models, providers) = (catalogue.models().count(), catalogue.providers().count());
     let on = catalogue.providers().filter(|provider| provider.is_on()).count();
     let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();

@@ -35,7 +35,6 @@ pub(super) struct RawGateway {
     pub(super) body_budget_bytes: Option<u64>,
     pub(super) header_bytes_max: Option<u64>,
     pub(super) header_count_max: Option<u64>,
-    pub(super) header_read_seconds: Option<u64>,
     pub(super) body_read_seconds: Option<u64>,
     pub(super) keepalive_seconds: Option<u64>,
     pub(super) write_seconds: Option<u64>,
@@ -57,7 +56,6 @@ pub(super) struct RawUpstream {
     pub(super) ca_file: Option<String>,
     pub(super) resolve_seconds: Option<u64>,
     pub(super) resolve_timeout_ms: Option<u64>,
-    pub(super) client_gone_finish_seconds: Option<u64>,
     pub(super) client_gone_finish_max: Option<u64>,
 }
 

@@ -126,12 +126,6 @@ fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> Option<GatewayConfig> {
             100,
             8..=HEADER_COUNT_CEILING,
         ),
-        header_read: values.seconds(
-            &["gateway", "header_read_seconds"],
-            raw.header_read_seconds,
-            10,
-            day.clone(),
-        ),
         body_read: values.seconds(
             &["gateway", "body_read_seconds"],
             raw.body_read_seconds,
@@ -173,12 +167,6 @@ fn upstream(values: &mut Values<'_>, raw: &RawUpstream) -> UpstreamConfig {
             raw.resolve_timeout_ms,
             2000,
             1..=60_000,
-        ),
-        client_gone_finish: values.seconds(
-            &["upstream", "client_gone_finish_seconds"],
-            raw.client_gone_finish_seconds,
-            30,
-            day(),
         ),
         client_gone_finish_max: values.count(
             &["upstream", "client_gone_finish_max"],

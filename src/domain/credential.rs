@@ -86,3 +86,178 @@ fn strays<'a>(
         .into_iter()
         .filter_map(move |text| ServiceKey::parse(prefix, text).ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix() -> KeyPrefix {
+        KeyPrefix::new("weir").expect("a valid prefix")
+    }
+
+    fn two_keys() -> (String, String) {
+        let mut random = rand::rng();
+        let mut key = || ServiceKey::generate(&prefix(), &mut random).as_str().to_owned();
+        (key(), key())
+    }
+
+    fn taken(protocol: Protocol, offered: &Offered<'_>) -> Result<String, CredentialError> {
+        take(protocol, offered, &prefix()).map(|key| key.as_str().to_owned())
+    }
+
+    #[test]
+    fn the_preferred_place_wins_and_the_fallback_serves() {
+        let (key, _) = two_keys();
+        let k = || vec![key.as_str()];
+        let cases = [
+            (
+                Protocol::Messages,
+                Offered {
+                    x_api_key: k(),
+                    ..Offered::default()
+                },
+            ),
+            (
+                Protocol::Messages,
+                Offered {
+                    bearer: k(),
+                    ..Offered::default()
+                },
+            ),
+            (
+                Protocol::Messages,
+                Offered {
+                    x_api_key: k(),
+                    bearer: k(),
+                    ..Offered::default()
+                },
+            ),
+            (
+                Protocol::Responses,
+                Offered {
+                    bearer: k(),
+                    ..Offered::default()
+                },
+            ),
+            (
+                Protocol::Gemini,
+                Offered {
+                    x_goog_api_key: k(),
+                    ..Offered::default()
+                },
+            ),
+            (
+                Protocol::Gemini,
+                Offered {
+                    query_key: k(),
+                    ..Offered::default()
+                },
+            ),
+            (
+                Protocol::Gemini,
+                Offered {
+                    x_goog_api_key: k(),
+                    query_key: k(),
+                    ..Offered::default()
+                },
+            ),
+        ];
+        for (protocol, offered) in cases {
+            assert_eq!(
+                taken(protocol, &offered).as_deref(),
+                Ok(key.as_str()),
+                "{protocol:?} {offered:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_of_this_service_is_ignored_beside_one_that_is() {
+        let (key, _) = two_keys();
+        let offered = Offered {
+            x_api_key: vec!["sk-ant-other"],
+            bearer: vec![&key],
+            ..Offered::default()
+        };
+        assert_eq!(taken(Protocol::Messages, &offered).as_deref(), Ok(key.as_str()));
+    }
+
+    #[test]
+    fn two_keys_that_differ_or_one_place_twice_are_ambiguous() {
+        let (key, other) = two_keys();
+        let cases = [
+            (
+                Protocol::Messages,
+                Offered {
+                    x_api_key: vec![&key],
+                    bearer: vec![&other],
+                    ..Offered::default()
+                },
+            ),
+            (
+                Protocol::Messages,
+                Offered {
+                    x_api_key: vec![&key, &key],
+                    ..Offered::default()
+                },
+            ),
+            (
+                Protocol::Responses,
+                Offered {
+                    bearer: vec![&key],
+                    x_api_key: vec![&other],
+                    ..Offered::default()
+                },
+            ),
+            (
+                Protocol::Gemini,
+                Offered {
+                    x_goog_api_key: vec![&key],
+                    query_key: vec![&other],
+                    ..Offered::default()
+                },
+            ),
+        ];
+        for (protocol, offered) in cases {
+            assert_eq!(
+                taken(protocol, &offered),
+                Err(CredentialError::Ambiguous),
+                "{protocol:?} {offered:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_bearer_beside_googles_header_is_ignored() {
+        let (key, other) = two_keys();
+        let offered = Offered {
+            x_goog_api_key: vec![&key],
+            bearer: vec![&other],
+            ..Offered::default()
+        };
+        assert_eq!(taken(Protocol::Gemini, &offered).as_deref(), Ok(key.as_str()));
+    }
+
+    #[test]
+    fn nothing_is_missing_and_anything_else_is_malformed() {
+        let (key, _) = two_keys();
+        assert_eq!(
+            taken(Protocol::Responses, &Offered::default()),
+            Err(CredentialError::Missing)
+        );
+        let elsewhere = Offered {
+            x_api_key: vec![&key],
+            ..Offered::default()
+        };
+        assert_eq!(
+            taken(Protocol::Responses, &elsewhere),
+            Err(CredentialError::Missing),
+            "Responses takes Bearer only"
+        );
+        let other = Offered {
+            bearer: vec!["sk-other"],
+            ..Offered::default()
+        };
+        assert_eq!(taken(Protocol::Responses, &other), Err(CredentialError::Malformed));
+    }
+}
