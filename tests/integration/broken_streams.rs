@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::harness::answer::Answer;
 use crate::harness::recordings::{GEMINI_ARRAY, events, unary};
 use crate::harness::request::{ALL_WIRES, Wire, array_request, wire_of};
-use crate::harness::shapes::{in_band_error, request_id_header};
+use crate::harness::shapes::in_band_error;
 use crate::harness::{RecordingProvider, Weir, WeirBuilder};
 
 /// How a provider fails in the middle of an answer.
@@ -184,14 +184,16 @@ fn a_unary_answer_whose_json_ends_early_is_no_success() {
     let key = weir.key().text;
     for wire in ALL_WIRES {
         let answer = weir.exchange(&wire.request(&key, "hi"));
-        assert_eq!(
-            answer.text(),
-            unary(wire)[..100],
-            "{wire:?}: half an object is still no object"
+        // When the end comes before anything has gone out, there is still time for a proper status.
+        assert!(
+            !answer.complete || answer.status == 502,
+            "{wire:?}: {} {}",
+            answer.status,
+            answer.text()
         );
-        let line = weir.access_line(answer.header(request_id_header(wire)).unwrap());
-        assert_eq!(line["outcome"], "provider_cut", "{wire:?}: {line}");
     }
+    let lines = weir.access_lines_at_least(3);
+    assert!(lines.iter().all(|line| line["outcome"] == "provider_cut"), "{lines:?}");
 }
 
 #[test]
