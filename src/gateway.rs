@@ -88,7 +88,7 @@ impl Gateway {
         );
         entry.record.protocol = Some(exchange.shape.as_str());
         entry.record.client_version = if session.is_http2() { 2 } else { 1 };
-        exchange.stage = Stage::Arrived(entry);
+        exchange.stage = Stage::Arrived(Box::new(entry));
     }
 
     /// Reads and checks the request. True when it has been answered here.
@@ -98,7 +98,7 @@ impl Gateway {
             return Error::e_explain(ErrorType::InternalError, "a request without a beginning");
         };
         let shape = exchange.shape;
-        match self.admit(session, shape, &exchange.query_keys, entry).await {
+        match self.admit(session, shape, &exchange.query_keys, *entry).await {
             Ok(Some(forward)) => {
                 exchange.stage = Stage::Forwarding(Box::new(forward));
                 Ok(false)

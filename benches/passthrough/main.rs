@@ -1,3 +1,79 @@
-//! To be written.
+//! weir beside a bare Pingora proxy, measured in one run: CPU time per request and per chunk, added time to first byte,
+//! memory per open stream. Every stream is compared byte for byte with what the provider sends directly.
+//!
+//! `cargo bench --profile dist --bench passthrough [-- OPTIONS]`; `-- --help` lists the options. The exit code is 1 when
+//! a stream was not what the provider sent; a missed aim is only printed, for a busy machine misses it too.
+//!
+//! Reading order: `options`, `phases` (what is measured), `fleet` (what is started), `driver` (the client), `table`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::disallowed_methods,
+    reason = "a bench reports on stdout, reads the clock, and stops at once when its surroundings are not as expected"
+)]
 
-fn main() {}
+mod bare;
+mod decoder;
+mod driver;
+mod fleet;
+mod load;
+mod machine;
+mod memory;
+mod options;
+mod phases;
+mod process;
+mod reference;
+mod row;
+mod table;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::Parser;
+
+use crate::{bare::BareArgs, options::Options};
+
+/// The allocator of the weir binary, for the bare proxy to have the same.
+#[global_allocator]
+static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    if arguments.get(1).is_some_and(|first| first == bare::COMMAND) {
+        bare::run(&BareArgs::parse_from(&arguments[1..]));
+    }
+    let wanted = ["--bench", "--quick", "--help", "-h"];
+    if !arguments
+        .iter()
+        .any(|argument| wanted.iter().any(|name| argument == name))
+    {
+        // `cargo test --benches` passes whatever arguments its tests get, and wants to know only whether this starts.
+        println!("passthrough: nothing measured without --bench (cargo bench passes it) or --quick");
+        return ExitCode::SUCCESS;
+    }
+    let options = Options::parse_from(arguments);
+    if !options.is_selected() {
+        return ExitCode::SUCCESS;
+    }
+    match phases::run(&options) {
+        Ok(report) => {
+            let machine = machine::Machine::read();
+            println!("{}", table::markdown(&report, &machine));
+            if let Some(file) = &options.json {
+                let text = serde_json::to_string_pretty(&table::json(&report, &machine)).expect("plain values");
+                std::fs::write(file, text + "\n").expect("--json: the file can be written");
+            }
+            ExitCode::SUCCESS
+        }
+        Err(bad) => {
+            eprintln!("passthrough: {bad}");
+            ExitCode::FAILURE
+        }
+    }
+}

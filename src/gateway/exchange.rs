@@ -34,7 +34,7 @@ pub enum Stage {
     /// Not even its head has been looked at.
     New,
     /// Being read and checked; nothing may be forwarded.
-    Arrived(Entry),
+    Arrived(Box<Entry>),
     /// Admitted.
     Forwarding(Box<Forward>),
     /// Answered by weir itself.

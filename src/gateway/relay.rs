@@ -237,6 +237,10 @@ fn end_as_failure(forward: &mut Forward, piece: &mut Option<Bytes>) -> Result<()
         *piece = Some(joined.freeze());
         return Ok(());
     }
+    if forward.ticket.meter.framing() != Some(Framing::Json) {
+        // Not what its content type says: passed on for the client to judge.
+        return Ok(());
+    }
     Err(Error::explain(ErrorType::ConnectionClosed, "the answer ended before it was whole").into_up())
 }
 

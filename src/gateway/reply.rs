@@ -93,7 +93,7 @@ pub async fn fail(session: &mut Session, error: &Error, exchange: &mut Exchange)
                 0
             } else {
                 // Whether the client could still be told does not change the record.
-                let _ = refuse(session, exchange.shape, entry, &Refusal::Internal).await;
+                let _ = refuse(session, exchange.shape, *entry, &Refusal::Internal).await;
                 500
             }
         }
@@ -140,7 +140,7 @@ fn refusal_of(error: &Error, forward: &Forward) -> Refusal {
     }
     match error.etype() {
         ErrorType::ReadTimedout | ErrorType::WriteTimedout => Refusal::ProviderTimeout,
-        _ if forward.watch.is_none() => Refusal::ProviderUnreachable,
+        _ if forward.watch.is_none() && !forward.head_seen => Refusal::ProviderUnreachable,
         _ => Refusal::ProviderBroken,
     }
 }

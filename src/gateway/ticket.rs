@@ -17,6 +17,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Meter {
     observer: Option<Observer>,
+    framing: Option<Framing>,
     first_content: Option<Instant>,
     response_bytes: u64,
     status: u16,
@@ -27,6 +28,7 @@ impl Meter {
     /// The answer's head has come; `protocol` and `framing` choose what is observed in its body.
     pub fn head_seen(&mut self, status: u16, protocol: Protocol, framing: Framing) {
         self.status = status;
+        self.framing = Some(framing);
         self.observer = Some(Observer::new(protocol, framing));
     }
 
@@ -49,6 +51,11 @@ impl Meter {
     /// Whether the protocol says that the answer is whole. An error answer is whole whatever it holds.
     pub fn is_complete(&self) -> bool {
         self.status >= 400 || self.observer.as_ref().is_some_and(Observer::is_complete)
+    }
+
+    /// How the body is framed, once its head has come.
+    pub fn framing(&self) -> Option<Framing> {
+        self.framing
     }
 
     /// The status of the answer; 0 before its head has come.

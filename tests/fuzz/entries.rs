@@ -14,8 +14,11 @@ use weir::domain::rules::{BodyRules, RuleFile, edit_body};
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
 
+/// One entry point.
+pub(crate) type Entry = fn(&[u8]);
+
 /// Every entry point by its name, which is also the name of its coverage-guided target.
-pub(crate) const ENTRIES: [(&str, fn(&[u8])); 5] = [
+pub(crate) const ENTRIES: [(&str, Entry); 5] = [
     ("sse", sse),
     ("json_array", json_array),
     ("unary", unary),

@@ -1,0 +1,257 @@
+//! The processes of a phase: one sample provider, and in front of it each proxy that is compared.
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener},
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{bare, process::Process, row::Subject};
+
+const WEIR: &str = env!("CARGO_BIN_EXE_weir");
+
+/// The model that the bench asks for; its name orders nothing from the sample provider.
+const MODEL: &str = "bench";
+
+/// How the provider answers: always the same bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Script {
+    /// Text deltas of an answer.
+    pub(crate) deltas: usize,
+    /// Bytes of text in each.
+    pub(crate) delta_bytes: usize,
+    /// Between two of them.
+    pub(crate) gap: Duration,
+}
+
+/// Whether weir with the Redis store takes part.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RedisRow {
+    /// It does.
+    In,
+    /// It does not.
+    Out,
+}
+
+/// One proxy.
+pub(crate) struct Proxy {
+    /// Which one.
+    pub(crate) subject: Subject,
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    /// Its process.
+    pub(crate) process: Process,
+    key: String,
+}
+
+/// All processes of a phase. Dropping it kills them.
+pub(crate) struct Fleet {
+    /// Where the provider listens.
+    pub(crate) provider: SocketAddr,
+    /// How it answers.
+    pub(crate) script: Script,
+    /// The proxies, the bare one first.
+    pub(crate) proxies: Vec<Proxy>,
+    _others: Vec<Process>,
+    _folder: TempDir,
+}
+
+/// How the answer is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// In one piece.
+    Unary,
+    /// As a stream.
+    Stream,
+}
+
+impl Fleet {
+    /// Starts everything; returns when everything accepts connections.
+    pub(crate) fn start(script: Script, redis: RedisRow) -> Self {
+        let folder = TempDir::with_prefix("weir-passthrough-").expect("a temporary folder");
+        let mut sample = Process::start("sample-provider", &mut sample_provider(script), folder.path());
+        let provider = sample.announced_address();
+        let mut others = vec![sample];
+        let mut proxies = vec![bare_proxy(provider, folder.path())];
+        let embedded = "engine = \"embedded\"\n[store.embedded]\npath = \"store\"";
+        proxies.push(weir(Subject::Embedded, embedded, provider, folder.path()));
+        if redis == RedisRow::In {
+            let (server, address) = redis_server(folder.path());
+            others.push(server);
+            let store = format!("engine = \"redis\"\n[store.redis]\nnodes = [\"{address}\"]");
+            proxies.push(weir(Subject::Redis, &store, provider, folder.path()));
+        }
+        Self {
+            provider,
+            script,
+            proxies,
+            _others: others,
+            _folder: folder,
+        }
+    }
+}
+
+impl Proxy {
+    /// The request that this proxy takes, as it goes over the wire.
+    pub(crate) fn request(&self, form: Form) -> Vec<u8> {
+        request(form, &self.key)
+    }
+}
+
+/// The request for the provider itself, which takes any key.
+pub(crate) fn direct_request(form: Form) -> Vec<u8> {
+    request(form, "any-key")
+}
+
+fn request(form: Form, key: &str) -> Vec<u8> {
+    let body = json!({
+        "model": MODEL,
+        "max_tokens": 4096,
+        "stream": form == Form::Stream,
+        "system": "You are a terse assistant.",
+        "messages": [{ "role": "user", "content": "Tell me what a weir does, in a few words." }],
+    })
+    .to_string();
+    format!(
+        "POST /v1/messages HTTP/1.1\r\nhost: gateway.test\r\nx-api-key: {key}\r\nanthropic-version: 2023-06-01\r\n\
+         accept: application/json\r\nuser-agent: weir-passthrough\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+/// Whether a redis-server can be started here.
+pub(crate) fn has_redis_server() -> bool {
+    let version = Command::new("redis-server")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    version.is_ok_and(|status| status.success())
+}
+
+fn sample_provider(script: Script) -> Command {
+    let mut command = Command::new(WEIR);
+    command
+        .args([
+            "sample-provider",
+            "--listen",
+            "127.0.0.1:0",
+            "--no-token-count",
+            "--threads",
+            "1",
+        ])
+        .args(["--deltas", &script.deltas.to_string()])
+        .args(["--delta-bytes", &script.delta_bytes.to_string()])
+        .args(["--gap-ms", &script.gap.as_millis().to_string()]);
+    command
+}
+
+fn bare_proxy(provider: SocketAddr, folder: &Path) -> Proxy {
+    let mut command = Command::new(std::env::current_exe().expect("the path of this executable"));
+    command.args([
+        bare::COMMAND,
+        "--listen",
+        "127.0.0.1:0",
+        "--upstream",
+        &provider.to_string(),
+    ]);
+    let mut process = Process::start("bare", &mut command, folder);
+    let address = process.announced_address();
+    Proxy {
+        subject: Subject::Bare,
+        address,
+        process,
+        key: "any-key".to_owned(),
+    }
+}
+
+fn weir(subject: Subject, store: &str, provider: SocketAddr, folder: &Path) -> Proxy {
+    let home = folder.join(subject.name());
+    fs::create_dir(&home).expect("a folder in the temporary folder");
+    let home_shown = home.display();
+    let admin = home.join("admin.sock");
+    let store = store.replace("path = \"", &format!("path = \"{home_shown}/"));
+    let text = format!(
+        "[gateway]\nlisten = \"127.0.0.1:0\"\nthreads = 1\n\
+         [upstream]\npool_size = {pool}\n\
+         [store]\n{store}\n\
+         [ops]\nlisten = \"127.0.0.1:0\"\n\
+         [admin]\nsocket = \"{admin}\"\naudit = \"{home_shown}/audit.jsonl\"\n\
+         [log]\naccess = \"{home_shown}/access.jsonl\"\nlevel = \"warn\"\n\
+         [provider.anthropic]\nbase_url = \"http://{provider}\"\nsecret = \"env:WEIR_BENCH_PROVIDER_SECRET\"\n\
+         [[model]]\nname = \"{MODEL}\"\nproviders = [\"anthropic\"]\nprotocols = [\"messages\"]\nfree = true\n",
+        pool = bare::POOL_SIZE,
+        admin = admin.display(),
+    );
+    let conf = home.join("weir.toml");
+    fs::write(&conf, text).expect("a file in the temporary folder");
+    let ready = home.join("ready.json");
+    let mut command = Command::new(WEIR);
+    command.env("WEIR_BENCH_PROVIDER_SECRET", "bench-provider-secret");
+    command
+        .arg("serve")
+        .arg("--conf")
+        .arg(&conf)
+        .arg("--ready-file")
+        .arg(&ready);
+    let mut process = Process::start(subject.name(), &mut command, &home);
+    let address = process.wait_for("to write its ready file", || {
+        let told: Value = serde_json::from_str(&fs::read_to_string(&ready).ok()?).ok()?;
+        told.get("gateway")?.as_str()?.parse().ok()
+    });
+    process.wait_until_accepting(address);
+    Proxy {
+        subject,
+        address,
+        process,
+        key: created_key(&admin),
+    }
+}
+
+fn created_key(admin: &Path) -> String {
+    let created = Command::new(WEIR)
+        .args([
+            "key",
+            "create",
+            "--account",
+            "bench",
+            "--name",
+            "bench",
+            "--json",
+            "--admin",
+        ])
+        .arg(format!("unix:{}", admin.display()))
+        .output()
+        .expect("weir key can be started");
+    let shown: Option<Value> = serde_json::from_slice(&created.stdout).ok();
+    let key = shown.as_ref().and_then(|shown| shown.get("key")?.as_str());
+    key.unwrap_or_else(|| panic!("weir key create: {}", String::from_utf8_lossy(&created.stderr)))
+        .to_owned()
+}
+
+fn redis_server(folder: &Path) -> (Process, SocketAddr) {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let address = free.expect("a free port");
+    let mut command = Command::new("redis-server");
+    command.args([
+        "--bind",
+        "127.0.0.1",
+        "--port",
+        &address.port().to_string(),
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+    ]);
+    command.arg("--dir").arg(folder);
+    let mut server = Process::start("redis-server", &mut command, folder);
+    server.wait_until_accepting(address);
+    (server, address)
+}

@@ -1,0 +1,183 @@
+//! A child process: started, read from `/proc`, killed when it is no longer held.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// Microseconds in a clock tick of `/proc`: Linux shows every process 100 of them a second.
+const TICK_MICROS: f64 = 10_000.0;
+
+/// How long a process may take to say that it serves.
+const START_WAIT: Duration = Duration::from_secs(20);
+
+const START_POLL: Duration = Duration::from_millis(5);
+
+/// A running child.
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+    messages: PathBuf,
+}
+
+/// A reading of CPU time, to be compared with a later one.
+pub(crate) struct CpuReading {
+    /// Nanoseconds on a core, by thread.
+    threads: BTreeMap<String, f64>,
+    user_ticks: f64,
+    system_ticks: f64,
+}
+
+/// CPU time, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cpu {
+    /// All of it, exact.
+    pub(crate) total: f64,
+    /// What the kernel says it spent itself: exact to a clock tick.
+    pub(crate) system: f64,
+}
+
+impl CpuReading {
+    /// What was spent since `earlier`. What a thread that has ended since then had spent is lost; neither proxy ends
+    /// threads under load.
+    pub(crate) fn since(&self, earlier: &Self) -> Cpu {
+        let ticks = self.user_ticks + self.system_ticks - earlier.user_ticks - earlier.system_ticks;
+        let spent = |(thread, now): (&String, &f64)| now - earlier.threads.get(thread).unwrap_or(&0.0);
+        let exact: f64 = self.threads.iter().map(spent).sum();
+        // A kernel without schedstat shows no thread, or zeros.
+        let total = if exact > 0.0 {
+            exact / 1000.0
+        } else {
+            ticks * TICK_MICROS
+        };
+        Cpu {
+            total,
+            system: (self.system_ticks - earlier.system_ticks) * TICK_MICROS,
+        }
+    }
+}
+
+/// Memory, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    /// Resident.
+    pub(crate) resident: f64,
+    /// Resident, shared pages counted in part; the kernel's own exact count.
+    pub(crate) proportional: f64,
+}
+
+impl Process {
+    /// Starts the command; what it says on stdout and stderr goes to files in `folder`.
+    pub(crate) fn start(name: &str, command: &mut Command, folder: &Path) -> Self {
+        let messages = folder.join(format!("{name}.err"));
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(File::create(folder.join(format!("{name}.out"))).expect("a file in the temporary folder"))
+            .stderr(File::create(&messages).expect("a file in the temporary folder"))
+            .spawn()
+            .unwrap_or_else(|error| panic!("{name} cannot be started: {error}"));
+        Self {
+            name: name.to_owned(),
+            child,
+            messages,
+        }
+    }
+
+    /// Waits for a line `... listening on http://ADDRESS`, then for the address to accept.
+    pub(crate) fn announced_address(&mut self) -> SocketAddr {
+        let told = self.messages.with_extension("out");
+        let address = self.wait_for("to say where it listens", || {
+            let mut line = String::new();
+            BufReader::new(File::open(&told).ok()?).read_line(&mut line).ok()?;
+            line.strip_suffix('\n')?.rsplit_once("http://")?.1.parse().ok()
+        });
+        self.wait_until_accepting(address);
+        address
+    }
+
+    /// Waits until something accepts connections at `address`.
+    pub(crate) fn wait_until_accepting(&mut self, address: SocketAddr) {
+        self.wait_for("to accept connections", || std::net::TcpStream::connect(address).ok());
+    }
+
+    /// Waits until `ready` gives something; panics with what the process said when it ends or takes too long.
+    pub(crate) fn wait_for<T>(&mut self, what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+        let started = Instant::now();
+        loop {
+            if let Some(found) = ready() {
+                return found;
+            }
+            let ended = self.child.try_wait().expect("a child can be waited for");
+            if ended.is_some() || started.elapsed() > START_WAIT {
+                let said = fs::read_to_string(&self.messages).unwrap_or_default();
+                let state = ended.map_or_else(|| "still runs".to_owned(), |status| status.to_string());
+                panic!("waited in vain for {} {what} ({state}); it said:\n{said}", self.name);
+            }
+            std::thread::sleep(START_POLL);
+        }
+    }
+
+    /// CPU time of all its threads until now.
+    pub(crate) fn cpu(&self) -> CpuReading {
+        let text = self.proc("stat");
+        // The name in parentheses may hold anything; the fields behind it are numbered from 3 (proc(5)).
+        let fields: Vec<&str> = text
+            .rsplit_once(')')
+            .expect("stat has a name")
+            .1
+            .split_whitespace()
+            .collect();
+        let ticks = |field: usize| fields[field - 3].parse::<f64>().expect("stat has numbers");
+        CpuReading {
+            threads: self.threads(),
+            user_ticks: ticks(14),
+            system_ticks: ticks(15),
+        }
+    }
+
+    /// Ticks are too coarse for a short round, so the scheduler's own count is summed.
+    fn threads(&self) -> BTreeMap<String, f64> {
+        let folder = format!("/proc/{}/task", self.child.id());
+        let threads = fs::read_dir(folder).into_iter().flatten().flatten();
+        let nanos = threads.filter_map(|thread| {
+            let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            let on_core = text.split_whitespace().next()?.parse().ok()?;
+            Some((thread.file_name().to_string_lossy().into_owned(), on_core))
+        });
+        nanos.collect()
+    }
+
+    /// Memory as it is now.
+    pub(crate) fn memory(&self) -> Memory {
+        let text = self.proc("smaps_rollup");
+        let bytes = |field: &str| {
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix(field))
+                .expect("smaps_rollup has the field");
+            line.trim().trim_end_matches(" kB").parse::<f64>().expect("kilobytes") * 1024.0
+        };
+        Memory {
+            resident: bytes("Rss:"),
+            proportional: bytes("Pss:"),
+        }
+    }
+
+    fn proc(&self, file: &str) -> String {
+        let path = format!("/proc/{}/{file}", self.child.id());
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{} ended early ({path}: {error})", self.name))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself; either way nothing is left to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,127 @@
+//! The rows of the table: one measure, one value per round and subject.
+
+use std::collections::BTreeMap;
+
+/// Who was measured. The order is that of the columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Subject {
+    /// The provider without a proxy.
+    Direct,
+    /// The bare Pingora proxy.
+    Bare,
+    /// weir with the embedded store.
+    Embedded,
+    /// weir with the Redis store.
+    Redis,
+}
+
+impl Subject {
+    /// In the order of the columns.
+    pub(crate) const ALL: [Self; 4] = [Self::Direct, Self::Bare, Self::Embedded, Self::Redis];
+
+    /// For files and JSON.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Bare => "bare",
+            Self::Embedded => "weir-embedded",
+            Self::Redis => "weir-redis",
+        }
+    }
+
+    /// For people.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Bare => "bare Pingora",
+            Self::Embedded => "weir, embedded store",
+            Self::Redis => "weir, Redis store",
+        }
+    }
+
+    /// Whether it is weir.
+    pub(crate) fn is_weir(self) -> bool {
+        matches!(self, Self::Embedded | Self::Redis)
+    }
+}
+
+/// What weir is to reach.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Aim {
+    /// At most this many times the bare proxy's value.
+    Ratio(f64),
+    /// At most this.
+    Value(f64),
+}
+
+/// Whether weir's value is divided by the bare proxy's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compared {
+    /// It is.
+    AsRatio,
+    /// It is not, for instance because both may be near zero.
+    Not,
+}
+
+/// One measure.
+pub(crate) struct Row {
+    /// What is measured, with its unit.
+    pub(crate) name: String,
+    /// How weir and the bare proxy are compared.
+    pub(crate) compared: Compared,
+    /// What weir is to reach.
+    pub(crate) aim: Option<Aim>,
+    /// One value per round.
+    pub(crate) values: BTreeMap<Subject, Vec<f64>>,
+}
+
+impl Row {
+    /// Without values yet.
+    pub(crate) fn new(name: &str, compared: Compared) -> Self {
+        Self {
+            name: name.to_owned(),
+            compared,
+            aim: None,
+            values: BTreeMap::new(),
+        }
+    }
+
+    /// With an aim.
+    pub(crate) fn aiming(self, aim: Aim) -> Self {
+        Self { aim: Some(aim), ..self }
+    }
+
+    /// Adds the value of the next round.
+    pub(crate) fn add(&mut self, subject: Subject, value: f64) {
+        self.values.entry(subject).or_default().push(value);
+    }
+
+    /// The median over the rounds.
+    pub(crate) fn median(&self, subject: Subject) -> Option<f64> {
+        self.values.get(&subject).and_then(|values| quantile(values, 0.5))
+    }
+
+    /// The value of each round divided by the bare proxy's of the same round.
+    pub(crate) fn ratios(&self, subject: Subject) -> Vec<f64> {
+        let (Some(own), Some(bare)) = (self.values.get(&subject), self.values.get(&Subject::Bare)) else {
+            return Vec::new();
+        };
+        if self.compared == Compared::Not {
+            return Vec::new();
+        }
+        own.iter()
+            .zip(bare)
+            .filter(|(_, bare)| **bare > 0.0)
+            .map(|(own, bare)| own / bare)
+            .collect()
+    }
+}
+
+/// The value below which the share `share` of the values lies, interpolated.
+pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = share * sorted.len().checked_sub(1)? as f64;
+    let (low, high) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    Some(low + (high - low) * place.fract())
+}
