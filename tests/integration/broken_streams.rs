@@ -174,7 +174,7 @@ fn a_unary_answer_cut_in_its_middle_breaks_the_connection() {
 }
 
 #[test]
-fn a_unary_answer_whose_json_ends_early_is_no_success() {
+fn a_unary_answer_whose_json_ends_early_breaks_the_connection() {
     let provider = RecordingProvider::start(|request, answer| {
         answer.head(200, &[("content-type", "application/json")]);
         answer.chunk(&unary(wire_of(&request.target))[..100]);
@@ -184,16 +184,13 @@ fn a_unary_answer_whose_json_ends_early_is_no_success() {
     let key = weir.key().text;
     for wire in ALL_WIRES {
         let answer = weir.exchange(&wire.request(&key, "hi"));
-        // When the end comes before anything has gone out, there is still time for a proper status.
+        // Found before the head had gone: an error answer. After it: only breaking the connection can tell.
         assert!(
             !answer.complete || answer.status == 502,
-            "{wire:?}: {} {}",
-            answer.status,
+            "{wire:?}: looks whole: {}",
             answer.text()
         );
     }
-    let lines = weir.access_lines_at_least(3);
-    assert!(lines.iter().all(|line| line["outcome"] == "provider_cut"), "{lines:?}");
 }
 
 #[test]

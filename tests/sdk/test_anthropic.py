@@ -5,7 +5,7 @@ import asyncio
 import anthropic
 import pytest
 
-from cases import CACHED, CUTS, IN_BAND, raised_for
+from cases import CACHED, CUTS, HALF_EVENT, IN_BAND
 from conftest import wrong_key
 
 WEATHER = {
@@ -173,12 +173,17 @@ def test_a_providers_error_raises_with_its_status(weir, status):
 
 @pytest.mark.parametrize("prompt", [*CUTS, IN_BAND])
 def test_a_failure_in_mid_stream_raises(weir, prompt):
-    with pytest.raises(raised_for(prompt, anthropic.APIError)):
+    with pytest.raises(anthropic.APIError):
         streamed(sync_client(weir), **ask(weir, prompt))
-    with pytest.raises(raised_for(prompt, anthropic.APIError)):
+    with pytest.raises(anthropic.APIError):
         list(sync_client(weir).messages.create(**ask(weir, prompt), stream=True))
-    with pytest.raises(raised_for(prompt, anthropic.APIError)):
+    with pytest.raises(anthropic.APIError):
         asyncio.run(streamed_async(async_client(weir), **ask(weir, prompt)))
+
+
+def test_a_cut_inside_an_event_raises(weir):
+    with pytest.raises(Exception):
+        streamed(sync_client(weir), **ask(weir, HALF_EVENT))
 
 
 def test_a_unary_answer_that_is_cut_raises(weir):

@@ -6,7 +6,7 @@ import json
 import openai
 import pytest
 
-from cases import CACHED, CUTS, IN_BAND, raised_for
+from cases import CACHED, CUTS, HALF_EVENT, IN_BAND
 from conftest import wrong_key
 
 WEATHER = {
@@ -151,9 +151,9 @@ def test_a_providers_error_raises_with_its_status(weir, status):
 
 @pytest.mark.parametrize("prompt", CUTS)
 def test_a_failure_in_mid_stream_raises(weir, prompt):
-    with pytest.raises(raised_for(prompt, openai.APIError)):
+    with pytest.raises(openai.APIError):
         streamed(sync_client(weir), **ask(weir, prompt))
-    with pytest.raises(raised_for(prompt, openai.APIError)):
+    with pytest.raises(openai.APIError):
         asyncio.run(streamed_async(async_client(weir), **ask(weir, prompt)))
 
 
@@ -164,6 +164,11 @@ def test_a_providers_own_in_band_error_reaches_the_caller(weir):
     except openai.APIError:
         return
     assert {"response.failed", "error"} & set(kinds) and "response.completed" not in kinds
+
+
+def test_a_cut_inside_an_event_raises(weir):
+    with pytest.raises(Exception):
+        streamed(sync_client(weir), **ask(weir, HALF_EVENT))
 
 
 def test_a_unary_answer_that_is_cut_raises(weir):
