@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::harness::answer::Answer;
+use crate::harness::h2c::{self, EndStream, Length};
 use crate::harness::recordings::{GEMINI_ARRAY, events, unary};
 use crate::harness::request::{ALL_WIRES, Wire, array_request, wire_of};
 use crate::harness::shapes::in_band_error;
@@ -226,5 +227,42 @@ fn a_gemini_array_stays_valid_json_whatever_happens() {
                 .unwrap_or_else(|| panic!("{what}: {text}"));
             assert!(last["error"]["status"].is_string(), "{what}: {text}");
         }
+    }
+}
+
+#[test]
+fn failures_are_told_over_h2c_too() {
+    let provider = RecordingProvider::start(|request, answer| {
+        let wire = wire_of(&request.target);
+        if request.target.contains(":stream") || request.body.starts_with(br#"{"stream":true"#) {
+            answer.sse();
+            answer.chunk(events(wire)[0]);
+        } else {
+            answer.head(200, &[("content-type", "application/json")]);
+            answer.chunk(&unary(wire)[..100]);
+        }
+        answer.cut();
+    });
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    for wire in ALL_WIRES {
+        let streaming = wire.streaming(&key, "hi");
+        let answer = h2c::exchange(weir.gateway, &streaming, EndStream::OnLastFrame, Length::Said);
+        assert!(
+            in_band_error(wire, &answer.text()).is_some(),
+            "{wire:?}: {}",
+            answer.text()
+        );
+        let answer = h2c::exchange(
+            weir.gateway,
+            &wire.request(&key, "hi"),
+            EndStream::OnLastFrame,
+            Length::Said,
+        );
+        assert!(
+            !answer.complete || answer.status == 502,
+            "{wire:?}: looks whole: {}",
+            answer.text()
+        );
     }
 }

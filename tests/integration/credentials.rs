@@ -103,7 +103,7 @@ fn responses_takes_bearer_only() {
 
 #[test]
 fn the_query_key_works_for_gemini_and_goes_no_further() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::recorded();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     for query in [

@@ -94,7 +94,7 @@ fn a_head_request_is_refused_without_a_body() {
 
 #[test]
 fn every_generation_path_reaches_its_provider() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::recorded();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key();
     let base = Wire::Gemini.request(&key.text, "hi");

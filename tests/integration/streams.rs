@@ -4,8 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::harness::client::{Head, Piece};
+use crate::harness::h2c::{self, EndStream, Length};
 use crate::harness::recordings::{GEMINI_ARRAY, events, unary};
 use crate::harness::request::{ALL_WIRES, Upload, Wire, array_request, wire_of};
+use crate::harness::shapes::assert_unauthorized;
 use crate::harness::{Client, RecordingProvider, Steps, Weir, wait_for};
 
 /// Reads pieces until `seen` has grown to `length` bytes.
@@ -184,5 +186,58 @@ fn bytes_that_are_no_stream_of_the_protocol_pass_unchanged() {
             assert_eq!(answer.header("content-type"), Some(*kind), "{wire:?}");
             assert_eq!(answer.header("content-encoding").unwrap_or(""), *encoding, "{wire:?}");
         }
+    }
+}
+
+#[test]
+fn whole_answers_pass_over_h2c_too() {
+    let provider = RecordingProvider::recorded();
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    for wire in ALL_WIRES {
+        for length in [Length::Said, Length::Unsaid] {
+            let request = wire.streaming(&key, "hi");
+            let answer = h2c::exchange(weir.gateway, &request, EndStream::OnItsOwn, length);
+            assert!(answer.complete, "{wire:?}");
+            assert_eq!(answer.text(), events(wire).concat(), "{wire:?}");
+        }
+        let answer = h2c::exchange(
+            weir.gateway,
+            &wire.request(&key, "hi"),
+            EndStream::OnLastFrame,
+            Length::Said,
+        );
+        assert_eq!(answer.text(), unary(wire), "{wire:?}");
+        let refused = wire.request("wrong", "hi");
+        let answer = h2c::exchange(weir.gateway, &refused, EndStream::OnLastFrame, Length::Said);
+        assert_unauthorized(wire, &answer);
+    }
+}
+
+#[test]
+fn a_client_that_leaves_before_the_first_byte_of_a_stream_is_gone_at_the_provider_within_a_second() {
+    let left = Arc::new(Mutex::new(None));
+    let seen = Arc::clone(&left);
+    let asked = Steps::default();
+    let got = asked.clone();
+    let provider = RecordingProvider::start(move |_, answer| {
+        got.permit();
+        if answer.wait_peer_left(Duration::from_secs(20)).is_some() {
+            *seen.lock().unwrap() = Some(Instant::now());
+        }
+    });
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    for (turn, wire) in ALL_WIRES.into_iter().enumerate() {
+        let mut client = weir.connect();
+        client.write(&wire.streaming(&key, "hi").bytes(Upload::Length));
+        assert!(asked.wait(turn + 1), "the request did not reach the provider");
+        drop(client);
+        let gone = Instant::now();
+        let noticed = wait_for("the provider to see that the client left", || {
+            left.lock().unwrap().take()
+        });
+        let took = noticed.saturating_duration_since(gone);
+        assert!(took < Duration::from_secs(1), "{wire:?}: {took:?}");
     }
 }
