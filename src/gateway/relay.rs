@@ -149,10 +149,16 @@ fn strip(forward: &Forward, head: &mut ResponseHeader) {
         return;
     };
     let credential = auth.secret.expose();
+    // An error may quote the credential half masked; any other answer could only repeat it whole.
+    let is_error = head.status.as_u16() >= 400;
+    let tells = |value: &[u8]| match is_error {
+        true => redact(value, credential).is_some(),
+        false => memchr::memmem::find(value, credential.as_bytes()).is_some(),
+    };
     let telling: Vec<_> = head
         .headers
         .iter()
-        .filter(|(_, value)| redact(value.as_bytes(), credential).is_some())
+        .filter(|(_, value)| tells(value.as_bytes()))
         .map(|(name, _)| name.clone())
         .collect();
     for name in telling {

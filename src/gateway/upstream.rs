@@ -87,8 +87,7 @@ pub fn peer(gateway: &Gateway, forward: &mut Forward) -> Result<Box<HttpPeer>> {
     peer.options.alpn = ALPN::H1;
     peer.options.custom_l4 = Some(Arc::new(WatchedConnector { timeout: connect }));
     peer.options.total_connection_timeout = Some(connect);
-    // The watch ends an attempt; these two end it should the watch ever fail to.
-    peer.options.read_timeout = Some(limits.first_byte.max(limits.idle) + Duration::from_secs(1));
+    // Reading is limited by the watch: Pingora's own limit would register a timer for every chunk.
     peer.options.write_timeout = Some(limits.idle);
     peer.options.idle_timeout = Some(timeouts.pool_idle);
     if !admission::can_resend(forward) {
