@@ -18,6 +18,8 @@ use crate::store::{Changes, KeyChange, KeyStore, KeyView, Lookup, OpenError, Sto
 
 mod file;
 mod live;
+#[cfg(test)]
+mod tests;
 
 /// The embedded store. Opening it takes a lock on its file: it has one owner.
 pub struct EmbeddedStore {
