@@ -36,8 +36,8 @@ struct Shared {
 impl EmbeddedStore {
     /// Opens the store in `folder`, which is made if need be. Blocks while it reads the file; call it before serving.
     pub fn open(folder: &Path) -> Result<Self, OpenError> {
-        let file = StoreFile::open(folder)?;
-        let live = Live::load(file.load(folder)?).map_err(|id| OpenError::Corrupt {
+        let (file, keys) = StoreFile::open(folder)?;
+        let live = Live::load(keys).map_err(|id| OpenError::Corrupt {
             path: folder.to_owned(),
             reason: format!("{id} has another key's digest"),
         })?;

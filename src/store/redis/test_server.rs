@@ -211,7 +211,16 @@ fn spawn(port: u16, memory: Memory, folder: &TempDir) -> Child {
     let append = if memory == Memory::Durable { "yes" } else { "no" };
     Command::new(PROGRAM)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
-        .args(["--appendonly", append, "--appendfsync", "always", "--dir"])
+        // Uncompressed, so that a test can look for a text in what DUMP shows.
+        .args([
+            "--rdbcompression",
+            "no",
+            "--appendonly",
+            append,
+            "--appendfsync",
+            "always",
+            "--dir",
+        ])
         .arg(folder.path())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
