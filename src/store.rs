@@ -15,6 +15,8 @@ use crate::domain::secret::KeyDigest;
 
 pub use crate::domain::key::KeyChange;
 
+#[cfg(test)]
+pub(crate) mod contract;
 pub mod embedded;
 mod feed;
 pub mod redis;

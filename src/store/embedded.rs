@@ -18,6 +18,8 @@ use crate::store::{Changes, KeyChange, KeyStore, KeyView, Lookup, OpenError, Sto
 
 mod file;
 mod live;
+#[cfg(test)]
+mod tests;
 
 /// The embedded store. Opening it takes a lock on its file: it has one owner.
 pub struct EmbeddedStore {
@@ -34,8 +36,8 @@ struct Shared {
 impl EmbeddedStore {
     /// Opens the store in `folder`, which is made if need be. Blocks while it reads the file; call it before serving.
     pub fn open(folder: &Path) -> Result<Self, OpenError> {
-        let file = StoreFile::open(folder)?;
-        let live = Live::load(file.load(folder)?).map_err(|id| OpenError::Corrupt {
+        let (file, keys) = StoreFile::open(folder)?;
+        let live = Live::load(keys).map_err(|id| OpenError::Corrupt {
             path: folder.to_owned(),
             reason: format!("{id} has another key's digest"),
         })?;

@@ -31,6 +31,10 @@ mod link;
 mod reply;
 mod scripts;
 mod settings;
+#[cfg(test)]
+pub(crate) mod test_server;
+#[cfg(test)]
+mod tests;
 mod tracking;
 
 /// What a call may take that no request waits for.

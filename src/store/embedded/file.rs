@@ -2,6 +2,7 @@
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
@@ -36,11 +37,26 @@ struct StoredKey {
 }
 
 impl StoreFile {
-    /// Opens `folder/keys.redb`, making both if need be, readable by the owner alone.
-    pub(super) fn open(folder: &Path) -> Result<Self, OpenError> {
+    /// Opens `folder/keys.redb`, making both if need be, readable by the owner alone, and reads everything in it.
+    pub(super) fn open(folder: &Path) -> Result<(Self, Vec<Held>), OpenError> {
         let path = folder.join(FILE_NAME);
+        let open = || {
+            let this = Self::open_file(folder, &path)?;
+            let keys = this.load(&path)?;
+            Ok((this, keys))
+        };
+        // redb takes some damaged pages for a fault of its own and panics. Nothing of it is used after that.
+        catch_unwind(AssertUnwindSafe(open)).unwrap_or_else(|_| {
+            Err(OpenError::Corrupt {
+                path: path.clone(),
+                reason: "its pages are damaged".to_owned(),
+            })
+        })
+    }
+
+    fn open_file(folder: &Path, path: &Path) -> Result<Self, OpenError> {
         let refused = |error: std::io::Error| OpenError::File {
-            path: path.clone(),
+            path: path.to_owned(),
             reason: error.to_string(),
         };
         DirBuilder::new()
@@ -55,24 +71,24 @@ impl StoreFile {
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .open(&path);
+            .open(path);
         let mut builder = Database::builder();
         builder.set_cache_size(PAGE_CACHE_BYTES);
         let database = builder
             .create_file(file.map_err(refused)?)
-            .map_err(|error| open_error(&path, error))?;
+            .map_err(|error| open_error(path, error))?;
         let this = Self { database };
         this.settle_format().map_err(|reason| OpenError::Corrupt {
-            path: path.clone(),
+            path: path.to_owned(),
             reason,
         })?;
         Ok(this)
     }
 
     /// Everything in the file. `Err` says what cannot be read, and never the content.
-    pub(super) fn load(&self, folder: &Path) -> Result<Vec<Held>, OpenError> {
+    fn load(&self, path: &Path) -> Result<Vec<Held>, OpenError> {
         self.read_all().map_err(|reason| OpenError::Corrupt {
-            path: folder.join(FILE_NAME),
+            path: path.to_owned(),
             reason,
         })
     }

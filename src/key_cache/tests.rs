@@ -1,0 +1,348 @@
+//! Tests of the cache over a store whose calls are counted, and of two nodes on one Redis.
+
+use std::sync::RwLock;
+use std::sync::atomic::AtomicUsize;
+
+use async_trait::async_trait;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::clock;
+use crate::domain::key::{KeyChange, KeyState};
+use crate::store::KeyView;
+use crate::store::contract::model::ModelStore;
+use crate::store::contract::{digest, id, record, until};
+
+mod nodes;
+
+/// Long enough that what is tested happens for another reason.
+const NEVER: Duration = Duration::from_secs(3600);
+const SETTINGS: KeyCacheSettings = KeyCacheSettings {
+    lifetime: Duration::from_secs(60),
+    negative_lifetime: Duration::from_secs(5),
+    entries_max: 1000,
+    poll: Duration::from_millis(5),
+    flush_used: NEVER,
+};
+
+/// A store that counts what it is asked, can be held up, can be away, and can be replaced as by a failover.
+struct WatchedStore {
+    inner: RwLock<Arc<ModelStore>>,
+    finds: AtomicUsize,
+    feed_reads: AtomicUsize,
+    touches: AtomicUsize,
+    /// Whether a find that has its answer waits for `release` before it gives it.
+    holds: AtomicBool,
+    held: Notify,
+    release: Notify,
+    is_away: AtomicBool,
+}
+
+impl WatchedStore {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            inner: RwLock::new(Arc::new(ModelStore::new())),
+            finds: AtomicUsize::new(0),
+            feed_reads: AtomicUsize::new(0),
+            touches: AtomicUsize::new(0),
+            holds: AtomicBool::new(false),
+            held: Notify::new(),
+            release: Notify::new(),
+            is_away: AtomicBool::new(false),
+        })
+    }
+
+    fn inner(&self) -> Result<Arc<ModelStore>, StoreError> {
+        if self.is_away.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("away".to_owned()));
+        }
+        Ok(Arc::clone(&self.inner.read().unwrap()))
+    }
+
+    fn finds(&self) -> usize {
+        self.finds.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl KeyStore for WatchedStore {
+    async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError> {
+        self.finds.fetch_add(1, Ordering::SeqCst);
+        let lookup = self.inner()?.find(digest).await;
+        if self.holds.load(Ordering::SeqCst) {
+            self.held.notify_one();
+            self.release.notified().await;
+        }
+        lookup
+    }
+    async fn create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
+        self.inner()?.create(digest, record).await
+    }
+    async fn by_id(&self, id: &KeyId) -> Result<Option<KeyView>, StoreError> {
+        self.inner()?.by_id(id).await
+    }
+    async fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError> {
+        self.inner()?.list(after, limit).await
+    }
+    async fn update(&self, id: &KeyId, change: &KeyChange) -> Result<KeyView, StoreError> {
+        self.inner()?.update(id, change).await
+    }
+    async fn rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<KeyView, StoreError> {
+        self.inner()?.rotate(id, digest, hint).await
+    }
+    async fn revoke(&self, id: &KeyId, at: i64) -> Result<KeyView, StoreError> {
+        self.inner()?.revoke(id, at).await
+    }
+    async fn delete(&self, id: &KeyId) -> Result<(), StoreError> {
+        self.inner()?.delete(id).await
+    }
+    async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
+        self.touches.fetch_add(1, Ordering::SeqCst);
+        self.inner()?.touch(used).await
+    }
+    async fn changes_since(&self, version: u64) -> Result<Changes, StoreError> {
+        self.feed_reads.fetch_add(1, Ordering::SeqCst);
+        self.inner()?.changes_since(version).await
+    }
+    fn nudges(&self) -> watch::Receiver<u64> {
+        self.inner.read().unwrap().nudges()
+    }
+}
+
+/// A cache that follows its store.
+struct Followed {
+    store: Arc<WatchedStore>,
+    cache: Arc<KeyCache>,
+    shutdown: watch::Sender<bool>,
+    running: JoinHandle<()>,
+}
+
+impl Followed {
+    async fn start(settings: KeyCacheSettings) -> Self {
+        let store = WatchedStore::new();
+        store.create(&digest(1), &record(1, 100)).await.unwrap();
+        let cache = KeyCache::new(store.clone(), settings);
+        let (shutdown, stop) = watch::channel(false);
+        let running = tokio::spawn(Arc::clone(&cache).run(stop));
+        let this = Self {
+            store,
+            cache,
+            shutdown,
+            running,
+        };
+        this.catch_up().await;
+        this
+    }
+
+    /// Waits until all that has happened so far is worked through: the read that is under way may be older, the one after
+    /// it is not, and when a third begins the second has been applied.
+    async fn catch_up(&self) {
+        let seen = self.store.feed_reads.load(Ordering::SeqCst);
+        until("the feed is read", async || {
+            self.store.feed_reads.load(Ordering::SeqCst) >= seen + 3
+        })
+        .await;
+    }
+
+    async fn find(&self, number: u8, now: Instant) -> Option<Arc<KeyRecord>> {
+        self.cache.find(&digest(number), now).await.unwrap()
+    }
+
+    fn events(&self, name: &str) -> u64 {
+        self.cache.events().iter().find(|(event, _)| *event == name).unwrap().1
+    }
+}
+
+#[tokio::test]
+async fn a_hit_asks_no_one() {
+    let node = Followed::start(SETTINGS).await;
+    let now = clock::instant();
+    for _ in 0..10 {
+        assert_eq!(node.find(1, now).await.as_deref(), Some(&record(1, 100)));
+        assert_eq!(node.find(2, now).await, None);
+    }
+    assert_eq!(node.store.finds(), 2);
+    assert_eq!(["hit", "negative_hit", "miss"].map(|name| node.events(name)), [9, 9, 2]);
+    node.store.is_away.store(true, Ordering::SeqCst);
+    assert!(
+        node.find(1, now).await.is_some(),
+        "a warm key outlives the store's absence"
+    );
+    let cold = node.cache.find(&digest(3), now).await;
+    assert!(matches!(cold, Err(StoreError::Unavailable(_))));
+    until("the absence is noticed", async || !node.cache.store_is_reachable()).await;
+    node.store.is_away.store(false, Ordering::SeqCst);
+    until("the return is noticed", async || node.cache.store_is_reachable()).await;
+}
+
+#[tokio::test]
+async fn fifty_cold_finds_are_one_call() {
+    let node = Followed::start(SETTINGS).await;
+    let now = clock::instant();
+    node.store.holds.store(true, Ordering::SeqCst);
+    let finds: Vec<_> = (0..50)
+        .map(|_| {
+            let cache = Arc::clone(&node.cache);
+            tokio::spawn(async move { cache.find(&digest(1), now).await })
+        })
+        .collect();
+    node.store.held.notified().await;
+    // On this one thread all of them have run as far as they can once the feed was read.
+    node.catch_up().await;
+    node.store.holds.store(false, Ordering::SeqCst);
+    node.store.release.notify_one();
+    for find in finds {
+        assert!(find.await.unwrap().unwrap().is_some());
+    }
+    assert_eq!(node.store.finds(), 1);
+}
+
+#[tokio::test]
+async fn a_cached_unknown_ends_when_the_key_is_created() {
+    let node = Followed::start(SETTINGS).await;
+    let now = clock::instant();
+    assert_eq!(node.find(2, now).await, None);
+    node.store.create(&digest(2), &record(2, 100)).await.unwrap();
+    until("the key is found", async || node.find(2, now).await.is_some()).await;
+    node.store.rotate(&id(2), &digest(3), "abcd").await.unwrap();
+    until("the old text is refused", async || node.find(2, now).await.is_none()).await;
+    assert!(node.find(3, now).await.is_some());
+}
+
+#[tokio::test]
+async fn entries_are_believed_for_their_lifetime() {
+    let node = Followed::start(SETTINGS).await;
+    let start = clock::instant();
+    let ask = async |number, seconds| {
+        let before = node.store.finds();
+        node.find(number, start + Duration::from_secs(seconds)).await;
+        node.store.finds() - before
+    };
+    assert_eq!([ask(1, 0).await, ask(1, 60).await, ask(1, 61).await], [1, 0, 1]);
+    assert_eq!([ask(1, 121).await, ask(1, 122).await], [0, 1]);
+    assert_eq!([ask(2, 0).await, ask(2, 5).await, ask(2, 6).await], [1, 0, 1]);
+}
+
+#[tokio::test]
+async fn there_are_no_more_entries_than_allowed() {
+    for entries_max in [0, 1, 7, 40] {
+        let node = Followed::start(KeyCacheSettings {
+            entries_max,
+            ..SETTINGS
+        })
+        .await;
+        let start = clock::instant();
+        for number in 0..=255 {
+            node.find(number, start + Duration::from_millis(number.into())).await;
+            let held: usize = node.cache.shards.iter().map(|shard| lock(shard).entries.len()).sum();
+            assert!(held <= entries_max, "{held} of {entries_max}");
+            node.cache.touch(&id(number), 1);
+            let used: usize = node.cache.used.iter().map(|used| lock(used).len()).sum();
+            assert!(used <= entries_max, "{used} of {entries_max}");
+        }
+        let before = node.store.finds();
+        node.find(255, start + Duration::from_secs(1)).await;
+        let asked = node.store.finds() - before;
+        assert_eq!(
+            asked,
+            usize::from(entries_max == 0),
+            "the latest of {entries_max} is there"
+        );
+    }
+}
+
+#[tokio::test]
+async fn uses_are_written_in_one_batch_at_the_end() {
+    let node = Followed::start(SETTINGS).await;
+    node.store.create(&digest(2), &record(2, 100)).await.unwrap();
+    for (number, at) in [(1, 10), (1, 30), (1, 20), (2, 5)] {
+        node.cache.touch(&id(number), at);
+    }
+    assert_eq!(node.store.touches.load(Ordering::SeqCst), 0);
+    node.shutdown.send_replace(true);
+    node.running.await.unwrap();
+    assert_eq!(node.store.touches.load(Ordering::SeqCst), 1);
+    let used = node
+        .store
+        .list(None, 2)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|view| view.last_used);
+    assert_eq!(used.collect::<Vec<_>>(), [Some(30), Some(5)]);
+}
+
+#[tokio::test]
+async fn uses_wait_for_a_store_that_is_away() {
+    let flush_used = Duration::from_millis(5);
+    let node = Followed::start(KeyCacheSettings { flush_used, ..SETTINGS }).await;
+    node.store.is_away.store(true, Ordering::SeqCst);
+    node.cache.touch(&id(1), 10);
+    until("writing was tried", async || {
+        node.store.touches.load(Ordering::SeqCst) >= 2
+    })
+    .await;
+    node.store.is_away.store(false, Ordering::SeqCst);
+    until("the use is written", async || {
+        node.store.by_id(&id(1)).await.unwrap().unwrap().last_used == Some(10)
+    })
+    .await;
+}
+
+/// Starts a find that has read its answer and not given it yet.
+async fn held_find(node: &Followed, now: Instant) -> JoinHandle<Option<Arc<KeyRecord>>> {
+    node.store.holds.store(true, Ordering::SeqCst);
+    let cache = Arc::clone(&node.cache);
+    let find = tokio::spawn(async move { cache.find(&digest(1), now).await.unwrap() });
+    node.store.held.notified().await;
+    node.store.holds.store(false, Ordering::SeqCst);
+    find
+}
+
+#[tokio::test]
+async fn a_record_read_before_a_revocation_is_not_kept_after_it() {
+    let node = Followed::start(SETTINGS).await;
+    let now = clock::instant();
+    let find = held_find(&node, now).await;
+    node.store.revoke(&id(1), 500).await.unwrap();
+    node.catch_up().await;
+    node.store.release.notify_one();
+    assert_eq!(find.await.unwrap().unwrap().state, KeyState::Active);
+    let after = node.find(1, now).await.unwrap();
+    assert_eq!(after.state, KeyState::Revoked { at: 500 });
+}
+
+#[tokio::test]
+async fn a_store_that_goes_back_ends_all_entries_and_what_is_on_its_way() {
+    let node = Followed::start(SETTINGS).await;
+    let now = clock::instant();
+    node.store.create(&digest(2), &record(2, 100)).await.unwrap();
+    node.store.create(&digest(3), &record(3, 100)).await.unwrap();
+    node.catch_up().await;
+    assert!(node.find(2, now).await.is_some());
+    let (find, flushes) = (held_find(&node, now).await, node.events("flush"));
+    // A failover to a server that has not heard of it all, and where the first key is revoked.
+    let other = Arc::new(ModelStore::new());
+    other.create(&digest(1), &record(1, 100)).await.unwrap();
+    other.revoke(&id(1), 500).await.unwrap();
+    *node.store.inner.write().unwrap() = other;
+    until("the flush", async || node.events("flush") > flushes).await;
+    node.store.release.notify_one();
+    assert_eq!(find.await.unwrap().unwrap().state, KeyState::Active);
+    assert_eq!(node.find(2, now).await, None);
+    // What was read at the old server's higher version is no news to the new one.
+    assert_eq!(node.find(1, now).await.unwrap().state, KeyState::Revoked { at: 500 });
+}
+
+#[tokio::test]
+async fn nothing_is_kept_before_the_feed_is_followed() {
+    let store = WatchedStore::new();
+    store.create(&digest(1), &record(1, 100)).await.unwrap();
+    let cache = KeyCache::new(store.clone(), SETTINGS);
+    let now = clock::instant();
+    for _ in 0..3 {
+        assert!(cache.find(&digest(1), now).await.unwrap().is_some());
+    }
+    assert_eq!(store.finds(), 3);
+}

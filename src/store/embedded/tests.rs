@@ -1,0 +1,203 @@
+//! Tests of the embedded store and of its file.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use tempfile::TempDir;
+
+use super::EmbeddedStore;
+use crate::domain::key::KeyState;
+use crate::store::contract::{Fixture, digest, id, record, suite, until};
+use crate::store::{KeyStore, KeyView, LIST_KEYS_MAX, OpenError};
+
+const FILE_NAME: &str = "keys.redb";
+/// Every how many bytes a file is damaged, one place at a time.
+const DAMAGE_STRIDE: usize = 4099;
+
+async fn open() -> Option<Fixture> {
+    let folder = tempfile::tempdir().unwrap();
+    Some(Fixture {
+        store: Arc::new(EmbeddedStore::open(folder.path()).unwrap()),
+        kept: Box::new(folder),
+    })
+}
+
+suite!(open);
+
+/// A store with a used, a revoked, a rotated and a deleted key.
+async fn filled(folder: &Path) -> EmbeddedStore {
+    let store = EmbeddedStore::open(folder).unwrap();
+    for number in 1..=4 {
+        store.create(&digest(number), &record(number, 100)).await.unwrap();
+    }
+    store.touch(&[(id(1), 700), (id(2), 800), (id(4), 900)]).await.unwrap();
+    store.revoke(&id(2), 750).await.unwrap();
+    store.rotate(&id(3), &digest(33), "abcd").await.unwrap();
+    store.delete(&id(4)).await.unwrap();
+    store
+}
+
+async fn all(store: &EmbeddedStore) -> Vec<KeyView> {
+    store.list(None, LIST_KEYS_MAX).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_after_opening_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(folder.path()).await;
+    let before = all(&store).await;
+    drop(store);
+    let store = EmbeddedStore::open(folder.path()).unwrap();
+    assert_eq!(all(&store).await, before);
+    let [used, revoked, rotated] = &before[..] else {
+        panic!("three keys are left")
+    };
+    assert_eq!(used.last_used, Some(700));
+    assert_eq!(revoked.last_used, Some(800));
+    assert_eq!(revoked.record.state, KeyState::Revoked { at: 750 });
+    assert_eq!(store.find(&digest(3)).await.unwrap().record, None);
+    assert_eq!(
+        store.find(&digest(33)).await.unwrap().record.as_ref(),
+        Some(&rotated.record)
+    );
+    assert_eq!(store.find(&digest(4)).await.unwrap().record, None);
+}
+
+#[tokio::test]
+async fn a_copy_taken_while_it_is_open_has_all_that_was_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(folder.path()).await;
+    // What the disk holds at this moment is what a process killed now leaves behind.
+    for number in 10..20 {
+        store.create(&digest(number), &record(number, 200)).await.unwrap();
+        let image = tempfile::tempdir().unwrap();
+        fs::copy(folder.path().join(FILE_NAME), image.path().join(FILE_NAME)).unwrap();
+        let recovered = EmbeddedStore::open(image.path()).unwrap();
+        assert_eq!(all(&recovered).await, all(&store).await);
+    }
+}
+
+#[tokio::test]
+async fn a_store_has_one_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(folder.path()).unwrap();
+    let second = EmbeddedStore::open(folder.path()).err().unwrap();
+    assert!(matches!(second, OpenError::InUse(_)), "{second}");
+    drop(store);
+    EmbeddedStore::open(folder.path()).unwrap();
+}
+
+#[tokio::test]
+async fn others_may_not_read_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("made");
+    let _store = EmbeddedStore::open(&path).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&path), mode(&path.join(FILE_NAME))), (0o700, 0o600));
+}
+
+#[tokio::test]
+async fn a_change_goes_on_when_its_caller_goes_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(folder.path()).await;
+    {
+        let key = id(1);
+        let mut revoke = store.revoke(&key, 990);
+        let _ = revoke.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    }
+    until("the key is revoked", async || {
+        let view = store.by_id(&id(1)).await.unwrap().unwrap();
+        view.record.state == KeyState::Revoked { at: 990 }
+    })
+    .await;
+}
+
+/// Opens a file of this content. A panic fails the test with the place of the damage.
+fn open_content(content: &[u8], what: &str) -> (Result<EmbeddedStore, OpenError>, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join(FILE_NAME), content).unwrap();
+    let opened = catch_unwind(AssertUnwindSafe(|| EmbeddedStore::open(folder.path())));
+    match opened {
+        Ok(opened) => (opened, folder),
+        Err(_) => panic!("panicked: {what}"),
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_store_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(filled(folder.path()).await);
+    let whole = fs::read(folder.path().join(FILE_NAME)).unwrap();
+    let mut headless = whole.clone();
+    headless[..512].fill(0);
+    let cases: [(&str, &[u8]); 5] = [
+        ("a word", b"not a store"),
+        ("text", &b"not a store\n".repeat(1000)),
+        ("no header", &headless),
+        ("half of it", &whole[..whole.len() / 2]),
+        ("one page of it", &whole[..4096]),
+    ];
+    for (what, content) in cases {
+        let refused = open_content(content, what).0.err();
+        assert!(
+            matches!(refused, Some(OpenError::Corrupt { .. } | OpenError::File { .. })),
+            "{what}: {refused:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn damage_in_any_place_is_an_error_and_no_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(filled(folder.path()).await);
+    let whole = fs::read(folder.path().join(FILE_NAME)).unwrap();
+    let header = (0..512).step_by(7);
+    let places = header.chain((512..whole.len()).step_by(DAMAGE_STRIDE)).take(400);
+    for place in places {
+        let mut damaged = whole.clone();
+        damaged[place..whole.len().min(place + 64)].fill(0xA5);
+        // Damage to unused pages may go unseen; then the keys are whole.
+        if let (Ok(store), _folder) = open_content(&damaged, &format!("byte {place}")) {
+            assert_eq!(all(&store).await.len(), 3, "byte {place}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_a_later_format_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(filled(folder.path()).await);
+    {
+        let database = redb::Database::open(folder.path().join(FILE_NAME)).unwrap();
+        let transaction = database.begin_write().unwrap();
+        let table: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("meta");
+        transaction.open_table(table).unwrap().insert("format", 2).unwrap();
+        transaction.commit().unwrap();
+    }
+    let refused = EmbeddedStore::open(folder.path()).err().unwrap();
+    assert!(refused.to_string().contains("format is 2"), "{refused}");
+}
+
+#[tokio::test]
+async fn an_unreadable_record_is_named_and_not_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(filled(folder.path()).await);
+    {
+        let database = redb::Database::open(folder.path().join(FILE_NAME)).unwrap();
+        let transaction = database.begin_write().unwrap();
+        let table: redb::TableDefinition<'_, &str, &[u8]> = redb::TableDefinition::new("keys");
+        let mut keys = transaction.open_table(table).unwrap();
+        keys.insert(id(1).as_str(), &b"{\"private\":1}"[..]).unwrap();
+        drop(keys);
+        transaction.commit().unwrap();
+    }
+    let refused = EmbeddedStore::open(folder.path()).err().unwrap().to_string();
+    assert!(
+        refused.contains(id(1).as_str()) && !refused.contains("private"),
+        "{refused}"
+    );
+}

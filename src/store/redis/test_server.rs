@@ -1,0 +1,230 @@
+//! A real Redis for tests, alone on its port, gone when the test ends.
+
+use std::env;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{Client, FromRedisValue, RedisResult};
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::{RedisSettings, RedisStore};
+use crate::store::KeyStore;
+use crate::store::contract::{DEADLINE, id, until};
+
+const PROGRAM: &str = "redis-server";
+/// How often another port is tried, when the one that was free is taken before the server has it.
+const PORTS_MAX: usize = 5;
+/// What a read may take where the test is not about time.
+const AMPLE_BUDGET: Duration = Duration::from_secs(10);
+/// What a process that runs answers within.
+const ASK_MAX: Duration = Duration::from_secs(5);
+
+/// Whether the data outlives the server's process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    Volatile,
+    Durable,
+}
+
+/// A running `redis-server`.
+pub(crate) struct TestServer {
+    child: Child,
+    port: u16,
+    memory: Memory,
+    folder: TempDir,
+}
+
+/// A store on a test server, with its connections kept up until it is dropped.
+pub(crate) struct Joined {
+    pub(crate) store: Arc<RedisStore>,
+    running: JoinHandle<()>,
+    _shutdown: watch::Sender<bool>,
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        self.running.abort();
+    }
+}
+
+impl TestServer {
+    /// A server that forgets everything when it ends; `None`, with a word, where there is no Redis to start.
+    pub(crate) async fn start() -> Option<Self> {
+        Self::start_with(Memory::Volatile).await
+    }
+
+    /// A server that has its data again after [`TestServer::restart`].
+    pub(crate) async fn start_durable() -> Option<Self> {
+        Self::start_with(Memory::Durable).await
+    }
+
+    async fn start_with(memory: Memory) -> Option<Self> {
+        if !is_installed() {
+            let required = [("CI", "true"), ("WEIR_REQUIRE_TOOLS", "1")];
+            let is_required = required
+                .iter()
+                .any(|(name, value)| env::var(name).as_deref() == Ok(value));
+            assert!(!is_required, "{PROGRAM} is not installed, and tools are required here");
+            eprintln!("skipped: {PROGRAM} is not installed");
+            return None;
+        }
+        for _ in 0..PORTS_MAX {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let folder = tempfile::tempdir().unwrap();
+            let child = spawn(port, memory, &folder);
+            let mut server = Self {
+                child,
+                port,
+                memory,
+                folder,
+            };
+            if server.is_ready().await {
+                return Some(server);
+            }
+        }
+        panic!("{PROGRAM} did not start on any of {PORTS_MAX} ports");
+    }
+
+    /// Waits until this very process answers; `false` if it has ended, because the port was taken.
+    async fn is_ready(&mut self) -> bool {
+        let mut ended = false;
+        until("redis-server answers", async || {
+            ended = self.child.try_wait().unwrap().is_some();
+            ended || self.answers_itself().await
+        })
+        .await;
+        !ended
+    }
+
+    async fn answers_itself(&self) -> bool {
+        let info: RedisResult<String> = self.try_ask(&["INFO", "server"]).await;
+        let line = format!("process_id:{}\r\n", self.child.id());
+        info.is_ok_and(|info| info.contains(&line))
+    }
+
+    /// Ends the process as a crash does.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again on the same port, with what it had written.
+    pub(crate) async fn restart(&mut self) {
+        self.child = spawn(self.port, self.memory, &self.folder);
+        assert!(self.is_ready().await, "the port was taken in the meantime");
+    }
+
+    /// Sends a signal to the process, by id.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Asks the server something, over a connection of its own.
+    pub(crate) async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        self.try_ask(words).await.unwrap()
+    }
+
+    async fn try_ask<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
+        let client = Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
+        let asked = async {
+            let mut connection: MultiplexedConnection = client.get_multiplexed_async_connection().await?;
+            ::redis::cmd(words[0])
+                .arg(&words[1..])
+                .query_async(&mut connection)
+                .await
+        };
+        timeout(ASK_MAX, asked).await.expect("the test's Redis hangs")
+    }
+
+    /// The ids of the connections that are pushed to.
+    pub(crate) async fn push_clients(&self) -> Vec<String> {
+        let clients: String = self.ask(&["CLIENT", "LIST"]).await;
+        let word = |line: &str, name: &str| {
+            let mut words = line.split(' ').filter_map(|word| word.split_once('='));
+            words.find(|(key, _)| *key == name).unwrap().1.to_owned()
+        };
+        let pushed = clients.lines().filter(|line| word(line, "flags").contains('t'));
+        pushed.map(|line| word(line, "id")).collect()
+    }
+
+    pub(crate) fn settings(&self, namespace: &str, budget: Duration) -> RedisSettings {
+        RedisSettings {
+            nodes: vec![format!("127.0.0.1:{}", self.port)],
+            username: None,
+            password: None,
+            database: 0,
+            tls: false,
+            ca_file: None,
+            namespace: namespace.to_owned(),
+            budget,
+        }
+    }
+
+    /// A connected store with all the time it wants.
+    pub(crate) async fn join(&self, namespace: &str) -> Joined {
+        self.join_within(namespace, AMPLE_BUDGET).await
+    }
+
+    /// A connected store whose reads have this long.
+    pub(crate) async fn join_within(&self, namespace: &str, budget: Duration) -> Joined {
+        let store = Arc::new(RedisStore::open(&self.settings(namespace, budget)).unwrap());
+        let (shutdown, stop) = watch::channel(false);
+        let runner = Arc::clone(&store);
+        let running = tokio::spawn(async move { runner.run(stop).await });
+        let joined = Joined {
+            store,
+            running,
+            _shutdown: shutdown,
+        };
+        let connected = timeout(
+            DEADLINE,
+            until("the store is connected", async || {
+                joined.store.by_id(&id(0)).await.is_ok()
+            }),
+        );
+        connected.await.unwrap();
+        joined
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        // It may have ended already, which is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn is_installed() -> bool {
+    let version = Command::new(PROGRAM).arg("--version").stdout(Stdio::null()).status();
+    version.is_ok_and(|status| status.success())
+}
+
+fn spawn(port: u16, memory: Memory, folder: &TempDir) -> Child {
+    let append = if memory == Memory::Durable { "yes" } else { "no" };
+    Command::new(PROGRAM)
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+        // Uncompressed, so that a test can look for a text in what DUMP shows.
+        .args([
+            "--rdbcompression",
+            "no",
+            "--appendonly",
+            append,
+            "--appendfsync",
+            "always",
+            "--dir",
+        ])
+        .arg(folder.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}

@@ -1,0 +1,263 @@
+//! Tests of the Redis store, against a real server.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::test_server::TestServer;
+use crate::clock;
+use crate::domain::secret::{KeyPrefix, ServiceKey};
+use crate::store::contract::{Fixture, digest, id, record, suite, until};
+use crate::store::{FEED_CHANGES_MAX, KeyChange, KeyStore, StoreError};
+
+const BUDGET: Duration = Duration::from_millis(100);
+/// How much later than its budget a call may end on a busy machine.
+const SLACK: Duration = Duration::from_millis(100);
+
+async fn open() -> Option<Fixture> {
+    let server = TestServer::start().await?;
+    let joined = server.join("weir").await;
+    Some(Fixture {
+        store: joined.store.clone(),
+        kept: Box::new((joined, server)),
+    })
+}
+
+suite!(open);
+
+async fn is_found(store: &dyn KeyStore, number: u8) -> bool {
+    let lookup = store.find(&digest(number)).await;
+    assert!(
+        !matches!(&lookup, Ok(lookup) if lookup.record.is_none()),
+        "a key that exists is never unknown"
+    );
+    lookup.is_ok()
+}
+
+#[tokio::test]
+async fn an_emptied_redis_is_unavailable_and_not_without_keys() {
+    let Some(server) = TestServer::start().await else {
+        return;
+    };
+    let joined = server.join("weir").await;
+    let store = &joined.store;
+    store.create(&digest(1), &record(1, 100)).await.unwrap();
+    let () = server.ask(&["FLUSHALL"]).await;
+    let unavailable = |error| matches!(error, Some(StoreError::Unavailable(_)));
+    assert!(unavailable(store.find(&digest(1)).await.err()));
+    assert!(unavailable(store.find(&digest(2)).await.err()));
+    assert!(unavailable(store.list(None, 10).await.err()));
+    assert!(unavailable(store.changes_since(1).await.err()));
+    // Writing into it would make the loss final.
+    assert!(unavailable(store.create(&digest(2), &record(2, 100)).await.err()));
+    assert!(unavailable(store.revoke(&id(1), 1).await.err()));
+    assert_eq!(server.ask::<u64>(&["DBSIZE"]).await, 0);
+}
+
+#[tokio::test]
+async fn a_redis_that_lost_part_of_its_data_knows_no_unknown_keys() {
+    let Some(server) = TestServer::start().await else {
+        return;
+    };
+    let joined = server.join("weir").await;
+    for number in [1, 2] {
+        joined
+            .store
+            .create(&digest(number), &record(number, 100))
+            .await
+            .unwrap();
+    }
+    let () = server.ask(&["DEL", "{weir:keys}:ids"]).await;
+    let answer = joined.store.find(&digest(1)).await;
+    assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_redis_that_hangs_costs_no_more_than_the_budget_and_recovers() {
+    let Some(server) = TestServer::start().await else {
+        return;
+    };
+    let joined = server.join_within("weir", BUDGET).await;
+    let store = &joined.store;
+    until("the key is created", async || {
+        !matches!(
+            store.create(&digest(1), &record(1, 100)).await,
+            Err(StoreError::Unavailable(_))
+        )
+    })
+    .await;
+    server.signal("-STOP");
+    let mut quickest = Duration::MAX;
+    for _ in 0..6 {
+        let start = clock::instant();
+        let answer = store.find(&digest(1)).await;
+        let took = start.elapsed();
+        assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
+        assert!(took < BUDGET + SLACK, "{took:?}");
+        quickest = quickest.min(took);
+    }
+    assert!(
+        quickest < BUDGET / 2,
+        "a server known to hang is not waited for: {quickest:?}"
+    );
+    server.signal("-CONT");
+    until("the key is found again", async || is_found(&**store, 1).await).await;
+}
+
+#[tokio::test]
+async fn a_killed_redis_is_reached_again_with_its_data() {
+    let Some(mut server) = TestServer::start_durable().await else {
+        return;
+    };
+    let joined = server.join("weir").await;
+    let store = joined.store.clone();
+    store.create(&digest(1), &record(1, 100)).await.unwrap();
+    store.revoke(&id(1), 700).await.unwrap();
+    let before = store.by_id(&id(1)).await.unwrap();
+    let version = store.find(&digest(1)).await.unwrap().version;
+    server.kill();
+    until("the loss is noticed", async || !is_found(&*store, 1).await).await;
+    server.restart().await;
+    until("the key is found again", async || is_found(&*store, 1).await).await;
+    assert_eq!(store.by_id(&id(1)).await.unwrap(), before);
+    assert_eq!(store.find(&digest(1)).await.unwrap().version, version);
+    until("changes are pushed again", async || {
+        server.push_clients().await.len() == 1
+    })
+    .await;
+    store.update(&id(1), &KeyChange::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_at_the_start_is_reached_when_it_comes() {
+    let Some(mut server) = TestServer::start_durable().await else {
+        return;
+    };
+    let first = server.join("weir").await;
+    first.store.create(&digest(1), &record(1, 100)).await.unwrap();
+    drop(first);
+    server.kill();
+    let store = std::sync::Arc::new(super::RedisStore::open(&server.settings("weir", BUDGET)).unwrap());
+    let (_shutdown, stop) = tokio::sync::watch::channel(false);
+    let runner = std::sync::Arc::clone(&store);
+    let running = tokio::spawn(async move { runner.run(stop).await });
+    assert!(!is_found(&*store, 1).await);
+    server.restart().await;
+    until("the key is found", async || is_found(&*store, 1).await).await;
+    running.abort();
+}
+
+#[tokio::test]
+async fn a_find_is_one_round_trip() {
+    const FINDS: usize = 10;
+    let Some(server) = TestServer::start().await else {
+        return;
+    };
+    let joined = server.join("weir").await;
+    joined.store.create(&digest(1), &record(1, 100)).await.unwrap();
+    until("the push connection is up", async || {
+        server.push_clients().await.len() == 1
+    })
+    .await;
+    let () = server.ask(&["CONFIG", "RESETSTAT"]).await;
+    for number in 0..FINDS {
+        joined.store.find(&digest(u8::from(number % 2 == 0))).await.unwrap();
+    }
+    let stats: String = server.ask(&["INFO", "commandstats"]).await;
+    let calls: Vec<(&str, usize)> = stats
+        .lines()
+        .filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="))
+        .map(|(name, rest)| (name, rest.split(',').next().unwrap().parse().unwrap()))
+        .collect();
+    assert!(calls.contains(&("evalsha", FINDS)), "{calls:?}");
+    // The rest is what the script itself does, the test's own questions and the push connection's signs of life.
+    let others = [
+        "evalsha",
+        "get",
+        "hget",
+        "hlen",
+        "zcard",
+        "config|resetstat",
+        "info",
+        "client|setinfo",
+        "ping",
+        "hello",
+    ];
+    let names: BTreeSet<&str> = calls.iter().map(|(name, _)| *name).collect();
+    assert!(names.is_subset(&BTreeSet::from(others)), "{calls:?}");
+}
+
+#[tokio::test]
+async fn scripts_that_the_server_forgot_are_given_again() {
+    let Some(server) = TestServer::start().await else {
+        return;
+    };
+    let joined = server.join("weir").await;
+    joined.store.create(&digest(1), &record(1, 100)).await.unwrap();
+    let () = server.ask(&["SCRIPT", "FLUSH"]).await;
+    assert!(is_found(&*joined.store, 1).await);
+}
+
+#[tokio::test]
+async fn the_key_itself_is_never_in_redis() {
+    let Some(server) = TestServer::start().await else {
+        return;
+    };
+    let joined = server.join("shop").await;
+    let prefix = KeyPrefix::new("weir").unwrap();
+    let [first, second] = [(); 2].map(|()| ServiceKey::generate(&prefix, &mut rand::rng()));
+    joined.store.create(&first.digest(), &record(1, 100)).await.unwrap();
+    joined
+        .store
+        .rotate(&id(1), &second.digest(), &second.hint())
+        .await
+        .unwrap();
+    joined.store.touch(&[(id(1), 7)]).await.unwrap();
+    let names: Vec<String> = server.ask(&["KEYS", "*"]).await;
+    assert_eq!(names.len(), 8, "{names:?}");
+    let records: Vec<u8> = server.ask(&["DUMP", "{shop:keys}:records"]).await;
+    assert!(
+        records.windows(4).any(|window| window == b"acme"),
+        "a text that is there is seen"
+    );
+    for name in names {
+        let data: Vec<u8> = server.ask(&["DUMP", &name]).await;
+        let texts = [first.as_str(), second.as_str()].map(|text| &text["weir-".len()..][..12]);
+        for text in texts.into_iter().chain(["weir-"]) {
+            let shown = data.windows(text.len()).any(|window| window == text.as_bytes());
+            assert!(!shown && !name.contains(text), "{name} holds a key's text");
+        }
+    }
+}
+
+#[tokio::test]
+async fn namespaces_do_not_see_each_other() {
+    let Some(server) = TestServer::start().await else {
+        return;
+    };
+    let (one, two) = (server.join("one").await, server.join("two").await);
+    one.store.create(&digest(1), &record(1, 100)).await.unwrap();
+    assert_eq!(two.store.find(&digest(1)).await.unwrap().record, None);
+    two.store.create(&digest(1), &record(1, 200)).await.unwrap();
+    one.store.delete(&id(1)).await.unwrap();
+    assert_eq!(two.store.find(&digest(1)).await.unwrap().record, Some(record(1, 200)));
+}
+
+#[tokio::test]
+async fn the_feed_is_bounded() {
+    let Some(server) = TestServer::start().await else {
+        return;
+    };
+    let joined = server.join("weir").await;
+    let store = &joined.store;
+    store.create(&digest(1), &record(1, 100)).await.unwrap();
+    for _ in 0..FEED_CHANGES_MAX {
+        store.update(&id(1), &KeyChange::default()).await.unwrap();
+    }
+    assert_eq!(
+        server.ask::<usize>(&["LLEN", "{weir:keys}:feed"]).await,
+        FEED_CHANGES_MAX
+    );
+    assert_eq!(store.changes_since(0).await.unwrap().digests, None);
+    let whole = store.changes_since(1).await.unwrap().digests.unwrap();
+    assert_eq!(whole.len(), FEED_CHANGES_MAX);
+}
