@@ -22,9 +22,9 @@ use pingora::{
     Error, ErrorType, Result,
     http::{RequestHeader, ResponseHeader},
     protocols::Digest,
-    proxy::{FailToProxy, ProxyHttp, Session},
     upstreams::peer::HttpPeer,
 };
+use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 use rand::RngExt;
 use tokio::sync::Semaphore;
 

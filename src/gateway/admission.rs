@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pingora::proxy::Session;
+use pingora_proxy::Session;
 
 use crate::{
     clock,

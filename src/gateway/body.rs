@@ -9,7 +9,8 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use pingora::{ErrorType, proxy::Session};
+use pingora::ErrorType;
+use pingora_proxy::Session;
 
 use crate::{
     body_budget::{BodyBudget, BodyLease},

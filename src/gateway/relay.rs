@@ -2,7 +2,8 @@
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, header};
-use pingora::{Error, ErrorType, Result, http::ResponseHeader, proxy::Session};
+use pingora::{Error, ErrorType, Result, http::ResponseHeader};
+use pingora_proxy::Session;
 
 use crate::{
     clock,

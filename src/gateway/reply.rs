@@ -4,11 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header;
-use pingora::{
-    Error, ErrorSource, ErrorType, Result,
-    http::ResponseHeader,
-    proxy::{FailToProxy, Session},
-};
+use pingora::{Error, ErrorSource, ErrorType, Result, http::ResponseHeader};
+use pingora_proxy::{FailToProxy, Session};
 
 use crate::{
     domain::{

@@ -110,11 +110,6 @@ impl Ticket {
         self.failure.get_or_insert(outcome);
     }
 
-    /// Whether a failure has been noted.
-    pub fn has_failed(&self) -> bool {
-        self.failure.is_some()
-    }
-
     /// weir answered with a refusal instead of a provider's answer.
     pub fn answered_with(&mut self, status: u16, reason: &'static str) {
         self.meter.status = status;

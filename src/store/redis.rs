@@ -9,11 +9,12 @@
 //!
 //! Only SHA-256 digests are stored, never a key.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::{Client, ProtocolVersion, ScriptInvocation};
 use async_trait::async_trait;
+use once_cell::sync::OnceCell;
 use tokio::sync::watch;
 
 pub use self::settings::RedisSettings;
@@ -66,7 +67,7 @@ pub struct RedisStore {
     version_key: String,
     budget: Duration,
     /// The generation this node has seen first; kept for the life of the process.
-    generation: OnceLock<String>,
+    generation: OnceCell<String>,
     nudge: Arc<watch::Sender<u64>>,
 }
 
@@ -85,7 +86,7 @@ impl RedisStore {
             keys,
             version_key: settings.key("version")?,
             budget: settings.budget,
-            generation: OnceLock::new(),
+            generation: OnceCell::new(),
             nudge: Arc::new(nudge),
         })
     }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use pingora::{
     apps::HttpServerOptions,
-    proxy::{HttpProxy, http_proxy_service_with_name},
     server::{Fds, ListenFds, ShutdownWatch, configuration::ServerConf},
     services::{Service, ServiceReadyNotifier, ServiceWithDependents},
 };
+use pingora_proxy::{HttpProxy, http_proxy_service_with_name};
 use tokio::sync::watch;
 
 use crate::{
