@@ -114,6 +114,7 @@ async fn prepare(
         reason: error.to_string(),
     })?;
     let model = asked_model(operation, path_model, &scan)?;
+    fail::fail_point!("admission");
     let route = routed(gateway, key, operation, &model, entry)?;
     let edited = rules::edit_body(
         &route.provider.body,

@@ -72,9 +72,15 @@ impl Entry {
 }
 
 impl Drop for Entry {
-    /// Reached without a call only when the request's task was cancelled: the client went away, or the process stops.
+    /// Reached without a call only when a hook panicked, or the request's task was cancelled: the client went away, or the
+    /// process stops.
     fn drop(&mut self) {
-        self.close(Outcome::ClientGone);
+        let panicking = std::thread::panicking();
+        self.close(if panicking {
+            Outcome::Internal
+        } else {
+            Outcome::ClientGone
+        });
     }
 }
 

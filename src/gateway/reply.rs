@@ -94,7 +94,16 @@ pub async fn fail(session: &mut Session, error: &Error, exchange: &mut Exchange)
                 500
             }
         }
-        Stage::New | Stage::Answered => 0,
+        Stage::New | Stage::Answered if client_left(error) || answered => 0,
+        Stage::New | Stage::Answered => {
+            // The record went with the hook that failed; the client still gets its answer.
+            let request_id = exchange.request_id.to_string();
+            let reply = Refusal::Internal.reply(exchange.shape, &request_id);
+            match write(session, reply, &request_id).await {
+                Ok(()) => Refusal::Internal.status(),
+                Err(_) => 0,
+            }
+        }
     };
     FailToProxy {
         error_code: code,

@@ -25,9 +25,11 @@ fn metric(weir: &Weir, words: &[&str]) -> Option<f64> {
 
 #[test]
 fn a_panic_before_the_provider_is_asked_is_500_for_one_request() {
-    for wire in ALL_WIRES {
+    // Before the request is looked at, and in the midst of admitting it.
+    let points = ["request_filter=1*panic", "admission=1*panic"];
+    for (wire, point) in ALL_WIRES.into_iter().flat_map(|wire| points.map(|point| (wire, point))) {
         let provider = RecordingProvider::recorded();
-        let mut weir = gateway(&provider, "request_filter=1*panic");
+        let mut weir = gateway(&provider, point);
         let key = weir.key().text;
         let kind = match wire {
             Wire::Messages => "api_error",
