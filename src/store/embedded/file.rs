@@ -5,7 +5,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
 use super::live::{Held, Step};
@@ -74,9 +74,14 @@ impl StoreFile {
             .open(path);
         let mut builder = Database::builder();
         builder.set_cache_size(PAGE_CACHE_BYTES);
-        let database = builder
+        let mut database = builder
             .create_file(file.map_err(refused)?)
             .map_err(|error| open_error(path, error))?;
+        // Pages have checksums, which redb looks at only when asked. What it repairs here is its map of free pages; damage
+        // to the keys is an error, because all commits are of two phases.
+        if !database.check_integrity().map_err(|error| open_error(path, error))? {
+            tracing::warn!(path = %path.display(), "the key store's map of free pages was damaged and has been rebuilt");
+        }
         let this = Self { database };
         this.settle_format().map_err(|reason| OpenError::Corrupt {
             path: path.to_owned(),
@@ -93,10 +98,18 @@ impl StoreFile {
         })
     }
 
+    /// A transaction that commits in two phases: without them redb takes damage to the last commit for a commit that was
+    /// cut short, and goes back to the one before, which would give a revoked key back.
+    fn begin_write(&self) -> Result<WriteTransaction, redb::Error> {
+        let mut transaction = self.database.begin_write()?;
+        transaction.set_two_phase_commit(true);
+        Ok(transaction)
+    }
+
     /// Makes one step durable.
     pub(super) fn commit(&self, step: &Step) -> Result<(), StoreError> {
         let write = || -> Result<(), redb::Error> {
-            let transaction = self.database.begin_write()?;
+            let transaction = self.begin_write()?;
             {
                 let mut keys = transaction.open_table(KEYS)?;
                 let mut used = transaction.open_table(USED)?;
@@ -119,7 +132,7 @@ impl StoreFile {
     /// Makes a batch of uses durable.
     pub(super) fn commit_used(&self, batch: &[(KeyId, i64)]) -> Result<(), StoreError> {
         let write = || -> Result<(), redb::Error> {
-            let transaction = self.database.begin_write()?;
+            let transaction = self.begin_write()?;
             {
                 let keys = transaction.open_table(KEYS)?;
                 let mut used = transaction.open_table(USED)?;
@@ -137,7 +150,7 @@ impl StoreFile {
     /// Writes the format into a new file and makes sure that all tables exist.
     fn settle_format(&self) -> Result<(), String> {
         let settle = || -> Result<u64, redb::Error> {
-            let transaction = self.database.begin_write()?;
+            let transaction = self.begin_write()?;
             let format = {
                 transaction.open_table(KEYS)?;
                 transaction.open_table(USED)?;
