@@ -157,30 +157,6 @@ impl KeyRecord {
             .as_ref()
             .is_none_or(|models| models.iter().any(|allowed| allowed == model))
     }
-
-    /// The record after its key got a new text, one revision later.
-    pub fn rotated(&self, hint: &str) -> Self {
-        Self {
-            hint: hint.to_owned(),
-            revision: self.revision.saturating_add(1),
-            ..self.clone()
-        }
-    }
-
-    /// The record withdrawn at this time, one revision later. A first withdrawal is not moved by a second.
-    pub fn revoked(&self, at: i64) -> Self {
-        match self.state {
-            KeyState::Revoked { .. } => self.clone(),
-            KeyState::Active => {
-                let revision = self.revision.saturating_add(1);
-                Self {
-                    state: KeyState::Revoked { at },
-                    revision,
-                    ..self.clone()
-                }
-            }
-        }
-    }
 }
 
 /// What of a record an operator may change; `None` leaves a field as it is.
