@@ -101,6 +101,12 @@ fn mutate(rng: &mut StdRng, seeds: &[Vec<u8>]) -> Vec<u8> {
 #[test]
 fn no_input_breaks_a_promise_of_the_parsers() {
     let seeds = seeds();
+    // As for the coverage-guided form: WEIR_FUZZ_SECONDS for each entry point.
+    let seconds = std::env::var("WEIR_FUZZ_SECONDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .filter(|seconds| *seconds > 0)
+        .unwrap_or(rounds(3, 300) as u64);
     for (name, entry) in entries::ENTRIES {
         seeds.iter().for_each(|seed| entry(seed));
         // Another seed each time, told when it finds something; WEIR_FUZZ_SEED repeats a run.
@@ -108,7 +114,7 @@ fn no_input_breaks_a_promise_of_the_parsers() {
             .ok()
             .map_or_else(rand::random, |text| text.parse().unwrap());
         let mut rng = StdRng::seed_from_u64(seed);
-        let until = Instant::now() + Duration::from_secs(rounds(3, 300) as u64);
+        let until = Instant::now() + Duration::from_secs(seconds);
         let mut runs = 0_u64;
         while Instant::now() < until {
             let input = mutate(&mut rng, &seeds);
