@@ -32,6 +32,8 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 const CONNECTIONS_MAX: usize = 64;
 /// How long a connection may take to send a request's head.
 const HEADER_READ: Duration = Duration::from_secs(10);
+/// The pause after a failed accept: most often descriptors have run out, and asking again at once would only burn time.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a whole connection may last: the client makes one call on each.
 const CONNECTION_WAIT: Duration = Duration::from_secs(60);
 
@@ -109,7 +111,7 @@ pub async fn serve(listener: UnixListener, state: AdminState, mut shutdown: watc
             Ok((stream, _)) => stream,
             Err(error) => {
                 tracing::warn!(%error, "the admin socket cannot accept");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
