@@ -3,6 +3,7 @@
 pub mod admin_client;
 pub mod key;
 pub mod models;
+pub mod provider;
 
 use std::{
     ffi::OsString,
@@ -40,6 +41,9 @@ pub enum Command {
     /// Create, list, show, change, rotate, revoke and delete service keys
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// List providers, and switch them off and on while weir runs
+    #[command(subcommand)]
+    Provider(provider::ProviderCommand),
     /// List the models that are served
     Models(ClientArgs),
     /// Run a scripted provider of all three protocols, for tests and benches
@@ -93,6 +97,16 @@ pub async fn run_key(
 ) -> Result<(), ClientError> {
     let client = AdminClient::new(admin_client::socket(command.client(), socket_of)?);
     key::run(command, &client, out).await
+}
+
+/// Runs `weir provider ...`.
+pub async fn run_provider(
+    command: &provider::ProviderCommand,
+    socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
+    out: &mut impl Write,
+) -> Result<(), ClientError> {
+    let client = AdminClient::new(admin_client::socket(command.client(), socket_of)?);
+    provider::run(command, &client, out).await
 }
 
 /// Runs `weir models`.

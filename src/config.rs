@@ -261,6 +261,41 @@ impl Config {
         Self::parse(&path.display().to_string(), &text, folder)
     }
 
+    /// The sections that differ from `before` in what is read only at the start.
+    pub fn needs_restart(&self, before: &Self) -> Vec<&'static str> {
+        let (new, old) = (&self.gateway, &before.gateway);
+        let listener = |config: &GatewayConfig| {
+            (
+                config.listen,
+                config.threads,
+                config.body_budget_bytes,
+                config.drain,
+                config.key_prefix.clone(),
+            )
+        };
+        let pool = |config: &UpstreamConfig| {
+            (
+                config.pool_size,
+                config.ca_file.clone(),
+                config.resolve,
+                config.resolve_timeout,
+                config.client_gone_finish_max,
+            )
+        };
+        [
+            ("gateway", listener(new) != listener(old)),
+            ("upstream", pool(&self.upstream) != pool(&before.upstream)),
+            ("store", self.store != before.store),
+            ("key_cache", self.key_cache != before.key_cache),
+            ("ops", self.ops != before.ops),
+            ("admin", self.admin != before.admin),
+            ("log", self.log != before.log),
+        ]
+        .into_iter()
+        .filter_map(|(section, differs)| differs.then_some(section))
+        .collect()
+    }
+
     /// Checks a configuration given as text. `file` names it in errors; relative paths are relative to `folder`.
     /// An empty text gives the defaults.
     ///

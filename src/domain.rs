@@ -7,6 +7,7 @@ pub mod secret;
 
 pub mod catalogue;
 pub mod json_scan;
+pub mod retry;
 pub mod route;
 pub mod rules;
 pub mod strict_toml;
@@ -16,5 +17,6 @@ pub mod json_pick;
 pub mod outcome;
 pub mod protocol;
 pub mod refusal;
+pub mod session_hint;
 pub mod sse;
 pub mod usage;

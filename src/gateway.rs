@@ -1,6 +1,7 @@
 //! The gateway: Pingora's hooks, each a few lines that call one function. ARCHITECTURE.md walks one request through.
 
 pub mod admission;
+pub mod attempts;
 pub mod body;
 pub mod deadline;
 pub mod drain;
@@ -31,8 +32,7 @@ use tokio::sync::Semaphore;
 use crate::{
     body_budget::BodyBudget,
     clock,
-    config::Config,
-    domain::{catalogue::Catalogue, operation::Target, outcome::Outcome, protocol::Protocol},
+    domain::{operation::Target, outcome::Outcome, protocol::Protocol},
     gateway::{
         body::GatherError,
         drain::Drain,
@@ -41,23 +41,22 @@ use crate::{
         intake::QueryKeys,
     },
     key_cache::KeyCache,
+    live::{Live, LiveCell},
     metrics::Metrics,
-    resolver::Resolver,
+    switches::Switches,
 };
 
 /// Everything a request needs, shared by all of them.
 #[derive(Debug)]
 pub struct Gateway {
-    /// The configuration.
-    pub config: Arc<Config>,
-    /// Models, providers and their rules.
-    pub catalogue: Arc<Catalogue>,
+    /// Configuration, catalogue and what is known of the providers; replaced by a reload.
+    pub live: Arc<LiveCell>,
+    /// Providers that an operator has switched off.
+    pub switches: Arc<Switches>,
     /// The keys, through the local cache.
     pub keys: Arc<KeyCache>,
     /// Memory for request bodies.
     pub budget: BodyBudget,
-    /// Providers' addresses.
-    pub resolver: Arc<Resolver>,
     /// Metrics and access log.
     pub sinks: Arc<Sinks>,
     /// Counts what runs.
@@ -73,7 +72,7 @@ impl Gateway {
 
     /// The head is here: limits for this connection, a record, no key in the query any more.
     fn arrive(&self, session: &mut Session, exchange: &mut Exchange) {
-        let limits = &self.config.gateway;
+        let limits = &exchange.live.config.gateway;
         session.set_keepalive(Some(limits.keepalive.as_secs()));
         session.set_write_timeout(Some(limits.write));
         session.set_total_drain_timeout(Some(Duration::from_secs(1)));
@@ -98,7 +97,8 @@ impl Gateway {
             return Error::e_explain(ErrorType::InternalError, "a request without a beginning");
         };
         let shape = exchange.shape;
-        match self.admit(session, shape, &exchange.query_keys, *entry).await {
+        let live = Arc::clone(&exchange.live);
+        match self.admit(session, &live, shape, &exchange.query_keys, *entry).await {
             Ok(Some(forward)) => {
                 exchange.stage = Stage::Forwarding(Box::new(forward));
                 Ok(false)
@@ -118,11 +118,12 @@ impl Gateway {
     async fn admit(
         &self,
         session: &mut Session,
+        live: &Arc<Live>,
         shape: Protocol,
         keys: &QueryKeys,
         mut entry: Entry,
     ) -> Result<Option<Forward>, (Entry, GatherError)> {
-        let target = match intake::check_size(session.req_header(), &self.config.gateway)
+        let target = match intake::check_size(session.req_header(), &live.config.gateway)
             .and_then(|()| intake::target(session.req_header()))
         {
             Ok(target) => target,
@@ -132,20 +133,21 @@ impl Gateway {
             Target::Forward { operation, .. } => Some(operation.as_str()),
             Target::ListModels | Target::ShowModel { .. } => Some("models"),
         };
-        let key = match admission::authenticate(self, session, shape, keys, &mut entry).await {
+        let prefix = &live.config.gateway.key_prefix;
+        let key = match admission::authenticate(self, session, prefix, shape, keys, &mut entry).await {
             Ok(key) => key,
             Err(refusal) => return Err((entry, refusal.into())),
         };
         let wanted = match target {
             Target::Forward { operation, model } => {
-                return admission::admit(self, session, &key, operation, model, entry)
+                return admission::admit(self, session, live, &key, operation, model, entry)
                     .await
                     .map(Some);
             }
             Target::ListModels => None,
             Target::ShowModel { model } => Some(model),
         };
-        match listing::reply(self, &key, shape, wanted.as_deref()) {
+        match listing::reply(&live.catalogue, &key, shape, wanted.as_deref()) {
             Ok(reply) => {
                 entry.record.status = reply.status;
                 let request_id = entry.record.request_id.clone();
@@ -181,6 +183,7 @@ impl ProxyHttp for Gateway {
 
     fn new_ctx(&self) -> Exchange {
         Exchange {
+            live: self.live.get(),
             shape: Protocol::Responses,
             request_id: new_request_id(),
             query_keys: QueryKeys::default(),
@@ -203,10 +206,10 @@ impl ProxyHttp for Gateway {
         guard::waiting(self.metrics(), self.handle(session, exchange)).await
     }
 
-    async fn upstream_peer(&self, _session: &mut Session, exchange: &mut Exchange) -> Result<Box<HttpPeer>> {
+    async fn upstream_peer(&self, session: &mut Session, exchange: &mut Exchange) -> Result<Box<HttpPeer>> {
         let forward = exchange.forward().ok_or_else(not_admitted)?;
         upstream::pause(forward).await;
-        guard::immediate(self.metrics(), || upstream::peer(self, forward))
+        guard::immediate(self.metrics(), || upstream::peer(self, session, forward))
     }
 
     async fn connected_to_upstream(
@@ -220,7 +223,7 @@ impl ProxyHttp for Gateway {
     ) -> Result<()> {
         let forward = exchange.forward().ok_or_else(not_admitted)?;
         guard::immediate(self.metrics(), || {
-            upstream::connected(self, session, forward, digest);
+            upstream::connected(session, forward, digest);
             Ok(())
         })
     }
@@ -254,7 +257,7 @@ impl ProxyHttp for Gateway {
         error: Box<Error>,
     ) -> Box<Error> {
         match exchange.forward() {
-            Some(forward) => upstream::connect_failed(self, forward, error),
+            Some(forward) => upstream::connect_failed(forward, error),
             None => error,
         }
     }
@@ -302,7 +305,7 @@ impl ProxyHttp for Gateway {
     ) -> Result<Option<Duration>> {
         let forward = exchange.forward().ok_or_else(not_admitted)?;
         guard::immediate(self.metrics(), || {
-            relay::pass(forward, piece, end)?;
+            relay::pass(self.metrics(), forward, piece, end)?;
             Ok(None)
         })
     }

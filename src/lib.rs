@@ -17,6 +17,11 @@ pub mod body_budget;
 pub mod metrics;
 pub mod resolver;
 
+pub mod pools;
+pub mod switches;
+
+pub mod live;
+
 pub mod gateway;
 pub mod side;
 

@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
+use arc_swap::ArcSwap;
 use prometheus::core::Collector;
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
@@ -38,7 +39,7 @@ const BODY_BUCKETS: [f64; 9] = [
 /// All metrics of the process. Shared in an `Arc`; every method is cheap and never waits (but [`Metrics::render`]).
 pub struct Metrics {
     registry: Registry,
-    labels: Labels,
+    labels: ArcSwap<Labels>,
     gen_ai: GenAi,
     requests: IntCounterVec,
     refusals: IntCounterVec,
@@ -55,6 +56,11 @@ pub struct Metrics {
     resolver_failures: IntCounterVec,
     panics: IntCounter,
     credential_refused: IntCounterVec,
+    credentials_resting: IntGaugeVec,
+    places_ejected: IntGaugeVec,
+    reloads: IntCounterVec,
+    reload_failed: IntGauge,
+    reloaded_at: IntGauge,
     process: process::Process,
     samplers: Mutex<Vec<Sampler>>,
 }
@@ -62,6 +68,7 @@ pub struct Metrics {
 type Sampler = Box<dyn Fn(&Metrics) + Send>;
 
 /// The names that may be labels.
+#[derive(Clone, Default)]
 struct Labels {
     models: BTreeSet<String>,
     providers: BTreeSet<String>,
@@ -73,10 +80,7 @@ impl Metrics {
         let registry = Registry::new();
         let make = Maker { registry: &registry };
         let metrics = Self {
-            labels: Labels {
-                models: models.iter().map(|name| (*name).to_owned()).collect(),
-                providers: providers.iter().map(|name| (*name).to_owned()).collect(),
-            },
+            labels: ArcSwap::default(),
             gen_ai: GenAi::new(&make)?,
             requests: make.counters(
                 "weir_requests_total",
@@ -117,25 +121,81 @@ impl Metrics {
                 "Answers of a provider that refuse weir's own credential.",
                 &["provider"],
             )?,
+            credentials_resting: make.gauges(
+                "weir_provider_credentials_resting",
+                "Credentials that are passed over after the provider limited or refused them.",
+                &["provider"],
+            )?,
+            places_ejected: make.gauges(
+                "weir_provider_places_ejected",
+                "Addresses of a provider that are left out after failures in a row.",
+                &["provider"],
+            )?,
+            reloads: make.counters(
+                "weir_config_reloads_total",
+                "Reloads of the configuration.",
+                &["result"],
+            )?,
+            reload_failed: make.gauge(
+                "weir_config_reload_failed",
+                "1 while the last reload failed and an older configuration is in force.",
+            )?,
+            reloaded_at: make.gauge(
+                "weir_config_reloaded_timestamp_seconds",
+                "When the configuration in force was loaded anew; 0 since the start.",
+            )?,
             process: process::Process::new(),
             samplers: Mutex::default(),
             registry: registry.clone(),
         };
         let build = make.gauges("weir_build_info", "Always 1; the version is a label.", &["version"])?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
-        for provider in providers {
-            // So that rates and alarms see the zero before the first event.
-            metrics.provider_on.with_label_values(&[provider]).set(0);
-            metrics.credential_refused.with_label_values(&[provider]).reset();
-        }
+        metrics.know(models.iter().copied(), providers.iter().copied());
         Ok(metrics)
+    }
+
+    /// Adds names that may be labels. Known ones stay: their time series go on.
+    pub fn know<'a>(&self, models: impl Iterator<Item = &'a str>, providers: impl Iterator<Item = &'a str>) {
+        let mut labels = Labels::clone(&self.labels.load());
+        labels.models.extend(models.map(str::to_owned));
+        for provider in providers {
+            if labels.providers.insert(provider.to_owned()) {
+                // So that rates and alarms see the zero before the first event.
+                self.provider_on.with_label_values(&[provider]).set(0);
+                self.credential_refused.with_label_values(&[provider]).reset();
+            }
+        }
+        self.labels.store(labels.into());
+    }
+
+    /// A reload has ended at `now`, in seconds since the epoch.
+    pub fn reloaded(&self, good: bool, now: i64) {
+        self.reloads
+            .with_label_values(&[if good { "ok" } else { "failed" }])
+            .inc();
+        self.reload_failed.set(i64::from(!good));
+        if good {
+            self.reloaded_at.set(now);
+        }
+    }
+
+    /// How many credentials of a provider rest, and how many addresses are left out.
+    pub fn provider_pool_is(&self, provider: &str, resting: usize, ejected: usize) {
+        let labels = self.labels.load();
+        let provider = labels.provider(Some(provider));
+        let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        self.credentials_resting
+            .with_label_values(&[provider])
+            .set(count(resting));
+        self.places_ejected.with_label_values(&[provider]).set(count(ejected));
     }
 
     /// Counts a finished request in everything it belongs to, its refusal included.
     pub fn record_request(&self, record: &RequestRecord) {
         let protocol = record.protocol.unwrap_or(NONE);
-        let model = self.labels.model(record.model.as_deref());
-        let provider = self.labels.provider(record.provider.as_deref());
+        let labels = self.labels.load();
+        let model = labels.model(record.model.as_deref());
+        let provider = labels.provider(record.provider.as_deref());
         self.requests
             .with_label_values(&[protocol, model, provider, record.outcome, status_class(record.status)])
             .inc();
@@ -154,7 +214,7 @@ impl Metrics {
             }
         }
         if record.provider.is_some() {
-            let asked = self.labels.model(record.model_asked.as_deref());
+            let asked = labels.model(record.model_asked.as_deref());
             self.gen_ai.record(record, provider, asked, model);
         }
     }
@@ -177,15 +237,17 @@ impl Metrics {
 
     /// A further attempt at a provider.
     pub fn upstream_retried(&self, provider: &str, reason: &'static str) {
+        let labels = self.labels.load();
         self.retries
-            .with_label_values(&[self.labels.provider(Some(provider)), reason])
+            .with_label_values(&[labels.provider(Some(provider)), reason])
             .inc();
     }
 
     /// The provider refused weir's own credential: somebody must act.
     pub fn provider_credential_refused(&self, provider: &str) {
+        let labels = self.labels.load();
         self.credential_refused
-            .with_label_values(&[self.labels.provider(Some(provider))])
+            .with_label_values(&[labels.provider(Some(provider))])
             .inc();
     }
 
@@ -201,8 +263,9 @@ impl Metrics {
 
     /// Whether the provider is served.
     pub fn provider_is(&self, provider: &str, state: Health) {
+        let labels = self.labels.load();
         self.provider_on
-            .with_label_values(&[self.labels.provider(Some(provider))])
+            .with_label_values(&[labels.provider(Some(provider))])
             .set(state.as_gauge());
     }
 

@@ -4,6 +4,7 @@ pub mod catalogue;
 pub mod demo;
 pub mod gateway_service;
 pub mod parts;
+pub mod reload;
 pub mod server;
 pub mod signals;
 pub mod store;
@@ -64,7 +65,7 @@ pub fn run(command: Command) -> Result<(), StartError> {
     };
     let mut out = std::io::stdout();
     match command {
-        Command::Serve(args) => serve(load(&args.conf)?, args.ready_file),
+        Command::Serve(args) => serve(load(&args.conf)?, &args.conf, args.ready_file),
         Command::Demo(DemoArgs { listen, json }) => demo(DemoOptions {
             listen,
             output: if json { Output::Json } else { Output::Text },
@@ -72,6 +73,9 @@ pub fn run(command: Command) -> Result<(), StartError> {
         Command::Check(args) => check(&args, &mut out),
         Command::Key(command) => client_runtime()?
             .block_on(cli::run_key(&command, socket, &mut out))
+            .map_err(client),
+        Command::Provider(command) => client_runtime()?
+            .block_on(cli::run_provider(&command, socket, &mut out))
             .map_err(client),
         Command::Models(args) => client_runtime()?
             .block_on(cli::run_models(&args, socket, &mut out))
@@ -147,9 +151,9 @@ fn check(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartError> {
 }
 
 /// `weir serve`: runs until a signal ends it. `ready_file` is written once everything listens.
-pub fn serve(config: Config, ready_file: Option<PathBuf>) -> Result<(), StartError> {
+pub fn serve(config: Config, conf: &Path, ready_file: Option<PathBuf>) -> Result<(), StartError> {
     diagnostics(&config.log.level.to_string())?;
-    let running = server::start(config)?;
+    let running = server::start(config, conf)?;
     if let Some(path) = ready_file {
         let addresses = &running.addresses;
         let ready = json!({

@@ -10,7 +10,7 @@ pub use crate::domain::rules::RawModel;
 use crate::domain::{
     operation::Operation,
     protocol::Protocol,
-    rules::{Provider, RuleFile},
+    rules::{Fallback, Provider, RuleFile, endpoint::EndpointTemplate},
     secret::Secret,
     strict_toml::FileError,
 };
@@ -20,7 +20,10 @@ pub use secret_ref::{SecretRef, SecretRefError};
 #[derive(Debug, Default)]
 pub struct Catalogue {
     models: BTreeMap<String, Arc<Model>>,
+    /// Other names, with the public name that each stands for.
+    aliases: BTreeMap<String, String>,
     providers: Vec<Arc<Provider>>,
+    secrets: Vec<SecretRef>,
 }
 
 /// One model as clients see it.
@@ -30,8 +33,12 @@ pub struct Model {
     pub name: String,
     /// The name for people.
     pub display_name: String,
+    /// Other names that clients may ask for.
+    pub aliases: Vec<String>,
     /// What its providers call it.
     pub upstream_name: String,
+    /// What single providers call it, where that differs.
+    pub upstream_names: BTreeMap<String, String>,
     /// Its providers, the preferred one first; never empty.
     pub providers: Vec<Arc<Provider>>,
     /// The protocols it may be asked through.
@@ -49,12 +56,18 @@ pub struct Model {
 }
 
 impl Model {
-    /// The provider that serves an operation: the first that is on and has the endpoint.
-    pub fn provider_for(&self, operation: Operation) -> Option<&Arc<Provider>> {
+    /// The providers that serve an operation, in order: those that are on and have the endpoint.
+    pub fn providers_for(&self, operation: Operation) -> impl Iterator<Item = (&Arc<Provider>, &EndpointTemplate)> {
         let allowed = self.protocols.contains(&operation.protocol());
         self.providers
             .iter()
-            .find(|provider| allowed && provider.is_on() && provider.endpoints.of(operation).is_some())
+            .filter(move |provider| allowed && provider.is_on())
+            .filter_map(move |provider| Some((provider, provider.endpoints.of(operation)?)))
+    }
+
+    /// What a provider calls it.
+    pub fn upstream_name_at(&self, provider: &Provider) -> &str {
+        self.upstream_names.get(&provider.name).unwrap_or(&self.upstream_name)
     }
 
     /// Whether it can be asked through a protocol now.
@@ -106,6 +119,16 @@ pub enum Warning {
         /// Where its secret was looked for.
         secret: SecretRef,
     },
+    /// One of several secrets of a provider is not there.
+    #[error("provider `{provider}`: the credential `{name}` is not used, its secret {secret} is absent")]
+    CredentialAbsent {
+        /// Which provider.
+        provider: String,
+        /// Which credential.
+        name: String,
+        /// Where its secret was looked for.
+        secret: SecretRef,
+    },
     /// weir.toml switches a provider off.
     #[error("provider `{provider}` is off: weir.toml says so, its models are not listed")]
     Disabled {
@@ -133,15 +156,52 @@ impl Catalogue {
         self.models.get(model)
     }
 
+    /// The model that answers for a name: the one of that public name or alias, or else the one that a provider's file
+    /// names for the rest of its family.
+    pub fn resolve(&self, protocol: Protocol, asked: &str) -> Option<&Arc<Model>> {
+        self.models
+            .get(asked)
+            .or_else(|| self.models.get(self.aliases.get(asked)?))
+            .or_else(|| self.fallback(protocol, asked))
+    }
+
+    fn fallback(&self, protocol: Protocol, asked: &str) -> Option<&Arc<Model>> {
+        let fallbacks = self.providers.iter().filter(|provider| provider.is_on());
+        let fits = |fallback: &&Fallback| {
+            let protocols = fallback.protocols.as_ref();
+            protocols.is_none_or(|only| only.contains(&protocol))
+                && fallback.patterns.iter().any(|pattern| matches(pattern, asked))
+        };
+        let found = fallbacks.filter_map(|provider| provider.fallback.as_ref()).find(fits)?;
+        self.models.get(&found.model)
+    }
+
     /// The models that can be served now, by name.
     pub fn models(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.models.values().filter(|model| model.is_on())
+    }
+
+    /// Where the secrets of its providers are, those that are absent included.
+    pub fn secrets(&self) -> impl Iterator<Item = &SecretRef> {
+        self.secrets.iter()
     }
 
     /// All providers, on or off, in the order of their files.
     pub fn providers(&self) -> impl Iterator<Item = &Arc<Provider>> {
         self.providers.iter()
     }
+}
+
+/// Whether a pattern fits a name: `*` stands for any text, everything else for itself.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((before, after)) = pattern.split_once('*') else {
+        return pattern == name;
+    };
+    let Some(rest) = name.strip_prefix(before) else {
+        return false;
+    };
+    // Wherever the star could end, the rest of the pattern has its try; names are short.
+    (0..=rest.len()).any(|end| rest.get(end..).is_some_and(|rest| matches(after, rest)))
 }
 
 #[cfg(test)]

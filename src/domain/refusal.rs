@@ -187,4 +187,10 @@ impl Refusal {
     pub fn reply(&self, protocol: Protocol, request_id: &str) -> Reply {
         reply::render(self, protocol, request_id)
     }
+
+    /// The answer to a Messages request in the shape of a provider that has no wrapper: `code`, `message` and `type` at
+    /// the root (spec section 7, Messages provider 3).
+    pub fn reply_native_root(&self, request_id: &str) -> Reply {
+        reply::render_native_root(self, request_id)
+    }
 }

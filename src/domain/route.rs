@@ -1,4 +1,5 @@
-//! From an operation and a model's name to a provider, an endpoint and the name the provider knows.
+//! From an operation and a model's name to the providers that may serve it, in order, each with its request target and
+//! the name it knows the model by. Fixed at admission: whatever is tried later is one of these.
 
 use std::sync::Arc;
 
@@ -6,19 +7,26 @@ use crate::domain::{
     catalogue::{Catalogue, Model},
     operation::Operation,
     protocol::Protocol,
-    rules::{Endpoint, Provider},
+    rules::Provider,
 };
 
-/// Where a request goes.
+/// Where a request may go.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// The model asked for.
+    /// The model that answers.
     pub model: Arc<Model>,
-    /// Who serves it; on, with `auth`.
+    /// Who serves it, the preferred one first; never empty.
+    pub legs: Vec<Leg>,
+}
+
+/// One provider that may serve a request.
+#[derive(Clone, Debug)]
+pub struct Leg {
+    /// Who; on.
     pub provider: Arc<Provider>,
-    /// Where, the model filled in.
-    pub endpoint: Endpoint,
-    /// What the provider calls the model.
+    /// The path and query of its endpoint, the model filled in.
+    pub target: String,
+    /// What it calls the model.
     pub upstream_model: String,
 }
 
@@ -42,27 +50,46 @@ pub enum RouteError {
     ProviderOff,
 }
 
-/// Finds the first provider of the model that is on and serves the operation.
+/// Finds the model by name, alias or fallback, and its providers that are on, not disabled and serve the operation.
 ///
 /// # Errors
 /// See [`RouteError`].
-pub fn route(catalogue: &Catalogue, operation: Operation, model: &str) -> Result<Route, RouteError> {
-    let model = catalogue.find(model).ok_or(RouteError::ModelUnknown)?;
+pub fn route(
+    catalogue: &Catalogue,
+    operation: Operation,
+    model: &str,
+    is_disabled: impl Fn(&str) -> bool,
+) -> Result<Route, RouteError> {
+    let model = catalogue
+        .resolve(operation.protocol(), model)
+        .ok_or(RouteError::ModelUnknown)?;
     if !model.is_on() {
         return Err(RouteError::ProviderOff);
     }
-    let provider = model
-        .provider_for(operation)
-        .ok_or_else(|| not_served(model, operation))?;
-    let template = provider
-        .endpoints
-        .of(operation)
-        .ok_or_else(|| not_served(model, operation))?;
+    let legs: Vec<Leg> = model
+        .providers_for(operation)
+        .map(|(provider, template)| {
+            let upstream_model = model.upstream_name_at(provider);
+            Leg {
+                target: template.fill(upstream_model),
+                upstream_model: upstream_model.to_owned(),
+                provider: Arc::clone(provider),
+            }
+        })
+        .collect();
+    if legs.is_empty() {
+        return Err(not_served(model, operation));
+    }
+    let legs: Vec<Leg> = legs
+        .into_iter()
+        .filter(|leg| !is_disabled(&leg.provider.name))
+        .collect();
+    if legs.is_empty() {
+        return Err(RouteError::ProviderOff);
+    }
     Ok(Route {
-        endpoint: template.fill(&model.upstream_name),
-        upstream_model: model.upstream_name.clone(),
-        provider: Arc::clone(provider),
         model: Arc::clone(model),
+        legs,
     })
 }
 

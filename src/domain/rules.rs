@@ -8,9 +8,9 @@ pub mod raw;
 
 pub use apply::{EditError, Head, edit_body, edit_head};
 pub use body::BodyRules;
-pub use compile::{Auth, HeadEdits, Provider, Timeouts};
-pub use endpoint::Endpoint;
-pub use raw::{ClientGoneAction, ErrorShape, OnClientGone, RawModel};
+pub use compile::{Auth, Credential, ErrorRule, Fallback, HeadEdits, Provider, Timeouts, WeightedOrigin};
+pub use endpoint::Origin;
+pub use raw::{ClientGoneAction, ErrorMeaning, ErrorShape, OnClientGone, RawModel, RefusalShape};
 
 /// A provider file, unread.
 #[derive(Clone, Debug, PartialEq, Eq)]

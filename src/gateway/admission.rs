@@ -2,40 +2,48 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use pingora_proxy::Session;
+use rand::RngExt;
 
 use crate::{
     clock,
     domain::{
+        catalogue::Model,
         credential::{self, CredentialError},
         json_scan::{self, Scan, ScanLimits},
         key::{KeyDenied, KeyRecord},
         operation::Operation,
         protocol::Protocol,
         refusal::Refusal,
-        route::{self, Route, RouteError},
-        rules,
+        route::{self, Leg, Route, RouteError},
+        rules::{self, Provider},
+        secret::KeyPrefix,
+        session_hint::session_hint,
     },
     gateway::{
         Gateway,
+        attempts::Attempts,
         body::{self, BodyForm, GatherError, GatheredBody},
         entry::Entry,
         exchange::Forward,
         intake::{self, QueryKeys},
         ticket::Ticket,
     },
+    live::Live,
 };
 
 /// Finds out whose request this is. No byte of the body has been read when this refuses.
 pub async fn authenticate(
     gateway: &Gateway,
     session: &Session,
+    prefix: &KeyPrefix,
     shape: Protocol,
     keys: &QueryKeys,
     entry: &mut Entry,
 ) -> Result<Arc<KeyRecord>, Refusal> {
     let offered = intake::offered(session.req_header(), keys);
-    let key = credential::take(shape, &offered, &gateway.config.gateway.key_prefix).map_err(|error| match error {
+    let key = credential::take(shape, &offered, prefix).map_err(|error| match error {
         CredentialError::Missing => Refusal::CredentialMissing,
         CredentialError::Ambiguous => Refusal::CredentialAmbiguous,
         CredentialError::Malformed => Refusal::KeyUnknown,
@@ -64,36 +72,41 @@ pub async fn authenticate(
 pub async fn admit(
     gateway: &Gateway,
     session: &mut Session,
+    live: &Arc<Live>,
     key: &KeyRecord,
     operation: Operation,
     path_model: Option<String>,
     mut entry: Entry,
 ) -> Result<Forward, (Entry, GatherError)> {
-    match prepare(gateway, session, key, operation, path_model, &mut entry).await {
-        Ok(prepared) => Ok(forward(gateway, session, operation, prepared, entry)),
+    match prepare(gateway, session, live, key, operation, path_model, &mut entry).await {
+        Ok(prepared) => Ok(forward(gateway, session, live, operation, prepared, entry)),
         Err(error) => Err((entry, error)),
     }
 }
 
 struct Prepared {
-    route: Route,
+    model: Arc<Model>,
+    attempts: Attempts,
     stream: bool,
+    scan: Scan,
+    original: Option<Bytes>,
     body: GatheredBody,
 }
 
 async fn prepare(
     gateway: &Gateway,
     session: &mut Session,
+    live: &Arc<Live>,
     key: &KeyRecord,
     operation: Operation,
     path_model: Option<String>,
     entry: &mut Entry,
 ) -> Result<Prepared, GatherError> {
-    let limits = &gateway.config.gateway;
+    let limits = &live.config.gateway;
     let expectation = intake::check_body_head(session.req_header(), limits.body_bytes_max)?;
     // What the path names can be refused before the body is read.
     if let Some(model) = &path_model {
-        routed(gateway, key, operation, model, entry)?;
+        routed(gateway, live, key, operation, model, entry)?;
     }
     let mut body = body::gather(
         session,
@@ -115,25 +128,63 @@ async fn prepare(
     })?;
     let model = asked_model(operation, path_model, &scan)?;
     fail::fail_point!("admission");
-    let route = routed(gateway, key, operation, &model, entry)?;
-    let edited = rules::edit_body(
-        &route.provider.body,
+    let route = routed(gateway, live, key, operation, &model, entry)?;
+    let shared = route.legs.len() > 1 || live.pools.has_choice(&route);
+    let hint = shared
+        .then(|| {
+            session_hint(
+                operation.protocol(),
+                key.id.as_str(),
+                &session.req_header().headers,
+                &body.bytes,
+            )
+        })
+        .flatten();
+    // Only another provider would need the text as the client sent it.
+    let original = (route.legs.len() > 1).then(|| body.bytes.clone());
+    let dice = rand::rng().random();
+    let attempts = Attempts::begin(
         operation,
-        &route.upstream_model,
-        &body.bytes,
-        &scan,
+        route.legs,
+        Arc::clone(&live.pools),
+        hint,
+        dice,
+        clock::instant(),
     )
-    .map_err(|error| Refusal::BodyInvalid {
-        reason: error.to_string(),
-    })?;
-    if let Some(edited) = edited {
-        body.bytes = edited.into();
-    }
+    .ok_or(Refusal::Internal)?;
+    edit_body(session, operation, attempts.leg(), &scan, &mut body)?;
     let stream = match operation.protocol() {
         Protocol::Gemini => operation == Operation::StreamGenerateContent,
         Protocol::Messages | Protocol::Responses => scan.stream == Some(true),
     };
-    Ok(Prepared { route, stream, body })
+    Ok(Prepared {
+        model: route.model,
+        attempts,
+        stream,
+        scan,
+        original,
+        body,
+    })
+}
+
+/// Makes the body that a provider gets out of the client's.
+pub fn edit_body(
+    _session: &Session,
+    operation: Operation,
+    leg: &Leg,
+    scan: &Scan,
+    body: &mut GatheredBody,
+) -> Result<(), Refusal> {
+    let edited =
+        rules::edit_body(&leg.provider.body, operation, &leg.upstream_model, &body.bytes, scan).map_err(|error| {
+            Refusal::BodyInvalid {
+                reason: error.to_string(),
+            }
+        })?;
+    if let Some(edited) = edited {
+        body.bytes = edited.into();
+    }
+    Ok(())
 }
 
 fn asked_model(operation: Operation, path_model: Option<String>, scan: &Scan) -> Result<String, Refusal> {
@@ -155,6 +206,7 @@ fn asked_model(operation: Operation, path_model: Option<String>, scan: &Scan) ->
 
 fn routed(
     gateway: &Gateway,
+    live: &Live,
     key: &KeyRecord,
     operation: Operation,
     model: &str,
@@ -164,11 +216,12 @@ fn routed(
     if !json_scan::is_plausible_model(model) {
         return Err(Refusal::ModelUnknown { model: name() });
     }
-    if gateway.catalogue.find(model).is_some() {
+    if live.catalogue.resolve(operation.protocol(), model).is_some() {
         // Any other text may be anything, a key pasted into the wrong field included.
         entry.record.model_asked = Some(name());
     }
-    let route = route::route(&gateway.catalogue, operation, model).map_err(|error| match error {
+    let is_off = |provider: &str| gateway.switches.is_off(provider);
+    let route = route::route(&live.catalogue, operation, model, is_off).map_err(|error| match error {
         RouteError::ModelUnknown => Refusal::ModelUnknown { model: name() },
         RouteError::ModelNotServed { protocols } => Refusal::ModelNotServed {
             model: name(),
@@ -186,13 +239,20 @@ fn routed(
 fn forward(
     gateway: &Gateway,
     session: &mut Session,
+    live: &Arc<Live>,
     operation: Operation,
     prepared: Prepared,
     mut entry: Entry,
 ) -> Forward {
-    let Prepared { route, stream, body } = prepared;
-    entry.record.model = Some(route.model.name.clone());
-    entry.record.provider = Some(route.provider.name.clone());
+    let Prepared {
+        model,
+        attempts,
+        stream,
+        scan,
+        original,
+        body,
+    } = prepared;
+    entry.record.model = Some(model.name.clone());
     entry.record.stream = stream;
     let query = session
         .req_header()
@@ -200,18 +260,23 @@ fn forward(
         .query()
         .filter(|query| !query.is_empty())
         .map(str::to_owned);
-    let finish_permit = finish_permit(gateway, session, &route, stream);
+    let finish_permit = finish_permit(gateway, session, &attempts.leg().provider, stream);
     Forward {
         ticket: Ticket::issue(entry),
         operation,
         stream,
-        route,
+        live: Arc::clone(live),
+        model,
+        edited_for: attempts.leg_index(),
+        attempts,
+        scan,
+        original,
         query,
         body: Some(body),
-        attempts: 0,
         replay_bytes: 0,
         watch: None,
         head_seen: false,
+        again: false,
         error_body: None,
         refusal: None,
         stream_gauge: stream.then(|| gateway.metrics().stream_opened()),
@@ -224,10 +289,10 @@ fn forward(
 fn finish_permit(
     gateway: &Gateway,
     session: &mut Session,
-    route: &Route,
+    provider: &Provider,
     stream: bool,
 ) -> Option<tokio::sync::OwnedSemaphorePermit> {
-    let policy = &route.provider.on_client_gone;
+    let policy = &provider.on_client_gone;
     let action = if stream { policy.stream } else { policy.unary };
     if action == rules::ClientGoneAction::Abort {
         return None;

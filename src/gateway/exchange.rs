@@ -2,20 +2,26 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
-    domain::{operation::Operation, protocol::Protocol, refusal::Refusal, route::Route},
-    gateway::{
-        body::GatheredBody, deadline::Watch, drain::InFlight, entry::Entry, intake::QueryKeys, relay::ErrorBody,
-        ticket::Ticket,
+    domain::{
+        catalogue::Model, json_scan::Scan, operation::Operation, protocol::Protocol, refusal::Refusal, rules::Provider,
     },
+    gateway::{
+        attempts::Attempts, body::GatheredBody, deadline::Watch, drain::InFlight, entry::Entry, intake::QueryKeys,
+        relay::ErrorBody, ticket::Ticket,
+    },
+    live::Live,
     metrics::GaugeGuard,
 };
 
 /// The state of one request.
 #[derive(Debug)]
 pub struct Exchange {
+    /// The configuration that holds for this request from start to end.
+    pub live: Arc<Live>,
     /// The protocol in whose shape the client is answered.
     pub shape: Protocol,
     /// weir's identifier of the request.
@@ -50,20 +56,30 @@ pub struct Forward {
     pub operation: Operation,
     /// Whether the answer is to be a stream.
     pub stream: bool,
+    /// The configuration that holds for this request from start to end.
+    pub live: Arc<Live>,
+    /// The model that answers.
+    pub model: Arc<Model>,
     /// To whom it goes.
-    pub route: Route,
+    pub attempts: Attempts,
+    /// What the body said, for the edits of another provider.
+    pub scan: Scan,
+    /// The body before any edit, kept while another provider may need it.
+    pub original: Option<Bytes>,
+    /// The provider for which the body was edited, by its place in the route.
+    pub edited_for: usize,
     /// The client's query without its key.
     pub query: Option<String>,
     /// The body; given up when the answer has begun.
     pub body: Option<GatheredBody>,
-    /// Attempts so far.
-    pub attempts: usize,
     /// Bytes of the next piece of the body that Pingora repeats from its buffer.
     pub replay_bytes: usize,
     /// The time limits of the running attempt.
     pub watch: Option<Watch>,
     /// Whether the answer's head has come.
     pub head_seen: bool,
+    /// Whether the attempt that has just failed is to be followed by another.
+    pub again: bool,
     /// An error answer is held until its end, so that credentials in it can be masked.
     pub error_body: Option<ErrorBody>,
     /// A refusal decided in a hook that can only return Pingora's error type.
@@ -72,6 +88,13 @@ pub struct Forward {
     pub stream_gauge: Option<GaugeGuard>,
     /// Held while the answer is to be read to its end although the client has left.
     pub finish_permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Forward {
+    /// The provider in turn.
+    pub fn provider(&self) -> &Provider {
+        &self.attempts.leg().provider
+    }
 }
 
 impl Exchange {

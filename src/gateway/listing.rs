@@ -1,21 +1,17 @@
 //! `GET /v1/models`: the models that the caller's key may use, in the shape of the protocol that asks.
 
-use crate::{
-    domain::{
-        catalogue::Model,
-        key::KeyRecord,
-        protocol::{ListedModel, Protocol, model_entry, models_list},
-        refusal::{Refusal, Reply},
-    },
-    gateway::Gateway,
+use crate::domain::{
+    catalogue::{Catalogue, Model},
+    key::KeyRecord,
+    protocol::{ListedModel, Protocol, model_entry, models_list},
+    refusal::{Refusal, Reply},
 };
 
 /// The list, or one model of it.
-pub fn reply(gateway: &Gateway, key: &KeyRecord, shape: Protocol, wanted: Option<&str>) -> Result<Reply, Refusal> {
+pub fn reply(catalogue: &Catalogue, key: &KeyRecord, shape: Protocol, wanted: Option<&str>) -> Result<Reply, Refusal> {
     // The Responses shape is what generic clients read, so it lists everything; the others only what they can use.
     let fits = |model: &Model| shape == Protocol::Responses || model.serves(shape);
-    let usable = gateway
-        .catalogue
+    let usable = catalogue
         .models()
         .filter(|model| fits(model) && key.allows_model(&model.name));
     let listed: Vec<ListedModel> = usable

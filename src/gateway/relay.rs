@@ -4,6 +4,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, header};
 use pingora::{Error, ErrorType, Result, http::ResponseHeader};
 use pingora_proxy::Session;
+use rand::RngExt;
 
 use crate::{
     clock,
@@ -14,9 +15,10 @@ use crate::{
             provider_error::{redact, reshape_error},
         },
         refusal::Refusal,
-        rules::ErrorShape,
+        retry::{REST_AFTER_REFUSAL, retry_after, retry_delay},
+        rules::{ErrorMeaning, ErrorShape},
     },
-    gateway::{deadline::Watch, exchange::Forward},
+    gateway::{admission, attempts::Answered, deadline::Watch, exchange::Forward},
     metrics::Metrics,
 };
 
@@ -63,14 +65,17 @@ pub fn accept_head(metrics: &Metrics, forward: &mut Forward, head: &ResponseHead
         return Ok(());
     }
     forward.head_seen = true;
-    if matches!(head.status.as_u16(), 401..=403) {
+    let refused = forward.provider().auth.refused_statuses.contains(&head.status.as_u16());
+    let again = try_again(forward, head, refused);
+    if refused {
         // Whatever it says, it says it of the operator's account.
-        tracing::error!(
-            provider = %forward.route.provider.name,
-            status = head.status.as_u16(),
-            "the provider refused the credential configured for it: check the secret and the account"
-        );
-        metrics.provider_credential_refused(&forward.route.provider.name);
+        credential_refused(metrics, forward, head.status.as_u16());
+    }
+    if again {
+        forward.again = true;
+        return Err(Error::explain(ErrorType::Custom("to be tried again"), "after the provider's answer").into_up());
+    }
+    if refused {
         forward.refusal = Some(Refusal::ProviderCredentialRefused);
         return Err(Error::explain(ErrorType::Custom("credential refused"), "by the provider").into_up());
     }
@@ -79,6 +84,33 @@ pub fn accept_head(metrics: &Metrics, forward: &mut Forward, head: &ResponseHead
         return Err(Error::explain(ErrorType::InvalidHTTPHeader, "an answer that cannot be passed on").into_up());
     }
     Ok(())
+}
+
+fn try_again(forward: &mut Forward, head: &ResponseHeader, refused: bool) -> bool {
+    let header = |name: &str| head.headers.get(name)?.to_str().ok();
+    let status = head.status.as_u16();
+    let answer = Answered {
+        status,
+        refused,
+        asked_pause: (status >= 400)
+            .then(|| retry_after(header, clock::unix_millis()))
+            .flatten(),
+        can_resend: admission::can_resend(forward),
+    };
+    forward
+        .attempts
+        .answered(&answer, rand::rng().random(), clock::instant())
+}
+
+fn credential_refused(metrics: &Metrics, forward: &Forward, status: u16) {
+    let provider = &forward.provider().name;
+    tracing::error!(
+        %provider,
+        credential = %forward.attempts.credential().credential.name,
+        status,
+        "the provider refused the credential configured for it: check the secret and the account"
+    );
+    metrics.provider_credential_refused(provider);
 }
 
 /// A stream without a single byte would look like a finished one.
@@ -146,10 +178,7 @@ fn strip(forward: &Forward, head: &mut ResponseHeader) {
     for name in NOT_RETURNED.into_iter().chain(nominated.iter().map(String::as_str)) {
         head.remove_header(name);
     }
-    let Some(auth) = &forward.route.provider.auth else {
-        return;
-    };
-    let credential = auth.secret.expose();
+    let credential = forward.attempts.credential().credential.secret.expose();
     // An error may quote the credential half masked; any other answer could only repeat it whole.
     let is_error = head.status.as_u16() >= 400;
     let tells = |value: &[u8]| match is_error {
@@ -168,7 +197,7 @@ fn strip(forward: &Forward, head: &mut ResponseHeader) {
 }
 
 /// A piece of the answer's body passes, or its end. An error return breaks the connection.
-pub fn pass(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
+pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
     fail::fail_point!("response_body");
     if let Some(bytes) = piece.as_deref() {
         let now = clock::instant();
@@ -182,14 +211,14 @@ pub fn pass(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Resu
         forward.ticket.meter.body_ended();
     }
     if forward.error_body.is_some() {
-        hold(forward, piece, end);
+        hold(metrics, forward, piece, end);
     } else if end && !forward.ticket.meter.is_complete() {
         return end_as_failure(forward, piece);
     }
     Ok(())
 }
 
-fn hold(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
+fn hold(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
     let Some(error) = &mut forward.error_body else {
         return;
     };
@@ -201,24 +230,33 @@ fn hold(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
         }
     }
     if end && let Some(error) = forward.error_body.take() {
-        *piece = Some(finished_error(forward, error));
+        *piece = Some(finished_error(metrics, forward, error));
     }
 }
 
 /// An error answer as the client gets it: masked, and in the protocol's shape if the provider's file asks for that.
-fn finished_error(forward: &Forward, error: ErrorBody) -> Bytes {
-    let provider = &forward.route.provider;
+fn finished_error(metrics: &Metrics, forward: &mut Forward, error: ErrorBody) -> Bytes {
+    let status = forward.ticket.meter.status();
     let held = if error.too_large {
         Bytes::new()
     } else {
         error.held.freeze()
     };
-    let masked = match &provider.auth {
-        Some(auth) => redact(&held, auth.secret.expose()).map_or(held, Bytes::from),
-        None => held,
-    };
-    if error.too_large || provider.errors == ErrorShape::Reshape {
-        let status = forward.ticket.meter.status();
+    let credential = &forward.attempts.credential().credential;
+    let masked = redact(&held, credential.secret.expose()).map_or(held, Bytes::from);
+    if means_refused_credential(forward, status, &masked) {
+        credential_refused(metrics, forward, status);
+        forward.ticket.fail(Outcome::CredentialRefused);
+        forward.attempts.credential().rest(REST_AFTER_REFUSAL, clock::instant());
+        let reply = Refusal::ProviderCredentialRefused.reply(forward.operation.protocol(), forward.ticket.request_id());
+        return reply.body.into();
+    }
+    if status == 429
+        && let Some(pause) = retry_delay(&masked)
+    {
+        forward.attempts.credential().rest(pause, clock::instant());
+    }
+    if error.too_large || forward.provider().errors == ErrorShape::Reshape {
         return reshape_error(
             forward.operation.protocol(),
             status,
@@ -228,6 +266,16 @@ fn finished_error(forward: &Forward, error: ErrorBody) -> Bytes {
         .into();
     }
     masked
+}
+
+/// Whether the provider's file says that this error is about the credential. The status has gone to the client by then;
+/// the text, which tells of the operator's account, has not.
+fn means_refused_credential(forward: &Forward, status: u16, body: &[u8]) -> bool {
+    forward.provider().error_rules.iter().any(|rule| {
+        rule.status == status
+            && rule.means == ErrorMeaning::CredentialRefused
+            && memchr::memmem::find(body, rule.contains.as_bytes()).is_some()
+    })
 }
 
 /// The provider ended the body properly although the answer is not whole. A stream says so in band; where the protocol

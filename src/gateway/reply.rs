@@ -12,6 +12,7 @@ use crate::{
         outcome::Outcome,
         protocol::Protocol,
         refusal::{Refusal, Reply},
+        rules::RefusalShape,
     },
     gateway::{
         deadline::Watch,
@@ -120,7 +121,10 @@ async fn answer_failure(session: &mut Session, error: &Error, shape: Protocol, f
     forward.ticket.fail(outcome_of(&refusal));
     forward.ticket.answered_with(refusal.status(), refusal.reason());
     let request_id = forward.ticket.request_id().to_owned();
-    let reply = refusal.reply(shape, &request_id);
+    let reply = match forward.provider().refusals {
+        RefusalShape::NativeRoot if shape == Protocol::Messages => refusal.reply_native_root(&request_id),
+        RefusalShape::NativeRoot | RefusalShape::Protocol => refusal.reply(shape, &request_id),
+    };
     match write(session, reply, &request_id).await {
         Ok(()) => refusal.status(),
         Err(_) => 0,

@@ -99,9 +99,12 @@ impl Ticket {
         &self.entry.record.request_id
     }
 
-    /// Another attempt begins; what was seen of an earlier one does not count.
-    pub fn attempt(&mut self) {
+    /// An attempt at a provider begins; what was seen of an earlier one does not count.
+    pub fn attempt(&mut self, provider: &str) {
         self.entry.record.attempts += 1;
+        if self.entry.record.provider.as_deref() != Some(provider) {
+            self.entry.record.provider = Some(provider.to_owned());
+        }
         self.meter = Meter::default();
     }
 

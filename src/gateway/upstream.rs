@@ -14,6 +14,7 @@ use pingora::{
     Error, ErrorSource, ErrorType, OrErr, Result, http::RequestHeader, protocols::ALPN, protocols::Digest,
     proxy::Session, upstreams::peer::HttpPeer,
 };
+use rand::RngExt;
 
 use crate::{
     clock,
@@ -29,9 +30,6 @@ use crate::{
         exchange::Forward,
     },
 };
-
-/// Attempts in which the request may have reached a provider: the first, and one more after a stale pooled connection.
-const SENT_ATTEMPTS_MAX: usize = 2;
 
 /// Headers that concern the client's connection to weir only, beside those that Pingora removes (RFC 9110 section 7.6).
 const NOT_FORWARDED: [&str; 13] = [
@@ -50,40 +48,38 @@ const NOT_FORWARDED: [&str; 13] = [
     "x-real-ip",
 ];
 
-/// The pause before a connect is tried again: long enough for a provider's front to come back, too short to be noticed.
-const CONNECT_RETRY_PAUSE: Duration = Duration::from_millis(100);
-
 /// Waits as long as is right before this attempt.
-pub async fn pause(forward: &Forward) {
-    if forward.attempts > 0 && forward.watch.is_none() {
-        tokio::time::sleep(CONNECT_RETRY_PAUSE).await;
+pub async fn pause(forward: &mut Forward) {
+    let pause = forward.attempts.take_pause();
+    if !pause.is_zero() {
+        tokio::time::sleep(pause).await;
     }
 }
 
 /// Whom to connect to at this attempt.
-pub fn peer(gateway: &Gateway, forward: &mut Forward) -> Result<Box<HttpPeer>> {
-    let attempt = forward.attempts;
-    forward.attempts += 1;
-    forward.ticket.attempt();
-    if attempt > 0 {
-        let reason = if forward.watch.is_some() {
-            "stale_connection"
-        } else {
-            "connect"
-        };
-        gateway.metrics().upstream_retried(&forward.route.provider.name, reason);
-    }
+pub fn peer(gateway: &Gateway, session: &Session, forward: &mut Forward) -> Result<Box<HttpPeer>> {
     forward.watch = None;
-    let endpoint = &forward.route.endpoint;
-    let Some(address) = gateway.resolver.pick(&endpoint.host, endpoint.port, attempt) else {
+    forward.again = false;
+    forward.head_seen = false;
+    let place = forward
+        .attempts
+        .next_place(rand::rng().random(), clock::instant())
+        .cloned();
+    let leg = forward.attempts.leg();
+    forward.ticket.attempt(&leg.provider.name);
+    if let Some(reason) = forward.attempts.take_reason() {
+        gateway.metrics().upstream_retried(&forward.provider().name, reason);
+    }
+    let Some(place) = place else {
         forward.refusal = Some(Refusal::ProviderUnreachable);
         return Err(Error::explain(ErrorType::ConnectNoRoute, "the provider's name is not resolved").into_up());
     };
-    let timeouts = &gateway.config.upstream;
-    let own = &forward.route.provider.timeouts;
+    edit_for_provider(session, forward)?;
+    let timeouts = &forward.live.config.upstream;
+    let own = &forward.provider().timeouts;
     let connect = own.connect.unwrap_or(timeouts.connect);
-    let limits = limits(gateway, forward);
-    let mut peer = HttpPeer::new(address, endpoint.https, endpoint.host.clone());
+    let limits = limits(forward);
+    let mut peer = HttpPeer::new(place.address, place.origin.https, place.origin.host.clone());
     peer.options.alpn = ALPN::H1;
     peer.options.custom_l4 = Some(Arc::new(WatchedConnector { timeout: connect }));
     peer.options.total_connection_timeout = Some(connect);
@@ -99,9 +95,27 @@ pub fn peer(gateway: &Gateway, forward: &mut Forward) -> Result<Box<HttpPeer>> {
     Ok(Box::new(peer))
 }
 
-fn limits(gateway: &Gateway, forward: &Forward) -> Limits {
-    let general = &gateway.config.upstream;
-    let own = &forward.route.provider.timeouts;
+/// Another provider than the one that the body was made for gets a body of its own.
+fn edit_for_provider(session: &Session, forward: &mut Forward) -> Result<()> {
+    if forward.edited_for == forward.attempts.leg_index() {
+        return Ok(());
+    }
+    let (Some(body), Some(original)) = (&mut forward.body, &forward.original) else {
+        return Error::e_explain(ErrorType::InternalError, "a further provider without a body");
+    };
+    body.bytes = original.clone();
+    let leg = forward.attempts.leg();
+    if let Err(refusal) = admission::edit_body(session, forward.operation, leg, &forward.scan, body) {
+        forward.refusal = Some(refusal);
+        return Error::e_explain(ErrorType::InternalError, "the further provider cannot take the body");
+    }
+    forward.edited_for = forward.attempts.leg_index();
+    Ok(())
+}
+
+fn limits(forward: &Forward) -> Limits {
+    let general = &forward.live.config.upstream;
+    let own = &forward.provider().timeouts;
     let first_byte = if forward.stream {
         own.first_byte.unwrap_or(general.first_byte)
     } else {
@@ -115,38 +129,39 @@ fn limits(gateway: &Gateway, forward: &Forward) -> Limits {
 }
 
 /// The connection is there: its time limits begin to run.
-pub fn connected(gateway: &Gateway, session: &Session, forward: &mut Forward, digest: Option<&Digest>) {
+pub fn connected(session: &Session, forward: &mut Forward, digest: Option<&Digest>) {
+    forward.attempts.connected();
     forward.replay_bytes = match &forward.body {
         Some(body) if body.form != BodyForm::Sized && session.get_retry_buffer().is_some() => body.received,
         _ => 0,
     };
-    let limits = limits(gateway, forward);
+    let limits = limits(forward);
     forward.watch = deadline::handle_of(digest).map(|handle| Watch::start(handle, limits, clock::instant()));
 }
 
 /// Turns the client's head into the provider's: what must not pass is removed, the provider's rules are applied, then
 /// target, framing and credential are set, so that no rule can change those.
 pub fn edit_head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
-    let provider = &forward.route.provider;
+    let provider = forward.provider();
     for name in CREDENTIAL_HEADERS.iter().chain(&NOT_FORWARDED) {
         head.remove_header(*name);
     }
     edit_headers(&provider.headers, &mut UpstreamHead(head));
-    let endpoint = &forward.route.endpoint;
-    head.set_uri(target(&endpoint.path_and_query, forward.query.as_deref())?);
-    head.insert_header(header::HOST, endpoint.authority())?;
+    head.set_uri(target(&forward.attempts.leg().target, forward.query.as_deref())?);
+    if let Some(place) = forward.attempts.place() {
+        head.insert_header(header::HOST, place.origin.authority())?;
+    }
     head.insert_header(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"))?;
     head.remove_header(&header::TRANSFER_ENCODING);
     let length = forward.body.as_ref().map_or(0, |body| body.bytes.len());
     head.insert_header(header::CONTENT_LENGTH, length)?;
-    if let Some(auth) = &provider.auth {
-        let mut value = HeaderValue::from_str(&format!("{}{}", auth.scheme, auth.secret.expose())).or_err(
-            ErrorType::InvalidHTTPHeader,
-            "the provider's secret is not a header value",
-        )?;
-        value.set_sensitive(true);
-        head.insert_header(auth.header.clone(), value)?;
-    }
+    let secret = &forward.attempts.credential().credential.secret;
+    let mut value = HeaderValue::from_str(&format!("{}{}", provider.auth.scheme, secret.expose())).or_err(
+        ErrorType::InvalidHTTPHeader,
+        "the provider's secret is not a header value",
+    )?;
+    value.set_sensitive(true);
+    head.insert_header(provider.auth.header.clone(), value)?;
     Ok(())
 }
 
@@ -201,14 +216,23 @@ pub fn send_body(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) ->
 }
 
 /// A connection could not be made: again, as often as configured.
-pub fn connect_failed(gateway: &Gateway, forward: &mut Forward, mut error: Box<Error>) -> Box<Error> {
-    error.set_retry(forward.attempts <= gateway.config.upstream.connect_retries);
+pub fn connect_failed(forward: &mut Forward, mut error: Box<Error>) -> Box<Error> {
+    let retries_max = forward.live.config.upstream.connect_retries;
+    let again = forward
+        .attempts
+        .connect_failed(retries_max, rand::rng().random(), clock::instant());
+    error.set_retry(again);
     error
 }
 
-/// The attempt failed after the connection was there. Sent again only when the connection came from the pool, no byte
-/// of an answer has come, and nothing but the provider's closing it can be the reason.
+/// The attempt failed after the connection was there. Sent again when the answer's head has been found to deserve it
+/// (see [`crate::gateway::relay::accept_head`]), or when the connection came from the pool, no byte of an answer has
+/// come, and nothing but the provider's closing it can be the reason.
 pub fn attempt_failed(session: &Session, forward: &mut Forward, mut error: Box<Error>, reused: bool) -> Box<Error> {
+    if forward.again {
+        error.set_retry(session.response_written().is_none());
+        return error;
+    }
     let expired = forward.watch.as_ref().is_some_and(Watch::expired);
     let closed_unanswered = match error.etype() {
         ErrorType::ConnectionClosed => error.to_string().contains("bytes already read: 0"),
@@ -222,8 +246,11 @@ pub fn attempt_failed(session: &Session, forward: &mut Forward, mut error: Box<E
         && !expired
         && !forward.head_seen
         && session.response_written().is_none()
-        && forward.attempts < SENT_ATTEMPTS_MAX
-        && admission::can_resend(forward);
+        && admission::can_resend(forward)
+        && forward.attempts.connection_was_stale();
+    if !again && !forward.head_seen && *error.esource() == ErrorSource::Upstream {
+        forward.attempts.place_failed(clock::instant());
+    }
     error.set_retry(again);
     error
 }

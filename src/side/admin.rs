@@ -3,6 +3,7 @@
 
 mod change;
 mod keys;
+mod providers;
 mod reply;
 
 use std::{sync::Arc, time::Duration};
@@ -41,7 +42,7 @@ const CONNECTION_WAIT: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub struct AdminState {
     store: Arc<dyn KeyStore>,
-    models: Arc<Vec<ModelView>>,
+    providers: Arc<dyn Providers>,
     prefix: KeyPrefix,
     audit: Audit,
 }
@@ -59,6 +60,45 @@ pub struct ModelView {
     pub protocols: Vec<&'static str>,
 }
 
+/// A provider as the API shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProviderView {
+    /// The name in the configuration.
+    pub name: String,
+    /// The name for people.
+    pub display_name: String,
+    /// Whether the configuration has it on and a secret of it is there.
+    pub configured: bool,
+    /// Whether no operator has switched it off.
+    pub enabled: bool,
+    /// Its credentials.
+    pub credentials: Vec<CredentialView>,
+    /// Addresses that are left out after failures in a row.
+    pub places_ejected: usize,
+}
+
+/// A credential as the API shows it: never the secret.
+#[derive(Clone, Debug, Serialize)]
+pub struct CredentialView {
+    /// Its name.
+    pub name: String,
+    /// How long it is passed over yet, in seconds; 0 when it serves.
+    pub rests_seconds: u64,
+}
+
+/// What is served now, and the switches of its providers.
+pub trait Providers: Send + Sync {
+    /// The models that are served.
+    fn models(&self) -> Vec<ModelView>;
+    /// All providers.
+    fn providers(&self) -> Vec<ProviderView>;
+    /// Switches a provider on or off; true when that changed anything.
+    ///
+    /// # Errors
+    /// The switch cannot be written down; then nothing has changed.
+    fn switch(&self, provider: &str, on: bool) -> std::io::Result<bool>;
+}
+
 /// The process at the other end of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Peer {
@@ -68,10 +108,10 @@ struct Peer {
 
 impl AdminState {
     /// The API on these parts.
-    pub fn new(store: Arc<dyn KeyStore>, models: Vec<ModelView>, prefix: KeyPrefix, audit: Audit) -> Self {
+    pub fn new(store: Arc<dyn KeyStore>, providers: Arc<dyn Providers>, prefix: KeyPrefix, audit: Audit) -> Self {
         Self {
             store,
-            models: Arc::new(models),
+            providers,
             prefix,
             audit,
         }
@@ -88,13 +128,16 @@ fn router(state: AdminState) -> Router {
         .route("/v1/keys/{id}/rotate", post(keys::rotate))
         .route("/v1/keys/{id}/revoke", post(keys::revoke))
         .route("/v1/models", get(models))
+        .route("/v1/providers", get(providers::list))
+        .route("/v1/providers/{name}/enable", post(providers::enable))
+        .route("/v1/providers/{name}/disable", post(providers::disable))
         .fallback(async || reply::ApiError::not_found("no such path in the admin API"))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(state)
 }
 
 async fn models(State(state): State<AdminState>) -> Json<serde_json::Value> {
-    Json(json!({ "models": *state.models }))
+    Json(json!({ "models": state.providers.models() }))
 }
 
 /// Serves until the watch turns true; running requests may end.

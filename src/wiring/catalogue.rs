@@ -1,6 +1,10 @@
 //! The catalogue from the shipped rule files, those of the operator's folder, and the secrets they refer to.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use crate::{
     config::{Config, secret_source},
@@ -49,20 +53,28 @@ fn rule_files(config: &Config) -> Result<Vec<RuleFile>, String> {
     let Some(folder) = &config.rules.folder else {
         return Ok(files);
     };
-    let mut own = folder_files(folder).map_err(|error| format!("[rules] folder {}: {error}", folder.display()))?;
+    let mut own = read_folder(folder).map_err(|error| format!("[rules] folder {}: {error}", folder.display()))?;
     own.sort_by(|left, right| left.name.cmp(&right.name));
     files.retain(|file| own.iter().all(|own| base_name(&own.name) != base_name(&file.name)));
     files.extend(own);
     Ok(files)
 }
 
-fn folder_files(folder: &Path) -> std::io::Result<Vec<RuleFile>> {
+/// The paths of a folder's rule files.
+pub fn folder_files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        if path.extension().is_none_or(|extension| extension != "toml") {
-            continue;
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            files.push(path);
         }
+    }
+    Ok(files)
+}
+
+fn read_folder(folder: &Path) -> std::io::Result<Vec<RuleFile>> {
+    let mut files = Vec::new();
+    for path in folder_files(folder)? {
         if fs::metadata(&path)?.len() > RULE_FILE_BYTES_MAX {
             return Err(std::io::Error::other(format!("{}: larger than 1 MiB", path.display())));
         }

@@ -58,12 +58,13 @@ pub fn run(options: DemoOptions) -> Result<(), StartError> {
     };
     runtime.spawn(sample_provider::serve(provider, settings, std::future::pending()));
 
+    let conf = folder.path().join("weir.toml");
     let config = config(folder.path(), options.listen, provider_address)?;
-    let running = server::start(config)?;
+    let running = server::start(config, &conf)?;
     let key = first_key(&running)?;
     let told = match options.output {
         Output::Json => json_line(&running.addresses, &key),
-        Output::Text => text(&running.addresses, &key, &running.parts.catalogue),
+        Output::Text => text(&running.addresses, &key, &running.parts.live.get().catalogue),
     };
     let mut stdout = std::io::stdout().lock();
     let written = writeln!(stdout, "{told}").and_then(|()| stdout.flush());

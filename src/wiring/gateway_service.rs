@@ -27,7 +27,7 @@ pub struct GatewayService {
 impl GatewayService {
     /// The service, and the watch that tells where it listens.
     pub fn new(conf: &Arc<ServerConf>, gateway: Gateway) -> (Self, watch::Receiver<Bound>) {
-        let settings = gateway.config.gateway.clone();
+        let settings = gateway.live.get().config.gateway.clone();
         let mut service = http_proxy_service_with_name(conf, gateway, "gateway");
         let mut options = HttpServerOptions::default();
         options.h2c = true;

@@ -1,28 +1,34 @@
 //! The long-lived parts, built from the configuration in the order of their dependence.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
 use crate::{
     access_log::{AccessLog, AccessLogTarget},
     body_budget::BodyBudget,
+    clock,
     config::{AccessTarget, Config},
     domain::catalogue::Catalogue,
     gateway::{Gateway, drain::Drain, entry::Sinks},
     key_cache::KeyCache,
+    live::{Live, LiveCell},
     metrics::{Health, Metrics},
+    pools::Pools,
     resolver::{Resolver, ResolverSettings},
     store::KeyStore,
-    wiring::{StartError, catalogue, store},
+    switches::Switches,
+    wiring::{StartError, catalogue, reload::Reloader, store},
 };
 
 /// What is shared between the gateway, the side services and the background.
 pub struct Parts {
-    /// The configuration.
+    /// The configuration at the start.
     pub config: Arc<Config>,
-    /// Models and providers.
-    pub catalogue: Arc<Catalogue>,
+    /// The version in force of what can be loaded anew.
+    pub live: Arc<LiveCell>,
+    /// Providers that an operator has switched off.
+    pub switches: Arc<Switches>,
     /// Where keys are kept.
     pub store: Arc<dyn KeyStore>,
     /// The cache in front of it.
@@ -43,7 +49,7 @@ pub struct Parts {
 
 impl Parts {
     /// Builds them and starts their background tasks on `background`.
-    pub fn build(config: Config, background: &Runtime) -> Result<Self, StartError> {
+    pub fn build(config: Config, conf: &Path, background: &Runtime) -> Result<Self, StartError> {
         let config = Arc::new(config);
         let catalogue = Arc::new(catalogue::build(&config)?);
         let store = store::open(&config)?;
@@ -57,12 +63,31 @@ impl Parts {
             timeout: upstream.resolve_timeout,
         };
         let resolver = Arc::new(Resolver::new(catalogue::hosts(&catalogue), settings));
-        background.spawn(Arc::clone(&resolver).run(stopped));
+        background.spawn(Arc::clone(&resolver).run(stopped.clone()));
         // Bounded by the lookups' own time limit; the first request then finds addresses.
         background.block_on(resolver.first_pass());
+        let pools = Arc::new(Pools::build(&catalogue, &resolver, None));
+        background.block_on(pools.update());
+        let pools_task = background.spawn(Arc::clone(&pools).run(stopped.clone()));
+        let live = Arc::new(LiveCell::new(Live {
+            config: Arc::clone(&config),
+            catalogue: Arc::clone(&catalogue),
+            pools,
+        }));
+        let switches = Switches::open(&config.admin.audit.with_file_name("providers-off.json"))
+            .map_err(|error| StartError::failed("the providers that are switched off", error))?;
+        let reloader = Reloader {
+            conf: conf.to_owned(),
+            live: Arc::clone(&live),
+            resolver: Arc::clone(&resolver),
+            metrics: Arc::clone(&sinks.metrics),
+            pools_task,
+        };
+        background.spawn(reloader.run(stopped));
         let budget = BodyBudget::new(config.gateway.body_budget_bytes);
         let parts = Self {
-            catalogue,
+            live,
+            switches: Arc::new(switches),
             store,
             keys,
             resolver,
@@ -80,11 +105,10 @@ impl Parts {
     /// The gateway on these parts.
     pub fn gateway(&self) -> Gateway {
         Gateway {
-            config: Arc::clone(&self.config),
-            catalogue: Arc::clone(&self.catalogue),
+            live: Arc::clone(&self.live),
+            switches: Arc::clone(&self.switches),
             keys: Arc::clone(&self.keys),
             budget: self.budget.clone(),
-            resolver: Arc::clone(&self.resolver),
             sinks: Arc::clone(&self.sinks),
             drain: self.drain.clone(),
             finishing: Arc::new(tokio::sync::Semaphore::new(self.config.upstream.client_gone_finish_max)),
@@ -94,13 +118,27 @@ impl Parts {
     /// Figures that are read when somebody scrapes.
     fn observe(&self) {
         let metrics = &self.sinks.metrics;
-        for provider in self.catalogue.providers() {
-            metrics.provider_is(&provider.name, health(provider.is_on()));
-        }
+        tell_metrics(metrics, &self.live.get().catalogue);
+        let (live, switches) = (Arc::clone(&self.live), Arc::clone(&self.switches));
         let (keys, budget) = (Arc::clone(&self.keys), self.budget.clone());
         let (resolver, sinks) = (Arc::clone(&self.resolver), Arc::downgrade(&self.sinks));
         let drain = self.drain.clone();
         metrics.sample(move |metrics| {
+            let (live, now) = (live.get(), clock::instant());
+            for provider in live.catalogue.providers() {
+                metrics.provider_is(
+                    &provider.name,
+                    health(provider.is_on() && !switches.is_off(&provider.name)),
+                );
+            }
+            for (provider, pool) in live.pools.iter() {
+                let resting = pool
+                    .credentials
+                    .iter()
+                    .filter(|one| one.rests_until(now).is_some())
+                    .count();
+                metrics.provider_pool_is(provider, resting, pool.ejected(now));
+            }
             metrics.store_is(health(keys.store_is_reachable()));
             metrics.body_bytes_buffered_are(budget.in_use());
             metrics.requests_in_flight_are(drain.running());
@@ -115,6 +153,14 @@ impl Parts {
             }
         });
     }
+}
+
+/// Has the metrics know a catalogue's names; those of a provider or model that went stay known.
+pub fn tell_metrics(metrics: &Metrics, catalogue: &Catalogue) {
+    metrics.know(
+        catalogue.models().map(|model| model.name.as_str()),
+        catalogue.providers().map(|provider| provider.name.as_str()),
+    );
 }
 
 fn sinks(config: &Config, catalogue: &Catalogue) -> Result<Sinks, StartError> {

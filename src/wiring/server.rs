@@ -2,7 +2,7 @@
 
 use std::{
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         mpsc::{Receiver, channel},
@@ -15,18 +15,23 @@ use tempfile::NamedTempFile;
 use tokio::{runtime::Runtime, sync::watch};
 
 use crate::{
+    clock,
     config::Config,
     domain::{
         catalogue::{Catalogue, Model},
         protocol::Protocol,
+        rules::Provider,
     },
+    live::LiveCell,
+    pools::CredentialState,
     side::{
-        admin::{self, AdminState, ModelView},
+        admin::{self, AdminState, CredentialView, ModelView, ProviderView, Providers},
         audit::Audit,
         ops::{self, OpsState, Readiness},
         service::{Bound, SideService},
         unix_socket::LiveSocket,
     },
+    switches::Switches,
     wiring::{
         StartError,
         gateway_service::GatewayService,
@@ -76,12 +81,12 @@ pub struct Running {
 }
 
 /// Starts everything; returns when it serves.
-pub fn start(config: Config) -> Result<Running, StartError> {
+pub fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
     let background = background()?;
     let (signals, phase) = background
         .block_on(async { Signals::listen() })
         .map_err(|error| StartError::failed("listening for signals", error))?;
-    let parts = Parts::build(config, &background)?;
+    let parts = Parts::build(config, conf, &background)?;
     let ca_file = parts.config.upstream.ca_file.as_deref();
     let roots = ca_file
         .map(trust::bundle)
@@ -143,10 +148,15 @@ fn server_conf(config: &Config, roots: Option<&NamedTempFile>) -> ServerConf {
 
 fn ops_service(parts: &Parts, phase: watch::Receiver<Phase>) -> (SideService, watch::Receiver<Bound>) {
     let keys = Arc::clone(&parts.keys);
-    let catalogue = Arc::clone(&parts.catalogue);
+    let live = Arc::clone(&parts.live);
     let ready = move || Readiness {
         store_reachable: keys.store_is_reachable(),
-        providers_on: catalogue.providers().filter(|provider| provider.is_on()).count(),
+        providers_on: live
+            .get()
+            .catalogue
+            .providers()
+            .filter(|provider| provider.is_on())
+            .count(),
         draining: *phase.borrow() != Phase::Serving,
     };
     let state = OpsState {
@@ -160,7 +170,15 @@ fn admin_service(parts: &Parts) -> Result<(SideService, watch::Receiver<Bound>),
     let audit =
         Audit::open(&parts.config.admin.audit).map_err(|error| StartError::failed("the audit record", error))?;
     let prefix = parts.config.gateway.key_prefix.clone();
-    let state = AdminState::new(Arc::clone(&parts.store), models(&parts.catalogue), prefix, audit);
+    let state = AdminState::new(
+        Arc::clone(&parts.store),
+        Arc::new(Served {
+            live: Arc::clone(&parts.live),
+            switches: Arc::clone(&parts.switches),
+        }),
+        prefix,
+        audit,
+    );
     let serve = move |listener, shutdown| admin::serve(listener, state.clone(), shutdown);
     Ok(SideService::unix(
         "admin",
@@ -168,6 +186,45 @@ fn admin_service(parts: &Parts) -> Result<(SideService, watch::Receiver<Bound>),
         LiveSocket::Refuse,
         serve,
     ))
+}
+
+/// What the admin API shows and switches.
+struct Served {
+    live: Arc<LiveCell>,
+    switches: Arc<Switches>,
+}
+
+impl Providers for Served {
+    fn models(&self) -> Vec<ModelView> {
+        models(&self.live.get().catalogue)
+    }
+
+    fn providers(&self) -> Vec<ProviderView> {
+        let (live, now) = (self.live.get(), clock::instant());
+        let view = |provider: &Arc<Provider>| {
+            let pool = live.pools.of(&provider.name);
+            let credentials = pool.map(|pool| {
+                let state = |one: &Arc<CredentialState>| CredentialView {
+                    name: one.credential.name.clone(),
+                    rests_seconds: one.rests_until(now).map_or(0, |until| (until - now).as_secs()),
+                };
+                pool.credentials.iter().map(state).collect()
+            });
+            ProviderView {
+                name: provider.name.clone(),
+                display_name: provider.display_name.clone(),
+                configured: provider.is_on(),
+                enabled: !self.switches.is_off(&provider.name),
+                credentials: credentials.unwrap_or_default(),
+                places_ejected: pool.map_or(0, |pool| pool.ejected(now)),
+            }
+        };
+        live.catalogue.providers().map(view).collect()
+    }
+
+    fn switch(&self, provider: &str, on: bool) -> std::io::Result<bool> {
+        self.switches.set(provider, on)
+    }
 }
 
 fn models(catalogue: &Catalogue) -> Vec<ModelView> {

@@ -48,7 +48,7 @@ const DOMAIN_BANS: [&str; 9] = [
 ];
 
 /// Module by module of `src/`, what it must not know. `wiring` and `main` may know everything.
-const IMPORT_BANS: [(&str, &[&str]); 13] = [
+const IMPORT_BANS: [(&str, &[&str]); 16] = [
     (
         "domain",
         &[
@@ -59,11 +59,14 @@ const IMPORT_BANS: [(&str, &[&str]); 13] = [
             "config",
             "gateway",
             "key_cache",
+            "live",
             "metrics",
+            "pools",
             "resolver",
             "sample_provider",
             "side",
             "store",
+            "switches",
             "wiring",
         ],
     ),
@@ -78,6 +81,9 @@ const IMPORT_BANS: [(&str, &[&str]); 13] = [
     ("body_budget", UPPER),
     ("metrics", UPPER),
     ("resolver", UPPER),
+    ("pools", UPPER),
+    ("switches", UPPER),
+    ("live", UPPER),
     ("gateway", &["cli", "side", "wiring"]),
     ("side", &["cli", "gateway", "wiring"]),
     ("sample_provider", &["cli", "gateway", "side", "store", "wiring"]),

@@ -8,7 +8,7 @@ use crate::domain::{
     protocol::Protocol,
     rules::{
         Provider, RuleFile,
-        compile::{Compiled, compile},
+        compile::{Compiled, ONLY_CREDENTIAL, SecretPlace, compile},
         endpoint::Origin,
     },
     secret::Secret,
@@ -36,6 +36,8 @@ pub(super) fn build(
             Err(error) => errors.push(error),
         }
     }
+    let places = compiled.iter().flat_map(|(_, one)| &one.secrets);
+    let secrets = places.map(|place| place.secret.clone()).collect();
     let mut models = Models::default();
     let mut providers = Vec::new();
     for (file, one) in compiled {
@@ -50,12 +52,22 @@ pub(super) fn build(
     if !errors.is_empty() {
         return Err(errors);
     }
+    let aliases = models.aliases();
+    if !models.errors.is_empty() {
+        return Err(models.errors);
+    }
     let models = models
         .found
         .into_iter()
         .map(|(name, (_, model))| (name, model))
         .collect();
-    Ok((Catalogue { models, providers }, warnings))
+    let catalogue = Catalogue {
+        models,
+        aliases,
+        providers,
+        secrets,
+    };
+    Ok((catalogue, warnings))
 }
 
 fn compile_all(files: &[RuleFile]) -> Result<Vec<(&str, Compiled)>, Vec<FileError>> {
@@ -104,35 +116,56 @@ fn unknown_overrides(compiled: &[(&str, Compiled)], settings: &CatalogueSettings
         .collect()
 }
 
-/// Applies the settings to a provider and looks its secret up.
+/// Applies the settings to a provider and looks its secrets up.
 fn complete(
     file: &str,
     one: &mut Compiled,
     change: &ProviderOverride,
     secrets: Secrets<'_>,
-) -> Result<Option<Warning>, FileError> {
+) -> Result<Vec<Warning>, FileError> {
     let provider = one.provider.name.clone();
     if let Some(base_url) = &change.base_url {
         let origin = Origin::parse(base_url)
             .map_err(|error| settings_fault(format!("provider.{provider}.base_url"), error.to_string()))?;
         one.provider.endpoints.move_to(&origin);
+        one.provider.origins.clear();
     }
     if change.enabled == Some(false) {
-        return Ok(Some(Warning::Disabled { provider }));
+        return Ok(vec![Warning::Disabled { provider }]);
     }
-    let secret = change.secret.as_ref().unwrap_or(&one.secret).clone();
-    let fault = |message: &str| match &change.secret {
-        Some(_) => settings_fault(format!("provider.{provider}.secret"), format!("{secret}: {message}")),
-        None => FileError {
-            key: Some("secret".to_owned()),
-            ..FileError::whole(file, format!("key `auth.secret`: {secret}: {message}"))
-        },
-    };
-    match secrets(&secret) {
-        Ok(Some(found)) => one.authorize(found).map(|()| None).map_err(fault),
-        Ok(None) => Ok(Some(Warning::SecretAbsent { provider, secret })),
-        Err(message) => Err(fault(&message)),
+    if let Some(secret) = &change.secret {
+        one.secrets = vec![SecretPlace {
+            name: ONLY_CREDENTIAL.to_owned(),
+            weight: 1,
+            secret: secret.clone(),
+        }];
     }
+    let mut warnings = Vec::new();
+    let several = one.secrets.len() > 1;
+    for place in one.secrets.clone() {
+        let secret = place.secret.clone();
+        let fault = |message: &str| match &change.secret {
+            Some(_) => settings_fault(format!("provider.{provider}.secret"), format!("{secret}: {message}")),
+            None => FileError {
+                key: Some("secret".to_owned()),
+                ..FileError::whole(file, format!("key `auth.secret`: {secret}: {message}"))
+            },
+        };
+        match secrets(&secret) {
+            Ok(Some(found)) => one.authorize(&place, found).map_err(fault)?,
+            Ok(None) if several => warnings.push(Warning::CredentialAbsent {
+                provider: provider.clone(),
+                name: place.name,
+                secret,
+            }),
+            Ok(None) => warnings.push(Warning::SecretAbsent {
+                provider: provider.clone(),
+                secret,
+            }),
+            Err(message) => return Err(fault(&message)),
+        }
+    }
+    Ok(warnings)
 }
 
 /// The models found so far, each with the file it is from.
@@ -143,6 +176,31 @@ struct Models {
 }
 
 impl Models {
+    /// Every alias with the model it stands for; one that is a model's name or another's alias is a fault.
+    fn aliases(&mut self) -> BTreeMap<String, String> {
+        let mut aliases: BTreeMap<String, String> = BTreeMap::new();
+        for (name, (file, model)) in &self.found {
+            for alias in &model.aliases {
+                let taken = match aliases.get(alias) {
+                    _ if self.found.contains_key(alias) => Some("a model's name".to_owned()),
+                    _ if !is_plausible_model(alias) => Some("not a model's name".to_owned()),
+                    Some(other) => Some(format!("an alias of `{other}` too")),
+                    None => None,
+                };
+                match taken {
+                    None => {
+                        aliases.insert(alias.clone(), name.clone());
+                    }
+                    Some(what) => self.errors.push(FileError {
+                        key: Some("aliases".to_owned()),
+                        ..FileError::whole(file, format!("model `{name}`: key `aliases`: `{alias}` is {what}"))
+                    }),
+                }
+            }
+        }
+        aliases
+    }
+
     fn add_shipped(&mut self, file: &str, line: usize, raw: &RawModel, provider: &Arc<Provider>) {
         let other = self.found.get(&raw.name).map(|(other, _)| other.clone());
         let result = match other {
@@ -218,6 +276,16 @@ fn model(raw: &RawModel, providers: Vec<Arc<Provider>>) -> Result<Model, Fault> 
             ));
         }
     }
+    if let Some((provider, name)) = raw
+        .upstream_names
+        .iter()
+        .find(|(provider, name)| !is_plausible_model(name) || providers.iter().all(|known| known.name != **provider))
+    {
+        let message = format!(
+            "key `upstream_names`: `{provider}` is not one of the model's providers, or `{name}` no model's name"
+        );
+        return Err(("upstream_names", message));
+    }
     let served = |protocol: &Protocol| providers.iter().any(|provider| provider.protocols().contains(protocol));
     let all = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
     let protocols: Vec<Protocol> = match &raw.protocols {
@@ -242,7 +310,9 @@ fn model(raw: &RawModel, providers: Vec<Arc<Provider>>) -> Result<Model, Fault> 
     Ok(Model {
         name: raw.name.clone(),
         display_name: raw.display_name.as_ref().unwrap_or(&raw.name).clone(),
+        aliases: raw.aliases.clone(),
         upstream_name: upstream_name.clone(),
+        upstream_names: raw.upstream_names.clone(),
         providers,
         protocols,
         context_tokens: raw.context_tokens,

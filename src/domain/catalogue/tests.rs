@@ -67,10 +67,11 @@ fn a_base_url_moves_every_endpoint_and_keeps_the_paths() {
         .providers()
         .find(|provider| provider.name == "gemini")
         .unwrap();
-    assert!(gemini.hosts().all(|host| host == ("127.0.0.1".to_owned(), 9000)) && gemini.hosts().count() == 3);
-    let endpoint = gemini.endpoints.of(Operation::GenerateContent).unwrap().fill("m");
+    let hosts = gemini.hosts();
+    assert!(hosts.iter().all(|host| *host == ("127.0.0.1".to_owned(), 9000)) && hosts.len() == 3);
+    let endpoint = gemini.endpoints.of(Operation::GenerateContent).unwrap();
     assert_eq!(
-        (endpoint.https, endpoint.path_and_query.as_str()),
+        (endpoint.origin.https, endpoint.fill("m").as_str()),
         (false, "/v1beta/models/m:generateContent")
     );
 }
@@ -235,4 +236,138 @@ fn model_names_are_unique_over_the_files() {
             .contains("again.toml: provider `anthropic` is also in"),
         "{errors:?}"
     );
+}
+
+fn own(text: &str, there: &[&str]) -> Result<Catalogue, String> {
+    let file = RuleFile {
+        name: "own.toml".to_owned(),
+        text: text.to_owned(),
+    };
+    let secrets = |secret: &SecretRef| match secret {
+        SecretRef::Env(name) if there.contains(&name.as_str()) => Ok(Some(Secret::new("secret"))),
+        _ => Ok(None),
+    };
+    Catalogue::build(&[file], &CatalogueSettings::default(), &secrets)
+        .map(|(catalogue, _)| catalogue)
+        .map_err(|errors| errors.iter().map(|error| format!("{error}\n")).collect())
+}
+
+const OWN: &str = r#"
+name = "own"
+[auth]
+style = "bearer"
+[[credential]]
+name = "a"
+secret = "env:A"
+[[credential]]
+name = "b"
+secret = "env:B"
+weight = 3
+[[origin]]
+url = "https://eu.example"
+[[origin]]
+url = "https://us.example"
+weight = 2
+health_path = "/healthz"
+[endpoints]
+messages = "https://api.example/v1/messages"
+responses = "https://api.example/v1/responses"
+[fallback]
+patterns = ["own-*"]
+model = "own-light"
+protocols = ["messages"]
+[[model]]
+name = "own-light"
+aliases = ["light"]
+[[model]]
+name = "own-pro"
+"#;
+
+#[test]
+fn names_aliases_and_fallbacks_find_their_model() {
+    let catalogue = own(OWN, &["A"]).unwrap();
+    let answers = |protocol, asked| catalogue.resolve(protocol, asked).map(|model| model.name.as_str());
+    assert_eq!(answers(Protocol::Messages, "own-pro"), Some("own-pro"));
+    assert_eq!(answers(Protocol::Responses, "light"), Some("own-light"));
+    assert_eq!(answers(Protocol::Messages, "own-of-1999"), Some("own-light"));
+    assert_eq!(answers(Protocol::Responses, "own-of-1999"), None);
+    assert_eq!(answers(Protocol::Messages, "other"), None);
+    let off = own(OWN, &[]).unwrap();
+    assert!(
+        off.resolve(Protocol::Messages, "own-of-1999").is_none(),
+        "a provider that is off has no family"
+    );
+}
+
+#[test]
+fn patterns_match_as_a_whole() {
+    for (pattern, name, fits) in [
+        ("a*", "a", true),
+        ("a*c", "abc", true),
+        ("a*c", "abcd", false),
+        ("*b*", "abc", true),
+        ("abc", "abcd", false),
+        ("a**c", "ac", true),
+        ("*é", "caffé", true),
+    ] {
+        assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
+    }
+}
+
+#[test]
+fn a_provider_is_on_with_any_of_its_credentials() {
+    let credentials = |there: &[&str]| {
+        let catalogue = own(OWN, there).unwrap();
+        let provider = catalogue.providers().next().unwrap();
+        let found = provider.credentials.iter();
+        found
+            .map(|one| format!("{}{}", one.name, one.weight))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(credentials(&["A", "B"]), ["a1", "b3"]);
+    assert_eq!(credentials(&["B"]), ["b3"]);
+    assert_eq!(credentials(&[]), [""; 0]);
+}
+
+#[test]
+fn places_take_the_endpoints_place() {
+    let catalogue = own(OWN, &["A"]).unwrap();
+    let provider = catalogue.providers().next().unwrap();
+    let places = provider.origins_of(Operation::Messages);
+    assert_eq!(places.len(), 2);
+    assert_eq!(
+        (places[1].weight, places[1].health_path.as_deref()),
+        (2, Some("/healthz"))
+    );
+    assert_eq!(provider.hosts()[0], ("eu.example".to_owned(), 443));
+    assert!(provider.origins_of(Operation::CountTokens).is_empty());
+}
+
+#[test]
+fn wrong_resilience_keys_are_refused_with_their_line() {
+    for (from, to, what) in [
+        ("name = \"b\"", "name = \"a\"", "`a` is there twice"),
+        ("weight = 3", "weight = 0", "key `weight`"),
+        ("https://us.example", "https://eu.example", "is there twice"),
+        ("/healthz", "healthz", "key `health_path`"),
+        ("own-*", "*", "is every name"),
+        ("model = \"own-light\"", "model = \"nobody\"", "key `model`"),
+        (
+            "style = \"bearer\"",
+            "style = \"bearer\"\nsecret = \"env:C\"",
+            "not both",
+        ),
+        (
+            "aliases = [\"light\"]",
+            "aliases = [\"own-pro\"]",
+            "`own-pro` is a model's name",
+        ),
+        ("[fallback]", "[retry]\nattempts = 0\n[fallback]", "retry.attempts"),
+        ("[fallback]", "[retry]\nstatuses = [200]\n[fallback]", "retry.statuses"),
+    ] {
+        let text = OWN.replacen(from, to, 1);
+        assert_ne!(text, OWN, "{from}");
+        let errors = own(&text, &["A"]).unwrap_err();
+        assert!(errors.starts_with("own.toml:") && errors.contains(what), "{errors}");
+    }
 }

@@ -1,6 +1,6 @@
 //! A refusal as an HTTP answer.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::domain::protocol::{Protocol, gemini, messages, responses};
 use crate::domain::refusal::{Refusal, Reply};
@@ -26,6 +26,19 @@ pub(super) fn render(refusal: &Refusal, protocol: Protocol, request_id: &str) ->
         status: refusal.status(),
         headers: headers(refusal, protocol, request_id),
         body: body.to_string().into_bytes(),
+    }
+}
+
+pub(super) fn render_native_root(refusal: &Refusal, request_id: &str) -> Reply {
+    let body = json!({
+        "code": refusal.status().to_string(),
+        "message": message(refusal),
+        "type": messages::error_type(refusal.status()),
+        "request_id": request_id,
+    });
+    Reply {
+        body: body.to_string().into_bytes(),
+        ..render(refusal, Protocol::Messages, request_id)
     }
 }
 

@@ -20,6 +20,10 @@ fn catalogue(there: &[&str]) -> Catalogue {
     .0
 }
 
+fn none_disabled(_: &str) -> bool {
+    false
+}
+
 const ALL: &[&str] = &[
     "ANTHROPIC_API_KEY",
     "OPENAI_API_KEY",
@@ -54,21 +58,29 @@ fn each_operation_finds_its_endpoint() {
             "generativelanguage.googleapis.com/v1beta/models/gemini-3.8-flash:countTokens",
         ),
     ] {
-        let route = route(&catalogue, operation, model).unwrap();
-        assert_eq!(format!("{}{}", route.endpoint.host, route.endpoint.path_and_query), url);
-        assert_eq!((route.endpoint.https, route.endpoint.port), (true, 443));
-        assert_eq!(
-            (route.upstream_model.as_str(), route.model.name.as_str()),
-            (model, model)
-        );
-        assert!(route.provider.auth.is_some());
+        let route = route(&catalogue, operation, model, none_disabled).unwrap();
+        let [leg] = route.legs.as_slice() else {
+            panic!("{route:?}")
+        };
+        let places = leg.provider.origins_of(operation);
+        let [place] = places.as_slice() else {
+            panic!("{places:?}")
+        };
+        assert_eq!(format!("{}{}", place.origin.host, leg.target), url);
+        assert_eq!((place.origin.https, place.origin.port), (true, 443));
+        assert_eq!((leg.upstream_model.as_str(), route.model.name.as_str()), (model, model));
     }
 }
 
 #[test]
 fn the_first_provider_that_is_on_and_has_the_endpoint_serves() {
     let provider = |there: &[&str], operation| {
-        route(&catalogue(there), operation, "either").map(|route| (route.provider.name.clone(), route.upstream_model))
+        route(&catalogue(there), operation, "either", none_disabled).map(|route| {
+            (
+                route.legs[0].provider.name.clone(),
+                route.legs[0].upstream_model.clone(),
+            )
+        })
     };
     let by = |name: &str| Ok((name.to_owned(), "up/stream".to_owned()));
     assert_eq!(provider(ALL, Operation::Messages), by("anthropic"));
@@ -86,7 +98,7 @@ fn the_first_provider_that_is_on_and_has_the_endpoint_serves() {
 #[test]
 fn what_cannot_be_served_says_why() {
     let catalogue = catalogue(ALL);
-    let error = |operation, model: &str| route(&catalogue, operation, model).unwrap_err();
+    let error = |operation, model: &str| route(&catalogue, operation, model, none_disabled).unwrap_err();
     assert_eq!(error(Operation::Messages, "nobody"), RouteError::ModelUnknown);
     assert_eq!(
         error(Operation::CountTokens, "deepseek-flash"),
@@ -101,4 +113,24 @@ fn what_cannot_be_served_says_why() {
         protocols: vec![Protocol::Responses],
     };
     assert_eq!(error(Operation::CountTokens, "gpt-6-luna"), responses);
+}
+
+#[test]
+fn alternatives_follow_in_order_and_disabled_ones_drop_out() {
+    let catalogue = catalogue(ALL);
+    let names = |disabled: &[&str]| {
+        route(&catalogue, Operation::Messages, "either", |name| {
+            disabled.contains(&name)
+        })
+        .map(|route| {
+            route
+                .legs
+                .iter()
+                .map(|leg| leg.provider.name.clone())
+                .collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(names(&[]).unwrap(), ["anthropic", "deepseek"]);
+    assert_eq!(names(&["anthropic"]).unwrap(), ["deepseek"]);
+    assert_eq!(names(&["anthropic", "deepseek"]), Err(RouteError::ProviderOff));
 }

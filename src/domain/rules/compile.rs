@@ -2,6 +2,7 @@
 
 mod edits;
 mod faults;
+mod resilience;
 
 use std::time::Duration;
 
@@ -13,11 +14,15 @@ use crate::domain::{
     catalogue::SecretRef,
     operation::Operation,
     protocol::Protocol,
+    retry::RetryPolicy,
     rules::{
         RuleFile,
         body::BodyRules,
-        endpoint::{EndpointTemplate, Endpoints},
-        raw::{AuthStyle, ErrorShape, OnClientGone, RawAuth, RawEndpoints, RawModel, RawProvider, RawTimeouts},
+        endpoint::{EndpointTemplate, Endpoints, Origin},
+        raw::{
+            AuthStyle, ErrorMeaning, ErrorShape, OnClientGone, RawAuth, RawEndpoints, RawModel, RawProvider,
+            RawTimeouts, RefusalShape,
+        },
     },
     secret::Secret,
     strict_toml::{FileError, parse},
@@ -33,14 +38,26 @@ pub struct Provider {
     pub name: String,
     /// Its name for people.
     pub display_name: String,
-    /// How weir identifies itself; `None`: the provider is off.
-    pub auth: Option<Auth>,
+    /// How weir identifies itself.
+    pub auth: Auth,
+    /// The secrets that are there; with none of them the provider is off.
+    pub credentials: Vec<Credential>,
     /// Where each operation is served.
     pub endpoints: Endpoints,
+    /// Places that serve the same, in the place of the endpoints' own; empty: those of the endpoints.
+    pub origins: Vec<WeightedOrigin>,
     /// Time limits that differ from `[upstream]`.
     pub timeouts: Timeouts,
+    /// What is tried again.
+    pub retry: RetryPolicy,
     /// What becomes of its error bodies.
     pub errors: ErrorShape,
+    /// The shape of weir's own refusals once this provider is chosen.
+    pub refusals: RefusalShape,
+    /// Errors that do not mean what their status says.
+    pub error_rules: Vec<ErrorRule>,
+    /// Which model answers for names of the family that nobody knows.
+    pub fallback: Option<Fallback>,
     /// What happens to a request whose client has left.
     pub on_client_gone: OnClientGone,
     /// Edits of the request's headers.
@@ -50,16 +67,31 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// Whether it serves: not switched off, and its secret is there.
+    /// Whether it serves: not switched off, and a secret is there.
     pub fn is_on(&self) -> bool {
-        self.auth.is_some()
+        !self.credentials.is_empty()
     }
 
-    /// Hosts and ports of its endpoints, one per endpoint.
-    pub fn hosts(&self) -> impl Iterator<Item = (String, u16)> {
-        self.endpoints
-            .iter()
-            .map(|(_, template)| (template.origin.host.clone(), template.origin.port))
+    /// The places where an operation is served, to share the load between; empty where it is not served.
+    pub fn origins_of(&self, operation: Operation) -> Vec<WeightedOrigin> {
+        match self.endpoints.of(operation) {
+            None => Vec::new(),
+            Some(template) if self.origins.is_empty() => vec![WeightedOrigin::only(template.origin.clone())],
+            Some(_) => self.origins.clone(),
+        }
+    }
+
+    /// Hosts and ports of all its places.
+    pub fn hosts(&self) -> Vec<(String, u16)> {
+        let own = self.endpoints.iter().map(|(_, template)| &template.origin);
+        let all: Vec<&Origin> = if self.origins.is_empty() {
+            own.collect()
+        } else {
+            self.origins.iter().map(|place| &place.origin).collect()
+        };
+        all.into_iter()
+            .map(|origin| (origin.host.clone(), origin.port))
+            .collect()
     }
 
     /// The protocols it has endpoints of, in a fixed order. Counting tokens alone is no service.
@@ -78,14 +110,69 @@ impl Provider {
 }
 
 /// How weir identifies itself to a provider: `header: scheme secret`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Auth {
     /// The header.
     pub header: HeaderName,
     /// What stands before the secret, with its space: `"Bearer "` or nothing.
     pub scheme: &'static str,
+    /// Statuses by which the provider refuses the credential or its account.
+    pub refused_statuses: Vec<u16>,
+}
+
+/// One of a provider's secrets.
+#[derive(Clone, Debug)]
+pub struct Credential {
+    /// Its name in logs and metrics.
+    pub name: String,
+    /// Its share of the requests, at least 1.
+    pub weight: u16,
     /// The secret; checked to be a header value.
     pub secret: Secret,
+}
+
+/// One of the places where a provider serves.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WeightedOrigin {
+    /// The place.
+    pub origin: Origin,
+    /// Its share of the requests, at least 1.
+    pub weight: u16,
+    /// A path that costs nothing and answers 200 while the place works.
+    pub health_path: Option<String>,
+}
+
+impl WeightedOrigin {
+    /// A place that shares with none.
+    pub fn only(origin: Origin) -> Self {
+        Self {
+            origin,
+            weight: 1,
+            health_path: None,
+        }
+    }
+}
+
+/// An error of the provider that does not mean what its status says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorRule {
+    /// Its status.
+    pub status: u16,
+    /// A text that its body has.
+    pub contains: String,
+    /// What it means.
+    pub means: ErrorMeaning,
+}
+
+/// Which model answers for names that nobody knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fallback {
+    /// The names; `*` stands for any text.
+    pub patterns: Vec<String>,
+    /// The public name of the model that answers.
+    pub model: String,
+    /// Only for requests of these protocols.
+    pub protocols: Option<Vec<Protocol>>,
 }
 
 /// Time limits of a provider; `None`: those of `[upstream]`.
@@ -116,32 +203,44 @@ pub struct HeadEdits {
     pub default: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// A compiled file: the provider without its secret, and what the catalogue needs to complete it.
+/// A compiled file: the provider without its secrets, and what the catalogue needs to complete it.
 #[derive(Debug)]
 pub struct Compiled {
-    /// The provider; `auth` is `None` until [`Compiled::authorize`].
+    /// The provider; without credentials until [`Compiled::authorize`].
     pub provider: Provider,
-    /// Where its secret is.
-    pub secret: SecretRef,
+    /// Where its secrets are; never empty.
+    pub secrets: Vec<SecretPlace>,
     /// Its models, each with its line in the file.
     pub models: Vec<(usize, RawModel)>,
-    header: HeaderName,
-    scheme: &'static str,
 }
 
+/// Where one of a provider's secrets is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretPlace {
+    /// The credential's name.
+    pub name: String,
+    /// Its share of the requests.
+    pub weight: u16,
+    /// Where it is.
+    pub secret: SecretRef,
+}
+
+/// The name of a provider's only credential.
+pub const ONLY_CREDENTIAL: &str = "default";
+
 impl Compiled {
-    /// Switches the provider on with its secret.
+    /// Adds a credential, which switches the provider on.
     ///
     /// # Errors
     /// The secret is empty or cannot be sent in a header. The message does not repeat it.
-    pub fn authorize(&mut self, secret: Secret) -> Result<(), &'static str> {
+    pub fn authorize(&mut self, place: &SecretPlace, secret: Secret) -> Result<(), &'static str> {
         let text = secret.expose();
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("the secret is empty, or has spaces, line breaks or other characters that no key has");
         }
-        self.provider.auth = Some(Auth {
-            header: self.header.clone(),
-            scheme: self.scheme,
+        self.provider.credentials.push(Credential {
+            name: place.name.clone(),
+            weight: place.weight,
             secret,
         });
         Ok(())
@@ -161,6 +260,12 @@ pub fn compile(file: &RuleFile) -> Result<Compiled, Vec<FileError>> {
     let timeouts = timeouts(&raw.timeouts, &mut faults);
     let headers = edits::head(&raw.headers, way.as_ref().map(|(header, _)| header), &mut faults);
     let body = edits::body(&raw.body, &mut faults);
+    let secrets = resilience::secrets(&raw.auth, &raw.credential, &mut faults);
+    let origins = resilience::origins(&raw.origin, &mut faults);
+    let retry = resilience::retry(&raw.retry, &mut faults);
+    let refused_statuses = resilience::refused_statuses(&raw.auth, &mut faults);
+    let error_rules = resilience::error_rules(&raw.error, &mut faults);
+    let fallback = resilience::fallback(raw.fallback.as_ref(), &raw.model, &mut faults);
     let models = models(raw.model, &mut faults);
     let name = raw.name.into_inner();
     match way {
@@ -168,18 +273,26 @@ pub fn compile(file: &RuleFile) -> Result<Compiled, Vec<FileError>> {
             provider: Provider {
                 display_name: raw.display_name.unwrap_or_else(|| name.clone()),
                 name,
-                auth: None,
+                auth: Auth {
+                    header,
+                    scheme,
+                    refused_statuses,
+                },
+                credentials: Vec::new(),
                 endpoints,
+                origins,
                 timeouts,
+                retry,
                 errors: raw.errors,
+                refusals: raw.refusals,
+                error_rules,
+                fallback,
                 on_client_gone: raw.on_client_gone,
                 headers,
                 body,
             },
-            secret: raw.auth.secret,
+            secrets,
             models,
-            header,
-            scheme,
         }),
         Some(_) | None => Err(faults.into_errors()),
     }

@@ -13,7 +13,7 @@ const MODEL_MARK: &str = "{model}";
 const MODEL_ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Scheme, host and port.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
     /// Whether TLS is spoken.
     pub https: bool,
@@ -32,20 +32,7 @@ pub struct EndpointTemplate {
     model: Option<Range<usize>>,
 }
 
-/// One operation's address at one provider, for one model.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
-    /// Whether TLS is spoken.
-    pub https: bool,
-    /// Name or address to connect to, an IPv6 address without its brackets.
-    pub host: String,
-    /// The port, also when it is the scheme's own.
-    pub port: u16,
-    /// The request target, the model filled in and percent-encoded.
-    pub path_and_query: String,
-}
-
-impl Endpoint {
+impl Origin {
     /// The `Host` header: the host, in brackets where it is an IPv6 address, and the port unless it is the scheme's own.
     pub fn authority(&self) -> String {
         let host = if self.host.contains(':') {
@@ -121,19 +108,13 @@ impl EndpointTemplate {
         })
     }
 
-    /// The endpoint for a model.
-    pub fn fill(&self, upstream_model: &str) -> Endpoint {
+    /// The request target for a model: path and query, the model filled in and percent-encoded.
+    pub fn fill(&self, upstream_model: &str) -> String {
         let mut path_and_query = self.path_and_query.clone();
         if let Some(range) = self.model.clone() {
             path_and_query.replace_range(range, &utf8_percent_encode(upstream_model, MODEL_ESCAPED).to_string());
         }
-        let Origin { https, host, port } = self.origin.clone();
-        Endpoint {
-            https,
-            host,
-            port,
-            path_and_query,
-        }
+        path_and_query
     }
 }
 
@@ -215,37 +196,33 @@ impl Endpoints {
 mod tests {
     use super::*;
 
-    fn filled(template: &str, model: &str) -> Endpoint {
-        EndpointTemplate::parse(template).unwrap().fill(model)
+    fn parsed(template: &str) -> EndpointTemplate {
+        EndpointTemplate::parse(template).unwrap()
     }
 
     #[test]
     fn the_model_is_filled_in_and_encoded() {
-        let endpoint = filled(
-            "https://h.example/v1beta/models/{model}:generateContent?x=1",
-            "a/b:c-1.2",
-        );
+        let template = parsed("https://h.example/v1beta/models/{model}:generateContent?x=1");
         assert_eq!(
-            endpoint.path_and_query,
+            template.fill("a/b:c-1.2"),
             "/v1beta/models/a%2Fb%3Ac-1.2:generateContent?x=1"
         );
+        let origin = &template.origin;
         assert_eq!(
-            (endpoint.https, endpoint.host.as_str(), endpoint.port),
+            (origin.https, origin.host.as_str(), origin.port),
             (true, "h.example", 443)
         );
-        assert_eq!(endpoint.authority(), "h.example");
-        assert_eq!(
-            filled("https://h/p?m={model}", "../..\r\n").path_and_query,
-            "/p?m=..%2F..%0D%0A"
-        );
+        assert_eq!(origin.authority(), "h.example");
+        assert_eq!(parsed("https://h/p?m={model}").fill("../..\r\n"), "/p?m=..%2F..%0D%0A");
     }
 
     #[test]
     fn the_authority_names_a_port_of_its_own() {
-        assert_eq!(filled("http://127.0.0.1:9000/x", "m").authority(), "127.0.0.1:9000");
-        assert_eq!(filled("http://[::1]:9000/x", "m").authority(), "[::1]:9000");
-        assert_eq!(filled("http://[::1]/x", "m").host, "::1");
-        assert_eq!(filled("https://h:80/x", "m").authority(), "h:80");
+        let authority = |url: &str| parsed(url).origin.authority();
+        assert_eq!(authority("http://127.0.0.1:9000/x"), "127.0.0.1:9000");
+        assert_eq!(authority("http://[::1]:9000/x"), "[::1]:9000");
+        assert_eq!(parsed("http://[::1]/x").origin.host, "::1");
+        assert_eq!(authority("https://h:80/x"), "h:80");
     }
 
     #[test]

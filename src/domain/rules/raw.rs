@@ -7,6 +7,10 @@ use toml::Spanned;
 
 use crate::domain::{catalogue::SecretRef, protocol::Protocol};
 
+mod resilience;
+
+pub use resilience::{ErrorMeaning, RawCredential, RawErrorRule, RawFallback, RawOrigin, RawRetry, RefusalShape};
+
 /// One provider file, the names and text of it not yet understood.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -22,9 +26,26 @@ pub struct RawProvider {
     /// Time limits that differ from `[upstream]`.
     #[serde(default)]
     pub timeouts: RawTimeouts,
+    /// Several secrets to share the load between, in the place of `auth.secret`.
+    #[serde(default)]
+    pub credential: Vec<Spanned<RawCredential>>,
+    /// Several places that serve the same, in the place of the endpoints' scheme, host and port.
+    #[serde(default)]
+    pub origin: Vec<Spanned<RawOrigin>>,
+    /// What is tried again.
+    #[serde(default)]
+    pub retry: RawRetry,
     /// What becomes of the provider's error bodies.
     #[serde(default)]
     pub errors: ErrorShape,
+    /// The shape of weir's own refusals once this provider is chosen.
+    #[serde(default)]
+    pub refusals: RefusalShape,
+    /// What single errors of the provider mean.
+    #[serde(default)]
+    pub error: Vec<Spanned<RawErrorRule>>,
+    /// Which model answers for names of the family that nobody knows.
+    pub fallback: Option<Spanned<RawFallback>>,
     /// What happens to a request whose client has left.
     #[serde(default)]
     pub on_client_gone: OnClientGone,
@@ -43,12 +64,14 @@ pub struct RawProvider {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawAuth {
-    /// Where the secret is.
-    pub secret: SecretRef,
+    /// Where the secret is; without it, `[[credential]]` says where several are.
+    pub secret: Option<SecretRef>,
     /// One of the usual ways; or `header`.
     pub style: Option<AuthStyle>,
     /// A header that takes the bare secret.
     pub header: Option<Spanned<String>>,
+    /// Statuses by which the provider refuses the credential or its account; without it, 401, 402 and 403.
+    pub refused_statuses: Option<Spanned<Vec<u16>>>,
 }
 
 /// The usual ways to send a key.
@@ -202,8 +225,14 @@ pub struct RawModel {
     /// Names of the providers that serve it, the preferred one first. Only in weir.toml.
     #[serde(default)]
     pub providers: Vec<String>,
+    /// Other names that clients may ask for.
+    #[serde(default)]
+    pub aliases: Vec<String>,
     /// The provider's own name for it; without it, `name`.
     pub upstream_name: Option<String>,
+    /// The same for single providers, where they call it differently. Only in weir.toml.
+    #[serde(default)]
+    pub upstream_names: BTreeMap<String, String>,
     /// The protocols it is served through; without it, all that its provider serves.
     pub protocols: Option<Vec<Protocol>>,
     /// Input tokens that it takes.

@@ -31,6 +31,14 @@ impl ApiError {
         }
     }
 
+    pub(super) fn failed(message: impl Into<String>) -> Self {
+        Self {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            code: "failed",
+            message: message.into(),
+        }
+    }
+
     pub(super) fn not_found(message: impl Into<String>) -> Self {
         Self {
             status: StatusCode::NOT_FOUND,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{net::UnixListener, sync::watch};
 
-use super::{AdminState, ModelView, serve};
+use super::{AdminState, ModelView, ProviderView, Providers, serve};
 use crate::{
     cli::admin_client::{AdminClient, ClientError},
     domain::secret::{KeyPrefix, ServiceKey},
@@ -23,19 +23,45 @@ struct Fixture {
     _stop: watch::Sender<bool>,
 }
 
+/// One model of one provider, and its switch.
+#[derive(Default)]
+struct Served {
+    off: std::sync::atomic::AtomicBool,
+}
+
+impl Providers for Served {
+    fn models(&self) -> Vec<ModelView> {
+        vec![ModelView {
+            name: "m-1".to_owned(),
+            display_name: "M 1".to_owned(),
+            provider: "p".to_owned(),
+            protocols: vec!["messages"],
+        }]
+    }
+
+    fn providers(&self) -> Vec<ProviderView> {
+        vec![ProviderView {
+            name: "p".to_owned(),
+            display_name: "P".to_owned(),
+            configured: true,
+            enabled: !self.off.load(std::sync::atomic::Ordering::SeqCst),
+            credentials: Vec::new(),
+            places_ejected: 0,
+        }]
+    }
+
+    fn switch(&self, _: &str, on: bool) -> std::io::Result<bool> {
+        Ok(self.off.swap(!on, std::sync::atomic::Ordering::SeqCst) == on)
+    }
+}
+
 impl Fixture {
     async fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let store: Arc<dyn KeyStore> = Arc::new(EmbeddedStore::open(&folder.path().join("store")).unwrap());
         let audit = Audit::open(&folder.path().join("audit.jsonl")).unwrap();
         let prefix = KeyPrefix::new("weir").unwrap();
-        let models = vec![ModelView {
-            name: "m-1".to_owned(),
-            display_name: "M 1".to_owned(),
-            provider: "p".to_owned(),
-            protocols: vec!["messages"],
-        }];
-        let state = AdminState::new(Arc::clone(&store), models, prefix.clone(), audit);
+        let state = AdminState::new(Arc::clone(&store), Arc::new(Served::default()), prefix.clone(), audit);
         let socket = folder.path().join("admin.sock");
         let listener = UnixListener::bind(&socket).unwrap();
         let (stop, shutdown) = watch::channel(false);
@@ -198,12 +224,37 @@ async fn models_are_listed() {
 }
 
 #[tokio::test]
+async fn providers_are_switched_and_the_record_says_so() {
+    let admin = Fixture::new().await;
+    let call = async |verb: &str| {
+        let path = format!("/v1/providers/p/{verb}");
+        admin.client.call(Method::POST, &path, None).await.unwrap()["changed"].clone()
+    };
+    assert_eq!(
+        (call("disable").await, call("disable").await),
+        (json!(true), json!(false))
+    );
+    let listed = admin.client.call(Method::GET, "/v1/providers", None).await.unwrap();
+    assert_eq!(listed["providers"][0]["enabled"], false);
+    assert_eq!(call("enable").await, json!(true));
+    let audit = std::fs::read_to_string(admin.folder.path().join("audit.jsonl")).unwrap();
+    assert_eq!(audit.matches("provider.disable").count(), 2, "{audit}");
+    let unknown = admin.refused(Method::POST, "/v1/providers/q/disable", None).await;
+    assert!(unknown.contains("there are p"), "{unknown}");
+}
+
+#[tokio::test]
 async fn without_an_audit_record_nothing_is_changed() {
     // A device that is always full stands for a disk that is.
     let folder = TempDir::new().unwrap();
     let store: Arc<dyn KeyStore> = Arc::new(EmbeddedStore::open(&folder.path().join("store")).unwrap());
     let audit = Audit::open(Path::new("/dev/full")).unwrap();
-    let state = AdminState::new(Arc::clone(&store), Vec::new(), KeyPrefix::new("weir").unwrap(), audit);
+    let state = AdminState::new(
+        Arc::clone(&store),
+        Arc::new(Served::default()),
+        KeyPrefix::new("weir").unwrap(),
+        audit,
+    );
     let socket = folder.path().join("admin.sock");
     let listener = UnixListener::bind(&socket).unwrap();
     let (_stop, shutdown) = watch::channel(false);

@@ -150,10 +150,12 @@ fn the_way_to_authenticate_is_one() {
 fn a_secret_that_no_header_can_carry_is_refused() {
     let mut one = compiled(HEAD).unwrap();
     for secret in ["", "a b", "a\n", "ü"] {
-        assert!(one.authorize(Secret::new(secret)).is_err());
+        assert!(one.authorize(&one.secrets[0].clone(), Secret::new(secret)).is_err());
     }
-    one.authorize(Secret::new("key-1")).unwrap();
-    let auth = one.provider.auth.as_ref().unwrap();
+    assert!(!one.provider.is_on());
+    one.authorize(&one.secrets[0].clone(), Secret::new("key-1")).unwrap();
+    assert!(one.provider.is_on());
+    let auth = &one.provider.auth;
     assert_eq!((auth.header.as_str(), auth.scheme), ("authorization", "Bearer "));
     assert!(!format!("{:?}", one.provider).contains("key-1"));
 }

@@ -1,0 +1,93 @@
+//! `weir provider ...`: the providers of a running weir, and their switches.
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+use http::Method;
+use serde_json::Value;
+
+use super::admin_client::{AdminClient, ClientArgs, ClientError};
+
+/// What to do with providers.
+#[derive(Debug, Subcommand)]
+pub enum ProviderCommand {
+    /// List all providers with their state
+    List(ClientArgs),
+    /// Send nothing more to a provider, from the next request on; requests that run go on
+    Disable(NameArgs),
+    /// Send requests to a provider again
+    Enable(NameArgs),
+}
+
+/// Which provider.
+#[derive(Args, Debug)]
+pub struct NameArgs {
+    /// The provider's name
+    pub name: String,
+    /// Whom to ask.
+    #[command(flatten)]
+    pub client: ClientArgs,
+}
+
+impl ProviderCommand {
+    /// Whom to ask, and how to print.
+    pub fn client(&self) -> &ClientArgs {
+        match self {
+            Self::List(client) => client,
+            Self::Disable(args) | Self::Enable(args) => &args.client,
+        }
+    }
+}
+
+/// Runs one command.
+pub async fn run(command: &ProviderCommand, client: &AdminClient, out: &mut impl Write) -> Result<(), ClientError> {
+    let (args, verb) = match command {
+        ProviderCommand::List(args) => return list(args, client, out).await,
+        ProviderCommand::Disable(args) => (args, "disable"),
+        ProviderCommand::Enable(args) => (args, "enable"),
+    };
+    let name = percent_encoding::utf8_percent_encode(&args.name, percent_encoding::NON_ALPHANUMERIC);
+    let answer = client
+        .call(Method::POST, &format!("/v1/providers/{name}/{verb}"), None)
+        .await?;
+    if args.client.json {
+        writeln!(out, "{answer}")?;
+    } else if answer.get("changed") == Some(&Value::Bool(true)) {
+        writeln!(out, "{}: {verb}d on this node", args.name)?;
+    } else {
+        writeln!(out, "{}: was {verb}d already", args.name)?;
+    }
+    Ok(())
+}
+
+async fn list(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), ClientError> {
+    let answer = client.call(Method::GET, "/v1/providers", None).await?;
+    let providers = answer.get("providers").and_then(Value::as_array);
+    if !args.json {
+        writeln!(out, "{:<16}  {:<10}  CREDENTIALS", "PROVIDER", "STATE")?;
+    }
+    for provider in providers.map(Vec::as_slice).unwrap_or_default() {
+        if args.json {
+            writeln!(out, "{provider}")?;
+            continue;
+        }
+        let is = |field: &str| provider.get(field) == Some(&Value::Bool(true));
+        let state = match (is("configured"), is("enabled")) {
+            (_, false) => "disabled",
+            (false, true) => "off",
+            (true, true) => "on",
+        };
+        let credential = |one: &Value| {
+            let name = one.get("name").and_then(Value::as_str).unwrap_or_default();
+            match one.get("rests_seconds").and_then(Value::as_u64) {
+                None | Some(0) => name.to_owned(),
+                Some(seconds) => format!("{name} (rests {seconds} s)"),
+            }
+        };
+        let credentials = provider.get("credentials").and_then(Value::as_array);
+        let credentials: Vec<String> = credentials.into_iter().flatten().map(credential).collect();
+        let name = provider.get("name").and_then(Value::as_str).unwrap_or_default();
+        writeln!(out, "{name:<16}  {state:<10}  {}", credentials.join(", "))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,241 @@
+//! Credentials, places, retries, error rules and the fallback of a provider file, checked.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use toml::Spanned;
+
+use super::{ErrorRule, Fallback, ONLY_CREDENTIAL, SecretPlace, WeightedOrigin, faults::Faults};
+use crate::domain::{
+    retry::RetryPolicy,
+    rules::{
+        endpoint::Origin,
+        raw::{RawAuth, RawCredential, RawErrorRule, RawFallback, RawModel, RawOrigin, RawRetry},
+    },
+};
+
+/// The most credentials of one provider.
+const CREDENTIALS_MAX: usize = 64;
+/// The most places of one provider.
+const ORIGINS_MAX: usize = 16;
+/// The greatest weight of a credential or place.
+const WEIGHT_MAX: u16 = 1000;
+/// The most attempts at one provider for one request.
+const ATTEMPTS_MAX: u8 = 10;
+/// The longest pause before a further attempt, in milliseconds: clients wait meanwhile.
+const BACKOFF_MS_MAX: u32 = 30_000;
+/// The most that further attempts may add, in percent.
+const BUDGET_PERCENT_MAX: u16 = 300;
+/// The most `[[error]]` entries of one file.
+const ERROR_RULES_MAX: usize = 32;
+/// The most patterns of a fallback.
+const PATTERNS_MAX: usize = 32;
+
+pub(super) fn secrets(auth: &RawAuth, many: &[Spanned<RawCredential>], faults: &mut Faults<'_>) -> Vec<SecretPlace> {
+    match (&auth.secret, many) {
+        (Some(secret), []) => vec![SecretPlace {
+            name: ONLY_CREDENTIAL.to_owned(),
+            weight: 1,
+            secret: secret.clone(),
+        }],
+        (Some(_), [first, ..]) => {
+            faults.at(
+                first,
+                "credential",
+                "give either `auth.secret` or [[credential]], not both",
+            );
+            Vec::new()
+        }
+        (None, []) => {
+            faults.whole("key `auth.secret` is missing: env:NAME, file:PATH or credential:NAME");
+            Vec::new()
+        }
+        (None, many) => {
+            too_many(many, "credential", CREDENTIALS_MAX, faults);
+            let mut names = BTreeSet::new();
+            for one in many {
+                let name = &one.get_ref().name;
+                let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+                if name.is_empty() || name.len() > 32 || !name.bytes().all(allowed) {
+                    faults.at(
+                        one,
+                        "name",
+                        "key `name`: a credential's name is 1 to 32 characters of a-z, 0-9, - and _",
+                    );
+                } else if !names.insert(name) {
+                    faults.at(
+                        one,
+                        "name",
+                        format!("key `name`: the credential `{name}` is there twice"),
+                    );
+                }
+            }
+            let place = |one: &Spanned<RawCredential>, faults: &mut Faults<'_>| SecretPlace {
+                name: one.get_ref().name.clone(),
+                weight: weight(one, one.get_ref().weight, faults),
+                secret: one.get_ref().secret.clone(),
+            };
+            many.iter().map(|one| place(one, faults)).collect()
+        }
+    }
+}
+
+pub(super) fn origins(raw: &[Spanned<RawOrigin>], faults: &mut Faults<'_>) -> Vec<WeightedOrigin> {
+    too_many(raw, "origin", ORIGINS_MAX, faults);
+    let mut origins: Vec<WeightedOrigin> = Vec::new();
+    for one in raw {
+        let origin = match Origin::parse(&one.get_ref().url) {
+            Ok(origin) if origins.iter().all(|other| other.origin != origin) => origin,
+            Ok(_) => {
+                faults.at(one, "url", "key `url`: this place is there twice");
+                continue;
+            }
+            Err(error) => {
+                faults.at(one, "url", format!("key `url`: {error}"));
+                continue;
+            }
+        };
+        let health_path = one.get_ref().health_path.clone();
+        let is_path = |path: &String| path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic());
+        if health_path.as_ref().is_some_and(|path| !is_path(path)) {
+            faults.at(
+                one,
+                "health_path",
+                "key `health_path`: expected a path that begins with /",
+            );
+        }
+        origins.push(WeightedOrigin {
+            origin,
+            weight: weight(one, one.get_ref().weight, faults),
+            health_path,
+        });
+    }
+    origins
+}
+
+pub(super) fn retry(raw: &RawRetry, faults: &mut Faults<'_>) -> RetryPolicy {
+    let usual = RetryPolicy::default();
+    let policy = RetryPolicy {
+        statuses: statuses(raw.statuses.as_ref(), "retry.statuses", faults).unwrap_or(usual.statuses),
+        attempts: number(raw.attempts.as_ref(), "attempts", 1, ATTEMPTS_MAX, faults).unwrap_or(usual.attempts),
+        backoff: number(raw.backoff_ms.as_ref(), "backoff_ms", 1, BACKOFF_MS_MAX, faults)
+            .map_or(usual.backoff, |ms| Duration::from_millis(ms.into())),
+        backoff_max: number(raw.backoff_max_ms.as_ref(), "backoff_max_ms", 1, BACKOFF_MS_MAX, faults)
+            .map_or(usual.backoff_max, |ms| Duration::from_millis(ms.into())),
+        budget_percent: number(
+            raw.budget_percent.as_ref(),
+            "budget_percent",
+            0,
+            BUDGET_PERCENT_MAX,
+            faults,
+        )
+        .unwrap_or(usual.budget_percent),
+    };
+    if let Some(given) = &raw.backoff_max_ms
+        && policy.backoff_max < policy.backoff
+    {
+        faults.at(
+            given,
+            "backoff_max_ms",
+            "key `retry.backoff_max_ms` is less than `backoff_ms`",
+        );
+    }
+    policy
+}
+
+pub(super) fn refused_statuses(auth: &RawAuth, faults: &mut Faults<'_>) -> Vec<u16> {
+    statuses(auth.refused_statuses.as_ref(), "auth.refused_statuses", faults).unwrap_or_else(|| vec![401, 402, 403])
+}
+
+pub(super) fn error_rules(raw: &[Spanned<RawErrorRule>], faults: &mut Faults<'_>) -> Vec<ErrorRule> {
+    too_many(raw, "error", ERROR_RULES_MAX, faults);
+    for one in raw {
+        if !(400..=599).contains(&one.get_ref().status) {
+            faults.at(one, "status", "key `status`: expected 400 to 599");
+        }
+        if one.get_ref().contains.is_empty() {
+            faults.at(one, "contains", "key `contains` is empty: a text that the body has");
+        }
+    }
+    raw.iter()
+        .map(Spanned::get_ref)
+        .map(|one| ErrorRule {
+            status: one.status,
+            contains: one.contains.clone(),
+            means: one.means,
+        })
+        .collect()
+}
+
+pub(super) fn fallback(
+    raw: Option<&Spanned<RawFallback>>,
+    models: &[Spanned<RawModel>],
+    faults: &mut Faults<'_>,
+) -> Option<Fallback> {
+    let place = raw?;
+    let raw = place.get_ref();
+    if raw.patterns.is_empty() || raw.patterns.len() > PATTERNS_MAX {
+        let message = format!("key `patterns`: expected 1 to {PATTERNS_MAX} names, `*` for any text");
+        faults.at(place, "patterns", message);
+    }
+    if let Some(pattern) = raw.patterns.iter().find(|pattern| pattern.trim_matches('*').is_empty()) {
+        let message = format!("key `patterns`: `{pattern}` is every name there is; begin it with the family's own");
+        faults.at(place, "patterns", message);
+    }
+    if models.iter().all(|model| model.get_ref().name != raw.model) {
+        let message = "key `model`: expected the `name` of a [[model]] of this file";
+        faults.at(place, "model", message);
+    }
+    Some(Fallback {
+        patterns: raw.patterns.clone(),
+        model: raw.model.clone(),
+        protocols: raw.protocols.clone(),
+    })
+}
+
+fn too_many<T>(all: &[Spanned<T>], key: &str, most: usize, faults: &mut Faults<'_>) {
+    if let Some(over) = all.get(most) {
+        faults.at(
+            over,
+            key,
+            format!("{} [[{key}]] entries, at most {most} are allowed", all.len()),
+        );
+    }
+}
+
+fn weight<T>(place: &Spanned<T>, given: Option<u16>, faults: &mut Faults<'_>) -> u16 {
+    let weight = given.unwrap_or(1);
+    if !(1..=WEIGHT_MAX).contains(&weight) {
+        faults.at(
+            place,
+            "weight",
+            format!("key `weight`: expected 1 to {WEIGHT_MAX}; to leave it out, delete it"),
+        );
+    }
+    weight.max(1)
+}
+
+fn statuses(given: Option<&Spanned<Vec<u16>>>, key: &str, faults: &mut Faults<'_>) -> Option<Vec<u16>> {
+    let given = given?;
+    if given.get_ref().iter().any(|status| !(400..=599).contains(status)) {
+        faults.at(given, key, format!("key `{key}`: expected statuses from 400 to 599"));
+    }
+    Some(given.get_ref().clone())
+}
+
+fn number<T: Copy + PartialOrd + std::fmt::Display>(
+    given: Option<&Spanned<T>>,
+    key: &str,
+    least: T,
+    most: T,
+    faults: &mut Faults<'_>,
+) -> Option<T> {
+    let given = given?;
+    if *given.get_ref() < least || *given.get_ref() > most {
+        faults.at(
+            given,
+            key,
+            format!("key `retry.{key}`: expected a number from {least} to {most}"),
+        );
+    }
+    Some(*given.get_ref())
+}

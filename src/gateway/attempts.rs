@@ -1,0 +1,330 @@
+//! Where a request is sent, and where to next when that fails. What may be chosen was fixed at admission; what is known
+//! of credentials, places and budgets decides among it.
+
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use smallvec::SmallVec;
+
+use crate::{
+    domain::{
+        operation::Operation,
+        retry::{REST_AFTER_LIMIT, REST_AFTER_REFUSAL, RETRY_AFTER_OBEYED_MAX},
+        route::Leg,
+        session_hint::SessionHint,
+    },
+    pools::{CredentialState, Place, Places, Pool, Pools},
+};
+
+/// Attempts of one request in all, at all providers.
+pub const ATTEMPTS_MAX: usize = 12;
+
+/// The pause before a connect is tried again: long enough for a provider's front to come back, too short to be noticed.
+const CONNECT_RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// Statuses that say that a place's front has nobody behind it.
+const PLACE_FAILURES: [u16; 3] = [502, 503, 504];
+
+/// The attempts of one request.
+#[derive(Debug)]
+pub struct Attempts {
+    operation: Operation,
+    legs: Vec<Leg>,
+    pools: Arc<Pools>,
+    session: Option<SessionHint>,
+    leg: usize,
+    current: Leg,
+    pool: Arc<Pool>,
+    places: Arc<Places>,
+    credential: Arc<CredentialState>,
+    /// Credentials that this provider has limited or refused in this request.
+    tried: SmallVec<[Arc<CredentialState>; 2]>,
+    /// Addresses of this provider that failed.
+    failed: SmallVec<[SocketAddr; 2]>,
+    /// Connects that failed since the last that stood.
+    connects: usize,
+    /// How often the request was sent to this provider.
+    sent: u8,
+    /// Attempts in all.
+    made: usize,
+    place: Option<Place>,
+    pause: Duration,
+    reason: Option<&'static str>,
+}
+
+/// How a provider answered, as far as a further attempt depends on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Answered {
+    /// The status.
+    pub status: u16,
+    /// Whether it refuses the credential.
+    pub refused: bool,
+    /// How long it asks to wait.
+    pub asked_pause: Option<Duration>,
+    /// Whether the body can be sent once more.
+    pub can_resend: bool,
+}
+
+impl Attempts {
+    /// Begins with the first leg that has a credential awake, or with the first. `None` when no leg has a pool, which
+    /// only a catalogue and pools of different versions would bring about.
+    pub fn begin(
+        operation: Operation,
+        legs: Vec<Leg>,
+        pools: Arc<Pools>,
+        session: Option<SessionHint>,
+        dice: f64,
+        now: Instant,
+    ) -> Option<Self> {
+        let awake = |leg: &Leg| {
+            pools
+                .of(&leg.provider.name)
+                .is_some_and(|pool| pool.credentials.choose_awake(&[], None, 0.0, now).is_some())
+        };
+        let serves = |leg: &Leg| {
+            let known = session.as_ref().and_then(SessionHint::served_by);
+            known.is_some_and(|known| known.provider == leg.provider.name)
+        };
+        let first = legs
+            .iter()
+            .position(serves)
+            .or_else(|| legs.iter().position(awake))
+            .unwrap_or(0);
+        let (pool, places) = entered(&pools, legs.get(first)?, operation)?;
+        let credential = chosen(&pool, legs.get(first)?, session.as_ref(), dice, now)?;
+        pool.earn();
+        Some(Self {
+            operation,
+            current: legs.get(first)?.clone(),
+            legs,
+            pools,
+            session,
+            leg: first,
+            pool,
+            places,
+            credential,
+            tried: SmallVec::new(),
+            failed: SmallVec::new(),
+            connects: 0,
+            sent: 0,
+            made: 0,
+            place: None,
+            pause: Duration::ZERO,
+            reason: None,
+        })
+    }
+
+    /// The provider in turn.
+    pub fn leg(&self) -> &Leg {
+        &self.current
+    }
+
+    /// Which of the legs is in turn; another number means that the body has to be made anew.
+    pub fn leg_index(&self) -> usize {
+        self.leg
+    }
+
+    /// The credential in turn.
+    pub fn credential(&self) -> &CredentialState {
+        &self.credential
+    }
+
+    /// Attempts made so far, connects included.
+    pub fn made(&self) -> usize {
+        self.made
+    }
+
+    /// The place of the running attempt.
+    pub fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
+    }
+
+    /// How long to wait before the next attempt.
+    pub fn take_pause(&mut self) -> Duration {
+        std::mem::take(&mut self.pause)
+    }
+
+    /// Why the next attempt is a further one; `None` for the first.
+    pub fn take_reason(&mut self) -> Option<&'static str> {
+        self.reason.take()
+    }
+
+    /// The next attempt begins: where it goes. `None` when no name of the provider's places is resolved and no other
+    /// provider is left.
+    pub fn next_place(&mut self, dice: f64, now: Instant) -> Option<&Place> {
+        self.made += 1;
+        self.place = self.places.pick(&self.failed, now);
+        while self.place.is_none() && self.next_leg("unresolved", dice, now) {
+            self.place = self.places.pick(&self.failed, now);
+        }
+        self.place.as_ref()
+    }
+
+    /// The connection stands; the request is about to be sent.
+    pub fn connected(&mut self) {
+        self.connects = 0;
+        self.sent = self.sent.saturating_add(1);
+    }
+
+    /// No connection could be made. Whether to try once more: another address, or after `retries_max` of them another
+    /// provider.
+    pub fn connect_failed(&mut self, retries_max: usize, dice: f64, now: Instant) -> bool {
+        self.place_failed(now);
+        self.connects += 1;
+        if self.made >= ATTEMPTS_MAX {
+            return false;
+        }
+        if self.connects <= retries_max {
+            self.pause = CONNECT_RETRY_PAUSE;
+            self.reason = Some("connect");
+            return true;
+        }
+        self.next_leg("connect", dice, now)
+    }
+
+    /// The pooled connection was closed before any byte of an answer. Whether to send once more.
+    pub fn connection_was_stale(&mut self) -> bool {
+        let again = self.made < ATTEMPTS_MAX && self.sent < 2;
+        if again {
+            self.reason = Some("stale_connection");
+        }
+        again
+    }
+
+    /// No answer came in time, or it broke off before its head.
+    pub fn place_failed(&mut self, now: Instant) {
+        if let Some(place) = &self.place {
+            self.places.failed(place.address, now);
+            self.failed.push(place.address);
+        }
+    }
+
+    /// An answer has come: what it says of credential and place is kept, and whether to try once more is decided.
+    pub fn answered(&mut self, answer: &Answered, dice: f64, now: Instant) -> bool {
+        let limited = answer.status == 429;
+        if let Some(place) = &self.place {
+            if PLACE_FAILURES.contains(&answer.status) {
+                self.places.failed(place.address, now);
+                self.failed.push(place.address);
+            } else {
+                self.places.worked(place.address);
+            }
+        }
+        if answer.refused {
+            self.credential
+                .rest(answer.asked_pause.unwrap_or(REST_AFTER_REFUSAL), now);
+        } else if limited {
+            self.credential
+                .rest(answer.asked_pause.unwrap_or(REST_AFTER_LIMIT), now);
+        } else if answer.status < 400 {
+            self.credential.wake();
+        }
+        if !answer.can_resend || self.made >= ATTEMPTS_MAX {
+            return false;
+        }
+        if limited {
+            self.other_credential(answer, dice, now)
+                || self.same_again(answer, dice)
+                || self.other_provider(answer, dice, now)
+        } else {
+            self.same_again(answer, dice)
+                || self.other_credential(answer, dice, now)
+                || self.other_provider(answer, dice, now)
+        }
+    }
+
+    fn same_again(&mut self, answer: &Answered, dice: f64) -> bool {
+        let policy = &self.leg().provider.retry;
+        let asked = answer.asked_pause.unwrap_or_default();
+        if !policy.is_retried(answer.status) || self.sent >= policy.attempts || asked > RETRY_AFTER_OBEYED_MAX {
+            return false;
+        }
+        let pause = policy.pause(u32::from(self.sent), dice).max(asked);
+        if !self.pool.spend() {
+            return false;
+        }
+        self.pause = pause;
+        self.reason = Some("status");
+        true
+    }
+
+    fn other_credential(&mut self, answer: &Answered, dice: f64, now: Instant) -> bool {
+        if answer.status != 429 && !answer.refused || self.is_bound_by(answer) {
+            return false;
+        }
+        self.tried.push(Arc::clone(&self.credential));
+        let session = self.session.as_ref().map(SessionHint::number);
+        let Some(next) = self.pool.credentials.choose_awake(&self.tried, session, dice, now) else {
+            return false;
+        };
+        if !self.pool.spend() {
+            return false;
+        }
+        self.credential = next;
+        self.reason = Some("credential");
+        true
+    }
+
+    fn other_provider(&mut self, answer: &Answered, dice: f64, now: Instant) -> bool {
+        let failed = answer.status == 429 || answer.refused || self.leg().provider.retry.is_retried(answer.status);
+        failed
+            && !self.is_bound_by(answer)
+            && self.leg + 1 < self.legs.len()
+            && self.pool.spend()
+            && self.next_leg("provider", dice, now)
+    }
+
+    /// State that lies at the provider binds the request to the credential that has it, as long as that one is taken.
+    fn is_bound_by(&self, answer: &Answered) -> bool {
+        !answer.refused && self.session.as_ref().is_some_and(SessionHint::is_binding)
+    }
+
+    fn next_leg(&mut self, reason: &'static str, dice: f64, now: Instant) -> bool {
+        let next = self.leg + 1;
+        let Some(leg) = self.legs.get(next).cloned() else {
+            return false;
+        };
+        let Some((pool, places)) = entered(&self.pools, &leg, self.operation) else {
+            return false;
+        };
+        let Some(credential) = chosen(&pool, &leg, self.session.as_ref(), dice, now) else {
+            return false;
+        };
+        self.leg = next;
+        self.current = leg;
+        self.pool = pool;
+        self.places = places;
+        self.credential = credential;
+        self.tried.clear();
+        self.failed.clear();
+        self.connects = 0;
+        self.sent = 0;
+        self.reason = Some(reason);
+        true
+    }
+}
+
+fn entered(pools: &Pools, leg: &Leg, operation: Operation) -> Option<(Arc<Pool>, Arc<Places>)> {
+    let pool = pools.of(&leg.provider.name)?;
+    Some((Arc::clone(pool), pool.places(&leg.provider, operation)?))
+}
+
+/// A session's credential is the one that served it before, if that is remembered and still there.
+fn chosen(
+    pool: &Pool,
+    leg: &Leg,
+    session: Option<&SessionHint>,
+    dice: f64,
+    now: Instant,
+) -> Option<Arc<CredentialState>> {
+    let remembered = session
+        .and_then(SessionHint::served_by)
+        .filter(|known| known.provider == leg.provider.name)
+        .and_then(|known| pool.credentials.named(&known.credential));
+    remembered
+        .cloned()
+        .or_else(|| pool.credentials.choose(session.map(SessionHint::number), dice, now))
+}

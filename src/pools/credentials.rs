@@ -1,0 +1,233 @@
+//! Which of a provider's credentials a request is sent with.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use sha2::{Digest, Sha256};
+
+use crate::domain::{retry::REST_MAX, rules::Credential};
+
+/// A provider's credentials.
+#[derive(Debug, Default)]
+pub struct Credentials(Vec<Arc<CredentialState>>);
+
+/// One credential and whether it rests.
+#[derive(Debug)]
+pub struct CredentialState {
+    /// The credential.
+    pub credential: Credential,
+    /// Tells it from others without being it.
+    digest: [u8; 32],
+    rests_until: Arc<Mutex<Option<Instant>>>,
+}
+
+impl CredentialState {
+    /// Lets it rest for so long, unless it rests longer already; bounded by [`REST_MAX`].
+    pub fn rest(&self, pause: Duration, now: Instant) {
+        let until = now + pause.min(REST_MAX);
+        let mut rests = self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
+        *rests = rests.max(Some(until));
+    }
+
+    /// It has been taken: whatever made it rest is over.
+    pub fn wake(&self) {
+        *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Until when it rests, if it does.
+    pub fn rests_until(&self, now: Instant) -> Option<Instant> {
+        let rests = *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
+        rests.filter(|until| *until > now)
+    }
+}
+
+impl Credentials {
+    /// Those of a provider's file; the ones that were known before keep their rest.
+    pub fn new(credentials: &[Credential], known: Option<&Self>) -> Self {
+        let state = |credential: &Credential| {
+            let digest: [u8; 32] = Sha256::digest(credential.secret.expose()).into();
+            let same = known.and_then(|known| known.0.iter().find(|other| other.digest == digest));
+            Arc::new(CredentialState {
+                credential: credential.clone(),
+                digest,
+                rests_until: same.map(|same| Arc::clone(&same.rests_until)).unwrap_or_default(),
+            })
+        };
+        Self(credentials.iter().map(state).collect())
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<CredentialState>> {
+        self.0.iter()
+    }
+
+    /// The one of that name.
+    pub fn named(&self, name: &str) -> Option<&Arc<CredentialState>> {
+        self.0.iter().find(|one| one.credential.name == name)
+    }
+
+    /// The credential for a request. Those that rest are passed over while another is awake. A session keeps to one:
+    /// the choice by its number changes only for the sessions of a credential that comes or goes (weighted rendezvous).
+    /// Without a session the weights decide by `dice`, in 0..1. When all rest, the one that wakes first serves: the
+    /// provider may know better by now, and only it can say so.
+    pub fn choose(&self, session: Option<u64>, dice: f64, now: Instant) -> Option<Arc<CredentialState>> {
+        self.choose_awake(&[], session, dice, now).or_else(|| {
+            let first = self.0.iter().min_by_key(|one| one.rests_until(now));
+            first.cloned()
+        })
+    }
+
+    /// As [`Credentials::choose`] among those awake that are not in `tried`; `None` when there is none.
+    pub fn choose_awake(
+        &self,
+        tried: &[Arc<CredentialState>],
+        session: Option<u64>,
+        dice: f64,
+        now: Instant,
+    ) -> Option<Arc<CredentialState>> {
+        let is_tried = |one: &Arc<CredentialState>| tried.iter().any(|other| Arc::ptr_eq(one, other));
+        let awake = || {
+            self.0
+                .iter()
+                .filter(|one| one.rests_until(now).is_none() && !is_tried(one))
+        };
+        let weight = |one: &CredentialState| f64::from(one.credential.weight);
+        if let Some(session) = session {
+            let score = |one: &&Arc<CredentialState>| -weight(one) / fraction(&one.digest, session).ln();
+            return awake()
+                .max_by(|left, right| score(left).total_cmp(&score(right)))
+                .cloned();
+        }
+        let mut at = dice.clamp(0.0, 1.0) * awake().map(|one| weight(one)).sum::<f64>();
+        let mut last = None;
+        for one in awake() {
+            at -= weight(one);
+            last = Some(one);
+            if at < 0.0 {
+                break;
+            }
+        }
+        last.cloned()
+    }
+}
+
+/// A number between 0 and 1, both excluded, that a credential and a session share with nobody.
+fn fraction(digest: &[u8; 32], session: u64) -> f64 {
+    let hash = Sha256::new()
+        .chain_update(digest)
+        .chain_update(session.to_be_bytes())
+        .finalize();
+    let mut bytes = [0; 4];
+    for (to, from) in bytes.iter_mut().zip(hash) {
+        *to = from;
+    }
+    (f64::from(u32::from_be_bytes(bytes)) + 0.5) / 4_294_967_296.0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::domain::secret::Secret;
+
+    fn credentials(weights: &[u16]) -> Credentials {
+        let credential = |(index, weight): (usize, &u16)| Credential {
+            name: format!("c{index}"),
+            weight: *weight,
+            secret: Secret::new(format!("secret-{index}")),
+        };
+        let all: Vec<Credential> = weights.iter().enumerate().map(credential).collect();
+        Credentials::new(&all, None)
+    }
+
+    fn name(chosen: Option<Arc<CredentialState>>) -> String {
+        chosen.map_or_else(String::new, |one| one.credential.name.clone())
+    }
+
+    #[test]
+    fn weights_share_requests_and_sessions() {
+        let all = credentials(&[1, 3]);
+        let now = Instant::now();
+        for with_session in [false, true] {
+            let mut counts: HashMap<String, u32> = HashMap::new();
+            for index in 0..4000_u32 {
+                let session = with_session.then_some(u64::from(index));
+                let dice = f64::from(index) / 4000.0;
+                *counts.entry(name(all.choose(session, dice, now))).or_default() += 1;
+            }
+            assert!((850..=1150).contains(&counts["c0"]), "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn a_session_keeps_its_credential_while_others_come_and_go() {
+        let (two, three) = (credentials(&[1, 1]), credentials(&[1, 1, 1]));
+        let now = Instant::now();
+        for session in 0..500 {
+            let before = name(two.choose(Some(session), 0.1, now));
+            assert_eq!(before, name(two.choose(Some(session), 0.9, now)));
+            let after = name(three.choose(Some(session), 0.5, now));
+            assert!(after == before || after == "c2", "{before} became {after}");
+        }
+    }
+
+    #[test]
+    fn what_rests_is_passed_over_until_it_wakes() {
+        let all = credentials(&[1, 1]);
+        let now = Instant::now();
+        let first = Arc::clone(all.named("c0").unwrap());
+        first.rest(Duration::from_secs(9), now);
+        for dice in [0.0, 0.99] {
+            assert_eq!(name(all.choose(None, dice, now)), "c1");
+        }
+        let later = now + Duration::from_secs(9);
+        assert_eq!(name(all.choose(None, 0.0, later)), "c0");
+        all.named("c1").unwrap().rest(Duration::from_secs(20), now);
+        assert_eq!(
+            name(all.choose(None, 0.99, now)),
+            "c0",
+            "all rest: the one that wakes first"
+        );
+        assert!(all.choose_awake(&[], None, 0.0, now).is_none());
+        first.wake();
+        assert_eq!(name(all.choose_awake(&[], None, 0.9, now)), "c0");
+        assert!(all.choose_awake(&[first], None, 0.9, now).is_none());
+    }
+
+    #[test]
+    fn a_rest_is_bounded_and_never_shortened() {
+        let all = credentials(&[1]);
+        let now = Instant::now();
+        let one = all.named("c0").unwrap();
+        one.rest(Duration::from_secs(1 << 40), now);
+        one.rest(Duration::from_secs(1), now);
+        assert_eq!(one.rests_until(now), Some(now + REST_MAX));
+    }
+
+    #[test]
+    fn a_reload_keeps_the_rest_of_the_same_secret() {
+        let before = credentials(&[1, 1]);
+        let now = Instant::now();
+        before.named("c1").unwrap().rest(Duration::from_secs(9), now);
+        let renamed = Credential {
+            name: "other".to_owned(),
+            weight: 7,
+            secret: Secret::new("secret-1"),
+        };
+        let after = Credentials::new(&[renamed], Some(&before));
+        assert!(after.named("other").unwrap().rests_until(now).is_some());
+    }
+}

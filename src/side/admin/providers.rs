@@ -1,0 +1,62 @@
+//! Providers in the admin API: listed, switched off and on.
+
+use axum::{
+    Extension, Json,
+    extract::{Path, State},
+};
+use serde_json::{Value, json};
+
+use super::{AdminState, Peer, reply::ApiError};
+use crate::{clock, side::audit::AuditRecord};
+
+pub(super) async fn list(State(state): State<AdminState>) -> Json<Value> {
+    Json(json!({ "providers": state.providers.providers() }))
+}
+
+pub(super) async fn enable(
+    State(state): State<AdminState>,
+    Extension(peer): Extension<Peer>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    switch(&state, peer, name, true).await
+}
+
+pub(super) async fn disable(
+    State(state): State<AdminState>,
+    Extension(peer): Extension<Peer>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    switch(&state, peer, name, false).await
+}
+
+async fn switch(state: &AdminState, peer: Peer, name: String, on: bool) -> Result<Json<Value>, ApiError> {
+    let known = state.providers.providers();
+    // One that has left the configuration can still be switched on, or its switch would stay for ever.
+    if !on && known.iter().all(|provider| provider.name != name) {
+        let names: Vec<&str> = known.iter().map(|provider| provider.name.as_str()).collect();
+        return Err(ApiError::not_found(format!(
+            "no such provider; there are {}",
+            names.join(", ")
+        )));
+    }
+    let record = AuditRecord {
+        time_unix_ms: clock::unix_millis(),
+        peer_uid: peer.uid,
+        peer_pid: peer.pid,
+        operation: if on { "provider.enable" } else { "provider.disable" },
+        key_id: String::new(),
+        values: json!({ "provider": name }),
+    };
+    state.audit.record(record).await?;
+    let providers = std::sync::Arc::clone(&state.providers);
+    let changing = {
+        let name = name.clone();
+        tokio::task::spawn_blocking(move || providers.switch(&name, on))
+    };
+    let changed = match changing.await {
+        Ok(Ok(changed)) => changed,
+        Ok(Err(error)) => return Err(ApiError::failed(format!("the switch cannot be written down: {error}"))),
+        Err(error) => return Err(ApiError::failed(error.to_string())),
+    };
+    Ok(Json(json!({ "provider": name, "enabled": on, "changed": changed })))
+}
