@@ -147,7 +147,8 @@ impl Gateway {
             Target::ListModels => None,
             Target::ShowModel { model } => Some(model),
         };
-        match listing::reply(&live.catalogue, &key, shape, wanted.as_deref()) {
+        let is_off = |provider: &str| self.switches.is_off(provider);
+        match listing::reply(&live.catalogue, is_off, &key, shape, wanted.as_deref()) {
             Ok(reply) => {
                 entry.record.status = reply.status;
                 let request_id = entry.record.request_id.clone();

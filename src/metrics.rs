@@ -20,8 +20,10 @@ use crate::access_log::RequestRecord;
 
 mod gen_ai;
 mod process;
+mod providers;
 
 use gen_ai::GenAi;
+use providers::Providers;
 
 /// The content type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -48,16 +50,12 @@ pub struct Metrics {
     in_flight: IntGauge,
     streams_open: IntGauge,
     body_bytes: IntGauge,
-    retries: IntCounterVec,
+    providers: Providers,
     access_log_dropped: IntCounter,
     key_cache: IntCounterVec,
     store_up: IntGauge,
-    provider_on: IntGaugeVec,
     resolver_failures: IntCounterVec,
     panics: IntCounter,
-    credential_refused: IntCounterVec,
-    credentials_resting: IntGaugeVec,
-    places_ejected: IntGaugeVec,
     reloads: IntCounterVec,
     reload_failed: IntGauge,
     reloaded_at: IntGauge,
@@ -101,36 +99,16 @@ impl Metrics {
             in_flight: make.gauge("weir_requests_in_flight", "Requests being served.")?,
             streams_open: make.gauge("weir_streams_open", "Streamed answers under way.")?,
             body_bytes: make.gauge("weir_body_bytes_buffered", "Request bytes held in memory.")?,
-            retries: make.counters(
-                "weir_upstream_retries_total",
-                "Further attempts at a provider for the same request.",
-                &["provider", "reason"],
-            )?,
+            providers: Providers::new(&make)?,
             access_log_dropped: make.counter("weir_access_log_dropped_total", "Access log lines that were lost.")?,
             key_cache: make.counters("weir_key_cache_total", "What the key cache did.", &["event"])?,
             store_up: make.gauge("weir_store_up", "1 while the store is reachable.")?,
-            provider_on: make.gauges("weir_provider_on", "1 while the provider is served.", &["provider"])?,
             resolver_failures: make.counters(
                 "weir_resolver_failures_total",
                 "Failed lookups of provider hosts.",
                 &["host"],
             )?,
             panics: make.counter("weir_panics_total", "Panics caught; each is a bug.")?,
-            credential_refused: make.counters(
-                "weir_provider_credential_refused_total",
-                "Answers of a provider that refuse weir's own credential.",
-                &["provider"],
-            )?,
-            credentials_resting: make.gauges(
-                "weir_provider_credentials_resting",
-                "Credentials that are passed over after the provider limited or refused them.",
-                &["provider"],
-            )?,
-            places_ejected: make.gauges(
-                "weir_provider_places_ejected",
-                "Addresses of a provider that are left out after failures in a row.",
-                &["provider"],
-            )?,
             reloads: make.counters(
                 "weir_config_reloads_total",
                 "Reloads of the configuration.",
@@ -161,8 +139,7 @@ impl Metrics {
         for provider in providers {
             if labels.providers.insert(provider.to_owned()) {
                 // So that rates and alarms see the zero before the first event.
-                self.provider_on.with_label_values(&[provider]).set(0);
-                self.credential_refused.with_label_values(&[provider]).reset();
+                self.providers.begin(provider);
             }
         }
         self.labels.store(labels.into());
@@ -177,17 +154,6 @@ impl Metrics {
         if good {
             self.reloaded_at.set(now);
         }
-    }
-
-    /// How many credentials of a provider rest, and how many addresses are left out.
-    pub fn provider_pool_is(&self, provider: &str, resting: usize, ejected: usize) {
-        let labels = self.labels.load();
-        let provider = labels.provider(Some(provider));
-        let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-        self.credentials_resting
-            .with_label_values(&[provider])
-            .set(count(resting));
-        self.places_ejected.with_label_values(&[provider]).set(count(ejected));
     }
 
     /// Counts a finished request in everything it belongs to, its refusal included.
@@ -235,22 +201,6 @@ impl Metrics {
         GaugeGuard::new(&self.streams_open)
     }
 
-    /// A further attempt at a provider.
-    pub fn upstream_retried(&self, provider: &str, reason: &'static str) {
-        let labels = self.labels.load();
-        self.retries
-            .with_label_values(&[labels.provider(Some(provider)), reason])
-            .inc();
-    }
-
-    /// The provider refused weir's own credential: somebody must act.
-    pub fn provider_credential_refused(&self, provider: &str) {
-        let labels = self.labels.load();
-        self.credential_refused
-            .with_label_values(&[labels.provider(Some(provider))])
-            .inc();
-    }
-
     /// How often something happened in the key cache since the start (`hit`, `miss` and so on); for use in a sampler.
     pub fn key_cache_events_are(&self, event: &'static str, total: u64) {
         raise(&self.key_cache.with_label_values(&[event]), total);
@@ -259,14 +209,6 @@ impl Metrics {
     /// A panic was caught.
     pub fn panicked(&self) {
         self.panics.inc();
-    }
-
-    /// Whether the provider is served.
-    pub fn provider_is(&self, provider: &str, state: Health) {
-        let labels = self.labels.load();
-        self.provider_on
-            .with_label_values(&[labels.provider(Some(provider))])
-            .set(state.as_gauge());
     }
 
     /// Whether the store is reachable.

@@ -91,14 +91,16 @@ const PROMPT_CACHE_KEY: usize = 4;
 const CACHED_CONTENT: usize = 5;
 
 static PATHS: LazyLock<PathSet> = LazyLock::new(|| {
-    use Segment::Key;
     PathSet::new(&[
-        Path::new(&[Key("previous_response_id")], Take::Scalar),
-        Path::new(&[Key("conversation")], Take::Scalar),
-        Path::new(&[Key("conversation"), Key("id")], Take::Scalar),
-        Path::new(&[Key("thread"), Key("previous_message_id")], Take::Scalar),
-        Path::new(&[Key("prompt_cache_key")], Take::Scalar),
-        Path::new(&[Key("cachedContent")], Take::Scalar),
+        Path::new(&[Segment::Key("previous_response_id")], Take::Scalar),
+        Path::new(&[Segment::Key("conversation")], Take::Scalar),
+        Path::new(&[Segment::Key("conversation"), Segment::Key("id")], Take::Scalar),
+        Path::new(
+            &[Segment::Key("thread"), Segment::Key("previous_message_id")],
+            Take::Scalar,
+        ),
+        Path::new(&[Segment::Key("prompt_cache_key")], Take::Scalar),
+        Path::new(&[Segment::Key("cachedContent")], Take::Scalar),
     ])
 });
 

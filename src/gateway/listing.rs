@@ -8,12 +8,22 @@ use crate::domain::{
 };
 
 /// The list, or one model of it.
-pub fn reply(catalogue: &Catalogue, key: &KeyRecord, shape: Protocol, wanted: Option<&str>) -> Result<Reply, Refusal> {
+pub fn reply(
+    catalogue: &Catalogue,
+    is_off: impl Fn(&str) -> bool,
+    key: &KeyRecord,
+    shape: Protocol,
+    wanted: Option<&str>,
+) -> Result<Reply, Refusal> {
     // The Responses shape is what generic clients read, so it lists everything; the others only what they can use.
+    let is_switched_off = |model: &Model| {
+        let mut on = model.providers.iter().filter(|provider| provider.is_on());
+        on.all(|provider| is_off(&provider.name))
+    };
     let fits = |model: &Model| shape == Protocol::Responses || model.serves(shape);
     let usable = catalogue
         .models()
-        .filter(|model| fits(model) && key.allows_model(&model.name));
+        .filter(|model| fits(model) && !is_switched_off(model) && key.allows_model(&model.name));
     let listed: Vec<ListedModel> = usable
         .map(|model| ListedModel {
             id: model.name.clone(),

@@ -5,7 +5,7 @@ use crate::harness::h2c::{self, EndStream, Length};
 use crate::harness::provider::Welcome;
 use crate::harness::request::{ALL_WIRES, Upload, Wire};
 use crate::harness::shapes::assert_refusal;
-use crate::harness::{MESSAGES_MODEL, RecordingProvider, Request, Weir, WeirBuilder, wait_for};
+use crate::harness::{MESSAGES_MODEL, RecordingProvider, Request, Weir, WeirBuilder, wait_for, wait_until};
 
 /// Around Pingora's 64 KiB retry buffer, and far from it.
 const SIZES: [usize; 4] = [65_535, 65_536, 65_537, 1_000_000];
@@ -282,10 +282,11 @@ fn beyond_the_budget_for_buffered_bodies_it_is_503_and_passes() {
     let (most, rest) = bytes.split_at(850_000);
     let mut first = weir.connect();
     first.write(most);
-    // Until the first body has been read so far, the second still fits.
-    let refused = wait_for("a refusal for want of room", || {
-        Some(weir.exchange(&request)).filter(|answer| answer.status != 200)
+    // Were the second there first, the first would be refused.
+    wait_until("the first body has its room", || {
+        weir.metrics().contains("weir_body_bytes_buffered 900")
     });
+    let refused = weir.exchange(&request);
     assert_refusal(Wire::Messages, &refused, 503, "api_error");
     assert!(refused.header("retry-after").is_some());
     first.write(rest);

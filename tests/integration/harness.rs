@@ -12,6 +12,7 @@ pub(crate) mod provider;
 pub(crate) mod recordings;
 pub(crate) mod redis;
 pub(crate) mod request;
+pub(crate) mod rules;
 pub(crate) mod sample;
 pub(crate) mod shapes;
 pub(crate) mod steps;

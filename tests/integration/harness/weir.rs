@@ -54,6 +54,13 @@ pub(crate) struct Key {
 impl WeirBuilder {
     /// A gateway with an embedded store and every provider off.
     pub(crate) fn new() -> WeirBuilder {
+        PROVIDERS.iter().fold(WeirBuilder::bare(), |builder, name| {
+            builder.set(&format!("provider.{name}.enabled"), false)
+        })
+    }
+
+    /// A gateway with an embedded store and the providers as their files have them.
+    pub(crate) fn bare() -> WeirBuilder {
         let builder = WeirBuilder {
             settings: toml::Table::new(),
             environment: Vec::new(),
@@ -62,13 +69,10 @@ impl WeirBuilder {
         let builder = builder
             .set("gateway.listen", "127.0.0.1:0")
             .set("ops.listen", "127.0.0.1:0");
-        let builder = builder
+        builder
             .set("gateway.threads", 2)
             .set("gateway.drain_seconds", 20)
-            .set("store.engine", "embedded");
-        PROVIDERS.iter().fold(builder, |builder, name| {
-            builder.set(&format!("provider.{name}.enabled"), false)
-        })
+            .set("store.engine", "embedded")
     }
 
     /// Points every shipped provider at `base_url`.

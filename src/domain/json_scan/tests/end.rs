@@ -72,7 +72,9 @@ proptest! {
     #[test]
     fn the_end_agrees_with_the_scan(object in json_object(), before in "[ \n]{0,3}", after in "[ \r\t]{0,3}") {
         let body = format!("{before}{object}{after}");
-        prop_assume!(scan(body.as_bytes(), &LIMITS).is_ok());
-        prop_assert_eq!(end_of(body.as_bytes(), &[]), Some(before.len() + object.len()));
+        // About one object in six is refused, as having `model` twice: that many would end a long run as rejected.
+        if scan(body.as_bytes(), &LIMITS).is_ok() {
+            prop_assert_eq!(end_of(body.as_bytes(), &[]), Some(before.len() + object.len()));
+        }
     }
 }

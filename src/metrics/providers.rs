@@ -1,0 +1,92 @@
+//! What is known of the providers, as figures.
+
+use prometheus::{IntCounterVec, IntGaugeVec};
+
+use super::{Health, Maker, Metrics};
+
+/// The providers' metrics.
+pub(super) struct Providers {
+    retries: IntCounterVec,
+    on: IntGaugeVec,
+    credential_refused: IntCounterVec,
+    credentials_resting: IntGaugeVec,
+    places_ejected: IntGaugeVec,
+}
+
+impl Providers {
+    pub(super) fn new(make: &Maker<'_>) -> Result<Self, prometheus::Error> {
+        Ok(Self {
+            retries: make.counters(
+                "weir_upstream_retries_total",
+                "Further attempts at a provider for the same request.",
+                &["provider", "reason"],
+            )?,
+            on: make.gauges("weir_provider_on", "1 while the provider is served.", &["provider"])?,
+            credential_refused: make.counters(
+                "weir_provider_credential_refused_total",
+                "Answers of a provider that refuse weir's own credential.",
+                &["provider"],
+            )?,
+            credentials_resting: make.gauges(
+                "weir_provider_credentials_resting",
+                "Credentials that are passed over after the provider limited or refused them.",
+                &["provider"],
+            )?,
+            places_ejected: make.gauges(
+                "weir_provider_places_ejected",
+                "Addresses of a provider that are left out after failures in a row.",
+                &["provider"],
+            )?,
+        })
+    }
+
+    /// A provider's figures begin at zero.
+    pub(super) fn begin(&self, provider: &str) {
+        self.on.with_label_values(&[provider]).set(0);
+        self.credential_refused.with_label_values(&[provider]).reset();
+    }
+}
+
+impl Metrics {
+    /// A further attempt at a provider.
+    pub fn upstream_retried(&self, provider: &str, reason: &'static str) {
+        let labels = self.labels.load();
+        self.providers
+            .retries
+            .with_label_values(&[labels.provider(Some(provider)), reason])
+            .inc();
+    }
+
+    /// The provider refused weir's own credential: somebody must act.
+    pub fn provider_credential_refused(&self, provider: &str) {
+        let labels = self.labels.load();
+        self.providers
+            .credential_refused
+            .with_label_values(&[labels.provider(Some(provider))])
+            .inc();
+    }
+
+    /// Whether the provider is served.
+    pub fn provider_is(&self, provider: &str, state: Health) {
+        let labels = self.labels.load();
+        self.providers
+            .on
+            .with_label_values(&[labels.provider(Some(provider))])
+            .set(state.as_gauge());
+    }
+
+    /// How many credentials of a provider rest, and how many addresses are left out.
+    pub fn provider_pool_is(&self, provider: &str, resting: usize, ejected: usize) {
+        let labels = self.labels.load();
+        let provider = labels.provider(Some(provider));
+        let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        self.providers
+            .credentials_resting
+            .with_label_values(&[provider])
+            .set(count(resting));
+        self.providers
+            .places_ejected
+            .with_label_values(&[provider])
+            .set(count(ejected));
+    }
+}

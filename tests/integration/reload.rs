@@ -1,0 +1,145 @@
+//! Configuration, rules and secrets loaded anew while requests run.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::harness::request::Wire;
+use crate::harness::rules::RuleFolder;
+use crate::harness::{RecordingProvider, Weir, wait_until};
+
+const OK: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"text","text":"hi"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}"#;
+const RELOADS: usize = 20;
+
+fn file(base_url: &str, secret: &str, generation: usize) -> String {
+    format!(
+        r#"
+name = "one"
+[auth]
+style = "bearer"
+secret = "file:{secret}"
+[endpoints]
+messages = "{base_url}/v1/messages"
+[headers]
+set = {{ x-generation = "{generation}" }}
+[[body]]
+op = "set"
+path = "generation"
+value = {generation}
+[[model]]
+name = "one-model"
+[[model]]
+name = "model-of-{generation}"
+"#
+    )
+}
+
+fn reloads(weir: &Weir, result: &str) -> usize {
+    let name = format!("weir_config_reloads_total{{result=\"{result}\"}} ");
+    let metrics = weir.metrics();
+    let line = metrics.lines().find_map(|line| line.strip_prefix(&name));
+    line.map_or(0, |count| count.parse().unwrap())
+}
+
+#[test]
+fn no_request_fails_in_twenty_reloads_good_and_bad() {
+    let provider = RecordingProvider::start(|request, answer| {
+        // Head and body of one request are of one version.
+        let body = String::from_utf8_lossy(&request.body).into_owned();
+        let generation = request.header("x-generation").unwrap_or_default();
+        if body.contains(&format!("\"generation\":{generation}}}")) {
+            answer.json(OK);
+        } else {
+            answer.full(400, &[], body.as_bytes());
+        }
+    });
+    let secrets = tempfile::TempDir::new().unwrap();
+    let secret = secrets.path().join("secret");
+    std::fs::write(&secret, "secret-0").unwrap();
+    let secret = secret.to_str().unwrap();
+    let rules = RuleFolder::new(&[("one", &file(&provider.base_url(), secret, 0))]);
+    let weir = rules.weir().start();
+    let key = weir.key().text;
+    let (stop, served) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut client = weir.connect();
+                while !stop.load(Ordering::SeqCst) {
+                    let answer = client.exchange(&Wire::Messages.request_for("one-model", &key, "hi"));
+                    assert_eq!(answer.status, 200, "{}", answer.text());
+                    served.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        // A failed wait must not leave the clients running for ever.
+        struct Stop<'a>(&'a AtomicBool);
+        impl Drop for Stop<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::SeqCst);
+            }
+        }
+        let _stop = Stop(&stop);
+        for generation in 1..=RELOADS {
+            let (good, bad) = (reloads(&weir, "ok"), reloads(&weir, "failed"));
+            let before = served.load(Ordering::SeqCst);
+            if generation % 4 == 0 {
+                let broken = file(&provider.base_url(), secret, generation).replace("path =", "paht =");
+                rules.write("one", &broken);
+                wait_until("the bad file is refused", || reloads(&weir, "failed") > bad);
+                assert!(weir.metrics().contains("weir_config_reload_failed 1"));
+            } else {
+                rules.write("one", &file(&provider.base_url(), secret, generation));
+                wait_until("the good file is in force", || reloads(&weir, "ok") > good);
+                assert!(weir.metrics().contains("weir_config_reload_failed 0"));
+                let model = format!("model-of-{generation}");
+                assert_eq!(
+                    weir.exchange(&Wire::Messages.request_for(&model, &key, "hi")).status,
+                    200
+                );
+            }
+            wait_until("requests go on", || served.load(Ordering::SeqCst) > before);
+        }
+    });
+    let logs = weir.logs();
+    assert!(
+        logs.contains("one.toml:") && logs.contains("paht") && logs.contains("did you mean `path`"),
+        "the log names file, line and key: {logs}"
+    );
+    assert!(served.into_inner() > RELOADS);
+}
+
+#[test]
+fn a_changed_secret_is_used_and_sighup_reloads_by_itself() {
+    let provider = RecordingProvider::answering(OK);
+    let secrets = tempfile::TempDir::new().unwrap();
+    let secret = secrets.path().join("secret");
+    std::fs::write(&secret, "secret-0").unwrap();
+    let text = file(&provider.base_url(), secret.to_str().unwrap(), 0);
+    let rules = RuleFolder::new(&[("one", &text)]);
+    let mut weir = rules.weir().start();
+    let key = weir.key().text;
+    let request = Wire::Messages.request_for("one-model", &key, "hi");
+    assert_eq!(weir.exchange(&request).status, 200);
+    assert_eq!(provider.last().header("authorization"), Some("Bearer secret-0"));
+    std::fs::write(&secret, "secret-1").unwrap();
+    wait_until("the new secret is in force", || reloads(&weir, "ok") == 1);
+    assert_eq!(weir.exchange(&request).status, 200);
+    assert_eq!(provider.last().header("authorization"), Some("Bearer secret-1"));
+    weir.process().signal("HUP");
+    wait_until("the signal is obeyed", || reloads(&weir, "ok") == 2);
+    assert_eq!(weir.exchange(&request).status, 200);
+}
+
+#[test]
+fn what_needs_a_restart_says_so() {
+    let provider = RecordingProvider::answering(OK);
+    let weir = Weir::start(&provider.base_url());
+    let conf = weir.folder().join("weir.toml");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    std::fs::write(&conf, text.replace("drain_seconds = 20", "drain_seconds = 21")).unwrap();
+    wait_until("the file is read anew", || reloads(&weir, "ok") == 1);
+    wait_until("the log says so", || {
+        weir.logs().contains("takes effect with the next start")
+    });
+    let key = weir.key().text;
+    assert_eq!(weir.exchange(&Wire::Messages.request(&key, "hi")).status, 200);
+}
