@@ -3,14 +3,22 @@
 pub mod apply;
 pub mod body;
 pub mod compile;
+pub mod condition;
 pub mod endpoint;
+pub mod head;
+pub mod query;
 pub mod raw;
+pub mod response;
 
-pub use apply::{EditError, Head, edit_body, edit_head};
+pub use apply::{EditError, edit_body};
 pub use body::BodyRules;
-pub use compile::{Auth, HeadEdits, Provider, Timeouts};
+pub use compile::{Auth, Provider, Timeouts};
+pub use condition::RequestFacts;
 pub use endpoint::Endpoint;
+pub use head::{Head, HeadEdits, edit_head};
+pub use query::{QueryEdits, edit_query};
 pub use raw::{ClientGoneAction, ErrorShape, OnClientGone, RawModel};
+pub use response::ResponseRewriter;
 
 /// A provider file, unread.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use crate::{
         protocol::Protocol,
         refusal::Refusal,
         route::{self, Route, RouteError},
-        rules,
+        rules::{self, RequestFacts},
     },
     gateway::{
         Gateway,
@@ -116,16 +116,16 @@ async fn prepare(
     let model = asked_model(operation, path_model, &scan)?;
     fail::fail_point!("admission");
     let route = routed(gateway, key, operation, &model, entry)?;
-    let edited = rules::edit_body(
-        &route.provider.body,
+    let facts = RequestFacts {
         operation,
-        &route.upstream_model,
-        &body.bytes,
-        &scan,
-    )
-    .map_err(|error| Refusal::BodyInvalid {
-        reason: error.to_string(),
-    })?;
+        model: &model,
+        upstream_model: &route.upstream_model,
+        headers: &session.req_header().headers,
+    };
+    let edited =
+        rules::edit_body(&route.provider.body, &facts, &body.bytes, &scan).map_err(|error| Refusal::BodyInvalid {
+            reason: error.to_string(),
+        })?;
     if let Some(edited) = edited {
         body.bytes = edited.into();
     }

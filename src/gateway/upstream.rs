@@ -20,7 +20,7 @@ use crate::{
     domain::{
         credential::CREDENTIAL_HEADERS,
         refusal::Refusal,
-        rules::{Head, edit_head as edit_headers},
+        rules::{Head, edit_head as edit_headers, edit_query},
     },
     gateway::{
         Gateway, admission,
@@ -133,7 +133,8 @@ pub fn edit_head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     }
     edit_headers(&provider.headers, &mut UpstreamHead(head));
     let endpoint = &forward.route.endpoint;
-    head.set_uri(target(&endpoint.path_and_query, forward.query.as_deref())?);
+    let query = edit_query(&provider.query, forward.query.as_deref());
+    head.set_uri(target(&endpoint.path_and_query, query.as_deref())?);
     head.insert_header(header::HOST, endpoint.authority())?;
     head.insert_header(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"))?;
     head.remove_header(&header::TRANSFER_ENCODING);

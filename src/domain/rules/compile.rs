@@ -1,11 +1,14 @@
 //! A provider file, checked in full and turned into what a request needs. Whatever compiles cannot be wrong later.
 
+mod bodies;
+mod conditions;
 mod edits;
 mod faults;
+mod values;
 
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue};
+use http::HeaderName;
 use toml::Spanned;
 
 use self::faults::Faults;
@@ -17,6 +20,8 @@ use crate::domain::{
         RuleFile,
         body::BodyRules,
         endpoint::{EndpointTemplate, Endpoints},
+        head::HeadEdits,
+        query::QueryEdits,
         raw::{AuthStyle, ErrorShape, OnClientGone, RawAuth, RawEndpoints, RawModel, RawProvider, RawTimeouts},
     },
     secret::Secret,
@@ -45,8 +50,12 @@ pub struct Provider {
     pub on_client_gone: OnClientGone,
     /// Edits of the request's headers.
     pub headers: HeadEdits,
+    /// Edits of the request's query.
+    pub query: QueryEdits,
     /// Edits of the request's body.
     pub body: BodyRules,
+    /// Edits of the answer's body.
+    pub response: BodyRules,
 }
 
 impl Provider {
@@ -103,19 +112,6 @@ pub struct Timeouts {
     pub total: Option<Duration>,
 }
 
-/// Header edits, applied in the order of the fields (see [`super::edit_head`]).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HeadEdits {
-    /// Headers to drop.
-    pub remove: Vec<HeaderName>,
-    /// Old and new name.
-    pub rename: Vec<(HeaderName, HeaderName)>,
-    /// Values that replace what the client sent.
-    pub set: Vec<(HeaderName, HeaderValue)>,
-    /// Values for headers that are absent.
-    pub default: Vec<(HeaderName, HeaderValue)>,
-}
-
 /// A compiled file: the provider without its secret, and what the catalogue needs to complete it.
 #[derive(Debug)]
 pub struct Compiled {
@@ -160,7 +156,9 @@ pub fn compile(file: &RuleFile) -> Result<Compiled, Vec<FileError>> {
     let endpoints = endpoints(&raw.endpoints, &mut faults);
     let timeouts = timeouts(&raw.timeouts, &mut faults);
     let headers = edits::head(&raw.headers, way.as_ref().map(|(header, _)| header), &mut faults);
-    let body = edits::body(&raw.body, &mut faults);
+    let query = edits::query(&raw.query, &mut faults);
+    let body = bodies::body(&raw.body, &mut faults);
+    let response = bodies::response(&raw.response, &mut faults);
     let models = models(raw.model, &mut faults);
     let name = raw.name.into_inner();
     match way {
@@ -174,7 +172,9 @@ pub fn compile(file: &RuleFile) -> Result<Compiled, Vec<FileError>> {
                 errors: raw.errors,
                 on_client_gone: raw.on_client_gone,
                 headers,
+                query,
                 body,
+                response,
             },
             secret: raw.auth.secret,
             models,
