@@ -3,6 +3,7 @@
 pub mod admin_client;
 pub mod key;
 pub mod models;
+pub mod rules;
 
 use std::{
     ffi::OsString,
@@ -42,6 +43,9 @@ pub enum Command {
     Key(key::KeyCommand),
     /// List the models that are served
     Models(ClientArgs),
+    /// Show what provider files do
+    #[command(subcommand)]
+    Rules(rules::RulesCommand),
     /// Run a scripted provider of all three protocols, for tests and benches
     SampleProvider(SampleProviderArgs),
 }

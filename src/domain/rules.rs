@@ -5,6 +5,7 @@ pub mod body;
 pub mod compile;
 pub mod condition;
 pub mod endpoint;
+pub mod explain;
 pub mod head;
 pub mod query;
 pub mod raw;
@@ -15,6 +16,7 @@ pub use body::BodyRules;
 pub use compile::{Auth, Provider, Timeouts};
 pub use condition::RequestFacts;
 pub use endpoint::Endpoint;
+pub use explain::{Change, Explanation, Passage, Question};
 pub use head::{Head, HeadEdits, edit_head};
 pub use query::{QueryEdits, edit_query};
 pub use raw::{ClientGoneAction, ErrorShape, OnClientGone, RawModel};
@@ -39,7 +41,12 @@ pub fn shipped() -> Vec<RuleFile> {
         file("anthropic.toml", include_str!("../../lua-free-rules/anthropic.toml")),
         file("deepseek.toml", include_str!("../../lua-free-rules/deepseek.toml")),
         file("gemini.toml", include_str!("../../lua-free-rules/gemini.toml")),
+        file("mimo.toml", include_str!("../../lua-free-rules/mimo.toml")),
+        file("minimax.toml", include_str!("../../lua-free-rules/minimax.toml")),
+        file("moonshot.toml", include_str!("../../lua-free-rules/moonshot.toml")),
         file("openai.toml", include_str!("../../lua-free-rules/openai.toml")),
+        file("qwen.toml", include_str!("../../lua-free-rules/qwen.toml")),
+        file("zai.toml", include_str!("../../lua-free-rules/zai.toml")),
     ]
 }
 
