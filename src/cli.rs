@@ -4,6 +4,7 @@ pub mod admin_client;
 pub mod key;
 pub mod models;
 pub mod provider;
+pub mod rules;
 
 use std::{
     ffi::OsString,
@@ -46,6 +47,9 @@ pub enum Command {
     Provider(provider::ProviderCommand),
     /// List the models that are served
     Models(ClientArgs),
+    /// Show what provider files do
+    #[command(subcommand)]
+    Rules(rules::RulesCommand),
     /// Run a scripted provider of all three protocols, for tests and benches
     SampleProvider(SampleProviderArgs),
 }

@@ -20,8 +20,13 @@ use serde_json::json;
 
 use crate::{
     access_log,
-    cli::{self, CheckArgs, Command, DemoArgs, admin_client::ClientError},
+    cli::{
+        self, CheckArgs, Command, DemoArgs,
+        admin_client::ClientError,
+        rules::{RulesCommand, RulesError},
+    },
     config::Config,
+    domain::rules::shipped,
     sample_provider,
     wiring::demo::{DemoOptions, Output},
 };
@@ -80,6 +85,7 @@ pub fn run(command: Command) -> Result<(), StartError> {
         Command::Models(args) => client_runtime()?
             .block_on(cli::run_models(&args, socket, &mut out))
             .map_err(client),
+        Command::Rules(command) => explain_rules(&command, &mut out),
         Command::SampleProvider(args) => {
             let running = provider_runtime(args.threads)?.block_on(sample_provider::run(&args));
             running.map_err(|error| StartError::failed("the sample provider", error))
@@ -119,6 +125,19 @@ fn provider_runtime(threads: usize) -> Result<tokio::runtime::Runtime, StartErro
         .enable_all()
         .build()
         .map_err(|error| StartError::failed("the sample provider's threads", error))
+}
+
+/// `weir rules`: on the files of a configuration, or on those inside the binary.
+fn explain_rules(command: &RulesCommand, out: &mut impl Write) -> Result<(), StartError> {
+    let RulesCommand::Explain(args) = command;
+    let files = match &args.conf {
+        Some(conf) => catalogue::rule_files(&load(conf)?).map_err(StartError::Configuration)?,
+        None => shipped(),
+    };
+    cli::rules::run(command, &files, out).map_err(|error| match error {
+        RulesError::Configuration(text) => StartError::Configuration(text),
+        other => StartError::Client(other.to_string()),
+    })
 }
 
 /// `weir check`: everything that `serve` would read, read; nothing started.

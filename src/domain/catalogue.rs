@@ -167,11 +167,7 @@ impl Catalogue {
 
     fn fallback(&self, protocol: Protocol, asked: &str) -> Option<&Arc<Model>> {
         let fallbacks = self.providers.iter().filter(|provider| provider.is_on());
-        let fits = |fallback: &&Fallback| {
-            let protocols = fallback.protocols.as_ref();
-            protocols.is_none_or(|only| only.contains(&protocol))
-                && fallback.patterns.iter().any(|pattern| matches(pattern, asked))
-        };
+        let fits = |fallback: &&Fallback| fallback.fits(protocol, asked);
         let found = fallbacks.filter_map(|provider| provider.fallback.as_ref()).find(fits)?;
         self.models.get(&found.model)
     }
@@ -190,18 +186,6 @@ impl Catalogue {
     pub fn providers(&self) -> impl Iterator<Item = &Arc<Provider>> {
         self.providers.iter()
     }
-}
-
-/// Whether a pattern fits a name: `*` stands for any text, everything else for itself.
-fn matches(pattern: &str, name: &str) -> bool {
-    let Some((before, after)) = pattern.split_once('*') else {
-        return pattern == name;
-    };
-    let Some(rest) = name.strip_prefix(before) else {
-        return false;
-    };
-    // Wherever the star could end, the rest of the pattern has its try; names are short.
-    (0..=rest.len()).any(|end| rest.get(end..).is_some_and(|rest| matches(after, rest)))
 }
 
 #[cfg(test)]

@@ -3,14 +3,25 @@
 pub mod apply;
 pub mod body;
 pub mod compile;
+pub mod condition;
 pub mod endpoint;
+pub mod explain;
+pub mod head;
+pub mod provider;
+pub mod query;
 pub mod raw;
+pub mod response;
 
-pub use apply::{EditError, Head, edit_body, edit_head};
+pub use apply::{EditError, edit_body};
 pub use body::BodyRules;
-pub use compile::{Auth, Credential, ErrorRule, Fallback, HeadEdits, Provider, Timeouts, WeightedOrigin};
+pub use condition::RequestFacts;
 pub use endpoint::Origin;
+pub use explain::{Change, Explanation, Passage, Question};
+pub use head::{Head, HeadEdits, edit_head};
+pub use provider::{Auth, Credential, ErrorRule, Fallback, Provider, Timeouts, WeightedOrigin};
+pub use query::{QueryEdits, edit_query};
 pub use raw::{ClientGoneAction, ErrorMeaning, ErrorShape, OnClientGone, RawModel, RefusalShape};
+pub use response::ResponseRewriter;
 
 /// A provider file, unread.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +42,12 @@ pub fn shipped() -> Vec<RuleFile> {
         file("anthropic.toml", include_str!("../../lua-free-rules/anthropic.toml")),
         file("deepseek.toml", include_str!("../../lua-free-rules/deepseek.toml")),
         file("gemini.toml", include_str!("../../lua-free-rules/gemini.toml")),
+        file("mimo.toml", include_str!("../../lua-free-rules/mimo.toml")),
+        file("minimax.toml", include_str!("../../lua-free-rules/minimax.toml")),
+        file("moonshot.toml", include_str!("../../lua-free-rules/moonshot.toml")),
         file("openai.toml", include_str!("../../lua-free-rules/openai.toml")),
+        file("qwen.toml", include_str!("../../lua-free-rules/qwen.toml")),
+        file("zai.toml", include_str!("../../lua-free-rules/zai.toml")),
     ]
 }
 

@@ -17,7 +17,7 @@ use crate::{
         protocol::Protocol,
         refusal::Refusal,
         route::{self, Leg, Route, RouteError},
-        rules::{self, Provider},
+        rules::{self, Provider, RequestFacts},
         secret::KeyPrefix,
         session_hint::session_hint,
     },
@@ -85,6 +85,7 @@ pub async fn admit(
 }
 
 struct Prepared {
+    asked: String,
     model: Arc<Model>,
     attempts: Attempts,
     stream: bool,
@@ -152,12 +153,13 @@ async fn prepare(
         clock::instant(),
     )
     .ok_or(Refusal::Internal)?;
-    edit_body(session, operation, attempts.leg(), &scan, &mut body)?;
+    edit_body(session, operation, &model, attempts.leg(), &scan, &mut body)?;
     let stream = match operation.protocol() {
         Protocol::Gemini => operation == Operation::StreamGenerateContent,
         Protocol::Messages | Protocol::Responses => scan.stream == Some(true),
     };
     Ok(Prepared {
+        asked: model,
         model: route.model,
         attempts,
         stream,
@@ -169,17 +171,22 @@ async fn prepare(
 
 /// Makes the body that a provider gets out of the client's.
 pub fn edit_body(
-    _session: &Session,
+    session: &Session,
     operation: Operation,
+    asked: &str,
     leg: &Leg,
     scan: &Scan,
     body: &mut GatheredBody,
 ) -> Result<(), Refusal> {
+    let facts = RequestFacts {
+        operation,
+        model: asked,
+        upstream_model: &leg.upstream_model,
+        headers: &session.req_header().headers,
+    };
     let edited =
-        rules::edit_body(&leg.provider.body, operation, &leg.upstream_model, &body.bytes, scan).map_err(|error| {
-            Refusal::BodyInvalid {
-                reason: error.to_string(),
-            }
+        rules::edit_body(&leg.provider.body, &facts, &body.bytes, scan).map_err(|error| Refusal::BodyInvalid {
+            reason: error.to_string(),
         })?;
     if let Some(edited) = edited {
         body.bytes = edited.into();
@@ -245,6 +252,7 @@ fn forward(
     mut entry: Entry,
 ) -> Forward {
     let Prepared {
+        asked,
         model,
         attempts,
         stream,
@@ -266,6 +274,7 @@ fn forward(
         operation,
         stream,
         live: Arc::clone(live),
+        asked,
         model,
         edited_for: attempts.leg_index(),
         attempts,
@@ -277,6 +286,7 @@ fn forward(
         watch: None,
         head_seen: false,
         again: false,
+        rewriter: None,
         error_body: None,
         refusal: None,
         stream_gauge: stream.then(|| gateway.metrics().stream_opened()),

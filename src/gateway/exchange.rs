@@ -7,7 +7,12 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     domain::{
-        catalogue::Model, json_scan::Scan, operation::Operation, protocol::Protocol, refusal::Refusal, rules::Provider,
+        catalogue::Model,
+        json_scan::Scan,
+        operation::Operation,
+        protocol::Protocol,
+        refusal::Refusal,
+        rules::{Provider, ResponseRewriter},
     },
     gateway::{
         attempts::Attempts, body::GatheredBody, deadline::Watch, drain::InFlight, entry::Entry, intake::QueryKeys,
@@ -58,6 +63,8 @@ pub struct Forward {
     pub stream: bool,
     /// The configuration that holds for this request from start to end.
     pub live: Arc<Live>,
+    /// The model's name as the client gave it.
+    pub asked: String,
     /// The model that answers.
     pub model: Arc<Model>,
     /// To whom it goes.
@@ -80,6 +87,8 @@ pub struct Forward {
     pub head_seen: bool,
     /// Whether the attempt that has just failed is to be followed by another.
     pub again: bool,
+    /// Makes the client's answer out of the provider's, where the provider's file edits answers.
+    pub rewriter: Option<ResponseRewriter>,
     /// An error answer is held until its end, so that credentials in it can be masked.
     pub error_body: Option<ErrorBody>,
     /// A refusal decided in a hook that can only return Pingora's error type.

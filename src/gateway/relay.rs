@@ -16,7 +16,7 @@ use crate::{
         },
         refusal::Refusal,
         retry::{REST_AFTER_REFUSAL, retry_after, retry_delay},
-        rules::{ErrorMeaning, ErrorShape},
+        rules::{ErrorMeaning, ErrorShape, RequestFacts, ResponseRewriter},
     },
     gateway::{admission, attempts::Answered, deadline::Watch, exchange::Forward},
     metrics::Metrics,
@@ -142,7 +142,10 @@ pub fn edit_head(session: &mut Session, forward: &mut Forward, head: &mut Respon
     if status >= 400 {
         forward.error_body = Some(ErrorBody::default());
     }
-    if status >= 400 || matches!(framing, Framing::Sse | Framing::JsonArray) {
+    if status < 400 && !head.headers.contains_key(header::CONTENT_ENCODING) {
+        forward.rewriter = rewriter(session, forward, framing);
+    }
+    if status >= 400 || forward.rewriter.is_some() || matches!(framing, Framing::Sse | Framing::JsonArray) {
         // The end may differ from the provider's: masked, reshaped, or followed by an in-band error.
         head.remove_header(&header::CONTENT_LENGTH);
         if !session.is_http2() {
@@ -162,6 +165,18 @@ pub fn edit_head(session: &mut Session, forward: &mut Forward, head: &mut Respon
         forward.body = None;
     }
     Ok(())
+}
+
+/// What makes the client's answer, where the provider's file edits answers.
+fn rewriter(session: &Session, forward: &Forward, framing: Framing) -> Option<ResponseRewriter> {
+    let leg = forward.attempts.leg();
+    let facts = RequestFacts {
+        operation: forward.operation,
+        model: &forward.asked,
+        upstream_model: &leg.upstream_model,
+        headers: &session.req_header().headers,
+    };
+    ResponseRewriter::new(&leg.provider.response, &facts, framing)
 }
 
 /// Removes what belongs to the provider's connection (RFC 9110 section 7.6.1), to its front, and to its account.
@@ -210,12 +225,27 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
         forward.watch = None;
         forward.ticket.meter.body_ended();
     }
+    rewrite(forward, piece, end);
     if forward.error_body.is_some() {
         hold(metrics, forward, piece, end);
     } else if end && !forward.ticket.meter.is_complete() {
         return end_as_failure(forward, piece);
     }
     Ok(())
+}
+
+/// Puts the client's bytes in the place of the provider's. What is observed and billed are the provider's.
+fn rewrite(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
+    let Some(rewriter) = &mut forward.rewriter else {
+        return;
+    };
+    let mut edited = piece.take().map(|bytes| rewriter.push(&bytes)).unwrap_or_default();
+    if end {
+        edited.extend(rewriter.finish());
+    }
+    if !edited.is_empty() {
+        *piece = Some(edited.into());
+    }
 }
 
 fn hold(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {

@@ -135,6 +135,14 @@ async fn break_off(session: &mut Session, error: &Error, forward: &mut Forward) 
     let (outcome, failure) = relay::failure_of(forward, *error.etype() == guard::PANICKED);
     forward.ticket.fail(outcome);
     if let Some(tail) = forward.ticket.meter.failure_tail(&failure) {
+        // What was held of a broken event comes first: the tail finishes it.
+        let mut held = forward
+            .rewriter
+            .take()
+            .map(|mut rewriter| rewriter.finish())
+            .unwrap_or_default();
+        held.extend_from_slice(&tail);
+        let tail = held;
         // When this fails the connection is broken, which says the same.
         let _ = session.write_response_body(Some(Bytes::from(tail)), true).await;
     }

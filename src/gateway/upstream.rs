@@ -21,7 +21,7 @@ use crate::{
     domain::{
         credential::CREDENTIAL_HEADERS,
         refusal::Refusal,
-        rules::{Head, edit_head as edit_headers},
+        rules::{Head, edit_head as edit_headers, edit_query},
     },
     gateway::{
         Gateway, admission,
@@ -105,7 +105,7 @@ fn edit_for_provider(session: &Session, forward: &mut Forward) -> Result<()> {
     };
     body.bytes = original.clone();
     let leg = forward.attempts.leg();
-    if let Err(refusal) = admission::edit_body(session, forward.operation, leg, &forward.scan, body) {
+    if let Err(refusal) = admission::edit_body(session, forward.operation, &forward.asked, leg, &forward.scan, body) {
         forward.refusal = Some(refusal);
         return Error::e_explain(ErrorType::InternalError, "the further provider cannot take the body");
     }
@@ -147,7 +147,8 @@ pub fn edit_head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
         head.remove_header(*name);
     }
     edit_headers(&provider.headers, &mut UpstreamHead(head));
-    head.set_uri(target(&forward.attempts.leg().target, forward.query.as_deref())?);
+    let query = edit_query(&provider.query, forward.query.as_deref());
+    head.set_uri(target(&forward.attempts.leg().target, query.as_deref())?);
     if let Some(place) = forward.attempts.place() {
         head.insert_header(header::HOST, place.origin.authority())?;
     }

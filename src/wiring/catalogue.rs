@@ -48,7 +48,7 @@ pub fn hosts(catalogue: &Catalogue) -> Vec<(String, u16)> {
 }
 
 /// The shipped files and the folder's; a file of the same name replaces a shipped one.
-fn rule_files(config: &Config) -> Result<Vec<RuleFile>, String> {
+pub fn rule_files(config: &Config) -> Result<Vec<RuleFile>, String> {
     let mut files = if config.rules.shipped { shipped() } else { Vec::new() };
     let Some(folder) = &config.rules.folder else {
         return Ok(files);

@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use http::HeaderMap;
 use serde_json::value::RawValue;
 use weir::domain::json_scan::{JsonEnd, Progress, ScanLimits, scan};
 use weir::domain::operation::Operation;
 use weir::domain::protocol::observer::HEAP_BYTES_MAX;
 use weir::domain::protocol::{FailureKind, Framing, MidStreamFailure, Observed, Observer, Protocol};
 use weir::domain::rules::compile::compile;
-use weir::domain::rules::{BodyRules, RuleFile, edit_body};
+use weir::domain::rules::{BodyRules, EditError, RequestFacts, RuleFile, edit_body};
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
 
@@ -59,6 +60,27 @@ values = { user = "human" }
 [[body]]
 op = "remove"
 path = "usageMetadata.promptTokenCount"
+[[body]]
+op = "remove"
+path = "messages[].content[].cache_control"
+[[body]]
+op = "remove"
+path = "messages[].content[]"
+when = [{ field = "type", in = ["image", "document"] }, { root_field = "stream", equals = true }]
+[[body]]
+op = "set"
+path = "tools[].strict"
+value = false
+when = { field = "name", present = true }
+[[body]]
+op = "clamp"
+path = "stop[]"
+max = 1
+[[body]]
+op = "refuse"
+path = "contents[].parts[].kind"
+values = ["image"]
+message = "`{value}` at {path}"
 "#;
 
 /// An SSE answer: any split gives the same reading, memory is bounded, and a failure can always be said in band.
@@ -143,9 +165,22 @@ pub(crate) fn rules(data: &[u8]) {
     });
     let limits = ScanLimits { depth_max: 100 };
     let Ok(before) = scan(data, &limits) else { return };
-    let edited = edit_body(rules, Operation::Messages, "upstream", data, &before)
-        .expect("what the scan took can be edited")
-        .expect("`store` is always set");
+    let headers = HeaderMap::new();
+    let model = before.model.as_ref().map_or("", |model| model.text.as_str());
+    let facts = RequestFacts {
+        operation: Operation::Messages,
+        model,
+        upstream_model: "upstream",
+        headers: &headers,
+    };
+    let edited = match edit_body(rules, &facts, data, &before) {
+        Ok(edited) => edited.expect("`store` is always set"),
+        Err(EditError::Refused { message, .. }) => {
+            assert!(message.len() < 500, "a refusal repeats a bounded part of the request");
+            return;
+        }
+        Err(error @ EditError::NotJson { .. }) => panic!("what the scan took can be edited: {error}"),
+    };
     let after = scan(&edited, &limits).expect("an edited body is one JSON object");
     assert_eq!(
         after.model.map(|model| model.text),
@@ -153,15 +188,11 @@ pub(crate) fn rules(data: &[u8]) {
     );
     let members: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(&edited).expect("an edited body is JSON");
     assert!(!members.contains_key("top_k") && members["store"].get() == "false");
-    let same = before.model.map_or_else(String::new, |model| model.text);
-    let nothing = BodyRules::default();
-    let untouched = edit_body(
-        &nothing,
-        Operation::Messages,
-        &same,
-        data,
-        &scan(data, &limits).expect("taken before"),
-    );
+    let same = RequestFacts {
+        upstream_model: model,
+        ..facts
+    };
+    let untouched = edit_body(&BodyRules::default(), &same, data, &before);
     assert_eq!(untouched, Ok(None), "without an edit there is no copy");
 }
 

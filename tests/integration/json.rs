@@ -162,6 +162,26 @@ fn a_providers_shipped_edits_are_applied_and_nothing_else_changes() {
     assert!(text.contains(&format!("\"model\":\"{DEEPSEEK_MODEL}\"")), "{text}");
     assert!(text.ends_with("\"temperature\":1.50,\"x\":{\"top_k\":1} }"), "{text}");
     assert_eq!(got.header_values("content-length"), [text.len().to_string()]);
-    assert_eq!(got.header_values("anthropic-version"), ["2023-06-01"]);
-    assert!(got.header("anthropic-beta").is_none());
+    assert!(got.header("anthropic-version").is_none() && got.header("anthropic-beta").is_none());
+}
+
+#[test]
+fn what_a_providers_file_refuses_never_reaches_it() {
+    let provider = RecordingProvider::answering("{}");
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    let body = format!(
+        r#"{{"model":"{DEEPSEEK_MODEL}","messages":[{{"role":"user","content":[{{"type":"text","text":"a"}},{{"source":{{}},"type":"document"}}]}}]}}"#
+    );
+    let answer = weir.exchange(&message(&key, body.as_bytes()));
+    assert_eq!(answer.status, 400);
+    let text = String::from_utf8(answer.body.clone()).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value["error"]["type"], "invalid_request_error", "{text}");
+    let told = value["error"]["message"].as_str().unwrap();
+    assert!(
+        told.contains("`document`") && told.contains("messages[0].content[1]"),
+        "{told}"
+    );
+    assert_eq!(provider.count(), 0);
 }

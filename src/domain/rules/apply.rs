@@ -1,31 +1,46 @@
-//! Applies a provider's edits. Body edits are spliced into the client's own text: whatever no edit names stays byte for
+//! Applies a provider's body edits. They are spliced into the client's own text: whatever no edit names stays byte for
 //! byte, with its order, white space, number spelling and unknown members.
 
+mod cursor;
+mod fields;
+mod refusal;
+mod siblings;
 mod walk;
 
 use std::{borrow::Cow, ops::Range};
 
-use http::{HeaderMap, HeaderName, HeaderValue};
-
 use crate::domain::{
     json_scan::Scan,
-    operation::Operation,
-    rules::{body::BodyRules, compile::HeadEdits},
+    rules::{
+        body::{BodyEdit, BodyRules},
+        condition::RequestFacts,
+    },
 };
 
-/// The body is not the JSON text that was scanned, so nothing can be spliced into it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the body cannot be edited at byte {offset}: it is not one JSON object")]
-pub struct EditError {
-    /// Where the walk over the text gave up.
-    pub offset: usize,
+/// Why a body was not edited.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EditError {
+    /// The body is not the JSON text that was scanned, so nothing can be spliced into it.
+    #[error("the body cannot be edited at byte {offset}: it is not one JSON object")]
+    NotJson {
+        /// Where the walk over the text gave up.
+        offset: usize,
+    },
+    /// An edit of the provider's refuses the request.
+    #[error("{message}")]
+    Refused {
+        /// The edit's line in the provider's file.
+        line: usize,
+        /// What the client is told, with a bounded part of what it sent.
+        message: String,
+    },
 }
 
 /// A text put in the place of a range of the original.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Splice<'r> {
-    range: Range<usize>,
-    text: Cow<'r, str>,
+pub(super) struct Splice<'r> {
+    pub(super) range: Range<usize>,
+    pub(super) text: Cow<'r, str>,
 }
 
 /// Edits a body that `scan` has accepted: the model becomes `upstream_model` where the body names it, then the
@@ -35,28 +50,20 @@ struct Splice<'r> {
 /// `set` adds the last member of its path, but no parents. Numbers beyond every machine type are compared as infinite.
 ///
 /// # Errors
-/// `text` is not the object that was scanned.
+/// An edit refuses the request, or `text` is not the object that was scanned.
 pub fn edit_body(
     rules: &BodyRules,
-    operation: Operation,
-    upstream_model: &str,
+    facts: &RequestFacts<'_>,
     text: &[u8],
     scan: &Scan,
 ) -> Result<Option<Vec<u8>>, EditError> {
     let mut edited: Option<Vec<u8>> = None;
     let mut splices = Vec::new();
-    if let Some(model) = &scan.model
-        && !operation.model_in_path()
-        && model.text != upstream_model
-    {
-        splices.push(Splice {
-            range: model.value.clone(),
-            text: json_string(upstream_model).into(),
-        });
-    }
+    splices.extend(model_splice(facts, scan));
     for batch in &rules.batches {
         let current = edited.as_deref().unwrap_or(text);
-        walk::find(batch, operation.protocol(), current, &mut splices)?;
+        let edits = batch.iter().map(AsRef::as_ref).filter(|edit| edit.is_for(facts));
+        walk::find(edits, current, &mut splices)?;
         if !splices.is_empty() {
             edited = Some(spliced(current, &mut splices)?);
             splices.clear();
@@ -68,56 +75,40 @@ pub fn edit_body(
     Ok(edited)
 }
 
-/// A head whose headers can be edited; the gateway's own kind of head is one more.
-pub trait Head {
-    /// All values of a header, in order.
-    fn values(&self, name: &HeaderName) -> Vec<HeaderValue>;
-    /// Drops a header with all its values.
-    fn remove(&mut self, name: &HeaderName);
-    /// Adds a value behind those that are there.
-    fn append(&mut self, name: &HeaderName, value: &HeaderValue);
+/// The model's name on its way to the provider, where the body has it and it is another.
+pub(super) fn model_splice(facts: &RequestFacts<'_>, scan: &Scan) -> Option<Splice<'static>> {
+    let model = scan.model.as_ref()?;
+    (!facts.operation.model_in_path() && model.text != facts.upstream_model).then(|| Splice {
+        range: model.value.clone(),
+        text: json_string(facts.upstream_model).into(),
+    })
 }
 
-impl Head for HeaderMap {
-    fn values(&self, name: &HeaderName) -> Vec<HeaderValue> {
-        self.get_all(name).iter().cloned().collect()
-    }
-
-    fn remove(&mut self, name: &HeaderName) {
-        Self::remove(self, name);
-    }
-
-    fn append(&mut self, name: &HeaderName, value: &HeaderValue) {
-        Self::append(self, name.clone(), value.clone());
-    }
+/// What one edit changes in a text.
+pub(super) fn splices_of<'r>(edit: &'r BodyEdit, text: &[u8]) -> Result<Vec<Splice<'r>>, EditError> {
+    let mut splices = Vec::new();
+    walk::find(std::iter::once(edit), text, &mut splices)?;
+    Ok(splices)
 }
 
-/// Edits a head in the documented order: remove, rename, set, default. A renamed header replaces one that already has
-/// the new name.
-pub fn edit_head(edits: &HeadEdits, head: &mut impl Head) {
-    for name in &edits.remove {
-        head.remove(name);
-    }
-    for (from, to) in &edits.rename {
-        let values = head.values(from);
-        if values.is_empty() {
-            continue;
+/// Edits one JSON object of an answer with all of `rules`. `None` means unchanged: also a text that is no object, or
+/// that is broken, passes as it is.
+pub(super) fn edit_object(rules: &BodyRules, text: &[u8]) -> Option<Vec<u8>> {
+    let mut edited: Option<Vec<u8>> = None;
+    let mut splices = Vec::new();
+    for batch in &rules.batches {
+        let current = edited.as_deref().unwrap_or(text);
+        let end = walk::find(batch.iter().map(AsRef::as_ref), current, &mut splices).ok()?;
+        let rest = current.get(end..).unwrap_or_default();
+        if !rest.iter().all(u8::is_ascii_whitespace) {
+            return None;
         }
-        head.remove(from);
-        head.remove(to);
-        for value in &values {
-            head.append(to, value);
-        }
-    }
-    for (name, value) in &edits.set {
-        head.remove(name);
-        head.append(name, value);
-    }
-    for (name, value) in &edits.default {
-        if head.values(name).is_empty() {
-            head.append(name, value);
+        if !splices.is_empty() {
+            edited = Some(spliced(current, &mut splices).ok()?);
+            splices.clear();
         }
     }
+    edited
 }
 
 /// `text` as a JSON string, with its quotes.
@@ -126,17 +117,18 @@ pub(super) fn json_string(text: &str) -> String {
 }
 
 /// The text with all splices done, in one copy. The splices do not overlap; those at one place keep their order.
-fn spliced(text: &[u8], splices: &mut [Splice<'_>]) -> Result<Vec<u8>, EditError> {
+pub(super) fn spliced(text: &[u8], splices: &mut [Splice<'_>]) -> Result<Vec<u8>, EditError> {
     splices.sort_by_key(|splice| splice.range.start);
     let added: usize = splices.iter().map(|splice| splice.text.len()).sum();
     let mut out = Vec::with_capacity(text.len() + added);
     let mut done = 0;
     for splice in splices {
-        out.extend_from_slice(text.get(done..splice.range.start).ok_or(EditError { offset: done })?);
+        let kept = text.get(done..splice.range.start);
+        out.extend_from_slice(kept.ok_or(EditError::NotJson { offset: done })?);
         out.extend_from_slice(splice.text.as_bytes());
         done = splice.range.end;
     }
-    out.extend_from_slice(text.get(done..).ok_or(EditError { offset: done })?);
+    out.extend_from_slice(text.get(done..).ok_or(EditError::NotJson { offset: done })?);
     Ok(out)
 }
 

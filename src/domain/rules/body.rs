@@ -1,36 +1,47 @@
 //! Body edits, checked and grouped: what may be done in one walk over the text, and what needs a walk of its own.
 
-use crate::domain::protocol::Protocol;
+use std::sync::Arc;
 
-/// The most edits of one file, so that a request's cost stays bounded.
+use crate::domain::{
+    protocol::Protocol,
+    rules::condition::{Condition, FieldBase, FieldTest, RequestFacts},
+};
+
+/// The most edits of one list, so that a request's cost stays bounded.
 pub const BODY_EDITS_MAX: usize = 64;
-/// The deepest path, in members.
-pub const PATH_MEMBERS_MAX: usize = 8;
+/// The deepest path, in steps: names and `[]`.
+pub const PATH_STEPS_MAX: usize = 12;
 
-/// All body edits of a provider, in order.
+/// All edits of a provider's bodies in one direction, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BodyRules {
-    /// Each batch sees the text that the one before has left; within a batch no edit touches what another touches, so
-    /// that one walk does them all.
-    pub(super) batches: Vec<Vec<BodyEdit>>,
+    /// Each batch sees the text that the one before has left; within a batch no edit touches what another touches or
+    /// asks about, so that one walk does them all.
+    pub(super) batches: Vec<Vec<Arc<BodyEdit>>>,
 }
 
-/// One edit at one place.
+/// One edit at one place, or at several where its path has `[]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BodyEdit {
+    /// Its line in the provider's file, counted from 1.
+    pub(super) line: usize,
     /// Where.
     pub(super) path: Vec<Segment>,
     /// For requests of these protocols only.
     pub(super) protocols: Option<Vec<Protocol>>,
+    /// Where all of these hold.
+    pub(super) when: Vec<Condition>,
     /// What.
     pub(super) op: BodyOp,
 }
 
-/// One step of a path. Steps into arrays would be variants beside this one.
+/// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
     /// A member of an object, by its unescaped name.
     Member(String),
+    /// Each element of an array.
+    Each,
 }
 
 /// What an edit does. Texts are JSON texts.
@@ -41,7 +52,7 @@ pub enum BodyOp {
         /// The value.
         value: String,
     },
-    /// Drops the member with one comma.
+    /// Drops the member or element with one comma.
     Remove,
     /// Replaces the name.
     Rename {
@@ -50,19 +61,56 @@ pub enum BodyOp {
     },
     /// Replaces a number beyond a bound by the bound.
     Clamp {
-        /// The least value allowed.
-        min: Option<Bound>,
-        /// The greatest value allowed.
-        max: Option<Bound>,
+        /// The values allowed.
+        range: Bounds,
     },
     /// Replaces equal strings: unescaped string to JSON text.
     Map {
         /// From and to.
         values: Vec<(String, String)>,
     },
+    /// Changes nothing: the request is refused.
+    Refuse {
+        /// Which values.
+        which: Refused,
+        /// What the client is told, with `{value}`, `{path}` and `{holder}` to be filled in.
+        message: String,
+    },
 }
 
-/// A bound of a clamp.
+/// Which values make a request refused.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Refused {
+    /// All.
+    Any,
+    /// Numbers beyond a bound. What is no number is for the provider to judge.
+    Outside(Bounds),
+    /// These strings, unescaped.
+    Listed(Vec<String>),
+}
+
+/// The least and the greatest number that is let through.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bounds {
+    /// The least.
+    pub(super) min: Option<Bound>,
+    /// The greatest.
+    pub(super) max: Option<Bound>,
+}
+
+impl Bounds {
+    /// The bound that a value, given as JSON text, is beyond.
+    pub(super) fn exceeded_by(&self, value: &[u8]) -> Option<&Bound> {
+        let number = Number::of_token(value)?;
+        match (&self.min, &self.max) {
+            (Some(min), _) if number.is_below(min.value) => Some(min),
+            (_, Some(max)) if max.value.is_below(number) => Some(max),
+            _ => None,
+        }
+    }
+}
+
+/// A bound of a range.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
     /// As it is written into the body.
@@ -89,6 +137,19 @@ impl Number {
         }
     }
 
+    /// Reads a value's token, if it is a number.
+    pub(super) fn of_token(token: &[u8]) -> Option<Self> {
+        if !token.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'-') {
+            return None;
+        }
+        Self::read(std::str::from_utf8(token).ok()?)
+    }
+
+    /// Whether it has the same value as `other`, however both are spelled.
+    pub(super) fn equals(self, other: Self) -> bool {
+        !self.is_below(other) && !other.is_below(self)
+    }
+
     /// Whether it is less than `other`.
     pub(super) fn is_below(self, other: Self) -> bool {
         match (self, other) {
@@ -107,8 +168,8 @@ impl Number {
 
 impl BodyRules {
     /// Groups edits: each joins the last batch unless it meets an edit there.
-    pub(super) fn new(edits: Vec<BodyEdit>) -> Self {
-        let mut batches: Vec<Vec<BodyEdit>> = Vec::new();
+    pub(super) fn new(edits: impl IntoIterator<Item = Arc<BodyEdit>>) -> Self {
+        let mut batches: Vec<Vec<Arc<BodyEdit>>> = Vec::new();
         for edit in edits {
             match batches.last_mut() {
                 Some(batch) if batch.iter().all(|other| !edit.meets(other)) => batch.push(edit),
@@ -118,47 +179,121 @@ impl BodyRules {
         Self { batches }
     }
 
-    /// Whether no request is ever edited.
+    /// Whether no body is ever edited.
     pub fn is_empty(&self) -> bool {
         self.batches.is_empty()
+    }
+
+    /// All edits in order.
+    pub(super) fn edits(&self) -> impl Iterator<Item = &Arc<BodyEdit>> {
+        self.batches.iter().flatten()
+    }
+
+    /// The edits that are left for one request.
+    pub(super) fn for_request(&self, facts: &RequestFacts<'_>) -> Self {
+        Self::new(self.edits().filter(|edit| edit.is_for(facts)).map(Arc::clone))
     }
 }
 
 impl BodyEdit {
-    /// Whether the edit is for requests of this protocol.
-    pub(super) fn is_for(&self, protocol: Protocol) -> bool {
-        self.protocols
-            .as_ref()
-            .is_none_or(|protocols| protocols.contains(&protocol))
+    /// Whether the edit can apply to this request, the body aside.
+    pub(super) fn is_for(&self, facts: &RequestFacts<'_>) -> bool {
+        let protocol = facts.operation.protocol();
+        let protocols = self.protocols.as_ref();
+        protocols.is_none_or(|protocols| protocols.contains(&protocol))
+            && self.when.iter().all(|condition| condition.may_hold(facts))
+    }
+
+    /// Its conditions on the text.
+    pub(super) fn field_tests(&self) -> impl Iterator<Item = &FieldTest> {
+        self.when.iter().filter_map(|condition| match condition {
+            Condition::Field(test) => Some(test),
+            Condition::Model(_) | Condition::Header { .. } => None,
+        })
+    }
+
+    /// Where its path leads to, as it stands in the file.
+    pub(super) fn path_text(&self) -> String {
+        path_text(&self.path, &mut std::iter::repeat(None))
+    }
+
+    /// The path of the object that it edits in, or of the element that it edits.
+    pub(super) fn holder(&self) -> &[Segment] {
+        match self.path.split_last() {
+            Some((Segment::Member(_), holder)) => holder,
+            Some((Segment::Each, _)) | None => &self.path,
+        }
     }
 
     /// Whether the result of both depends on their order, or one walk could not place their commas.
     fn meets(&self, other: &Self) -> bool {
         let overlap = |left: &[Segment], right: &[Segment]| left.starts_with(right) || right.starts_with(left);
-        let touched = |edit: &Self| [Some(edit.path.clone()), edit.renamed()];
-        let places_meet = touched(self)
-            .iter()
-            .flatten()
-            .any(|left| touched(other).iter().flatten().any(|right| overlap(left, right)));
+        let any_overlap = |left: &[Vec<Segment>], right: &[Vec<Segment>]| {
+            left.iter().any(|left| right.iter().any(|right| overlap(left, right)))
+        };
         let commas_meet = matches!(
             (&self.op, &other.op),
             (BodyOp::Set { .. }, BodyOp::Remove) | (BodyOp::Remove, BodyOp::Set { .. })
         ) && self.parent() == other.parent();
-        places_meet || commas_meet
+        commas_meet
+            || any_overlap(&self.writes(), &other.writes())
+            || any_overlap(&self.writes(), &other.reads())
+            || any_overlap(&self.reads(), &other.writes())
     }
 
     fn parent(&self) -> &[Segment] {
         self.path.split_last().map_or(&[], |(_, parent)| parent)
     }
 
-    fn renamed(&self) -> Option<Vec<Segment>> {
+    /// The places that it may change.
+    fn writes(&self) -> Vec<Vec<Segment>> {
         match &self.op {
             BodyOp::Rename { to } => {
-                let mut path = self.parent().to_vec();
-                path.push(Segment::Member(to.clone()));
-                Some(path)
+                let mut renamed = self.parent().to_vec();
+                renamed.push(Segment::Member(to.clone()));
+                vec![self.path.clone(), renamed]
             }
-            BodyOp::Set { .. } | BodyOp::Remove | BodyOp::Clamp { .. } | BodyOp::Map { .. } => None,
+            BodyOp::Set { .. } | BodyOp::Remove | BodyOp::Clamp { .. } | BodyOp::Map { .. } => vec![self.path.clone()],
+            BodyOp::Refuse { .. } => Vec::new(),
         }
     }
+
+    /// The places that it only looks at.
+    fn reads(&self) -> Vec<Vec<Segment>> {
+        let mut places: Vec<Vec<Segment>> = self
+            .field_tests()
+            .map(|test| {
+                let base = match test.base {
+                    FieldBase::Holder => self.holder(),
+                    FieldBase::Root => &[],
+                };
+                let members = test.path.iter().cloned().map(Segment::Member);
+                base.iter().cloned().chain(members).collect()
+            })
+            .collect();
+        if matches!(self.op, BodyOp::Refuse { .. }) {
+            places.push(self.path.clone());
+        }
+        places
+    }
+}
+
+/// A path as people read it. Each `[]` takes the next index; `None` leaves it open.
+pub(super) fn path_text(path: &[Segment], indexes: &mut dyn Iterator<Item = Option<usize>>) -> String {
+    let mut text = String::new();
+    for segment in path {
+        match segment {
+            Segment::Member(name) => {
+                if !text.is_empty() {
+                    text.push('.');
+                }
+                text.push_str(name);
+            }
+            Segment::Each => match indexes.next().flatten() {
+                Some(index) => text.push_str(&format!("[{index}]")),
+                None => text.push_str("[]"),
+            },
+        }
+    }
+    text
 }

@@ -1,12 +1,15 @@
 //! A provider file, checked in full and turned into what a request needs. Whatever compiles cannot be wrong later.
 
+mod bodies;
+mod conditions;
 mod edits;
 mod faults;
 mod resilience;
+mod values;
 
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue};
+use http::HeaderName;
 use toml::Spanned;
 
 use self::faults::Faults;
@@ -14,15 +17,11 @@ use crate::domain::{
     catalogue::SecretRef,
     operation::Operation,
     protocol::Protocol,
-    retry::RetryPolicy,
     rules::{
         RuleFile,
-        body::BodyRules,
-        endpoint::{EndpointTemplate, Endpoints, Origin},
-        raw::{
-            AuthStyle, ErrorMeaning, ErrorShape, OnClientGone, RawAuth, RawEndpoints, RawModel, RawProvider,
-            RawTimeouts, RefusalShape,
-        },
+        endpoint::{EndpointTemplate, Endpoints},
+        provider::{Auth, Credential, Provider, Timeouts},
+        raw::{AuthStyle, RawAuth, RawEndpoints, RawModel, RawProvider, RawTimeouts},
     },
     secret::Secret,
     strict_toml::{FileError, parse},
@@ -30,178 +29,6 @@ use crate::domain::{
 
 /// The longest name of a provider, in bytes.
 pub const PROVIDER_NAME_BYTES_MAX: usize = 32;
-
-/// One provider, ready to serve.
-#[derive(Debug)]
-pub struct Provider {
-    /// Its name in configuration, logs and metrics.
-    pub name: String,
-    /// Its name for people.
-    pub display_name: String,
-    /// How weir identifies itself.
-    pub auth: Auth,
-    /// The secrets that are there; with none of them the provider is off.
-    pub credentials: Vec<Credential>,
-    /// Where each operation is served.
-    pub endpoints: Endpoints,
-    /// Places that serve the same, in the place of the endpoints' own; empty: those of the endpoints.
-    pub origins: Vec<WeightedOrigin>,
-    /// Time limits that differ from `[upstream]`.
-    pub timeouts: Timeouts,
-    /// What is tried again.
-    pub retry: RetryPolicy,
-    /// What becomes of its error bodies.
-    pub errors: ErrorShape,
-    /// The shape of weir's own refusals once this provider is chosen.
-    pub refusals: RefusalShape,
-    /// Errors that do not mean what their status says.
-    pub error_rules: Vec<ErrorRule>,
-    /// Which model answers for names of the family that nobody knows.
-    pub fallback: Option<Fallback>,
-    /// What happens to a request whose client has left.
-    pub on_client_gone: OnClientGone,
-    /// Edits of the request's headers.
-    pub headers: HeadEdits,
-    /// Edits of the request's body.
-    pub body: BodyRules,
-}
-
-impl Provider {
-    /// Whether it serves: not switched off, and a secret is there.
-    pub fn is_on(&self) -> bool {
-        !self.credentials.is_empty()
-    }
-
-    /// The places where an operation is served, to share the load between; empty where it is not served.
-    pub fn origins_of(&self, operation: Operation) -> Vec<WeightedOrigin> {
-        match self.endpoints.of(operation) {
-            None => Vec::new(),
-            Some(template) if self.origins.is_empty() => vec![WeightedOrigin::only(template.origin.clone())],
-            Some(_) => self.origins.clone(),
-        }
-    }
-
-    /// Hosts and ports of all its places.
-    pub fn hosts(&self) -> Vec<(String, u16)> {
-        let own = self.endpoints.iter().map(|(_, template)| &template.origin);
-        let all: Vec<&Origin> = if self.origins.is_empty() {
-            own.collect()
-        } else {
-            self.origins.iter().map(|place| &place.origin).collect()
-        };
-        all.into_iter()
-            .map(|origin| (origin.host.clone(), origin.port))
-            .collect()
-    }
-
-    /// The protocols it has endpoints of, in a fixed order. Counting tokens alone is no service.
-    pub fn protocols(&self) -> Vec<Protocol> {
-        let generates = |protocol: &Protocol| {
-            self.endpoints.iter().any(|(operation, _)| {
-                let counts = matches!(operation, Operation::CountTokens | Operation::GeminiCountTokens);
-                operation.protocol() == *protocol && !counts
-            })
-        };
-        [Protocol::Messages, Protocol::Responses, Protocol::Gemini]
-            .into_iter()
-            .filter(generates)
-            .collect()
-    }
-}
-
-/// How weir identifies itself to a provider: `header: scheme secret`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Auth {
-    /// The header.
-    pub header: HeaderName,
-    /// What stands before the secret, with its space: `"Bearer "` or nothing.
-    pub scheme: &'static str,
-    /// Statuses by which the provider refuses the credential or its account.
-    pub refused_statuses: Vec<u16>,
-}
-
-/// One of a provider's secrets.
-#[derive(Clone, Debug)]
-pub struct Credential {
-    /// Its name in logs and metrics.
-    pub name: String,
-    /// Its share of the requests, at least 1.
-    pub weight: u16,
-    /// The secret; checked to be a header value.
-    pub secret: Secret,
-}
-
-/// One of the places where a provider serves.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct WeightedOrigin {
-    /// The place.
-    pub origin: Origin,
-    /// Its share of the requests, at least 1.
-    pub weight: u16,
-    /// A path that costs nothing and answers 200 while the place works.
-    pub health_path: Option<String>,
-}
-
-impl WeightedOrigin {
-    /// A place that shares with none.
-    pub fn only(origin: Origin) -> Self {
-        Self {
-            origin,
-            weight: 1,
-            health_path: None,
-        }
-    }
-}
-
-/// An error of the provider that does not mean what its status says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ErrorRule {
-    /// Its status.
-    pub status: u16,
-    /// A text that its body has.
-    pub contains: String,
-    /// What it means.
-    pub means: ErrorMeaning,
-}
-
-/// Which model answers for names that nobody knows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fallback {
-    /// The names; `*` stands for any text.
-    pub patterns: Vec<String>,
-    /// The public name of the model that answers.
-    pub model: String,
-    /// Only for requests of these protocols.
-    pub protocols: Option<Vec<Protocol>>,
-}
-
-/// Time limits of a provider; `None`: those of `[upstream]`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Timeouts {
-    /// Until the connection stands.
-    pub connect: Option<Duration>,
-    /// Until the first byte of a streamed answer.
-    pub first_byte: Option<Duration>,
-    /// Until the first byte of any other answer.
-    pub first_byte_unary: Option<Duration>,
-    /// Between two reads.
-    pub idle: Option<Duration>,
-    /// From the first attempt to the last byte.
-    pub total: Option<Duration>,
-}
-
-/// Header edits, applied in the order of the fields (see [`super::edit_head`]).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HeadEdits {
-    /// Headers to drop.
-    pub remove: Vec<HeaderName>,
-    /// Old and new name.
-    pub rename: Vec<(HeaderName, HeaderName)>,
-    /// Values that replace what the client sent.
-    pub set: Vec<(HeaderName, HeaderValue)>,
-    /// Values for headers that are absent.
-    pub default: Vec<(HeaderName, HeaderValue)>,
-}
 
 /// A compiled file: the provider without its secrets, and what the catalogue needs to complete it.
 #[derive(Debug)]
@@ -229,6 +56,16 @@ pub struct SecretPlace {
 pub const ONLY_CREDENTIAL: &str = "default";
 
 impl Compiled {
+    /// The model of the file that answers for a name, with its line: by name, by alias, or as the family's fallback.
+    pub fn model_for(&self, protocol: Protocol, asked: &str) -> Option<&(usize, RawModel)> {
+        let named = |name: &str| self.models.iter().find(|(_, model)| model.name == name);
+        let alias = |(_, model): &&(usize, RawModel)| model.aliases.iter().any(|alias| alias == asked);
+        named(asked).or_else(|| self.models.iter().find(alias)).or_else(|| {
+            let fallback = self.provider.fallback.as_ref()?;
+            fallback.fits(protocol, asked).then(|| named(&fallback.model))?
+        })
+    }
+
     /// Adds a credential, which switches the provider on.
     ///
     /// # Errors
@@ -259,7 +96,9 @@ pub fn compile(file: &RuleFile) -> Result<Compiled, Vec<FileError>> {
     let endpoints = endpoints(&raw.endpoints, &mut faults);
     let timeouts = timeouts(&raw.timeouts, &mut faults);
     let headers = edits::head(&raw.headers, way.as_ref().map(|(header, _)| header), &mut faults);
-    let body = edits::body(&raw.body, &mut faults);
+    let query = edits::query(&raw.query, &mut faults);
+    let body = bodies::body(&raw.body, &mut faults);
+    let response = bodies::response(&raw.response, &mut faults);
     let secrets = resilience::secrets(&raw.auth, &raw.credential, &mut faults);
     let origins = resilience::origins(&raw.origin, &mut faults);
     let retry = resilience::retry(&raw.retry, &mut faults);
@@ -289,7 +128,9 @@ pub fn compile(file: &RuleFile) -> Result<Compiled, Vec<FileError>> {
                 fallback,
                 on_client_gone: raw.on_client_gone,
                 headers,
+                query,
                 body,
+                response,
             },
             secrets,
             models,

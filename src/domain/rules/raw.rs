@@ -1,10 +1,13 @@
 //! What a provider file says, word for word: the shapes that the strict parser fills.
 
+mod edits;
+
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use toml::Spanned;
 
+pub use self::edits::{OneOrMore, RawBodyEdit, RawBodyOp, RawCondition, RawHeaders, RawQuery};
 use crate::domain::{catalogue::SecretRef, protocol::Protocol};
 
 mod resilience;
@@ -52,9 +55,15 @@ pub struct RawProvider {
     /// Edits of the request's headers.
     #[serde(default)]
     pub headers: RawHeaders,
+    /// Edits of the request's query.
+    #[serde(default)]
+    pub query: RawQuery,
     /// Edits of the request's body, in order.
     #[serde(default)]
-    pub body: Vec<RawBodyEdit>,
+    pub body: Vec<Spanned<RawBodyEdit>>,
+    /// Edits of the answer's body, in order.
+    #[serde(default)]
+    pub response: Vec<Spanned<RawBodyEdit>>,
     /// The provider's models.
     #[serde(default)]
     pub model: Vec<Spanned<RawModel>>,
@@ -160,58 +169,6 @@ impl Default for OnClientGone {
             unary: ClientGoneAction::Finish,
         }
     }
-}
-
-/// `[headers]`: applied in the order remove, rename, set, default.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawHeaders {
-    /// Names to drop.
-    pub remove: Vec<Spanned<String>>,
-    /// Old name to new name.
-    pub rename: BTreeMap<String, Spanned<String>>,
-    /// Values that replace whatever the client sent.
-    pub set: BTreeMap<String, Spanned<String>>,
-    /// Values for headers that the client did not send.
-    pub default: BTreeMap<String, Spanned<String>>,
-}
-
-/// What a `[[body]]` edit does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RawBodyOp {
-    /// `value` becomes the member's value; a missing member is added to the end of its object.
-    Set,
-    /// The member goes.
-    Remove,
-    /// The member's name becomes `to`, unless the object has such a member already.
-    Rename,
-    /// A number outside `min` to `max` becomes the bound it exceeds.
-    Clamp,
-    /// A string that is a key of `values` becomes its value.
-    Map,
-}
-
-/// `[[body]]`: one edit. Which of the optional keys belong to it, `op` decides.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RawBodyEdit {
-    /// What to do.
-    pub op: Spanned<RawBodyOp>,
-    /// Where: names of nested object members, joined by dots.
-    pub path: Spanned<String>,
-    /// Only for requests of these protocols; without it, for all.
-    pub protocols: Option<Vec<Protocol>>,
-    /// For `set`.
-    pub value: Option<toml::Value>,
-    /// For `rename`.
-    pub to: Option<String>,
-    /// For `clamp`.
-    pub min: Option<toml::Value>,
-    /// For `clamp`.
-    pub max: Option<toml::Value>,
-    /// For `map`.
-    pub values: Option<BTreeMap<String, String>>,
 }
 
 /// `[[model]]`, in a provider file (without `providers`) and in weir.toml (with it).

@@ -1,5 +1,7 @@
 //! Tests of `rules`.
 
+mod golden;
+
 use super::*;
 use crate::domain::operation::Operation;
 
@@ -27,6 +29,7 @@ fn every_file_of_the_folder_is_shipped() {
     let mut there: Vec<String> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| format!("lua-free-rules/{}", entry.unwrap().file_name().to_string_lossy()))
+        .filter(|name| name.ends_with(".toml"))
         .collect();
     there.sort();
     let shipped: Vec<String> = shipped().into_iter().map(|file| file.name).collect();
@@ -35,11 +38,59 @@ fn every_file_of_the_folder_is_shipped() {
 
 #[test]
 fn only_the_originators_count_tokens() {
-    let counts = |name: &str| {
-        let file = shipped().into_iter().find(|file| file.name.ends_with(name)).unwrap();
-        let endpoints = compile::compile(&file).unwrap().provider.endpoints;
-        endpoints.of(Operation::CountTokens).is_some() || endpoints.of(Operation::GeminiCountTokens).is_some()
+    for file in shipped() {
+        let provider = compile::compile(&file).unwrap().provider;
+        let counts = |operation| provider.endpoints.of(operation).is_some();
+        assert_eq!(
+            counts(Operation::CountTokens),
+            provider.name == "anthropic",
+            "{}",
+            file.name
+        );
+        assert_eq!(
+            counts(Operation::GeminiCountTokens),
+            provider.name == "gemini",
+            "{}",
+            file.name
+        );
+    }
+}
+
+#[test]
+fn every_messages_provider_of_the_table_is_there() {
+    let speaks = |operation| {
+        let mut names: Vec<String> = shipped()
+            .iter()
+            .map(|file| compile::compile(file).unwrap().provider)
+            .filter(|provider| provider.endpoints.of(operation).is_some())
+            .map(|provider| provider.name)
+            .collect();
+        names.sort();
+        names
     };
-    assert!(counts("anthropic.toml") && counts("gemini.toml"));
-    assert!(!counts("deepseek.toml") && !counts("openai.toml"));
+    assert_eq!(
+        speaks(Operation::Messages),
+        ["anthropic", "deepseek", "mimo", "minimax", "moonshot", "qwen", "zai"]
+    );
+    assert_eq!(speaks(Operation::Responses), ["deepseek", "openai"]);
+}
+
+#[test]
+fn every_variant_compiles_and_is_of_a_shipped_provider() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/lua-free-rules/variants");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let file = RuleFile {
+            name: path.to_string_lossy().into_owned(),
+            text: std::fs::read_to_string(&path).unwrap(),
+        };
+        let provider = compile::compile(&file)
+            .unwrap_or_else(|errors| panic!("{errors:?}"))
+            .provider;
+        let replaced = format!("lua-free-rules/{}.toml", provider.name);
+        assert!(shipped().iter().any(|file| file.name == replaced), "{}", file.name);
+        count += 1;
+    }
+    assert!(count > 0);
 }

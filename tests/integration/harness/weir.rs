@@ -15,7 +15,17 @@ use super::request::Request;
 use super::wait::{wait_for, wait_until};
 
 /// The providers the shipped rules know; the tests switch off those they do not point anywhere.
-const PROVIDERS: [&str; 4] = ["anthropic", "openai", "gemini", "deepseek"];
+const PROVIDERS: [&str; 9] = [
+    "anthropic",
+    "openai",
+    "gemini",
+    "deepseek",
+    "mimo",
+    "minimax",
+    "moonshot",
+    "zai",
+    "qwen",
+];
 /// The provider key of every test: it must be seen by the provider and by nobody else.
 pub(crate) const PROVIDER_KEY: &str = "provider-canary-7Qx2VhL0sTz9";
 const PROVIDER_KEY_VARIABLE: &str = "WEIR_TEST_PROVIDER_KEY";

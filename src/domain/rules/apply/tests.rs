@@ -1,43 +1,71 @@
 //! Tests of body and head edits.
 
+mod places;
 mod properties;
 
 use super::*;
 use crate::domain::{
     json_scan::{ScanLimits, scan},
+    operation::Operation,
     rules::{RuleFile, compile::compile},
 };
+use http::HeaderMap;
 
 const LIMITS: ScanLimits = ScanLimits { depth_max: 64 };
 
-/// The rules of a file with these tables.
-fn compiled(tables: &str) -> (HeadEdits, BodyRules) {
+fn body_rules(edits: &[&str]) -> BodyRules {
     let head =
         "name = \"p\"\n[auth]\nsecret = \"env:X\"\nstyle = \"bearer\"\n[endpoints]\nmessages = \"https://h/m\"\n";
+    let tables: String = edits
+        .iter()
+        .map(|edit| format!("[[body]]\n{}\n", edit.replace("; ", "\n")))
+        .collect();
     let file = RuleFile {
         name: "p.toml".to_owned(),
         text: format!("{head}{tables}"),
     };
-    let provider = compile(&file).unwrap_or_else(|errors| panic!("{errors:?}")).provider;
-    (provider.headers, provider.body)
+    compile(&file)
+        .unwrap_or_else(|errors| panic!("{errors:?}"))
+        .provider
+        .body
 }
 
-fn body_rules(edits: &[&str]) -> BodyRules {
-    compiled(
-        &edits
-            .iter()
-            .map(|edit| format!("[[body]]\n{}\n", edit.replace("; ", "\n")))
-            .collect::<String>(),
-    )
-    .1
+fn facts<'a>(headers: &'a HeaderMap, model: &'a str, upstream_model: &'a str) -> RequestFacts<'a> {
+    RequestFacts {
+        operation: Operation::Messages,
+        model,
+        upstream_model,
+        headers,
+    }
+}
+
+fn result(edits: &[&str], headers: &HeaderMap, text: &str) -> Result<Option<String>, EditError> {
+    let scan = scan(text.as_bytes(), &LIMITS).unwrap();
+    let model = scan.model.as_ref().map_or("", |model| model.text.as_str());
+    let edited = edit_body(
+        &body_rules(edits),
+        &facts(headers, model, model),
+        text.as_bytes(),
+        &scan,
+    )?;
+    Ok(edited.map(|bytes| String::from_utf8(bytes).unwrap()))
 }
 
 /// The edited body; the model stays.
 fn edited(edits: &[&str], text: &str) -> Option<String> {
-    let scan = scan(text.as_bytes(), &LIMITS).unwrap();
-    let model = scan.model.as_ref().map_or("", |model| model.text.as_str()).to_owned();
-    let result = edit_body(&body_rules(edits), Operation::Messages, &model, text.as_bytes(), &scan).unwrap();
-    result.map(|bytes| String::from_utf8(bytes).unwrap())
+    result(edits, &HeaderMap::new(), text).unwrap()
+}
+
+/// What the client is told.
+fn refused(edit: &str, text: &str) -> Option<String> {
+    match result(&[edit], &HeaderMap::new(), text) {
+        Ok(edited) => {
+            assert_eq!(edited, None, "a refusal edits nothing");
+            None
+        }
+        Err(EditError::Refused { message, .. }) => Some(message),
+        Err(error) => panic!("{error}"),
+    }
 }
 
 #[track_caller]
@@ -179,8 +207,15 @@ fn edits_for_another_protocol_are_none() {
 #[test]
 fn the_model_is_renamed_where_the_body_names_it() {
     let text = br#"{ "x" : 1.0, "\u006dodel" : "a\u0062c" ,"top_k":3}"#;
-    let facts = scan(text, &LIMITS).unwrap();
-    let run = |rules: &BodyRules, operation, model| edit_body(rules, operation, model, text, &facts).unwrap();
+    let scanned = scan(text, &LIMITS).unwrap();
+    let headers = HeaderMap::new();
+    let run = |rules: &BodyRules, operation, upstream_model| {
+        let request = RequestFacts {
+            operation,
+            ..facts(&headers, "abc", upstream_model)
+        };
+        edit_body(rules, &request, text, &scanned).unwrap()
+    };
     let none = BodyRules::default();
     let renamed = run(&none, Operation::Messages, "up").unwrap();
     assert_eq!(renamed, br#"{ "x" : 1.0, "\u006dodel" : "up" ,"top_k":3}"#);
@@ -191,62 +226,6 @@ fn the_model_is_renamed_where_the_body_names_it() {
         run(&rules, Operation::CountTokens, "up").unwrap(),
         br#"{ "\u006dodel" : "up"}"#
     );
-}
-
-#[test]
-fn the_shipped_second_provider_drops_what_it_ignores() {
-    let file = crate::domain::rules::shipped()
-        .into_iter()
-        .find(|file| file.name.ends_with("deepseek.toml"))
-        .unwrap();
-    let provider = compile(&file).unwrap().provider;
-    let text =
-        r#"{"model":"m","metadata":{"user_id":"u"},"temperature":3.0,"top_k":5,"tools":[{"top_k":1}],"new":1e2}"#;
-    let facts = scan(text.as_bytes(), &LIMITS).unwrap();
-    let out = edit_body(&provider.body, Operation::Messages, "m", text.as_bytes(), &facts)
-        .unwrap()
-        .unwrap();
-    assert_eq!(
-        std::str::from_utf8(&out).unwrap(),
-        r#"{"model":"m","temperature":3.0,"tools":[{"top_k":1}],"new":1e2}"#
-    );
-    let mut head = HeaderMap::new();
-    head.append("anthropic-beta", HeaderValue::from_static("x"));
-    head.append("anthropic-version", HeaderValue::from_static("2026-10-21"));
-    edit_head(&provider.headers, &mut head);
-    assert_eq!(head.len(), 1);
-    assert_eq!(head["anthropic-version"], "2023-06-01");
-}
-
-#[test]
-fn header_edits_come_in_their_order() {
-    let (edits, _) = compiled(
-        "[headers]\nremove = [\"gone\"]\nrename = { old = \"new\", missing = \"kept\" }\n\
-         set = { fixed = \"1\" }\ndefault = { there = \"d\", absent = \"d\" }\n",
-    );
-    let mut head = HeaderMap::new();
-    for (name, value) in [
-        ("gone", "x"),
-        ("old", "1"),
-        ("old", "2"),
-        ("new", "x"),
-        ("kept", "k"),
-        ("fixed", "x"),
-        ("there", "t"),
-    ] {
-        head.append(name, HeaderValue::from_static(value));
-    }
-    edit_head(&edits, &mut head);
-    let values = |name: &str| {
-        head.get_all(name)
-            .iter()
-            .map(|value| value.to_str().unwrap())
-            .collect::<Vec<_>>()
-    };
-    assert!(values("gone").is_empty() && values("old").is_empty());
-    assert_eq!(values("new"), ["1", "2"]);
-    assert_eq!((values("kept"), values("fixed")), (vec!["k"], vec!["1"]));
-    assert_eq!((values("there"), values("absent")), (vec!["t"], vec!["d"]));
 }
 
 #[test]
@@ -264,7 +243,8 @@ fn a_text_that_is_no_object_is_an_error() {
         "{\"a\\",
         "{\"a\":[}",
     ] {
-        let result = edit_body(&rules, Operation::Messages, "", text.as_bytes(), &Scan::default());
-        assert!(result.is_err(), "{text}");
+        let headers = HeaderMap::new();
+        let result = edit_body(&rules, &facts(&headers, "", ""), text.as_bytes(), &Scan::default());
+        assert!(matches!(result, Err(EditError::NotJson { .. })), "{text}");
     }
 }

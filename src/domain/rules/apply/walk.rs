@@ -1,64 +1,77 @@
-//! One walk over a body that finds the places of one batch of edits. It enters only objects on the path of an edit and
-//! skips everything else in bulk; its recursion is as deep as the deepest path of the batch, whatever the body.
+//! One walk over a body that finds the places of one batch of edits. It enters only what lies on the path of an edit
+//! and skips everything else in bulk; its recursion is as deep as the deepest path of the batch, whatever the body.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use smallvec::SmallVec;
 
-use super::{EditError, Splice, json_string};
-use crate::domain::{
-    protocol::Protocol,
-    rules::body::{BodyEdit, BodyOp, Bound, Number, Segment},
+use super::{
+    EditError, Splice,
+    cursor::{Cursor, is_string},
+    fields, json_string,
+    refusal::refusal,
+    siblings::Siblings,
+};
+use crate::domain::rules::{
+    body::{BodyEdit, BodyOp, Segment},
+    condition::FieldBase,
 };
 
 /// An edit on the way to its place.
 #[derive(Clone, Copy)]
 struct Active<'r> {
-    op: &'r BodyOp,
+    edit: &'r BodyEdit,
     rest: &'r [Segment],
 }
 
 type ActiveEdits<'r> = SmallVec<[Active<'r>; 8]>;
 
-/// Adds the splices of the batch's edits that are for `protocol`.
+/// Adds the splices of edits that are in one batch. Gives where the object ends.
 pub(super) fn find<'r>(
-    batch: &'r [BodyEdit],
-    protocol: Protocol,
+    edits: impl Iterator<Item = &'r BodyEdit>,
     text: &[u8],
     splices: &mut Vec<Splice<'r>>,
-) -> Result<(), EditError> {
-    let edits = batch.iter().filter(|edit| edit.is_for(protocol));
-    let active: ActiveEdits<'r> = edits
-        .map(|edit| Active {
-            op: &edit.op,
-            rest: &edit.path,
-        })
-        .collect();
+) -> Result<usize, EditError> {
+    let active: ActiveEdits<'r> = edits.map(|edit| Active { edit, rest: &edit.path }).collect();
     if active.is_empty() {
-        return Ok(());
+        return Ok(text.len());
     }
-    let mut walk = Walk { text, at: 0, splices };
-    walk.space();
-    walk.object(&active)
+    let mut cursor = Cursor::new(text, 0);
+    cursor.space();
+    let mut walk = Walk {
+        text,
+        root: cursor.at,
+        cursor,
+        splices,
+        indexes: SmallVec::new(),
+        root_answers: SmallVec::new(),
+    };
+    walk.object(&active)?;
+    Ok(walk.cursor.at)
 }
 
 struct Walk<'t, 'r, 's> {
     text: &'t [u8],
-    at: usize,
+    /// Where the body's value begins.
+    root: usize,
+    cursor: Cursor<'t>,
     splices: &'s mut Vec<Splice<'r>>,
+    /// The indexes of the array elements that the cursor is in.
+    indexes: SmallVec<[usize; 4]>,
+    /// Whether the conditions on the root hold, for the edits that had to know.
+    root_answers: SmallVec<[(&'r BodyEdit, bool); 4]>,
 }
 
 /// What has been seen of one object.
 #[derive(Default)]
 struct Members<'r> {
-    /// The end of the last value.
-    last_end: Option<usize>,
-    /// Whether a member stays that was there before.
-    any_kept: bool,
-    /// The start of removed members at the beginning of the object: they go up to the first that stays.
-    removed_from: Option<usize>,
+    /// Where the object begins.
+    start: usize,
+    siblings: Siblings,
     /// The edits whose place was there, by index.
     found: SmallVec<[usize; 8]>,
+    /// Whether the conditions on this object hold, for the edits that had to know, by index.
+    answers: SmallVec<[(usize, bool); 4]>,
     /// The renamed members, by index of the edit: not renamed if the new name turns out to be taken.
     renamed: Vec<(usize, Splice<'r>)>,
     /// The renames whose new name is taken.
@@ -67,35 +80,37 @@ struct Members<'r> {
 
 impl<'r> Walk<'_, 'r, '_> {
     fn object(&mut self, active: &[Active<'r>]) -> Result<(), EditError> {
-        self.expect(b'{')?;
-        let opened = self.at;
-        let mut members = Members::default();
+        let mut members = Members {
+            start: self.cursor.at,
+            ..Members::default()
+        };
+        self.cursor.expect(b'{')?;
+        let opened = self.cursor.at;
         loop {
-            self.space();
-            match self.peek() {
+            self.cursor.space();
+            match self.cursor.peek() {
                 Some(b'"') => self.member(active, &mut members)?,
-                Some(b',') => self.at += 1,
+                Some(b',') => self.cursor.at += 1,
                 Some(b'}') => break,
-                Some(_) | None => return Err(self.fault()),
+                Some(_) | None => return Err(self.cursor.fault()),
             }
         }
-        self.at += 1;
-        if let (Some(start), Some(end)) = (members.removed_from, members.last_end) {
-            self.cut(start, end);
-        }
-        for (index, splice) in members.renamed {
+        self.cursor.at += 1;
+        self.cut(members.siblings.close());
+        for (index, splice) in std::mem::take(&mut members.renamed) {
             if !members.taken.contains(&index) {
                 self.splices.push(splice);
             }
         }
-        let mut comma = if members.last_end.is_some() { "," } else { "" };
-        let end = members.last_end.unwrap_or(opened);
-        for (index, edit) in active.iter().enumerate() {
-            let (BodyOp::Set { value }, [Segment::Member(name)]) = (edit.op, edit.rest) else {
+        let last_end = members.siblings.last_end;
+        let mut comma = if last_end.is_some() { "," } else { "" };
+        let end = last_end.unwrap_or(opened);
+        for (index, active) in active.iter().enumerate() {
+            let (BodyOp::Set { value }, [Segment::Member(name)]) = (&active.edit.op, active.rest) else {
                 continue;
             };
-            if !members.found.contains(&index) {
-                self.put(end, end, format!("{comma}{}:{value}", json_string(name)).into());
+            if !members.found.contains(&index) && self.applies(active.edit, index, &mut members) {
+                self.put(end..end, format!("{comma}{}:{value}", json_string(name)).into());
                 comma = ",";
             }
         }
@@ -103,186 +118,176 @@ impl<'r> Walk<'_, 'r, '_> {
     }
 
     fn member(&mut self, active: &[Active<'r>], members: &mut Members<'r>) -> Result<(), EditError> {
-        let name_start = self.at;
-        if let Some(start) = members.removed_from.take() {
-            self.cut(start, name_start);
-        }
-        self.skip_string()?;
-        let name_end = self.at;
-        self.space();
-        self.expect(b':')?;
-        self.space();
-        let value_start = self.at;
-        let name = self.text.get(name_start..name_end).unwrap_or_default();
-        let mut here = None;
+        let start = self.cursor.at;
+        self.cut(members.siblings.begin(start));
+        let name_place = self.cursor.name()?;
+        let name = self.cursor.token(name_place.clone());
+        let value_start = self.cursor.at;
+        let mut here: SmallVec<[usize; 4]> = SmallVec::new();
         let mut deeper = ActiveEdits::new();
-        for (index, edit) in active.iter().enumerate() {
-            match edit.rest {
-                [Segment::Member(only)] if is_name(name, only) => here = Some((index, edit.op)),
-                [_] if matches!(edit.op, BodyOp::Rename { to } if is_name(name, to)) => members.taken.push(index),
-                [Segment::Member(first), rest @ ..] if !rest.is_empty() && is_name(name, first) => {
-                    deeper.push(Active { op: edit.op, rest });
+        for (index, active) in active.iter().enumerate() {
+            let [Segment::Member(first), rest @ ..] = active.rest else {
+                continue;
+            };
+            if is_string(name, first) {
+                if rest.is_empty() {
+                    here.push(index);
+                } else {
+                    let edit = active.edit;
+                    deeper.push(Active { edit, rest });
                 }
+            } else if rest.is_empty() && matches!(&active.edit.op, BodyOp::Rename { to } if is_string(name, to)) {
+                members.taken.push(index);
+            }
+        }
+        self.value(&deeper)?;
+        let value = value_start..self.cursor.at;
+        let mut is_removed = false;
+        for index in here {
+            let Some(Active { edit, .. }) = active.get(index) else {
+                continue;
+            };
+            members.found.push(index);
+            if !self.applies(edit, index, members) {
+                continue;
+            }
+            match &edit.op {
+                BodyOp::Remove => is_removed = true,
+                BodyOp::Rename { to } => {
+                    let (range, text) = (name_place.clone(), json_string(to).into());
+                    members.renamed.push((index, Splice { range, text }));
+                }
+                _ => self.edit_value(edit, value.clone())?,
+            }
+        }
+        let cut = members.siblings.end(start..value.end, is_removed);
+        self.cut(cut);
+        Ok(())
+    }
+
+    /// Goes through a value with the edits of places in it.
+    fn value(&mut self, deeper: &[Active<'r>]) -> Result<(), EditError> {
+        let for_array = |active: &Active<'r>| active.rest.first() == Some(&Segment::Each);
+        match self.cursor.peek() {
+            Some(b'{') if deeper.iter().any(|active| !for_array(active)) => self.object(deeper),
+            Some(b'[') if deeper.iter().any(for_array) => self.array(deeper),
+            Some(_) | None => self.cursor.skip_value(),
+        }
+    }
+
+    fn array(&mut self, active: &[Active<'r>]) -> Result<(), EditError> {
+        let mut here = ActiveEdits::new();
+        let mut deeper = ActiveEdits::new();
+        for Active { edit, rest } in active {
+            match rest {
+                [Segment::Each] => here.push(Active { edit, rest }),
+                [Segment::Each, rest @ ..] => deeper.push(Active { edit, rest }),
                 _ => {}
             }
         }
-        if !deeper.is_empty() && self.peek() == Some(b'{') {
-            self.object(&deeper)?;
-        } else {
-            self.skip_value()?;
+        self.cursor.expect(b'[')?;
+        let mut siblings = Siblings::default();
+        self.indexes.push(0);
+        loop {
+            self.cursor.space();
+            match self.cursor.peek() {
+                Some(b',') => self.cursor.at += 1,
+                Some(b']') => break,
+                Some(_) => self.element(&here, &deeper, &mut siblings)?,
+                None => return Err(self.cursor.fault()),
+            }
         }
-        let previous_end = members.last_end.replace(self.at);
-        match here {
-            Some((_, BodyOp::Remove)) => match previous_end {
-                Some(end) if members.any_kept => self.cut(end, self.at),
-                Some(_) | None => members.removed_from = Some(name_start),
-            },
-            Some((index, BodyOp::Rename { to })) => {
-                members.any_kept = true;
-                members.renamed.push((
-                    index,
-                    Splice {
-                        range: name_start..name_end,
-                        text: json_string(to).into(),
-                    },
-                ));
+        self.cursor.at += 1;
+        self.indexes.pop();
+        self.cut(siblings.close());
+        Ok(())
+    }
+
+    fn element(
+        &mut self,
+        here: &[Active<'r>],
+        deeper: &[Active<'r>],
+        siblings: &mut Siblings,
+    ) -> Result<(), EditError> {
+        let start = self.cursor.at;
+        self.cut(siblings.begin(start));
+        self.value(deeper)?;
+        let place = start..self.cursor.at;
+        let mut is_removed = false;
+        for Active { edit, .. } in here {
+            if !self.fields_hold(edit, start) {
+                continue;
             }
-            Some((index, op)) => {
-                members.any_kept = true;
-                members.found.push(index);
-                self.edit_value(op, value_start);
+            match &edit.op {
+                BodyOp::Remove => is_removed = true,
+                _ => self.edit_value(edit, place.clone())?,
             }
-            None => members.any_kept = true,
+        }
+        let cut = siblings.end(place, is_removed);
+        self.cut(cut);
+        if let Some(index) = self.indexes.last_mut() {
+            *index += 1;
         }
         Ok(())
     }
 
-    fn edit_value(&mut self, op: &'r BodyOp, start: usize) {
-        let value = self.text.get(start..self.at).unwrap_or_default();
-        let new = match op {
+    /// Whether the conditions on the text hold for an edit of a member of this object: asked once for all of its name.
+    fn applies(&mut self, edit: &'r BodyEdit, index: usize, members: &mut Members<'r>) -> bool {
+        if edit.when.is_empty() {
+            return true;
+        }
+        if let Some((_, answer)) = members.answers.iter().find(|(known, _)| *known == index) {
+            return *answer;
+        }
+        let answer = self.fields_hold(edit, members.start);
+        members.answers.push((index, answer));
+        answer
+    }
+
+    /// Whether the conditions on the text hold, with the holder at this place.
+    fn fields_hold(&mut self, edit: &'r BodyEdit, holder: usize) -> bool {
+        let on_holder = edit
+            .field_tests()
+            .filter(|test| test.base == FieldBase::Holder)
+            .all(|test| fields::holds(self.text, holder, test));
+        on_holder && self.root_holds(edit)
+    }
+
+    fn root_holds(&mut self, edit: &'r BodyEdit) -> bool {
+        let known = self.root_answers.iter().find(|(known, _)| std::ptr::eq(*known, edit));
+        if let Some((_, answer)) = known {
+            return *answer;
+        }
+        let answer = edit
+            .field_tests()
+            .filter(|test| test.base == FieldBase::Root)
+            .all(|test| fields::holds(self.text, self.root, test));
+        self.root_answers.push((edit, answer));
+        answer
+    }
+
+    fn edit_value(&mut self, edit: &'r BodyEdit, place: Range<usize>) -> Result<(), EditError> {
+        let value = self.cursor.token(place.clone());
+        let new = match &edit.op {
             BodyOp::Set { value: new } => (value != new.as_bytes()).then_some(new),
-            BodyOp::Clamp { min, max } => clamped(value, min.as_ref(), max.as_ref()),
-            BodyOp::Map { values } => mapped(value, values),
+            BodyOp::Clamp { range } => range.exceeded_by(value).map(|bound| &bound.text),
+            BodyOp::Map { values } => values.iter().find(|(from, _)| is_string(value, from)).map(|(_, to)| to),
+            BodyOp::Refuse { which, message } => return refusal(edit, which, message, value, &self.indexes),
             BodyOp::Remove | BodyOp::Rename { .. } => None,
         };
         if let Some(new) = new {
-            self.put(start, self.at, Cow::Borrowed(new));
+            self.put(place, Cow::Borrowed(new));
         }
-    }
-
-    fn cut(&mut self, start: usize, end: usize) {
-        self.put(start, end, Cow::Borrowed(""));
-    }
-
-    fn put(&mut self, start: usize, end: usize, text: Cow<'r, str>) {
-        self.splices.push(Splice {
-            range: start..end,
-            text,
-        });
-    }
-
-    fn peek(&self) -> Option<u8> {
-        self.text.get(self.at).copied()
-    }
-
-    fn rest(&self) -> &[u8] {
-        self.text.get(self.at..).unwrap_or_default()
-    }
-
-    fn fault(&self) -> EditError {
-        EditError { offset: self.at }
-    }
-
-    fn space(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
-            self.at += 1;
-        }
-    }
-
-    fn expect(&mut self, byte: u8) -> Result<(), EditError> {
-        if self.peek() != Some(byte) {
-            return Err(self.fault());
-        }
-        self.at += 1;
         Ok(())
     }
 
-    /// Looks for quotes only: one is the end unless an odd number of backslashes stands before it. Text is full of
-    /// `\n`, and stopping at each costs more than looking back from the few quotes.
-    fn skip_string(&mut self) -> Result<(), EditError> {
-        self.expect(b'"')?;
-        loop {
-            let run = memchr::memchr(b'"', self.rest()).ok_or(self.fault())?;
-            let before = self.rest().get(..run).unwrap_or_default();
-            let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
-            self.at += run + 1;
-            if backslashes % 2 == 0 {
-                return Ok(());
-            }
+    fn cut(&mut self, place: Option<Range<usize>>) {
+        if let Some(place) = place {
+            self.put(place, Cow::Borrowed(""));
         }
     }
 
-    fn skip_value(&mut self) -> Result<(), EditError> {
-        let mut depth = 0_usize;
-        loop {
-            match self.peek().ok_or(self.fault())? {
-                b'"' => self.skip_string()?,
-                b'{' | b'[' => {
-                    depth += 1;
-                    self.at += 1;
-                }
-                b'}' | b']' => {
-                    depth = depth.checked_sub(1).ok_or(self.fault())?;
-                    self.at += 1;
-                }
-                b',' | b':' if depth == 0 => return Err(self.fault()),
-                _ => self.skip_plain(),
-            }
-            if depth == 0 {
-                return Ok(());
-            }
-        }
+    fn put(&mut self, range: Range<usize>, text: Cow<'r, str>) {
+        self.splices.push(Splice { range, text });
     }
-
-    /// A number or a literal, or inside a container also separators and white space: up to what could open or close.
-    fn skip_plain(&mut self) {
-        let is_plain = |byte: &u8| {
-            !matches!(
-                byte,
-                b'"' | b'{' | b'[' | b'}' | b']' | b',' | b' ' | b'\t' | b'\n' | b'\r'
-            )
-        };
-        let plain = self.rest().iter().take_while(|byte| is_plain(byte)).count();
-        self.at += plain.max(1);
-    }
-}
-
-/// Whether a name token of the body, quotes included, is `name` once unescaped.
-fn is_name(token: &[u8], name: &str) -> bool {
-    let inner = token.get(1..token.len().saturating_sub(1)).unwrap_or_default();
-    if memchr::memchr(b'\\', inner).is_none() {
-        return inner == name.as_bytes();
-    }
-    // An escape is at most six bytes for one: longer tokens need no look.
-    inner.len() <= name.len().saturating_mul(6)
-        && serde_json::from_slice::<Cow<'_, str>>(token).is_ok_and(|unescaped| unescaped == name)
-}
-
-fn clamped<'r>(value: &[u8], min: Option<&'r Bound>, max: Option<&'r Bound>) -> Option<&'r String> {
-    if !value.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'-') {
-        return None;
-    }
-    let number = Number::read(std::str::from_utf8(value).ok()?)?;
-    match (min, max) {
-        (Some(min), _) if number.is_below(min.value) => Some(&min.text),
-        (_, Some(max)) if max.value.is_below(number) => Some(&max.text),
-        _ => None,
-    }
-}
-
-fn mapped<'r>(value: &[u8], values: &'r [(String, String)]) -> Option<&'r String> {
-    if value.first() != Some(&b'"') {
-        return None;
-    }
-    values.iter().find(|(from, _)| is_name(value, from)).map(|(_, to)| to)
 }

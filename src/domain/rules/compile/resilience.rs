@@ -4,11 +4,12 @@ use std::{collections::BTreeSet, time::Duration};
 
 use toml::Spanned;
 
-use super::{ErrorRule, Fallback, ONLY_CREDENTIAL, SecretPlace, WeightedOrigin, faults::Faults};
+use super::{ONLY_CREDENTIAL, SecretPlace, faults::Faults};
 use crate::domain::{
     retry::RetryPolicy,
     rules::{
         endpoint::Origin,
+        provider::{ErrorRule, Fallback, WeightedOrigin},
         raw::{RawAuth, RawCredential, RawErrorRule, RawFallback, RawModel, RawOrigin, RawRetry},
     },
 };

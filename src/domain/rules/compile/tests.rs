@@ -1,7 +1,7 @@
 //! Tests of `compile`.
 
 use super::*;
-use crate::domain::rules::raw::ClientGoneAction;
+use crate::domain::rules::{ErrorShape, raw::ClientGoneAction};
 
 const HEAD: &str =
     "name = \"p\"\n[auth]\nsecret = \"env:X\"\nstyle = \"bearer\"\n[endpoints]\nmessages = \"https://h/m\"\n";
@@ -114,14 +114,91 @@ fn each_body_op_takes_its_own_keys_only() {
         ("op = \"map\"\npath = \"a\"", "`values` is missing"),
         ("op = \"remove\"\npath = \"\"", "member names"),
         ("op = \"remove\"\npath = \"a..b\"", "member names"),
-        ("op = \"remove\"\npath = \"a[0].b\"", "no arrays"),
-        ("op = \"remove\"\npath = \"a.b.c.d.e.f.g.h.i\"", "1 to 8"),
+        ("op = \"remove\"\npath = \"a[0].b\"", "member names"),
+        ("op = \"remove\"\npath = \"[].b\"", "member names"),
+        ("op = \"remove\"\npath = \"a[\"", "member names"),
+        ("op = \"remove\"\npath = \"a[]b\"", "member names"),
+        (
+            "op = \"remove\"\npath = \"a.b.c.d.e[].f.g.h.i[].j.k\"",
+            "no more than 12",
+        ),
+        ("op = \"rename\"\npath = \"a[]\"\nto = \"b\"", "has no name"),
+        ("op = \"remove\"\npath = \"model[].x\"", "`model` cannot be edited"),
+        ("op = \"map\"\npath = \"a\"\nvalues = [\"b\"]", "a table of which"),
+        (
+            "op = \"map\"\npath = \"a\"\nvalues = { a = 1 }",
+            "strings become strings",
+        ),
+        (
+            "op = \"clamp\"\npath = \"a\"\nmax = 1\nmessage = \"x\"",
+            "`message` does not belong",
+        ),
+        ("op = \"refuse\"\npath = \"a\"", "key `message`"),
+        (
+            "op = \"refuse\"\npath = \"a\"\nmessage = \"x\"\nvalues = { a = \"b\" }",
+            "takes a list",
+        ),
+        (
+            "op = \"refuse\"\npath = \"a\"\nmessage = \"x\"\nvalues = [\"a\"]\nmin = 1",
+            "either `values` or",
+        ),
+        (
+            "op = \"refuse\"\npath = \"stream\"\nmessage = \"x\"",
+            "`stream` cannot be edited",
+        ),
         ("op = \"remove\"\npath = \"stream\"", "`stream` cannot be edited"),
         ("op = \"remove\"\npath = \"a\"\nprotocols = []", "empty list"),
     ] {
         let error = refused(&format!("[[body]]\n{edit}\n"));
         assert!(error.contains(what), "{edit}: {error}");
     }
+}
+
+#[test]
+fn a_condition_tests_one_thing() {
+    for (when, what) in [
+        ("{}", "exactly one of"),
+        ("{ model = \"a\", field = \"b\", present = true }", "exactly one of"),
+        ("{ model = \"\" }", "`when.model` is empty"),
+        ("{ model = \"a\", value = \"b\" }", "`when.value` does not belong"),
+        ("{ header = \"a\", equals = \"b\" }", "`when.equals` does not belong"),
+        ("{ header = \"a b\" }", "not the name of a header"),
+        ("{ header = \"Authorization\" }", "carries a credential"),
+        (
+            "{ header = \"a\", value = \"b\", contains = \"b\" }",
+            "either `value` or `contains`",
+        ),
+        ("{ field = \"a\" }", "needs one of"),
+        ("{ field = \"a\", in = [] }", "needs one of"),
+        ("{ field = \"a\", equals = 1, present = true }", "needs one of"),
+        ("{ field = \"a[].b\", equals = 1 }", "without `[]`"),
+        ("{ root_field = \"\", equals = 1 }", "member names"),
+        ("{ root_field = \"a\", equals = [1] }", "compared with"),
+        (
+            "{ root_field = \"a\", contains = \"b\" }",
+            "`when.contains` does not belong",
+        ),
+        ("[{ model = \"a\" }, { field = \"a\" }]", "needs one of"),
+        ("3", "a table `{ .. }` or a list of tables"),
+        ("{ fild = \"a\" }", "did you mean `field`?"),
+    ] {
+        let error = refused(&format!("[[body]]\nop = \"remove\"\npath = \"a\"\nwhen = {when}\n"));
+        assert!(error.contains(what), "{when}: {error}");
+    }
+}
+
+#[test]
+fn answers_are_edited_but_not_refused() {
+    let response = |edit: &str| compiled(&format!("{HEAD}[[response]]\n{edit}\n"));
+    assert!(
+        !response("op = \"set\"\npath = \"model\"\nvalue = \"m\"")
+            .unwrap()
+            .provider
+            .response
+            .is_empty()
+    );
+    let error = refused("[[response]]\nop = \"refuse\"\npath = \"a\"\nmessage = \"x\"\n");
+    assert!(error.contains("an answer cannot be refused"), "{error}");
 }
 
 #[test]

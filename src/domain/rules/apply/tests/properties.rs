@@ -1,10 +1,15 @@
 //! Edits of the text against the same edits of a parsed value, on generated bodies and rules.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
 use super::*;
-use crate::domain::rules::body::{BodyEdit, BodyOp, Bound, Number, Segment};
+use crate::domain::rules::{
+    body::{BodyOp, Bound, Bounds, Number, Refused, Segment},
+    condition::{Condition, FieldBase, FieldTest, Scalar, ValueTest},
+};
 
 /// A body, its value and its text: names from a small alphabet so that edits meet, spelled in several ways.
 #[derive(Clone, Debug)]
@@ -86,24 +91,65 @@ fn object(value: impl Strategy<Value = String>) -> impl Strategy<Value = Body> {
     })
 }
 
-fn edit() -> impl Strategy<Value = BodyEdit> {
+fn path() -> impl Strategy<Value = Vec<Segment>> {
+    let step = (name(), prop::sample::select(vec![0, 0, 0, 1, 1, 2]));
+    prop::collection::vec(step, 1..4).prop_map(|steps| {
+        let segments =
+            |(name, each)| std::iter::once(Segment::Member(name)).chain(std::iter::repeat_n(Segment::Each, each));
+        steps.into_iter().flat_map(segments).collect()
+    })
+}
+
+fn bounds() -> impl Strategy<Value = Bounds> {
     let bound = || prop::option::of((-20i64..20).prop_map(|number| number.to_string()));
+    (bound(), bound()).prop_map(|(min, max)| Bounds {
+        min: min.map(bound_of),
+        max: max.map(bound_of),
+    })
+}
+
+fn condition() -> impl Strategy<Value = Condition> {
+    let scalar = prop_oneof![
+        name().prop_map(Scalar::Text),
+        (-20i64..20).prop_map(|number| Scalar::Number(Number::Integer(i128::from(number)))),
+        any::<bool>().prop_map(Scalar::Truth),
+    ];
+    let test = prop_oneof![
+        any::<bool>().prop_map(ValueTest::Present),
+        prop::collection::vec(scalar, 1..8).prop_map(ValueTest::In),
+    ];
+    let base = prop::sample::select(vec![FieldBase::Holder, FieldBase::Root]);
+    (base, prop::collection::vec(name(), 1..3), test)
+        .prop_map(|(base, path, test)| Condition::Field(FieldTest { base, path, test }))
+}
+
+fn edit() -> impl Strategy<Value = BodyEdit> {
+    let refused = prop_oneof![
+        Just(Refused::Any),
+        bounds().prop_map(Refused::Outside),
+        prop::collection::vec(name(), 1..3).prop_map(Refused::Listed),
+    ];
     let op = prop_oneof![
-        value().prop_map(|value| BodyOp::Set { value }),
-        Just(BodyOp::Remove),
-        name().prop_map(|to| BodyOp::Rename { to }),
-        (bound(), bound()).prop_map(|(min, max)| BodyOp::Clamp {
-            min: min.map(bound_of),
-            max: max.map(bound_of)
-        }),
-        prop::collection::btree_map(name(), name(), 1..3).prop_map(|values| BodyOp::Map {
+        3 => value().prop_map(|value| BodyOp::Set { value }),
+        5 => Just(BodyOp::Remove),
+        3 => name().prop_map(|to| BodyOp::Rename { to }),
+        3 => bounds().prop_map(|range| BodyOp::Clamp { range }),
+        3 => prop::collection::btree_map(name(), name(), 1..3).prop_map(|values| BodyOp::Map {
             values: values.into_iter().map(|(from, to)| (from, json_string(&to))).collect()
         }),
+        1 => refused.prop_map(|which| BodyOp::Refuse { which, message: "{value} {path}".to_owned() }),
     ];
-    (prop::collection::vec(name(), 1..4), op).prop_map(|(path, op)| BodyEdit {
-        path: path.into_iter().map(Segment::Member).collect(),
-        protocols: None,
-        op,
+    (path(), op, prop::collection::vec(condition(), 0..2)).prop_map(|(mut path, op, when)| {
+        while matches!(op, BodyOp::Rename { .. }) && path.last() == Some(&Segment::Each) {
+            path.pop();
+        }
+        BodyEdit {
+            line: 1,
+            path,
+            protocols: None,
+            when,
+            op,
+        }
     })
 }
 
@@ -114,34 +160,96 @@ fn bound_of(text: String) -> Bound {
     }
 }
 
-/// The edit as anyone would write it on a parsed value.
-fn reference(edit: &BodyEdit, body: &mut Value) {
-    let names: Vec<&str> = edit.path.iter().map(|Segment::Member(name)| name.as_str()).collect();
-    let (last, parents) = names.split_last().unwrap();
-    let parent = parents.iter().try_fold(body, |value, name| value.get_mut(*name));
-    let Some(Value::Object(parent)) = parent else { return };
+/// The edit as anyone would write it on a parsed value; false means refused.
+fn reference(edit: &BodyEdit, body: &mut Value) -> bool {
+    let root = body.clone();
+    reference_at(edit, &root, body, &edit.path)
+}
+
+fn reference_at(edit: &BodyEdit, root: &Value, here: &mut Value, path: &[Segment]) -> bool {
+    match (path, here) {
+        ([Segment::Member(name)], Value::Object(holder)) => {
+            if !holds(edit, root, &Value::Object(holder.clone())) {
+                return true;
+            }
+            match &edit.op {
+                BodyOp::Set { value } => drop(holder.insert(name.clone(), serde_json::from_str(value).unwrap())),
+                BodyOp::Remove => drop(holder.shift_remove(name)),
+                BodyOp::Rename { to } => rename(holder, name, to),
+                _ => return holder.get_mut(name).is_none_or(|value| changed(edit, value)),
+            }
+            true
+        }
+        ([Segment::Each], Value::Array(items)) => {
+            if edit.op == BodyOp::Remove {
+                items.retain(|item| !holds(edit, root, item));
+                return true;
+            }
+            let mut held = items.iter_mut().filter(|item| holds(edit, root, item));
+            held.all(|item| changed(edit, item))
+        }
+        ([Segment::Member(name), rest @ ..], here) if !rest.is_empty() => here
+            .get_mut(name)
+            .is_none_or(|value| reference_at(edit, root, value, rest)),
+        ([Segment::Each, rest @ ..], Value::Array(items)) if !rest.is_empty() => {
+            items.iter_mut().all(|item| reference_at(edit, root, item, rest))
+        }
+        _ => true,
+    }
+}
+
+fn holds(edit: &BodyEdit, root: &Value, holder: &Value) -> bool {
+    edit.field_tests().all(|test| {
+        let base = if test.base == FieldBase::Root { root } else { holder };
+        let value = test
+            .path
+            .iter()
+            .try_fold(base, |value, name| value.as_object()?.get(name));
+        match &test.test {
+            ValueTest::Present(wanted) => value.is_some() == *wanted,
+            ValueTest::In(scalars) => scalars.iter().any(|scalar| match scalar {
+                Scalar::Text(text) => value == Some(&Value::from(text.as_str())),
+                Scalar::Truth(truth) => value == Some(&Value::from(*truth)),
+                Scalar::Number(Number::Integer(number)) => value.and_then(Value::as_f64) == Some(*number as f64),
+                Scalar::Number(Number::Float(_)) => false,
+            }),
+        }
+    })
+}
+
+/// Edits a value in its place; false means refused.
+fn changed(edit: &BodyEdit, value: &mut Value) -> bool {
     match &edit.op {
-        BodyOp::Set { value } => drop(parent.insert((*last).to_owned(), serde_json::from_str(value).unwrap())),
-        BodyOp::Remove => drop(parent.remove(*last)),
-        BodyOp::Rename { to } => rename(parent, last, to),
-        BodyOp::Clamp { min, max } => {
-            let Some(Value::Number(number)) = parent.get_mut(*last) else {
-                return;
-            };
-            let float = |number: &serde_json::Number| number.as_f64().unwrap();
-            let number_of = |bound: &Bound| serde_json::from_str::<serde_json::Number>(&bound.text).unwrap();
-            match (min.as_ref().map(number_of), max.as_ref().map(number_of)) {
-                (Some(min), _) if float(number) < float(&min) => *number = min,
-                (_, Some(max)) if float(number) > float(&max) => *number = max,
-                _ => {}
+        BodyOp::Set { value: new } => *value = serde_json::from_str(new).unwrap(),
+        BodyOp::Clamp { range } => {
+            if let Some(bound) = exceeded(range, value) {
+                *value = serde_json::from_str(&bound.text).unwrap();
             }
         }
         BodyOp::Map { values } => {
-            let Some(value) = parent.get_mut(*last) else { return };
             if let Some((_, to)) = values.iter().find(|(from, _)| value == from.as_str()) {
                 *value = serde_json::from_str(to).unwrap();
             }
         }
+        BodyOp::Refuse { which, .. } => {
+            return match which {
+                Refused::Any => false,
+                Refused::Outside(range) => exceeded(range, value).is_none(),
+                Refused::Listed(values) => !values.iter().any(|text| value == text.as_str()),
+            };
+        }
+        BodyOp::Remove | BodyOp::Rename { .. } => {}
+    }
+    true
+}
+
+fn exceeded<'r>(range: &'r Bounds, value: &Value) -> Option<&'r Bound> {
+    let number = value.as_number()?.as_f64().unwrap();
+    let float = |bound: &Bound| bound.text.parse::<f64>().unwrap();
+    match (&range.min, &range.max) {
+        (Some(min), _) if number < float(min) => Some(min),
+        (_, Some(max)) if number > float(max) => Some(max),
+        _ => None,
     }
 }
 
@@ -154,7 +262,14 @@ fn rename(parent: &mut Map<String, Value>, from: &str, to: &str) {
 }
 
 fn run(edits: Vec<BodyEdit>, text: &[u8]) -> Result<Option<Vec<u8>>, EditError> {
-    edit_body(&BodyRules::new(edits), Operation::Messages, "", text, &Scan::default())
+    let headers = HeaderMap::new();
+    let facts = facts(&headers, "", "");
+    edit_body(
+        &BodyRules::new(edits.into_iter().map(Arc::new)),
+        &facts,
+        text,
+        &Scan::default(),
+    )
 }
 
 proptest! {
@@ -163,15 +278,20 @@ proptest! {
     #[test]
     fn the_text_parses_to_the_edited_value(body in object(value()), edits in prop::collection::vec(edit(), 0..6)) {
         let mut expected: Value = serde_json::from_str(&body.text).unwrap();
-        for edit in &edits {
-            reference(edit, &mut expected);
+        let is_refused = !edits.iter().all(|edit| reference(edit, &mut expected));
+        let edited = run(edits, body.text.as_bytes());
+        if let Err(error) = &edited {
+            let is_refusal = matches!(error, EditError::Refused { .. });
+            prop_assert!(is_refusal);
         }
-        let edited = run(edits, body.text.as_bytes()).unwrap();
-        let edited = edited.as_deref().unwrap_or(body.text.as_bytes());
-        let found: Value = serde_json::from_slice(edited).unwrap_or_else(|error| {
-            panic!("{error}: {}", String::from_utf8_lossy(edited))
-        });
-        prop_assert_eq!(found, expected);
+        prop_assert_eq!(edited.is_err(), is_refused);
+        if let Ok(edited) = edited {
+            let edited = edited.as_deref().unwrap_or(body.text.as_bytes());
+            let found: Value = serde_json::from_slice(edited).unwrap_or_else(|error| {
+                panic!("{error}: {}", String::from_utf8_lossy(edited))
+            });
+            prop_assert_eq!(found, expected);
+        }
     }
 
     #[test]
@@ -180,13 +300,12 @@ proptest! {
         edits in prop::collection::vec(edit(), 1..6),
     ) {
         let named = |name: &str| edits.iter().any(|edit| {
-            let Segment::Member(first) = &edit.path[0];
             let renamed = matches!(&edit.op, BodyOp::Rename { to } if edit.path.len() == 1 && to == name);
-            first == name || renamed
+            edit.path[0] == Segment::Member(name.to_owned()) || renamed
         });
         let untouched: Vec<String> =
             body.members.iter().filter(|(name, _)| !named(name)).map(|(_, text)| text.clone()).collect();
-        let edited = run(edits, body.text.as_bytes()).unwrap();
+        let Ok(edited) = run(edits, body.text.as_bytes()) else { return Ok(()) };
         let edited = edited.map_or(body.text, |bytes| String::from_utf8(bytes).unwrap());
         let mut rest = edited.as_str();
         for text in untouched {

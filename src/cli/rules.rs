@@ -1,0 +1,234 @@
+//! `weir rules`: what provider files do, without a running weir.
+
+use std::{
+    fs, io,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, Subcommand};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+
+use crate::domain::{
+    operation::Operation,
+    rules::{Change, Explanation, Passage, Question, RuleFile, compile, explain},
+    strict_toml::FileError,
+};
+
+/// Bytes of a changed place that are printed.
+const PLACE_CHARS_MAX: usize = 100;
+
+/// `weir rules`
+#[derive(Debug, Subcommand)]
+pub enum RulesCommand {
+    /// Show what a provider's file does to a request, and which line of it does what
+    Explain(ExplainArgs),
+}
+
+/// `weir rules explain`
+#[derive(Args, Debug)]
+pub struct ExplainArgs {
+    /// The provider's name
+    #[arg(long, value_name = "NAME")]
+    pub provider: String,
+    /// The body of a request, as a client sends it
+    #[arg(long, value_name = "FILE")]
+    pub request: PathBuf,
+    /// The body of an answer, as the provider sends it: JSON, an array of it, or an event stream
+    #[arg(long, value_name = "FILE")]
+    pub response: Option<PathBuf>,
+    /// The model asked for, where the body does not name it
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// messages, count_tokens, responses, generate_content, stream_generate_content or gemini_count_tokens; without it,
+    /// what the body looks like
+    #[arg(long, value_name = "NAME", value_parser = operation)]
+    pub operation: Option<Operation>,
+    /// A header of the request; may be given several times
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The query of the request
+    #[arg(long, value_name = "QUERY")]
+    pub query: Option<String>,
+    /// The configuration whose rule files are used; without it, those inside the binary
+    #[arg(long, value_name = "FILE")]
+    pub conf: Option<PathBuf>,
+    /// Print JSON, for scripts
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Why nothing was explained.
+#[derive(Debug, thiserror::Error)]
+pub enum RulesError {
+    /// A rule file is wrong, or there is none of that provider.
+    #[error("{0}")]
+    Configuration(String),
+    /// A file cannot be read.
+    #[error("{}: {why}", file.display())]
+    Unreadable {
+        /// Which.
+        file: PathBuf,
+        /// What the system said.
+        why: io::Error,
+    },
+    /// The request is none.
+    #[error(transparent)]
+    Request(#[from] explain::ExplainError),
+    /// The result cannot be printed.
+    #[error("cannot print the result: {0}")]
+    Output(#[from] io::Error),
+}
+
+fn operation(text: &str) -> Result<Operation, String> {
+    serde_json::from_value(Value::from(text)).map_err(|_| "no operation has that name, see --help".to_owned())
+}
+
+fn header(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
+    let form = "give it as 'NAME: VALUE'";
+    let (name, value) = text.split_once(':').ok_or(form)?;
+    let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| form)?;
+    let value = HeaderValue::from_str(value.trim()).map_err(|_| form)?;
+    Ok((name, value))
+}
+
+/// Runs `weir rules` on these rule files.
+///
+/// # Errors
+/// See [`RulesError`].
+pub fn run(command: &RulesCommand, files: &[RuleFile], out: &mut impl Write) -> Result<(), RulesError> {
+    let RulesCommand::Explain(args) = command;
+    let (file, compiled) = provider(&args.provider, files)?;
+    let mut headers = HeaderMap::new();
+    for (name, value) in &args.headers {
+        headers.append(name, value.clone());
+    }
+    let body = read(&args.request)?;
+    let response = args.response.as_deref().map(read).transpose()?;
+    let question = Question {
+        operation: args.operation,
+        model: args.model.as_deref(),
+        headers,
+        query: args.query.as_deref(),
+        body: &body,
+        response: response.as_deref(),
+    };
+    let explanation = explain::explain(&compiled, &question)?;
+    if args.json {
+        writeln!(out, "{}", as_json(&file.name, &explanation))?;
+        return Ok(());
+    }
+    print(&file.name, &explanation, out)?;
+    Ok(())
+}
+
+fn provider<'a>(name: &str, files: &'a [RuleFile]) -> Result<(&'a RuleFile, compile::Compiled), RulesError> {
+    let mut names = Vec::new();
+    for file in files {
+        let compiled = compile::compile(file).map_err(|errors| {
+            let lines: Vec<String> = errors.iter().map(FileError::to_string).collect();
+            RulesError::Configuration(lines.join("\n"))
+        })?;
+        if compiled.provider.name == name {
+            return Ok((file, compiled));
+        }
+        names.push(compiled.provider.name);
+    }
+    Err(RulesError::Configuration(format!(
+        "there is no provider `{name}`; there are {}",
+        names.join(", ")
+    )))
+}
+
+fn read(file: impl AsRef<Path>) -> Result<Vec<u8>, RulesError> {
+    let file = file.as_ref();
+    fs::read(file).map_err(|why| RulesError::Unreadable {
+        file: file.to_owned(),
+        why,
+    })
+}
+
+fn as_json(file: &str, explanation: &Explanation) -> Value {
+    let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+    let passage =
+        |passage: &Passage| json!({ "before": text(&passage.before), "after": passage.after.as_ref().map(text) });
+    let change = |change: &Change| {
+        let places: Vec<Value> = change
+            .places
+            .iter()
+            .map(|(before, after)| json!({ "before": before, "after": after }))
+            .collect();
+        json!({ "file": file, "line": change.line, "part": change.part, "rule": change.rule, "places": places })
+    };
+    let refused = explanation
+        .refused
+        .as_ref()
+        .map(|(line, message)| json!({ "file": file, "line": line, "message": message }));
+    json!({
+        "operation": explanation.operation.as_str(),
+        "model": explanation.model,
+        "upstream_model": explanation.upstream_model,
+        "changes": explanation.changes.iter().map(change).collect::<Vec<_>>(),
+        "refused": refused,
+        "head": passage(&explanation.head),
+        "body": passage(&explanation.body),
+        "response": explanation.response.as_ref().map(passage),
+    })
+}
+
+fn print(file: &str, explanation: &Explanation, out: &mut impl Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "{} for model {}, {} at the provider, by {file}\n",
+        explanation.operation.as_str(),
+        explanation.model,
+        explanation.upstream_model
+    )?;
+    if explanation.changes.is_empty() {
+        writeln!(out, "nothing is changed")?;
+    }
+    for change in &explanation.changes {
+        writeln!(out, "{file}:{}: {}: {}", change.line, change.part, change.rule)?;
+        for (before, after) in &change.places {
+            writeln!(out, "    - {}\n    + {}", short(before), short(after))?;
+        }
+    }
+    if let Some((line, message)) = &explanation.refused {
+        writeln!(out, "{file}:{line}: refused with 400: {message}")?;
+    }
+    let passages = [
+        ("head", Some(&explanation.head)),
+        ("body", Some(&explanation.body)),
+        ("response", explanation.response.as_ref()),
+    ];
+    for (name, passage) in passages {
+        let Some(passage) = passage else { continue };
+        section(out, name, "before", &passage.before)?;
+        if let Some(after) = &passage.after {
+            section(out, name, "after", after)?;
+        }
+    }
+    Ok(())
+}
+
+fn section(out: &mut impl Write, name: &str, when: &str, text: &[u8]) -> io::Result<()> {
+    writeln!(out, "\n--- {name}, {when}")?;
+    out.write_all(text)?;
+    if !text.ends_with(b"\n") {
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn short(text: &str) -> String {
+    let mut chars = text.chars();
+    let mut short: String = chars.by_ref().take(PLACE_CHARS_MAX).collect();
+    if chars.next().is_some() {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests;

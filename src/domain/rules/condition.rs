@@ -1,0 +1,134 @@
+//! When an edit applies: tests of the request and of the text around the edited place.
+
+use http::{HeaderMap, HeaderName};
+
+use super::body::Number;
+use crate::domain::operation::Operation;
+
+/// What the conditions of edits may ask about a request.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestFacts<'a> {
+    /// What is asked for.
+    pub operation: Operation,
+    /// The model as the client names it.
+    pub model: &'a str,
+    /// What the provider calls that model.
+    pub upstream_model: &'a str,
+    /// The client's headers.
+    pub headers: &'a HeaderMap,
+}
+
+/// One condition of an edit; an edit with several applies only where all hold.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    /// The model asked for.
+    Model(ModelPattern),
+    /// A header of the client's request.
+    Header {
+        /// Which.
+        name: HeaderName,
+        /// What one of its values has to be.
+        test: HeaderTest,
+    },
+    /// A member of the body.
+    Field(FieldTest),
+}
+
+/// A model's name, or several: `*` stands for any characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelPattern(pub(super) String);
+
+/// What is asked of a header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeaderTest {
+    /// It is there.
+    Present,
+    /// A value of it is this one.
+    Equals(String),
+    /// A value of it has this text in it.
+    Contains(String),
+}
+
+/// A test of one member.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldTest {
+    /// Where its path begins.
+    pub(super) base: FieldBase,
+    /// Names of nested members.
+    pub(super) path: Vec<String>,
+    /// What has to hold. A member that comes twice is judged by the last, as most parsers do.
+    pub(super) test: ValueTest,
+}
+
+/// Where the path of a field begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldBase {
+    /// The object that holds the edited member, or the edited array element itself.
+    Holder,
+    /// The whole body or event.
+    Root,
+}
+
+/// What is asked of a field.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ValueTest {
+    /// It is there, whatever its value, or it is not.
+    Present(bool),
+    /// It is one of these.
+    In(Vec<Scalar>),
+}
+
+/// A value that a field is compared with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Scalar {
+    /// A string, unescaped.
+    Text(String),
+    /// A number, equal whatever its spelling.
+    Number(Number),
+    /// `true` or `false`.
+    Truth(bool),
+}
+
+impl Condition {
+    /// Whether it holds as far as the request's head and model decide; a test of the body is not decided here.
+    pub(super) fn may_hold(&self, facts: &RequestFacts<'_>) -> bool {
+        match self {
+            Self::Model(pattern) => pattern.matches(facts.model),
+            Self::Header { name, test } => {
+                let values = facts.headers.get_all(name);
+                match test {
+                    HeaderTest::Present => values.iter().next().is_some(),
+                    HeaderTest::Equals(text) => values.iter().any(|value| value.as_bytes() == text.as_bytes()),
+                    HeaderTest::Contains(text) => values
+                        .iter()
+                        .any(|value| memchr::memmem::find(value.as_bytes(), text.as_bytes()).is_some()),
+                }
+            }
+            Self::Field(_) => true,
+        }
+    }
+}
+
+impl ModelPattern {
+    /// Whether a name fits.
+    pub(super) fn matches(&self, name: &str) -> bool {
+        let Some((first, rest)) = self.0.split_once('*') else {
+            return self.0 == name;
+        };
+        let Some(mut name) = name.strip_prefix(first) else {
+            return false;
+        };
+        let mut parts = rest.split('*').peekable();
+        while let Some(part) = parts.next() {
+            if parts.peek().is_none() {
+                return name.ends_with(part);
+            }
+            // The earliest place leaves the most for what follows.
+            let Some((_, after)) = name.split_once(part) else {
+                return false;
+            };
+            name = after;
+        }
+        true
+    }
+}

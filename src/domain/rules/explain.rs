@@ -1,0 +1,327 @@
+//! What a provider's file does to one request, and which line of it does what: the edits, applied one by one.
+
+use std::collections::BTreeMap;
+
+use http::HeaderMap;
+use serde_json::value::RawValue;
+
+use crate::domain::{
+    json_scan::{DEPTH_MAX, ScanLimits, scan},
+    operation::Operation,
+    protocol::Framing,
+    rules::{
+        apply::{EditError, Splice, model_splice, spliced, splices_of},
+        body::{BodyOp, BodyRules},
+        compile::Compiled,
+        condition::RequestFacts,
+        head::{HeadEdit, HeadOp},
+        provider::Provider,
+        query::{QueryEdit, QueryOp},
+        response::ResponseRewriter,
+    },
+};
+
+/// A request, and maybe its answer.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    /// What is asked for; `None`: what the body looks like.
+    pub operation: Option<Operation>,
+    /// The model asked for; `None`: the one that the body names.
+    pub model: Option<&'a str>,
+    /// The client's headers.
+    pub headers: HeaderMap,
+    /// The client's query, without weir's key.
+    pub query: Option<&'a str>,
+    /// The client's body.
+    pub body: &'a [u8],
+    /// The provider's answer.
+    pub response: Option<&'a [u8]>,
+}
+
+/// What becomes of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// What is asked for.
+    pub operation: Operation,
+    /// The model asked for.
+    pub model: String,
+    /// What the provider calls it.
+    pub upstream_model: String,
+    /// Everything that the file changes, in the order in which it is done.
+    pub changes: Vec<Change>,
+    /// The body, as the client sent it and as the provider gets it.
+    pub body: Passage,
+    /// The target and the headers, a line each; the headers sorted. weir's own headers are not among them.
+    pub head: Passage,
+    /// The answer's body, as the provider sent it and as the client gets it.
+    pub response: Option<Passage>,
+    /// The edit that refuses the request, by line, and what the client is told.
+    pub refused: Option<(usize, String)>,
+}
+
+/// Bytes before and after.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Passage {
+    /// Before.
+    pub before: Vec<u8>,
+    /// After; `None` when the request is refused.
+    pub after: Option<Vec<u8>>,
+}
+
+/// What one edit changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Its line in the provider's file.
+    pub line: usize,
+    /// Where: `model`, `body`, `head`, `query` or `response`.
+    pub part: &'static str,
+    /// What the edit says.
+    pub rule: String,
+    /// The texts that it replaces and those that it puts there; none for heads and answers.
+    pub places: Vec<(String, String)>,
+}
+
+/// Why nothing can be explained.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ExplainError(String);
+
+/// Applies a provider's file to a request, edit by edit.
+///
+/// # Errors
+/// The body is not JSON, or it does not say what is asked for, or the provider does not serve that.
+pub fn explain(compiled: &Compiled, question: &Question<'_>) -> Result<Explanation, ExplainError> {
+    let limits = ScanLimits { depth_max: DEPTH_MAX };
+    let facts = scan(question.body, &limits).map_err(|error| ExplainError(format!("the request's body: {error}")))?;
+    let provider = &compiled.provider;
+    let operation = operation(question, provider)?;
+    let template = provider.endpoints.of(operation).ok_or_else(|| {
+        ExplainError(format!(
+            "provider `{}` has no endpoint for {}",
+            provider.name,
+            operation.as_str()
+        ))
+    })?;
+    let named = facts.model.as_ref().map(|model| model.text.as_str());
+    let model = question
+        .model
+        .or(named)
+        .ok_or_else(|| ExplainError("the request names no model: give its public name with --model".to_owned()))?;
+    let known = compiled.model_for(operation.protocol(), model);
+    let upstream_model = known.map_or(model, |(_, known)| known.upstream_name.as_ref().unwrap_or(&known.name));
+    let request = RequestFacts {
+        operation,
+        model,
+        upstream_model,
+        headers: &question.headers,
+    };
+    let mut changes = Vec::new();
+    let mut body = question.body.to_vec();
+    if let Some(splice) = model_splice(&request, &facts) {
+        let rule = format!("model `{model}` is `{upstream_model}` at the provider");
+        let line = known.map_or(0, |(line, _)| *line);
+        body = change(&mut changes, ("model", line, rule), vec![splice], &body)?;
+    }
+    let refused = edit_body(&provider.body, &request, &mut body, &mut changes)?;
+    let target = template.fill(upstream_model);
+    let scheme = if template.origin.https { "https" } else { "http" };
+    let at = format!("{scheme}://{}{target}", template.origin.authority());
+    let mut head = Passage {
+        before: head_text(&at, question.query, &question.headers),
+        after: None,
+    };
+    let mut response = None;
+    if refused.is_none() {
+        head.after = Some(edit_head(provider, &at, question, &mut changes));
+        response = question
+            .response
+            .map(|answer| edit_response(&provider.response, &request, answer, &mut changes));
+    }
+    Ok(Explanation {
+        operation,
+        model: model.to_owned(),
+        upstream_model: upstream_model.to_owned(),
+        changes,
+        body: Passage {
+            before: question.body.to_vec(),
+            after: refused.is_none().then_some(body),
+        },
+        head,
+        response,
+        refused,
+    })
+}
+
+/// What a body is a request for.
+fn operation(question: &Question<'_>, provider: &Provider) -> Result<Operation, ExplainError> {
+    if let Some(operation) = question.operation {
+        return Ok(operation);
+    }
+    let members: BTreeMap<String, &RawValue> = serde_json::from_slice(question.body).unwrap_or_default();
+    let looks_like = [
+        ("messages", Operation::Messages),
+        ("input", Operation::Responses),
+        ("contents", Operation::GenerateContent),
+    ];
+    let likely = looks_like
+        .into_iter()
+        .find(|(name, operation)| members.contains_key(*name) && provider.endpoints.of(*operation).is_some());
+    likely.map(|(_, operation)| operation).ok_or_else(|| {
+        ExplainError(format!(
+            "the body is no request that provider `{}` serves: say what it is with --operation",
+            provider.name
+        ))
+    })
+}
+
+type Refused = Option<(usize, String)>;
+
+fn edit_body(
+    rules: &BodyRules,
+    request: &RequestFacts<'_>,
+    body: &mut Vec<u8>,
+    changes: &mut Vec<Change>,
+) -> Result<Refused, ExplainError> {
+    for edit in rules.edits().filter(|edit| edit.is_for(request)) {
+        match splices_of(edit, body) {
+            Ok(splices) if splices.is_empty() => {}
+            Ok(splices) => {
+                *body = change(
+                    changes,
+                    ("body", edit.line, rule(&edit.op, &edit.path_text())),
+                    splices,
+                    body,
+                )?
+            }
+            Err(EditError::Refused { line, message }) => return Ok(Some((line, message))),
+            Err(error @ EditError::NotJson { .. }) => return Err(ExplainError(error.to_string())),
+        }
+    }
+    Ok(None)
+}
+
+fn change(
+    changes: &mut Vec<Change>,
+    (part, line, rule): (&'static str, usize, String),
+    mut splices: Vec<Splice<'_>>,
+    body: &[u8],
+) -> Result<Vec<u8>, ExplainError> {
+    let text = |splice: &Splice<'_>| {
+        let before = body.get(splice.range.clone()).unwrap_or_default();
+        (String::from_utf8_lossy(before).into_owned(), splice.text.to_string())
+    };
+    let edited = spliced(body, &mut splices).map_err(|error| ExplainError(error.to_string()))?;
+    changes.push(Change {
+        line,
+        part,
+        rule,
+        places: splices.iter().map(text).collect(),
+    });
+    Ok(edited)
+}
+
+fn edit_head(provider: &Provider, at: &str, question: &Question<'_>, changes: &mut Vec<Change>) -> Vec<u8> {
+    let mut headers = question.headers.clone();
+    for edit in provider.headers.iter() {
+        let before = headers.clone();
+        edit.apply(&mut headers);
+        if before != headers {
+            changes.push(unplaced("head", edit.line, head_rule(edit)));
+        }
+    }
+    let mut query = question.query.map(Into::into);
+    for edit in provider.query.iter() {
+        let before = query.clone();
+        query = edit.apply(query);
+        if before != query {
+            changes.push(unplaced("query", edit.line, query_rule(edit)));
+        }
+    }
+    head_text(at, query.as_deref(), &headers)
+}
+
+fn edit_response(rules: &BodyRules, request: &RequestFacts<'_>, answer: &[u8], changes: &mut Vec<Change>) -> Passage {
+    let mut text = answer.to_vec();
+    for edit in rules.edits() {
+        let one = BodyRules::new([edit.clone()]);
+        let Some(mut rewriter) = ResponseRewriter::new(&one, request, framing(answer)) else {
+            continue;
+        };
+        let mut edited = rewriter.push(&text);
+        edited.extend(rewriter.finish());
+        if edited != text {
+            changes.push(unplaced("response", edit.line, rule(&edit.op, &edit.path_text())));
+            text = edited;
+        }
+    }
+    Passage {
+        before: answer.to_vec(),
+        after: Some(text),
+    }
+}
+
+/// How an answer in a file is framed: by its first byte that is no white space.
+fn framing(answer: &[u8]) -> Framing {
+    match answer.trim_ascii_start().first() {
+        Some(b'{') => Framing::Json,
+        Some(b'[') => Framing::JsonArray,
+        _ => Framing::Sse,
+    }
+}
+
+fn unplaced(part: &'static str, line: usize, rule: String) -> Change {
+    Change {
+        line,
+        part,
+        rule,
+        places: Vec::new(),
+    }
+}
+
+fn head_text(at: &str, query: Option<&str>, headers: &HeaderMap) -> Vec<u8> {
+    let target = match query {
+        None => at.to_owned(),
+        Some(query) if at.contains('?') => format!("{at}&{query}"),
+        Some(query) => format!("{at}?{query}"),
+    };
+    let mut lines: Vec<String> = headers
+        .iter()
+        .map(|(name, value)| format!("{name}: {}", String::from_utf8_lossy(value.as_bytes())))
+        .collect();
+    lines.sort();
+    lines.insert(0, format!("POST {target}"));
+    lines.push(String::new());
+    lines.join("\n").into_bytes()
+}
+
+fn rule(op: &BodyOp, path: &str) -> String {
+    match op {
+        BodyOp::Set { value } => format!("set {path} to {value}"),
+        BodyOp::Remove => format!("remove {path}"),
+        BodyOp::Rename { to } => format!("rename {path} to {to}"),
+        BodyOp::Clamp { .. } => format!("clamp {path}"),
+        BodyOp::Map { .. } => format!("map {path}"),
+        BodyOp::Refuse { .. } => format!("refuse {path}"),
+    }
+}
+
+fn head_rule(edit: &HeadEdit) -> String {
+    let shown = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    match &edit.op {
+        HeadOp::Remove(name) => format!("remove {name}"),
+        HeadOp::Rename(from, to) => format!("rename {from} to {to}"),
+        HeadOp::Set(name, value) => format!("set {name} to {}", shown(value)),
+        HeadOp::Default(name, value) => format!("default {name} to {}", shown(value)),
+    }
+}
+
+fn query_rule(edit: &QueryEdit) -> String {
+    match &edit.op {
+        QueryOp::Remove => format!("remove {}", edit.name),
+        QueryOp::Set(value) => format!("set {} to {value}", edit.name),
+        QueryOp::Default(value) => format!("default {} to {value}", edit.name),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! Edits of a request's query.
+
+use std::borrow::Cow;
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+
+/// What is escaped in a name or value that an edit adds.
+const ESCAPED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'&')
+    .add(b'\'')
+    .add(b'+')
+    .add(b'<')
+    .add(b'=')
+    .add(b'>')
+    .add(b'?');
+
+/// Query edits in the order in which they are applied: all removals, then values set, and defaults.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueryEdits(pub(super) Vec<QueryEdit>);
+
+/// One edit of one parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryEdit {
+    /// Its line in the provider's file, counted from 1.
+    pub(super) line: usize,
+    /// The parameter's name, unescaped.
+    pub(super) name: String,
+    /// What it does.
+    pub(super) op: QueryOp,
+}
+
+/// What is done to a parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QueryOp {
+    /// It goes.
+    Remove,
+    /// It has this value, whatever the client sent.
+    Set(String),
+    /// It has this value if the client sent none.
+    Default(String),
+}
+
+impl QueryEdits {
+    /// All of them, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &QueryEdit> {
+        self.0.iter()
+    }
+}
+
+impl QueryEdit {
+    /// Applies it alone; parameters that it does not name stay as they are written.
+    pub(super) fn apply<'q>(&self, query: Option<Cow<'q, str>>) -> Option<Cow<'q, str>> {
+        let is_there = query
+            .as_deref()
+            .is_some_and(|query| query.split('&').any(|pair| self.is_of(pair)));
+        match &self.op {
+            QueryOp::Remove if is_there => self.without(query.as_deref()).map(Cow::Owned),
+            QueryOp::Set(value) => Some(self.added(self.without(query.as_deref()).as_deref(), value).into()),
+            QueryOp::Default(value) if !is_there => Some(self.added(query.as_deref(), value).into()),
+            QueryOp::Remove | QueryOp::Default(_) => query,
+        }
+    }
+
+    fn is_of(&self, pair: &str) -> bool {
+        let name = pair.split_once('=').map_or(pair, |(name, _)| name);
+        let name = name.replace('+', " ");
+        percent_decode_str(&name).eq(self.name.bytes())
+    }
+
+    fn without(&self, query: Option<&str>) -> Option<String> {
+        let kept: Vec<&str> = query?.split('&').filter(|pair| !self.is_of(pair)).collect();
+        let kept = kept.join("&");
+        (!kept.is_empty()).then_some(kept)
+    }
+
+    fn added(&self, query: Option<&str>, value: &str) -> String {
+        let name = utf8_percent_encode(&self.name, ESCAPED);
+        let value = utf8_percent_encode(value, ESCAPED);
+        match query {
+            Some(query) => format!("{query}&{name}={value}"),
+            None => format!("{name}={value}"),
+        }
+    }
+}
+
+/// Edits a client's query, from which weir's own key is gone already: remove, set, default. `None` means no query.
+pub fn edit_query<'q>(edits: &QueryEdits, query: Option<&'q str>) -> Option<Cow<'q, str>> {
+    edits
+        .iter()
+        .fold(query.map(Cow::Borrowed), |query, edit| edit.apply(query))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! The edits of a provider file, word for word.
+
+use std::{collections::BTreeMap, fmt, marker::PhantomData};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
+};
+use toml::Spanned;
+
+use crate::domain::protocol::Protocol;
+
+/// `[headers]`: applied in the order remove, rename, set, default.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawHeaders {
+    /// Names to drop.
+    pub remove: Vec<Spanned<String>>,
+    /// Old name to new name.
+    pub rename: BTreeMap<String, Spanned<String>>,
+    /// Values that replace whatever the client sent.
+    pub set: BTreeMap<String, Spanned<String>>,
+    /// Values for headers that the client did not send.
+    pub default: BTreeMap<String, Spanned<String>>,
+}
+
+/// `[query]`: applied in the order remove, set, default.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawQuery {
+    /// Names to drop.
+    pub remove: Vec<Spanned<String>>,
+    /// Values that replace whatever the client sent.
+    pub set: BTreeMap<String, Spanned<String>>,
+    /// Values for parameters that the client did not send.
+    pub default: BTreeMap<String, Spanned<String>>,
+}
+
+/// What a `[[body]]` or `[[response]]` edit does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RawBodyOp {
+    /// `value` becomes the member's value; a missing member is added to the end of its object.
+    Set,
+    /// The member or array element goes.
+    Remove,
+    /// The member's name becomes `to`, unless the object has such a member already.
+    Rename,
+    /// A number outside `min` to `max` becomes the bound it exceeds.
+    Clamp,
+    /// A string that is a key of `values` becomes its value.
+    Map,
+    /// The request is refused: for a number outside `min` to `max`, for a string of the list `values`, or without these
+    /// for any value. Only in `[[body]]`.
+    Refuse,
+}
+
+/// `[[body]]` and `[[response]]`: one edit. Which of the optional keys belong to it, `op` decides.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawBodyEdit {
+    /// What to do.
+    pub op: Spanned<RawBodyOp>,
+    /// Where: names of nested object members, joined by dots; `[]` behind a name means each element of that array.
+    pub path: Spanned<String>,
+    /// Only for requests of these protocols; without it, for all.
+    pub protocols: Option<Vec<Protocol>>,
+    /// Only where all of these conditions hold.
+    #[serde(default)]
+    pub when: OneOrMore<RawCondition>,
+    /// For `set`.
+    pub value: Option<toml::Value>,
+    /// For `rename`.
+    pub to: Option<String>,
+    /// For `clamp` and `refuse`.
+    pub min: Option<toml::Value>,
+    /// For `clamp` and `refuse`.
+    pub max: Option<toml::Value>,
+    /// For `map` a table, for `refuse` a list.
+    pub values: Option<toml::Value>,
+    /// For `refuse`: what the client is told.
+    pub message: Option<String>,
+}
+
+/// `when = { .. }`: a test of the model, of a header or of a field. Exactly one of the first four keys says of which.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawCondition {
+    /// The model asked for; `*` stands for any characters.
+    pub model: Option<String>,
+    /// A header of the request.
+    pub header: Option<String>,
+    /// A member of the object that holds the edited place; for a path that ends in `[]`, of the element itself.
+    pub field: Option<String>,
+    /// A member of the body, or of the event.
+    pub root_field: Option<String>,
+    /// For a header: one of its values.
+    pub value: Option<String>,
+    /// For a header: a part of one of its values.
+    pub contains: Option<String>,
+    /// For a field: its value.
+    pub equals: Option<toml::Value>,
+    /// For a field: its possible values.
+    #[serde(rename = "in")]
+    pub one_of: Option<Vec<toml::Value>>,
+    /// For a field: whether it is there.
+    pub present: Option<bool>,
+}
+
+/// A table, or a list of such tables.
+#[derive(Debug)]
+pub struct OneOrMore<T>(pub Vec<T>);
+
+impl<T> Default for OneOrMore<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMore<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Tables<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Tables<T> {
+            type Value = OneOrMore<T>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a table `{ .. }` or a list of tables")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(|one| OneOrMore(vec![one]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut tables: A) -> Result<Self::Value, A::Error> {
+                let mut all = Vec::new();
+                while let Some(table) = tables.next_element()? {
+                    all.push(table);
+                }
+                Ok(OneOrMore(all))
+            }
+        }
+        deserializer.deserialize_any(Tables(PhantomData))
+    }
+}

@@ -1,0 +1,89 @@
+//! Edits of the elements of a JSON array that comes in pieces.
+
+use super::EVENT_BYTES_MAX;
+use crate::domain::{
+    json_scan::{JsonEnd, Progress},
+    rules::{apply::edit_object, body::BodyRules},
+};
+
+/// Holds one object at a time: an element of the array, or the bare object that an error is.
+#[derive(Debug, Default)]
+pub(super) struct ElementRewriter {
+    place: Place,
+    held: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+enum Place {
+    /// Where brackets, commas and white space stand.
+    #[default]
+    Between,
+    /// In an object, all of which is held.
+    Held(JsonEnd),
+    /// In an object that is too large.
+    TooLarge(JsonEnd),
+    /// Behind something that stands in no array of objects.
+    Lost,
+}
+
+impl ElementRewriter {
+    pub(super) fn push(&mut self, bytes: &[u8], rules: &BodyRules, out: &mut Vec<u8>) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let used = match &mut self.place {
+                Place::Lost => {
+                    out.extend_from_slice(rest);
+                    return;
+                }
+                Place::Between => {
+                    let is_between = |byte: &u8| matches!(byte, b'[' | b']' | b',' | b' ' | b'\t' | b'\r' | b'\n');
+                    let used = rest.iter().take_while(|byte| is_between(byte)).count();
+                    out.extend_from_slice(rest.get(..used).unwrap_or_default());
+                    self.place = match rest.get(used) {
+                        Some(b'{') => Place::Held(JsonEnd::new()),
+                        Some(_) => Place::Lost,
+                        None => Place::Between,
+                    };
+                    used
+                }
+                Place::Held(end) => {
+                    let room = EVENT_BYTES_MAX.saturating_sub(self.held.len());
+                    let piece = rest.get(..room).unwrap_or(rest);
+                    let (used, is_whole) = progress(end, piece);
+                    self.held.extend_from_slice(piece.get(..used).unwrap_or_default());
+                    if is_whole {
+                        let edited = edit_object(rules, &self.held);
+                        out.extend_from_slice(edited.as_deref().unwrap_or(&self.held));
+                        self.held.clear();
+                        self.place = Place::Between;
+                    } else if room <= rest.len() {
+                        out.append(&mut self.held);
+                        self.place = Place::TooLarge(std::mem::take(end));
+                    }
+                    used
+                }
+                Place::TooLarge(end) => {
+                    let (used, is_whole) = progress(end, rest);
+                    out.extend_from_slice(rest.get(..used).unwrap_or_default());
+                    if is_whole {
+                        self.place = Place::Between;
+                    }
+                    used
+                }
+            };
+            rest = rest.get(used..).unwrap_or_default();
+        }
+    }
+
+    pub(super) fn into_held(self) -> Vec<u8> {
+        self.held
+    }
+}
+
+/// How much of a piece belongs to the object, and whether it ends there.
+fn progress(end: &mut JsonEnd, piece: &[u8]) -> (usize, bool) {
+    match end.push(piece) {
+        Progress::More => (piece.len(), false),
+        Progress::CompleteAt(at) => (at, true),
+    }
+}
