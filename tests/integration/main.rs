@@ -22,6 +22,7 @@ mod headers;
 mod house;
 mod json;
 mod keys;
+mod node_sdk;
 mod ops;
 mod panics;
 mod peers;
