@@ -12,6 +12,7 @@
 
 mod harness;
 
+mod agents;
 mod bodies;
 mod broken_streams;
 mod credentials;

@@ -1,0 +1,240 @@
+//! Coding agents, headless, through the gateway to the sample provider: a turn in which the agent runs a tool.
+//!
+//! The prompt orders the provider to answer with a call of the agent's own shell tool; the agent runs it and sends the
+//! result; the provider ends the turn with a text that quotes it. Nothing leaves the machine: the agents' telemetry and
+//! updates are off, their homes are empty folders, and any proxy they would use for other hosts is a closed port.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+
+use crate::harness::node::{Finished, node, node_modules, run};
+use crate::harness::request::Wire;
+use crate::harness::sample::SampleProvider;
+use crate::harness::tools::{note, skip};
+use crate::harness::{CLAUDE_CODE_MODEL, GEMINI_MODEL, RESPONSES_MODEL, Weir};
+
+/// How long one turn may take.
+const LIMIT: Duration = Duration::from_secs(60);
+/// What the agent's tool does: it leaves a file behind and says a word that stands in no prompt.
+const COMMAND: &str = "echo heron | tr a-z A-Z >made-by-the-tool && cat made-by-the-tool";
+const TOOL_SAYS: &str = "HERON";
+
+/// One agent: how it is told of the gateway, and how it is asked.
+struct Agent {
+    wire: Wire,
+    model: &'static str,
+    /// The script of its command, below `node_modules`.
+    script: &'static str,
+    /// Arguments before the prompt.
+    arguments: &'static [&'static str],
+    /// Settings files below the home folder: name and content.
+    files: fn(base_url: &str) -> Vec<(&'static str, String)>,
+    /// Environment: home folder, base URL, key.
+    environment: fn(home: &str, base_url: &str, key: &str) -> Vec<(&'static str, String)>,
+    /// The name and the input of its shell tool.
+    tool: fn() -> (&'static str, Json),
+}
+
+const CLAUDE_CODE: Agent = Agent {
+    wire: Wire::Messages,
+    model: CLAUDE_CODE_MODEL,
+    // The script that stands in for the one which its postinstall puts in place: no scripts are run here.
+    script: "@anthropic-ai/claude-code/cli-wrapper.cjs",
+    arguments: &[
+        "--model",
+        CLAUDE_CODE_MODEL,
+        "--dangerously-skip-permissions",
+        "--print",
+    ],
+    files: |_| Vec::new(),
+    environment: |home, base_url, key| {
+        vec![
+            ("ANTHROPIC_BASE_URL", base_url.to_owned()),
+            ("ANTHROPIC_API_KEY", key.to_owned()),
+            ("CLAUDE_CONFIG_DIR", format!("{home}/claude")),
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
+            ("DISABLE_AUTOUPDATER", "1".to_owned()),
+            ("DISABLE_TELEMETRY", "1".to_owned()),
+            ("DISABLE_ERROR_REPORTING", "1".to_owned()),
+            // As root it only skips its questions where it is told to be in a sandbox.
+            ("IS_SANDBOX", "1".to_owned()),
+        ]
+    },
+    tool: || ("Bash", json!({"command": COMMAND, "description": "Makes a file"})),
+};
+
+const CODEX: Agent = Agent {
+    wire: Wire::Responses,
+    model: RESPONSES_MODEL,
+    script: "@openai/codex/bin/codex.js",
+    arguments: &[
+        "exec",
+        "--skip-git-repo-check",
+        "--dangerously-bypass-approvals-and-sandbox",
+    ],
+    files: |base_url| {
+        let settings = format!(
+            "model = \"{RESPONSES_MODEL}\"\nmodel_provider = \"weir\"\ncheck_for_update_on_startup = false\n\
+             [analytics]\nenabled = false\n[otel]\nexporter = \"none\"\n\
+             [model_providers.weir]\nname = \"weir\"\nbase_url = \"{base_url}/v1\"\nenv_key = \"WEIR_KEY\"\n\
+             wire_api = \"responses\"\n"
+        );
+        vec![("codex/config.toml", settings)]
+    },
+    environment: |home, _, key| vec![("CODEX_HOME", format!("{home}/codex")), ("WEIR_KEY", key.to_owned())],
+    // Its tool takes a program, no JSON.
+    tool: || {
+        let command = json!({ "cmd": COMMAND });
+        let program = format!("const result = await tools.exec_command({command}); text(result.output);");
+        ("exec", json!(program))
+    },
+};
+
+const GEMINI_CLI: Agent = Agent {
+    wire: Wire::Gemini,
+    model: GEMINI_MODEL,
+    script: "@google/gemini-cli/bundle/gemini.js",
+    arguments: &["--model", GEMINI_MODEL, "--yolo", "--prompt"],
+    files: |_| {
+        let settings = json!({
+            "security": {"auth": {"selectedType": "gemini-api-key"}},
+            "telemetry": {"enabled": false},
+            "privacy": {"usageStatisticsEnabled": false},
+            "general": {"enableAutoUpdate": false, "enableAutoUpdateNotification": false},
+        });
+        vec![(".gemini/settings.json", settings.to_string())]
+    },
+    environment: |_, base_url, key| {
+        vec![
+            ("GEMINI_API_KEY", key.to_owned()),
+            ("GOOGLE_GEMINI_BASE_URL", base_url.to_owned()),
+            ("GEMINI_CLI_TRUST_WORKSPACE", "true".to_owned()),
+        ]
+    },
+    tool: || {
+        (
+            "run_shell_command",
+            json!({"command": COMMAND, "description": "Makes a file"}),
+        )
+    },
+};
+
+impl Agent {
+    /// The prompt that leads through the turn.
+    fn prompt(&self) -> String {
+        let (tool, input) = (self.tool)();
+        format!("Make a file, please. [[sample: tool={tool} tool_input={input}]]")
+    }
+
+    /// One headless turn in `work`, with an empty home; `None` when the agent is not installed.
+    #[track_caller]
+    fn turn(&self, weir: &Weir, key: &str, work: &Path) -> Option<Finished> {
+        let (node, modules) = (node()?, node_modules("tests/agents")?);
+        let home = TempDir::new().unwrap();
+        let base_url = format!("http://{}", weir.gateway);
+        for (name, content) in (self.files)(&base_url) {
+            let file = home.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, content).unwrap();
+        }
+        let folder = home.path().display().to_string();
+        let closed = "http://127.0.0.1:9".to_owned();
+        let mut environment = vec![
+            ("HOME", folder.clone()),
+            ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
+            ("TMPDIR", folder.clone()),
+            ("HTTP_PROXY", closed.clone()),
+            ("HTTPS_PROXY", closed),
+            ("NO_PROXY", "127.0.0.1".to_owned()),
+        ];
+        environment.extend((self.environment)(&folder, &base_url, key));
+        let (node, script) = (node.display().to_string(), modules.join(self.script));
+        let (script, prompt) = (script.display().to_string(), self.prompt());
+        let mut words = vec![node.as_str(), script.as_str()];
+        words.extend(self.arguments);
+        words.push(&prompt);
+        Some(run(&words, &environment, work, LIMIT))
+    }
+}
+
+/// Leads `agent` through a turn with a tool and looks at every side of it.
+#[track_caller]
+fn finishes_a_turn(agent: &Agent) {
+    let sample = SampleProvider::start();
+    let weir = Weir::start(&sample.base_url());
+    let key = weir.key();
+    let work = TempDir::new().unwrap();
+    let Some(finished) = agent.turn(&weir, &key.text, work.path()) else {
+        skip!("Node or tests/agents/node_modules is not there: tests/run makes them");
+    };
+    let told = format!("({:?})\n{}\n{}", finished.took, finished.out, finished.err);
+    assert!(finished.status.success(), "{} {told}", finished.status);
+
+    // The tool ran, its result went to the provider, and the provider's last word came back.
+    let made = std::fs::read_to_string(work.path().join("made-by-the-tool")).unwrap_or_default();
+    assert_eq!(made.trim(), TOOL_SAYS, "{told}");
+    let last_word = finished.out.find("The tool says").map(|at| &finished.out[at..]);
+    assert!(last_word.is_some_and(|text| text.contains(TOOL_SAYS)), "{told}");
+
+    // Every request succeeded, under this key, and what it cost is what the provider would have billed.
+    let bills = sample.bills();
+    let lines = weir.access_lines_at_least(bills.len());
+    assert!(bills.len() >= 2, "{bills:?}");
+    assert_eq!(lines.len(), bills.len(), "{lines:?}");
+    for line in &lines {
+        assert!(
+            line["status"].as_u64().is_some_and(|status| status / 100 == 2),
+            "{line}"
+        );
+        assert_eq!(line["outcome"], "ok", "{line}");
+        assert_eq!(line["key_id"], key.id.as_str(), "{line}");
+        assert_eq!(line["provider"], agent.wire.provider(), "{line}");
+        assert_eq!(line["model"], agent.model, "{line}");
+        assert_eq!(line["stream"], true, "{line}");
+    }
+    let counted = |kind: &str| total(lines.iter().flat_map(|line| usage(line, kind)));
+    let billed = |name: &str| total(bills.iter().map(|bill| bill[name].as_u64().unwrap()));
+    assert!(
+        billed("input_tokens") > 1000 && billed("output_tokens") > 20,
+        "{bills:?}"
+    );
+    assert_eq!(counted("input"), billed("input_tokens"), "{lines:?} {bills:?}");
+    assert_eq!(counted("output"), billed("output_tokens"), "{lines:?} {bills:?}");
+    note(&format!(
+        "agents: {} {:?}, {} requests",
+        agent.script,
+        finished.took,
+        lines.len()
+    ));
+}
+
+fn total(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.sum()
+}
+
+/// The counts of an access line's usage whose names start with `kind`.
+fn usage(line: &Json, kind: &str) -> Vec<u64> {
+    let usage = line["usage"].as_object().into_iter().flatten();
+    usage
+        .filter(|(name, _)| name.starts_with(kind))
+        .filter_map(|(_, count)| count.as_u64())
+        .collect()
+}
+
+#[test]
+fn claude_code_finishes_a_turn_with_a_tool() {
+    finishes_a_turn(&CLAUDE_CODE);
+}
+
+#[test]
+fn codex_finishes_a_turn_with_a_tool() {
+    finishes_a_turn(&CODEX);
+}
+
+#[test]
+fn gemini_cli_finishes_a_turn_with_a_tool() {
+    finishes_a_turn(&GEMINI_CLI);
+}
