@@ -12,8 +12,11 @@ pub(super) const MARK_OPEN: &str = "[[sample:";
 const MARK_CLOSE: &str = "]]";
 const SEPARATORS: [char; 5] = [' ', '\t', '\r', '\n', ','];
 
+/// The words of a mark: keys and values.
+type Words<'a> = Vec<(&'a str, &'a str)>;
+
 /// The words of the last mark of `prompt`, as keys and values; none when there is no mark.
-pub(super) fn last(prompt: &str) -> Result<Vec<(&str, &str)>, ScriptError> {
+pub(super) fn last(prompt: &str) -> Result<Words<'_>, ScriptError> {
     match prompt.rsplit_once(MARK_OPEN) {
         Some((_, after)) => read(after).map(|(words, _)| words),
         None => Ok(Vec::new()),
@@ -41,7 +44,7 @@ pub(super) fn shown(word: &str) -> String {
 }
 
 /// The words of a mark whose opening has been read, and what follows the mark.
-fn read(after: &str) -> Result<(Vec<(&str, &str)>, &str), ScriptError> {
+fn read(after: &str) -> Result<(Words<'_>, &str), ScriptError> {
     let mut words = Vec::new();
     let mut rest = after;
     loop {
