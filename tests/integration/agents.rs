@@ -211,6 +211,28 @@ fn finishes_a_turn(agent: &Agent) {
     ));
 }
 
+/// With a key weir does not know, `agent` gives up after at most `requests_max` requests, none of which goes further.
+#[track_caller]
+fn gives_up_with_a_wrong_key(agent: &Agent, requests_max: usize) {
+    let sample = SampleProvider::start();
+    let weir = Weir::start(&sample.base_url());
+    let work = TempDir::new().unwrap();
+    let Some(finished) = agent.turn(&weir, "nonsense", work.path()) else {
+        skip!("Node or tests/agents/node_modules is not there: tests/run makes them");
+    };
+    let told = format!("({:?})\n{}\n{}", finished.took, finished.out, finished.err);
+    assert!(
+        !finished.status.success() && !finished.timed_out(),
+        "{} {told}",
+        finished.status
+    );
+    let lines = weir.access_lines_at_least(1);
+    assert!(lines.len() <= requests_max, "{lines:?} {told}");
+    assert!(lines.iter().all(|line| line["status"] == 401), "{lines:?}");
+    assert!(sample.bills().is_empty());
+    note(&format!("agents: {} wrong key, {:?}", agent.script, finished.took));
+}
+
 fn total(counts: impl Iterator<Item = u64>) -> u64 {
     counts.sum()
 }
@@ -237,4 +259,20 @@ fn codex_finishes_a_turn_with_a_tool() {
 #[test]
 fn gemini_cli_finishes_a_turn_with_a_tool() {
     finishes_a_turn(&GEMINI_CLI);
+}
+
+#[test]
+fn claude_code_gives_up_at_once_with_a_wrong_key() {
+    gives_up_with_a_wrong_key(&CLAUDE_CODE, 1);
+}
+
+#[test]
+fn codex_gives_up_with_a_wrong_key() {
+    // It tries five times more, whatever the answer says.
+    gives_up_with_a_wrong_key(&CODEX, 6);
+}
+
+#[test]
+fn gemini_cli_gives_up_at_once_with_a_wrong_key() {
+    gives_up_with_a_wrong_key(&GEMINI_CLI, 1);
 }

@@ -27,8 +27,15 @@ pub(crate) struct Finished {
     pub(crate) took: Duration,
 }
 
+impl Finished {
+    /// Whether it was ended because it took too long.
+    pub(crate) fn timed_out(&self) -> bool {
+        matches!(self.status.code(), Some(124 | 137))
+    }
+}
+
 /// Runs `words` in `folder` with nothing but `environment`, its output in files beside. It and what it started is
-/// killed after `limit`; the status is then 124 or 137.
+/// killed after `limit`.
 #[track_caller]
 pub(crate) fn run(words: &[&str], environment: &[(&str, String)], folder: &Path, limit: Duration) -> Finished {
     let files = tempfile::TempDir::new().unwrap();
