@@ -11,10 +11,9 @@ use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
 use crate::harness::node::{Finished, node, node_modules, run};
-use crate::harness::request::Wire;
 use crate::harness::sample::SampleProvider;
 use crate::harness::tools::{note, skip};
-use crate::harness::{CLAUDE_CODE_MODEL, GEMINI_MODEL, RESPONSES_MODEL, Weir};
+use crate::harness::{CLAUDE_CODE_MODEL, DEEPSEEK_MODEL, GEMINI_MODEL, RESPONSES_MODEL, Weir, wait_for};
 
 /// How long one turn may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -24,11 +23,11 @@ const TOOL_SAYS: &str = "HERON";
 
 /// One agent: how it is told of the gateway, and how it is asked.
 struct Agent {
-    wire: Wire,
     model: &'static str,
+    provider: &'static str,
     /// The script of its command, below `node_modules`.
     script: &'static str,
-    /// Arguments before the prompt.
+    /// Arguments before the prompt; `MODEL` stands for the model.
     arguments: &'static [&'static str],
     /// Settings files below the home folder: name and content.
     files: fn(base_url: &str) -> Vec<(&'static str, String)>,
@@ -39,16 +38,11 @@ struct Agent {
 }
 
 const CLAUDE_CODE: Agent = Agent {
-    wire: Wire::Messages,
     model: CLAUDE_CODE_MODEL,
+    provider: "anthropic",
     // The script that stands in for the one which its postinstall puts in place: no scripts are run here.
     script: "@anthropic-ai/claude-code/cli-wrapper.cjs",
-    arguments: &[
-        "--model",
-        CLAUDE_CODE_MODEL,
-        "--dangerously-skip-permissions",
-        "--print",
-    ],
+    arguments: &["--model", "MODEL", "--dangerously-skip-permissions", "--print"],
     files: |_| Vec::new(),
     environment: |home, base_url, key| {
         vec![
@@ -67,17 +61,19 @@ const CLAUDE_CODE: Agent = Agent {
 };
 
 const CODEX: Agent = Agent {
-    wire: Wire::Responses,
     model: RESPONSES_MODEL,
+    provider: "openai",
     script: "@openai/codex/bin/codex.js",
     arguments: &[
         "exec",
+        "--model",
+        "MODEL",
         "--skip-git-repo-check",
         "--dangerously-bypass-approvals-and-sandbox",
     ],
     files: |base_url| {
         let settings = format!(
-            "model = \"{RESPONSES_MODEL}\"\nmodel_provider = \"weir\"\ncheck_for_update_on_startup = false\n\
+            "model_provider = \"weir\"\ncheck_for_update_on_startup = false\n\
              [analytics]\nenabled = false\n[otel]\nexporter = \"none\"\n\
              [model_providers.weir]\nname = \"weir\"\nbase_url = \"{base_url}/v1\"\nenv_key = \"WEIR_KEY\"\n\
              wire_api = \"responses\"\n"
@@ -94,10 +90,10 @@ const CODEX: Agent = Agent {
 };
 
 const GEMINI_CLI: Agent = Agent {
-    wire: Wire::Gemini,
     model: GEMINI_MODEL,
+    provider: "gemini",
     script: "@google/gemini-cli/bundle/gemini.js",
-    arguments: &["--model", GEMINI_MODEL, "--yolo", "--prompt"],
+    arguments: &["--model", "MODEL", "--yolo", "--prompt"],
     files: |_| {
         let settings = json!({
             "security": {"auth": {"selectedType": "gemini-api-key"}},
@@ -154,15 +150,20 @@ impl Agent {
         let (node, script) = (node.display().to_string(), modules.join(self.script));
         let (script, prompt) = (script.display().to_string(), self.prompt());
         let mut words = vec![node.as_str(), script.as_str()];
-        words.extend(self.arguments);
+        words.extend(
+            self.arguments
+                .iter()
+                .map(|word| if *word == "MODEL" { self.model } else { word }),
+        );
         words.push(&prompt);
         Some(run(&words, &environment, work, LIMIT))
     }
 }
 
-/// Leads `agent` through a turn with a tool and looks at every side of it.
+/// Leads `agent` through a turn with a tool and looks at every side of it. weir may refuse none of its requests but
+/// those to speak over a websocket.
 #[track_caller]
-fn finishes_a_turn(agent: &Agent) {
+fn finishes_a_turn(agent: &Agent, websockets: Websockets) {
     let sample = SampleProvider::start();
     let weir = Weir::start(&sample.base_url());
     let key = weir.key();
@@ -181,9 +182,19 @@ fn finishes_a_turn(agent: &Agent) {
 
     // Every request succeeded, under this key, and what it cost is what the provider would have billed.
     let bills = sample.bills();
-    let lines = weir.access_lines_at_least(bills.len());
     assert!(bills.len() >= 2, "{bills:?}");
+    let (refused, lines) = wait_for("an access line for each answer", || {
+        let parted: (Vec<Json>, Vec<Json>) = weir
+            .access_lines()
+            .into_iter()
+            .partition(|line| line["refusal"].is_string());
+        (parted.1.len() >= bills.len()).then_some(parted)
+    });
     assert_eq!(lines.len(), bills.len(), "{lines:?}");
+    match websockets {
+        Websockets::NotTried => assert!(refused.is_empty(), "{refused:?}"),
+        Websockets::Refused => assert_upgrades_refused(&refused),
+    }
     for line in &lines {
         assert!(
             line["status"].as_u64().is_some_and(|status| status / 100 == 2),
@@ -191,7 +202,7 @@ fn finishes_a_turn(agent: &Agent) {
         );
         assert_eq!(line["outcome"], "ok", "{line}");
         assert_eq!(line["key_id"], key.id.as_str(), "{line}");
-        assert_eq!(line["provider"], agent.wire.provider(), "{line}");
+        assert_eq!(line["provider"], agent.provider, "{line}");
         assert_eq!(line["model"], agent.model, "{line}");
         assert_eq!(line["stream"], true, "{line}");
     }
@@ -209,6 +220,23 @@ fn finishes_a_turn(agent: &Agent) {
         finished.took,
         lines.len()
     ));
+}
+
+/// Whether the agent first tries to speak over a websocket.
+#[derive(Clone, Copy)]
+enum Websockets {
+    NotTried,
+    Refused,
+}
+
+/// With 426 Codex falls back at once; any other refusal it tries to overcome six times.
+#[track_caller]
+fn assert_upgrades_refused(refused: &[Json]) {
+    let tries = |status: u16| refused.iter().filter(|line| line["status"] == status).count();
+    assert!(
+        matches!((tries(426), tries(405), refused.len()), (1, 0, 1) | (0, 1..=7, 1..=7)),
+        "{refused:?}"
+    );
 }
 
 /// With a key weir does not know, `agent` gives up after at most `requests_max` requests, none of which goes further.
@@ -248,17 +276,42 @@ fn usage(line: &Json, kind: &str) -> Vec<u64> {
 
 #[test]
 fn claude_code_finishes_a_turn_with_a_tool() {
-    finishes_a_turn(&CLAUDE_CODE);
+    finishes_a_turn(&CLAUDE_CODE, Websockets::NotTried);
+}
+
+#[test]
+fn claude_code_finishes_a_turn_at_another_provider_by_changing_only_the_model() {
+    let agent = Agent {
+        model: DEEPSEEK_MODEL,
+        provider: "deepseek",
+        ..CLAUDE_CODE
+    };
+    finishes_a_turn(&agent, Websockets::NotTried);
 }
 
 #[test]
 fn codex_finishes_a_turn_with_a_tool() {
-    finishes_a_turn(&CODEX);
+    finishes_a_turn(&CODEX, Websockets::NotTried);
+}
+
+#[test]
+fn codex_falls_back_when_its_websocket_is_refused() {
+    let agent = Agent {
+        files: |base_url| {
+            let mut files = (CODEX.files)(base_url);
+            files
+                .iter_mut()
+                .for_each(|(_, settings)| settings.push_str("supports_websockets = true\n"));
+            files
+        },
+        ..CODEX
+    };
+    finishes_a_turn(&agent, Websockets::Refused);
 }
 
 #[test]
 fn gemini_cli_finishes_a_turn_with_a_tool() {
-    finishes_a_turn(&GEMINI_CLI);
+    finishes_a_turn(&GEMINI_CLI, Websockets::NotTried);
 }
 
 #[test]
