@@ -4,9 +4,9 @@
 //! own tokens and keeps a ledger of what it would have billed. How it behaves (pace, status, cuts, stalls, odd usage)
 //! is scripted by flags, by the model name and by a mark in the prompt: see [`Script`].
 //!
-//! Reading order: [`script`] (what was ordered), `path` and `ask` (what was requested), `answer` (what is said),
-//! `messages`, `responses`, `gemini` (how each protocol says it), `performance` (the steps of one response), `ledger`,
-//! `server`. All but the last two are pure.
+//! Reading order: [`script`] (what was ordered), `mark` (how a prompt orders it), `path` and `ask` (what was requested),
+//! `answer` and `tool` (what is said), `messages`, `responses`, `gemini` (how each protocol says it), `performance` (the
+//! steps of one response), `ledger`, `server`. All but the last two are pure.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -22,6 +22,7 @@ mod ask;
 mod connection;
 mod gemini;
 mod ledger;
+mod mark;
 mod messages;
 mod paced;
 mod path;

@@ -1,10 +1,9 @@
 //! What is said: deterministic text derived from the prompt, thinking, or a tool call, cut into deltas.
 
-use serde_json::Value;
-
 use super::ask::Ask;
-use super::script::{Script, without_marks};
-use super::{Counting, tokens, tool};
+use super::script::Script;
+use super::tool::{self, Offer};
+use super::{Counting, mark, tokens};
 use crate::domain::protocol::Protocol;
 
 /// How much of a prompt or a tool result is echoed, in characters.
@@ -33,11 +32,9 @@ pub(super) struct Answer {
 /// A call of a tool.
 #[derive(Debug, PartialEq)]
 pub(super) struct Call {
-    /// The tool.
-    pub(super) name: String,
-    /// Its arguments, an object.
-    pub(super) arguments: Value,
-    /// The arguments as JSON text, in deltas; a single one where the protocol does not stream them.
+    /// The tool and its arguments.
+    pub(super) tool: Offer,
+    /// The arguments as text, in deltas; a single one where the protocol does not stream them.
     pub(super) deltas: Vec<String>,
 }
 
@@ -50,7 +47,7 @@ impl Answer {
         let prompt = if reusable {
             String::new()
         } else {
-            without_marks(&ask.prompt)
+            mark::without(&ask.prompt)
         };
         let echo: String = prompt.chars().take(ECHO_CHARS_MAX).collect();
         let words = Words::new(seed ^ fingerprint(&prompt));
@@ -60,14 +57,13 @@ impl Answer {
             Vec::new()
         };
         if let Some(offer) = &ask.call {
-            let arguments = offer.arguments.to_string();
+            let arguments = offer.arguments_text();
             let deltas = match protocol {
                 Protocol::Messages | Protocol::Responses => pieces(&arguments, bytes),
                 Protocol::Gemini => vec![arguments],
             };
             let call = Call {
-                name: offer.name.clone(),
-                arguments: offer.arguments.clone(),
+                tool: offer.clone(),
                 deltas,
             };
             return Self {
@@ -126,7 +122,7 @@ impl Answer {
         let call = text.saturating_sub(self.text.len());
         let mut total = count(&self.thinking, deltas) + count(&self.text, text);
         if let Some(made) = self.call.as_ref().filter(|_| call > 0) {
-            total += tokens::count(&made.name) + count(&made.deltas, call);
+            total += tokens::count(&made.tool.name) + count(&made.deltas, call);
         }
         total
     }
@@ -214,7 +210,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::sample_provider::tool::Offer;
+    use crate::sample_provider::tool::Taking;
 
     fn answer(ask: &Ask, script: &Script) -> Answer {
         Answer::to(ask, Protocol::Messages, script, 1, Counting::O200k)
@@ -283,6 +279,8 @@ mod tests {
     fn tokens_of_a_part_grow_to_the_tokens_of_the_whole() {
         let offer = Offer {
             name: "get_weather".to_owned(),
+            namespace: None,
+            taking: Taking::Json,
             arguments: json!({"location": "Paris"}),
         };
         let ask = Ask {

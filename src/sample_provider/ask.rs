@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::tool::{self, Offer};
+use super::tool::Offer;
 use crate::domain::operation::Operation;
 use crate::domain::protocol::Protocol;
 
@@ -19,7 +19,7 @@ pub(super) struct Ask {
     pub(super) prompt: String,
     /// The result of a tool, when the last turn carries one.
     pub(super) tool_result: Option<String>,
-    /// The tool to call, when the answer is to be a call.
+    /// The tool to call, when the answer is to be a call; not read from the body alone, so set by the caller.
     pub(super) call: Option<Offer>,
     /// The schema of the answer, when it has to be JSON.
     pub(super) schema: Option<Value>,
@@ -66,14 +66,6 @@ pub(super) fn read(operation: Operation, path_model: Option<&str>, body: &Value)
     if operation == Operation::StreamGenerateContent {
         ask.stream = true;
     }
-    let offers = tool::offers(operation.protocol(), body);
-    ask.call = tool::choose(
-        operation.protocol(),
-        body,
-        offers,
-        &ask.prompt,
-        ask.tool_result.is_some(),
-    );
     Ok(ask)
 }
 

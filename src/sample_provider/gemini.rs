@@ -102,7 +102,7 @@ fn thought(text: &str) -> Value {
 
 fn call_part(reply: &Reply<'_>) -> Option<Value> {
     let call = reply.answer.call.as_ref()?;
-    let function = json!({"id": format!("call_{}", reply.id), "name": call.name, "args": call.arguments});
+    let function = json!({"id": format!("call_{}", reply.id), "name": call.tool.name, "args": call.tool.arguments});
     Some(if reply.answer.thinking.is_empty() {
         json!({"functionCall": function})
     } else {

@@ -14,7 +14,7 @@ pub(super) fn unary(reply: &Reply<'_>) -> Value {
     content.push(json!({"type": "text", "text": reply.answer.text.concat()}));
     if let Some(call) = &reply.answer.call {
         let id = format!("toolu_{}", reply.id);
-        content.push(json!({"type": "tool_use", "id": id, "name": call.name, "input": call.arguments}));
+        content.push(json!({"type": "tool_use", "id": id, "name": call.tool.name, "input": call.tool.arguments}));
     }
     let mut message = message(reply, &Value::Array(content), &json!(stop_reason(reply)));
     if let (Some(counts), Some(fields)) = (reply.counts, message.as_object_mut()) {
@@ -87,7 +87,7 @@ fn add_call(frames: &mut Vec<Frame>, index: usize, reply: &Reply<'_>, call: &Cal
     let id = format!("toolu_{}", reply.id);
     frames.push(block_start(
         index,
-        &json!({"type": "tool_use", "id": id, "name": call.name, "input": {}}),
+        &json!({"type": "tool_use", "id": id, "name": call.tool.name, "input": {}}),
     ));
     // The original opens with an empty piece, too.
     frames.push(delta(

@@ -14,7 +14,7 @@ use super::reply::{Counts, Reply};
 use super::script::{Encoding, Script};
 use super::steps::{self, Ending, Step};
 use super::tokens::{self, InputTokens};
-use super::{Settings, gemini, messages, responses};
+use super::{Settings, gemini, messages, responses, tool};
 use crate::domain::operation::Operation;
 use crate::domain::protocol::Protocol;
 
@@ -90,7 +90,7 @@ pub(super) fn of(order: &Order<'_>, settings: &Settings) -> Performance {
     let Ok(body) = serde_json::from_slice::<Value>(order.body) else {
         return refused("the body is not valid JSON");
     };
-    let ask = match ask::read(order.target.operation, order.target.model.as_deref(), &body) {
+    let mut ask = match ask::read(order.target.operation, order.target.model.as_deref(), &body) {
         Ok(ask) => ask,
         Err(error) => return refused(&error.to_string()),
     };
@@ -109,6 +109,7 @@ pub(super) fn of(order: &Order<'_>, settings: &Settings) -> Performance {
         let message = "the sample provider was told to answer with this status";
         return failed(order, &ask, &script, message);
     }
+    ask.call = tool::choose(protocol, &body, &ask, &script);
     let input = tokens::of_request(&body, settings.counting);
     match order.target.operation {
         Operation::CountTokens => counted(&ask, &script, &messages::token_count(input.count)),

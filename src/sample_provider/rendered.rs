@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::gemini::Chunking;
+use super::mark::MARK_OPEN;
 use super::path::Target;
 use super::performance::Performance;
-use super::script::MARK_OPEN;
 use super::{Counting, Settings};
 use crate::domain::operation::Operation;
 

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::reply::{Counts, Frame, FrameKind, Reply, SIGNATURE};
+use super::tool::Taking;
 
 /// The body of a unary response.
 pub(super) fn unary(reply: &Reply<'_>) -> Value {
@@ -147,7 +148,8 @@ fn add_message(events: &mut Events, reply: &Reply<'_>, index: usize) -> Value {
 }
 
 fn add_call(events: &mut Events, reply: &Reply<'_>, index: usize) -> Value {
-    let id = format!("fc_{}", reply.id);
+    let wire = CallWire::of(reply);
+    let id = format!("{}_{}", wire.prefix, reply.id);
     let started = call_item(reply, Stage::Started);
     events.add(
         FrameKind::Other,
@@ -162,10 +164,10 @@ fn add_call(events: &mut Events, reply: &Reply<'_>, index: usize) -> Value {
         .unwrap_or_default();
     for delta in deltas {
         let fields = json!({"item_id": id, "output_index": index, "delta": delta});
-        events.add(FrameKind::Delta, "response.function_call_arguments.delta", fields);
+        events.add(FrameKind::Delta, &format!("response.{}.delta", wire.event), fields);
     }
-    let done = json!({"item_id": id, "output_index": index, "arguments": deltas.concat()});
-    events.add(FrameKind::Other, "response.function_call_arguments.done", done);
+    let done = json!({"item_id": id, "output_index": index, wire.field: deltas.concat()});
+    events.add(FrameKind::Other, &format!("response.{}.done", wire.event), done);
     let item = call_item(reply, Stage::Done);
     events.add(
         FrameKind::Other,
@@ -208,14 +210,48 @@ fn message_item(reply: &Reply<'_>, stage: Stage) -> Value {
         "content": content})
 }
 
+/// The names a call goes by: one set for tools that take JSON, one for those that take free text.
+struct CallWire {
+    prefix: &'static str,
+    item: &'static str,
+    event: &'static str,
+    field: &'static str,
+}
+
+impl CallWire {
+    fn of(reply: &Reply<'_>) -> Self {
+        let taking = reply.answer.call.as_ref().map(|call| call.tool.taking);
+        match taking {
+            Some(Taking::Text) => Self {
+                prefix: "ctc",
+                item: "custom_tool_call",
+                event: "custom_tool_call_input",
+                field: "input",
+            },
+            Some(Taking::Json) | None => Self {
+                prefix: "fc",
+                item: "function_call",
+                event: "function_call_arguments",
+                field: "arguments",
+            },
+        }
+    }
+}
+
 fn call_item(reply: &Reply<'_>, stage: Stage) -> Value {
+    let wire = CallWire::of(reply);
     let call = reply.answer.call.as_ref();
     let arguments = match stage {
         Stage::Started => String::new(),
         Stage::Done => call.map(|call| call.deltas.concat()).unwrap_or_default(),
     };
-    json!({"id": format!("fc_{}", reply.id), "type": "function_call", "status": stage.status(),
-        "arguments": arguments, "call_id": format!("call_{}", reply.id), "name": call.map(|call| &call.name)})
+    let mut item = json!({"id": format!("{}_{}", wire.prefix, reply.id), "type": wire.item, "status": stage.status(),
+        wire.field: arguments, "call_id": format!("call_{}", reply.id), "name": call.map(|call| &call.tool.name)});
+    let namespace = call.and_then(|call| call.tool.namespace.as_ref());
+    if let (Some(namespace), Some(fields)) = (namespace, item.as_object_mut()) {
+        fields.insert("namespace".to_owned(), json!(namespace));
+    }
+    item
 }
 
 fn text_part(text: &str) -> Value {

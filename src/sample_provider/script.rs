@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// Opens the mark in a prompt: `[[sample: deltas=20 gap_ms=5]]`.
-pub(super) const MARK_OPEN: &str = "[[sample:";
-const MARK_CLOSE: &str = "]]";
+use serde_json::Value;
+
+use super::mark;
 
 /// Upper bound of `deltas`, a count.
 pub const DELTAS_MAX: usize = 100_000;
@@ -58,6 +58,10 @@ pub struct Script {
     pub cache_read: Option<u64>,
     /// Input tokens reported as written to a cache, on top of those of the prompt.
     pub cache_write: Option<u64>,
+    /// Call this tool, if the request offers it and the last turn brings no result; else the answer is text.
+    pub tool: Option<String>,
+    /// What that tool is called with, as JSON: an object, or a string for a tool that takes free text.
+    pub tool_input: Option<Value>,
 }
 
 /// What the reported usage looks like; the ledger always has the true counts.
@@ -118,7 +122,7 @@ pub enum ScriptError {
 }
 
 const KEYS: &str = "deltas, delta_bytes, gap_ms, ttfb_ms, status, retry_after, cut_after, stall_after, \
-    in_band_error_after, usage, encoding, content_type, close, half_event, cache_read, cache_write";
+    in_band_error_after, usage, encoding, content_type, close, half_event, cache_read, cache_write, tool, tool_input";
 
 impl Script {
     /// Layer `higher` over this one, field by field.
@@ -141,6 +145,8 @@ impl Script {
             half_event: higher.half_event.or(self.half_event),
             cache_read: higher.cache_read.or(self.cache_read),
             cache_write: higher.cache_write.or(self.cache_write),
+            tool: higher.tool.or(self.tool),
+            tool_input: higher.tool_input.or(self.tool_input),
         }
     }
 
@@ -184,20 +190,8 @@ impl Script {
 
     /// The orders in the last mark of `prompt`; no mark gives an empty layer.
     pub fn from_prompt(prompt: &str) -> Result<Self, ScriptError> {
-        let Some((_, after)) = prompt.rsplit_once(MARK_OPEN) else {
-            return Ok(Self::default());
-        };
-        let Some((orders, _)) = after.split_once(MARK_CLOSE) else {
-            return Err(ScriptError::NotClosed);
-        };
         let mut script = Self::default();
-        for word in orders
-            .split([' ', '\t', '\r', '\n', ','])
-            .filter(|word| !word.is_empty())
-        {
-            let Some((key, value)) = word.split_once('=') else {
-                return Err(ScriptError::NotAPair(shown(word)));
-            };
+        for (key, value) in mark::last(prompt)? {
             script.set(key, value)?;
         }
         script.check()?;
@@ -260,7 +254,9 @@ impl Script {
             "close" => self.close = Some(close(value)?),
             "half_event" => self.half_event = Some(boolean(value)?),
             "content_type" => self.content_type = Some(content_type(value)?),
-            other => return Err(ScriptError::UnknownKey(shown(other))),
+            "tool" => self.tool = Some(value.to_owned()),
+            "tool_input" => self.tool_input = Some(tool_input(value)?),
+            other => return Err(ScriptError::UnknownKey(mark::shown(other))),
         }
         Ok(())
     }
@@ -294,23 +290,6 @@ impl Script {
     pub(super) fn close(&self) -> Close {
         self.close.unwrap_or(Close::Broken)
     }
-}
-
-/// `prompt` without its marks, as far as they are closed.
-pub(super) fn without_marks(prompt: &str) -> String {
-    let mut rest = prompt;
-    let mut plain = String::with_capacity(prompt.len().min(1024));
-    while let Some((before, after)) = rest.split_once(MARK_OPEN) {
-        plain.push_str(before);
-        rest = after.split_once(MARK_CLOSE).map_or("", |(_, after)| after);
-    }
-    plain.push_str(rest);
-    plain.trim().to_owned()
-}
-
-/// The beginning of a word, fit for an error message.
-fn shown(word: &str) -> String {
-    word.chars().take(40).collect()
 }
 
 fn error_status(word: &str) -> Option<u16> {
@@ -378,6 +357,16 @@ fn content_type(value: &str) -> Result<String, ScriptError> {
             expected: "a media type without spaces",
         })
     }
+}
+
+fn tool_input(value: &str) -> Result<Value, ScriptError> {
+    let input = serde_json::from_str(value).ok();
+    input
+        .filter(|input: &Value| input.is_object() || input.is_string())
+        .ok_or(ScriptError::Value {
+            key: "tool_input",
+            expected: "a JSON object or a JSON string",
+        })
 }
 
 #[cfg(test)]

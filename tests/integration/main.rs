@@ -12,6 +12,7 @@
 
 mod harness;
 
+mod agents;
 mod bodies;
 mod broken_streams;
 mod credentials;
@@ -22,6 +23,7 @@ mod headers;
 mod house;
 mod json;
 mod keys;
+mod node_sdk;
 mod ops;
 mod panics;
 mod peers;

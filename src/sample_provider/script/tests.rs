@@ -7,7 +7,7 @@ fn a_mark_sets_every_key() {
     let script = Script::from_prompt(
         "hi [[sample: deltas=20 delta_bytes=12 gap_ms=5 ttfb_ms=100 status=529 retry_after=3 cut_after=3 stall_after=2 \
          in_band_error_after=4 usage=absurd encoding=gzip content_type=text/html close=reset half_event=true \
-         cache_read=7 cache_write=8]] there",
+         cache_read=7 cache_write=8 tool=Bash tool_input={\"command\": \"echo a, b\"}]] there",
     )
     .unwrap();
     let expected = Script {
@@ -27,6 +27,8 @@ fn a_mark_sets_every_key() {
         half_event: Some(true),
         cache_read: Some(7),
         cache_write: Some(8),
+        tool: Some("Bash".to_owned()),
+        tool_input: Some(serde_json::json!({"command": "echo a, b"})),
     };
     assert_eq!(script, expected);
 }
@@ -48,6 +50,8 @@ fn what_cannot_be_followed_is_refused() {
         "[[sample: usage=odd]]",
         "[[sample: content_type=texthtml]]",
         "[[sample: gap_ms=600001]]",
+        "[[sample: tool_input=7]]",
+        "[[sample: tool_input={\"a]]",
         "[[sample: gap_ms]]",
         "[[sample: gap_ms=1",
     ] {
@@ -85,10 +89,4 @@ fn the_higher_layer_wins_field_by_field() {
     };
     let script = flags.under(mark);
     assert_eq!((script.deltas, script.gap_ms), (Some(2), Some(1)));
-}
-
-#[test]
-fn marks_are_not_echoed() {
-    assert_eq!(without_marks("a [[sample: x=1]]b [[sample: y"), "a b");
-    assert_eq!(without_marks("plain"), "plain");
 }

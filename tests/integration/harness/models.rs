@@ -8,3 +8,5 @@ pub(crate) const RESPONSES_MODEL: &str = "gpt-5.6-sol";
 pub(crate) const GEMINI_MODEL: &str = "gemini-3.8-flash";
 /// Served by the further Messages provider (`deepseek`).
 pub(crate) const DEEPSEEK_MODEL: &str = "deepseek-flash";
+/// What Claude Code asks for by itself; served by the Messages originator, too.
+pub(crate) const CLAUDE_CODE_MODEL: &str = "claude-opus-5-5";

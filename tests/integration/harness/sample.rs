@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use serde_json::Value as Json;
 use tempfile::TempDir;
 
 use super::process::Process;
@@ -48,6 +49,15 @@ impl SampleProvider {
     /// The ledger's file.
     pub(crate) fn ledger_path(&self) -> PathBuf {
         self.folder.path().join("ledger.jsonl")
+    }
+
+    /// What it would have billed so far: the ledger's closing lines, one per answer.
+    pub(crate) fn bills(&self) -> Vec<Json> {
+        let text = std::fs::read_to_string(self.ledger_path()).unwrap_or_default();
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .filter(|line: &Json| line["event"] == "end")
+            .collect()
     }
 }
 

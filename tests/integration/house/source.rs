@@ -80,7 +80,9 @@ pub(super) fn sources(folders: &[&str]) -> Vec<Source> {
 fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder of the package") {
         let path = entry.expect("an entry").path();
-        if path.is_dir() {
+        if path.ends_with("node_modules") {
+            // Not ours: the packages that tests/run installs.
+        } else if path.is_dir() {
             collect(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             found.push(path);

@@ -1,0 +1,331 @@
+//! Coding agents, headless, through the gateway to the sample provider: a turn in which the agent runs a tool.
+//!
+//! The prompt orders the provider to answer with a call of the agent's own shell tool; the agent runs it and sends the
+//! result; the provider ends the turn with a text that quotes it. Nothing leaves the machine: the agents' telemetry and
+//! updates are off, their homes are empty folders, and any proxy they would use for other hosts is a closed port.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+
+use crate::harness::node::{Finished, node, node_modules, run};
+use crate::harness::sample::SampleProvider;
+use crate::harness::tools::{note, skip};
+use crate::harness::{CLAUDE_CODE_MODEL, DEEPSEEK_MODEL, GEMINI_MODEL, RESPONSES_MODEL, Weir, wait_for};
+
+/// How long one turn may take.
+const LIMIT: Duration = Duration::from_secs(60);
+/// What the agent's tool does: it leaves a file behind and says a word that stands in no prompt.
+const COMMAND: &str = "echo heron | tr a-z A-Z >made-by-the-tool && cat made-by-the-tool";
+const TOOL_SAYS: &str = "HERON";
+
+/// One agent: how it is told of the gateway, and how it is asked.
+struct Agent {
+    model: &'static str,
+    provider: &'static str,
+    /// The script of its command, below `node_modules`.
+    script: &'static str,
+    /// Arguments before the prompt; `MODEL` stands for the model.
+    arguments: &'static [&'static str],
+    /// Settings files below the home folder: name and content.
+    files: fn(base_url: &str) -> Vec<(&'static str, String)>,
+    /// Environment: home folder, base URL, key.
+    environment: fn(home: &str, base_url: &str, key: &str) -> Vec<(&'static str, String)>,
+    /// The name and the input of its shell tool.
+    tool: fn() -> (&'static str, Json),
+}
+
+const CLAUDE_CODE: Agent = Agent {
+    model: CLAUDE_CODE_MODEL,
+    provider: "anthropic",
+    // The script that stands in for the one which its postinstall puts in place: no scripts are run here.
+    script: "@anthropic-ai/claude-code/cli-wrapper.cjs",
+    arguments: &["--model", "MODEL", "--dangerously-skip-permissions", "--print"],
+    files: |_| Vec::new(),
+    environment: |home, base_url, key| {
+        vec![
+            ("ANTHROPIC_BASE_URL", base_url.to_owned()),
+            ("ANTHROPIC_API_KEY", key.to_owned()),
+            ("CLAUDE_CONFIG_DIR", format!("{home}/claude")),
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
+            ("DISABLE_AUTOUPDATER", "1".to_owned()),
+            ("DISABLE_TELEMETRY", "1".to_owned()),
+            ("DISABLE_ERROR_REPORTING", "1".to_owned()),
+            // As root it only skips its questions where it is told to be in a sandbox.
+            ("IS_SANDBOX", "1".to_owned()),
+        ]
+    },
+    tool: || ("Bash", json!({"command": COMMAND, "description": "Makes a file"})),
+};
+
+const CODEX: Agent = Agent {
+    model: RESPONSES_MODEL,
+    provider: "openai",
+    script: "@openai/codex/bin/codex.js",
+    arguments: &[
+        "exec",
+        "--model",
+        "MODEL",
+        "--skip-git-repo-check",
+        "--dangerously-bypass-approvals-and-sandbox",
+    ],
+    files: |base_url| {
+        let settings = format!(
+            "model_provider = \"weir\"\ncheck_for_update_on_startup = false\n\
+             [analytics]\nenabled = false\n[otel]\nexporter = \"none\"\n\
+             [model_providers.weir]\nname = \"weir\"\nbase_url = \"{base_url}/v1\"\nenv_key = \"WEIR_KEY\"\n\
+             wire_api = \"responses\"\n"
+        );
+        vec![("codex/config.toml", settings)]
+    },
+    environment: |home, _, key| vec![("CODEX_HOME", format!("{home}/codex")), ("WEIR_KEY", key.to_owned())],
+    // Its tool takes a program, no JSON.
+    tool: || {
+        let command = json!({ "cmd": COMMAND });
+        let program = format!("const result = await tools.exec_command({command}); text(result.output);");
+        ("exec", json!(program))
+    },
+};
+
+const GEMINI_CLI: Agent = Agent {
+    model: GEMINI_MODEL,
+    provider: "gemini",
+    script: "@google/gemini-cli/bundle/gemini.js",
+    arguments: &["--model", "MODEL", "--yolo", "--prompt"],
+    files: |_| {
+        let settings = json!({
+            "security": {"auth": {"selectedType": "gemini-api-key"}},
+            "telemetry": {"enabled": false},
+            "privacy": {"usageStatisticsEnabled": false},
+            "general": {"enableAutoUpdate": false, "enableAutoUpdateNotification": false},
+        });
+        vec![(".gemini/settings.json", settings.to_string())]
+    },
+    environment: |_, base_url, key| {
+        vec![
+            ("GEMINI_API_KEY", key.to_owned()),
+            ("GOOGLE_GEMINI_BASE_URL", base_url.to_owned()),
+            ("GEMINI_CLI_TRUST_WORKSPACE", "true".to_owned()),
+        ]
+    },
+    tool: || {
+        (
+            "run_shell_command",
+            json!({"command": COMMAND, "description": "Makes a file"}),
+        )
+    },
+};
+
+impl Agent {
+    /// The prompt that leads through the turn.
+    fn prompt(&self) -> String {
+        let (tool, input) = (self.tool)();
+        format!("Make a file, please. [[sample: tool={tool} tool_input={input}]]")
+    }
+
+    /// One headless turn in `work`, with an empty home; `None` when the agent is not installed.
+    #[track_caller]
+    fn turn(&self, weir: &Weir, key: &str, work: &Path) -> Option<Finished> {
+        let (node, modules) = (node()?, node_modules("tests/agents")?);
+        let home = TempDir::new().unwrap();
+        let base_url = format!("http://{}", weir.gateway);
+        for (name, content) in (self.files)(&base_url) {
+            let file = home.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, content).unwrap();
+        }
+        let folder = home.path().display().to_string();
+        let closed = "http://127.0.0.1:9".to_owned();
+        let mut environment = vec![
+            ("HOME", folder.clone()),
+            ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
+            ("TMPDIR", folder.clone()),
+            ("HTTP_PROXY", closed.clone()),
+            ("HTTPS_PROXY", closed),
+            ("NO_PROXY", "127.0.0.1".to_owned()),
+        ];
+        environment.extend((self.environment)(&folder, &base_url, key));
+        let (node, script) = (node.display().to_string(), modules.join(self.script));
+        let (script, prompt) = (script.display().to_string(), self.prompt());
+        let mut words = vec![node.as_str(), script.as_str()];
+        words.extend(
+            self.arguments
+                .iter()
+                .map(|word| if *word == "MODEL" { self.model } else { word }),
+        );
+        words.push(&prompt);
+        Some(run(&words, &environment, work, LIMIT))
+    }
+}
+
+/// Leads `agent` through a turn with a tool and looks at every side of it. weir may refuse none of its requests but
+/// those to speak over a websocket.
+#[track_caller]
+fn finishes_a_turn(agent: &Agent, websockets: Websockets) {
+    let sample = SampleProvider::start();
+    let weir = Weir::start(&sample.base_url());
+    let key = weir.key();
+    let work = TempDir::new().unwrap();
+    let Some(finished) = agent.turn(&weir, &key.text, work.path()) else {
+        skip!("Node or tests/agents/node_modules is not there: tests/run makes them");
+    };
+    let told = format!("({:?})\n{}\n{}", finished.took, finished.out, finished.err);
+    assert!(finished.status.success(), "{} {told}", finished.status);
+
+    // The tool ran, its result went to the provider, and the provider's last word came back.
+    let made = std::fs::read_to_string(work.path().join("made-by-the-tool")).unwrap_or_default();
+    assert_eq!(made.trim(), TOOL_SAYS, "{told}");
+    let last_word = finished.out.find("The tool says").map(|at| &finished.out[at..]);
+    assert!(last_word.is_some_and(|text| text.contains(TOOL_SAYS)), "{told}");
+
+    // Every request succeeded, under this key, and what it cost is what the provider would have billed.
+    let bills = sample.bills();
+    assert!(bills.len() >= 2, "{bills:?}");
+    let (refused, lines) = wait_for("an access line for each answer", || {
+        let parted: (Vec<Json>, Vec<Json>) = weir
+            .access_lines()
+            .into_iter()
+            .partition(|line| line["refusal"].is_string());
+        (parted.1.len() >= bills.len()).then_some(parted)
+    });
+    assert_eq!(lines.len(), bills.len(), "{lines:?}");
+    match websockets {
+        Websockets::NotTried => assert!(refused.is_empty(), "{refused:?}"),
+        Websockets::Refused => assert_upgrades_refused(&refused),
+    }
+    for line in &lines {
+        assert!(
+            line["status"].as_u64().is_some_and(|status| status / 100 == 2),
+            "{line}"
+        );
+        assert_eq!(line["outcome"], "ok", "{line}");
+        assert_eq!(line["key_id"], key.id.as_str(), "{line}");
+        assert_eq!(line["provider"], agent.provider, "{line}");
+        assert_eq!(line["model"], agent.model, "{line}");
+        assert_eq!(line["stream"], true, "{line}");
+    }
+    let counted = |kind: &str| total(lines.iter().flat_map(|line| usage(line, kind)));
+    let billed = |name: &str| total(bills.iter().map(|bill| bill[name].as_u64().unwrap()));
+    assert!(
+        billed("input_tokens") > 1000 && billed("output_tokens") > 20,
+        "{bills:?}"
+    );
+    assert_eq!(counted("input"), billed("input_tokens"), "{lines:?} {bills:?}");
+    assert_eq!(counted("output"), billed("output_tokens"), "{lines:?} {bills:?}");
+    note(&format!(
+        "agents: {} {:?}, {} requests",
+        agent.script,
+        finished.took,
+        lines.len()
+    ));
+}
+
+/// Whether the agent first tries to speak over a websocket.
+#[derive(Clone, Copy)]
+enum Websockets {
+    NotTried,
+    Refused,
+}
+
+/// With 426 Codex falls back at once; any other refusal it tries to overcome six times.
+#[track_caller]
+fn assert_upgrades_refused(refused: &[Json]) {
+    let tries = |status: u16| refused.iter().filter(|line| line["status"] == status).count();
+    assert!(
+        matches!((tries(426), tries(405), refused.len()), (1, 0, 1) | (0, 1..=7, 1..=7)),
+        "{refused:?}"
+    );
+}
+
+/// With a key weir does not know, `agent` gives up after at most `requests_max` requests, none of which goes further.
+#[track_caller]
+fn gives_up_with_a_wrong_key(agent: &Agent, requests_max: usize) {
+    let sample = SampleProvider::start();
+    let weir = Weir::start(&sample.base_url());
+    let work = TempDir::new().unwrap();
+    let Some(finished) = agent.turn(&weir, "nonsense", work.path()) else {
+        skip!("Node or tests/agents/node_modules is not there: tests/run makes them");
+    };
+    let told = format!("({:?})\n{}\n{}", finished.took, finished.out, finished.err);
+    assert!(
+        !finished.status.success() && !finished.timed_out(),
+        "{} {told}",
+        finished.status
+    );
+    let lines = weir.access_lines_at_least(1);
+    assert!(lines.len() <= requests_max, "{lines:?} {told}");
+    assert!(lines.iter().all(|line| line["status"] == 401), "{lines:?}");
+    assert!(sample.bills().is_empty());
+    note(&format!("agents: {} wrong key, {:?}", agent.script, finished.took));
+}
+
+fn total(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.sum()
+}
+
+/// The counts of an access line's usage whose names start with `kind`.
+fn usage(line: &Json, kind: &str) -> Vec<u64> {
+    let usage = line["usage"].as_object().into_iter().flatten();
+    usage
+        .filter(|(name, _)| name.starts_with(kind))
+        .filter_map(|(_, count)| count.as_u64())
+        .collect()
+}
+
+#[test]
+fn claude_code_finishes_a_turn_with_a_tool() {
+    finishes_a_turn(&CLAUDE_CODE, Websockets::NotTried);
+}
+
+#[test]
+fn claude_code_finishes_a_turn_at_another_provider_by_changing_only_the_model() {
+    let agent = Agent {
+        model: DEEPSEEK_MODEL,
+        provider: "deepseek",
+        ..CLAUDE_CODE
+    };
+    finishes_a_turn(&agent, Websockets::NotTried);
+}
+
+#[test]
+fn codex_finishes_a_turn_with_a_tool() {
+    finishes_a_turn(&CODEX, Websockets::NotTried);
+}
+
+#[test]
+fn codex_falls_back_when_its_websocket_is_refused() {
+    let agent = Agent {
+        files: |base_url| {
+            let mut files = (CODEX.files)(base_url);
+            files
+                .iter_mut()
+                .for_each(|(_, settings)| settings.push_str("supports_websockets = true\n"));
+            files
+        },
+        ..CODEX
+    };
+    finishes_a_turn(&agent, Websockets::Refused);
+}
+
+#[test]
+fn gemini_cli_finishes_a_turn_with_a_tool() {
+    finishes_a_turn(&GEMINI_CLI, Websockets::NotTried);
+}
+
+#[test]
+fn claude_code_gives_up_at_once_with_a_wrong_key() {
+    gives_up_with_a_wrong_key(&CLAUDE_CODE, 1);
+}
+
+#[test]
+fn codex_gives_up_with_a_wrong_key() {
+    // It tries five times more, whatever the answer says.
+    gives_up_with_a_wrong_key(&CODEX, 6);
+}
+
+#[test]
+fn gemini_cli_gives_up_at_once_with_a_wrong_key() {
+    gives_up_with_a_wrong_key(&GEMINI_CLI, 1);
+}
