@@ -43,6 +43,7 @@ use crate::{
     key_cache::KeyCache,
     live::{Live, LiveCell},
     metrics::Metrics,
+    sessions::Sessions,
     switches::Switches,
 };
 
@@ -55,6 +56,8 @@ pub struct Gateway {
     pub switches: Arc<Switches>,
     /// The keys, through the local cache.
     pub keys: Arc<KeyCache>,
+    /// Who served the sessions whose state lies at a provider.
+    pub sessions: Arc<Sessions>,
     /// Memory for request bodies.
     pub budget: BodyBudget,
     /// Metrics and access log.
@@ -307,6 +310,10 @@ impl ProxyHttp for Gateway {
         let forward = exchange.forward().ok_or_else(not_admitted)?;
         guard::immediate(self.metrics(), || {
             relay::pass(self.metrics(), forward, piece, end)?;
+            if end {
+                // Before the client has the end: its next request may come at once.
+                forward.remember(&self.sessions);
+            }
             Ok(None)
         })
     }

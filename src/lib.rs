@@ -18,6 +18,7 @@ pub mod metrics;
 pub mod resolver;
 
 pub mod pools;
+pub mod sessions;
 pub mod switches;
 
 pub mod live;

@@ -20,6 +20,7 @@ pub(crate) mod contract;
 pub mod embedded;
 mod feed;
 pub mod redis;
+pub mod sessions;
 
 /// How many changes the feed keeps. A node that is further behind flushes its whole cache.
 pub const FEED_CHANGES_MAX: usize = 4096;

@@ -27,6 +27,15 @@ const ACCOUNT_BOUND: [&[u8]; 4] = [
     b"\"cache_control\"",
 ];
 
+/// What a request has to do with others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Continuity {
+    /// What it continues.
+    pub hint: Option<SessionHint>,
+    /// Whether its answer may be continued by its identifier: the provider keeps it.
+    pub is_kept: bool,
+}
+
 /// Where the state of a request lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionHint {
@@ -81,6 +90,11 @@ impl StateKey {
     pub fn new(caller: &str, id: &str) -> Self {
         Self(digest(caller, "state", id))
     }
+
+    /// As 64 hexadecimal digits.
+    pub fn to_hex(self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
 }
 
 const PREVIOUS_RESPONSE: usize = 0;
@@ -89,6 +103,8 @@ const CONVERSATION_ID: usize = 2;
 const PREVIOUS_MESSAGE: usize = 3;
 const PROMPT_CACHE_KEY: usize = 4;
 const CACHED_CONTENT: usize = 5;
+const STORE: usize = 6;
+const THREAD: usize = 7;
 
 static PATHS: LazyLock<PathSet> = LazyLock::new(|| {
     PathSet::new(&[
@@ -101,13 +117,27 @@ static PATHS: LazyLock<PathSet> = LazyLock::new(|| {
         ),
         Path::new(&[Segment::Key("prompt_cache_key")], Take::Scalar),
         Path::new(&[Segment::Key("cachedContent")], Take::Scalar),
+        Path::new(&[Segment::Key("store")], Take::Scalar),
+        Path::new(&[Segment::Key("thread")], Take::Presence),
     ])
 });
 
-/// Reads the hint of a request. `caller` is the id of its key: nobody reaches another's sessions.
-pub fn session_hint(protocol: Protocol, caller: &str, headers: &HeaderMap, body: &[u8]) -> Option<SessionHint> {
+/// Reads it from a request. `caller` is the id of its key: nobody reaches another's sessions.
+pub fn continuity(protocol: Protocol, caller: &str, headers: &HeaderMap, body: &[u8]) -> Continuity {
     let mut picker = Picker::new(&PATHS);
     picker.push(body);
+    Continuity {
+        is_kept: match protocol {
+            // Kept unless it is told not to (`store` defaults to true).
+            Protocol::Responses => !picker.is(STORE, "false"),
+            Protocol::Messages => picker.is_present(THREAD),
+            Protocol::Gemini => false,
+        },
+        hint: hint(protocol, caller, headers, body, &picker),
+    }
+}
+
+fn hint(protocol: Protocol, caller: &str, headers: &HeaderMap, body: &[u8], picker: &Picker) -> Option<SessionHint> {
     let kept: &[usize] = match protocol {
         Protocol::Responses => &[PREVIOUS_RESPONSE, CONVERSATION, CONVERSATION_ID],
         Protocol::Messages => &[PREVIOUS_MESSAGE],
@@ -173,7 +203,22 @@ mod tests {
         for (name, value) in headers {
             map.insert(*name, value.parse().unwrap());
         }
-        session_hint(protocol, "key_1", &map, body.as_bytes())
+        continuity(protocol, "key_1", &map, body.as_bytes()).hint
+    }
+
+    #[test]
+    fn an_answer_is_kept_unless_the_request_says_not_to() {
+        for (protocol, body, kept) in [
+            (Protocol::Responses, "{}", true),
+            (Protocol::Responses, r#"{"store":true}"#, true),
+            (Protocol::Responses, r#"{"store":false}"#, false),
+            (Protocol::Messages, "{}", false),
+            (Protocol::Messages, r#"{"thread":{"type":"create"}}"#, true),
+            (Protocol::Gemini, "{}", false),
+        ] {
+            let found = continuity(protocol, "k", &HeaderMap::new(), body.as_bytes());
+            assert_eq!(found.is_kept, kept, "{body}");
+        }
     }
 
     #[test]
@@ -212,7 +257,10 @@ mod tests {
     #[test]
     fn callers_do_not_share_sessions() {
         let body = br#"{"previous_response_id":"resp_1"}"#;
-        let of = |caller| session_hint(Protocol::Responses, caller, &HeaderMap::new(), body).unwrap();
+        let of = |caller| {
+            let found = continuity(Protocol::Responses, caller, &HeaderMap::new(), body);
+            found.hint.unwrap()
+        };
         assert_ne!(of("a").number(), of("b").number());
         assert_ne!(of("a").state(), of("b").state());
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use pingora_proxy::Session;
 use rand::RngExt;
 
@@ -19,7 +20,7 @@ use crate::{
         route::{self, Leg, Route, RouteError},
         rules::{self, Provider, RequestFacts},
         secret::KeyPrefix,
-        session_hint::session_hint,
+        session_hint::{Continuity, continuity},
     },
     gateway::{
         Gateway,
@@ -86,6 +87,7 @@ pub async fn admit(
 
 struct Prepared {
     asked: String,
+    caller: Option<String>,
     model: Arc<Model>,
     attempts: Attempts,
     stream: bool,
@@ -131,16 +133,14 @@ async fn prepare(
     fail::fail_point!("admission");
     let route = routed(gateway, live, key, operation, &model, entry)?;
     let shared = route.legs.len() > 1 || live.pools.has_choice(&route);
-    let hint = shared
-        .then(|| {
-            session_hint(
-                operation.protocol(),
-                key.id.as_str(),
-                &session.req_header().headers,
-                &body.bytes,
-            )
-        })
-        .flatten();
+    let continuity = if shared {
+        let headers = &session.req_header().headers;
+        continued(gateway, operation, key, headers, &body.bytes).await
+    } else {
+        Continuity::default()
+    };
+    // The key's id is only needed where an answer will be remembered.
+    let caller = (shared && continuity.is_kept).then(|| key.id.as_str().to_owned());
     // Only another provider would need the text as the client sent it.
     let original = (route.legs.len() > 1).then(|| body.bytes.clone());
     let dice = rand::rng().random();
@@ -148,7 +148,7 @@ async fn prepare(
         operation,
         route.legs,
         Arc::clone(&live.pools),
-        hint,
+        continuity.hint,
         dice,
         clock::instant(),
     )
@@ -160,6 +160,7 @@ async fn prepare(
     };
     Ok(Prepared {
         asked: model,
+        caller,
         model: route.model,
         attempts,
         stream,
@@ -167,6 +168,24 @@ async fn prepare(
         original,
         body,
     })
+}
+
+/// What a request continues, and who has it. One look at the store at most, and only for state at a provider.
+async fn continued(
+    gateway: &Gateway,
+    operation: Operation,
+    key: &KeyRecord,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Continuity {
+    let mut found = continuity(operation.protocol(), key.id.as_str(), headers, body);
+    if let Some(hint) = &mut found.hint
+        && let Some(state) = hint.state()
+        && let Some(served_by) = gateway.sessions.recall(state).await
+    {
+        hint.remember(served_by);
+    }
+    found
 }
 
 /// Makes the body that a provider gets out of the client's.
@@ -253,6 +272,7 @@ fn forward(
 ) -> Forward {
     let Prepared {
         asked,
+        caller,
         model,
         attempts,
         stream,
@@ -275,6 +295,7 @@ fn forward(
         stream,
         live: Arc::clone(live),
         asked,
+        caller,
         model,
         edited_for: attempts.leg_index(),
         attempts,

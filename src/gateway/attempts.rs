@@ -14,7 +14,7 @@ use crate::{
         operation::Operation,
         retry::{REST_AFTER_LIMIT, REST_AFTER_REFUSAL, RETRY_AFTER_OBEYED_MAX},
         route::Leg,
-        session_hint::SessionHint,
+        session_hint::{SessionHint, StateKey},
     },
     pools::{CredentialState, Place, Places, Pool, Pools},
 };
@@ -130,6 +130,11 @@ impl Attempts {
     /// The credential in turn.
     pub fn credential(&self) -> &CredentialState {
         &self.credential
+    }
+
+    /// The state at a provider that the request continues.
+    pub fn state(&self) -> Option<StateKey> {
+        self.session.as_ref().and_then(SessionHint::state)
     }
 
     /// Attempts made so far, connects included.

@@ -13,6 +13,7 @@ use crate::{
         protocol::Protocol,
         refusal::Refusal,
         rules::{Provider, ResponseRewriter},
+        session_hint::{ServedBy, StateKey},
     },
     gateway::{
         attempts::Attempts, body::GatheredBody, deadline::Watch, drain::InFlight, entry::Entry, intake::QueryKeys,
@@ -20,6 +21,7 @@ use crate::{
     },
     live::Live,
     metrics::GaugeGuard,
+    sessions::Sessions,
 };
 
 /// The state of one request.
@@ -65,6 +67,8 @@ pub struct Forward {
     pub live: Arc<Live>,
     /// The model's name as the client gave it.
     pub asked: String,
+    /// Whose request it is, where its answer is to be remembered: the id of the key.
+    pub caller: Option<String>,
     /// The model that answers.
     pub model: Arc<Model>,
     /// To whom it goes.
@@ -103,6 +107,25 @@ impl Forward {
     /// The provider in turn.
     pub fn provider(&self) -> &Provider {
         &self.attempts.leg().provider
+    }
+
+    /// Remembers who served it, where what comes next has to go to the same.
+    pub fn remember(&self, sessions: &Sessions) {
+        if !(200..300).contains(&self.ticket.meter.status()) {
+            return;
+        }
+        let served_by = ServedBy {
+            provider: self.provider().name.clone(),
+            credential: self.attempts.credential().credential.name.clone(),
+        };
+        if let Some(continued) = self.attempts.state() {
+            sessions.remember(continued, served_by.clone());
+        }
+        if let Some(caller) = &self.caller
+            && let Some(answer) = self.ticket.meter.answer_id()
+        {
+            sessions.remember(StateKey::new(caller, &answer), served_by);
+        }
     }
 }
 

@@ -68,6 +68,11 @@ impl Meter {
         self.observer.as_ref()?.failure_tail(failure)
     }
 
+    /// The identifier under which the provider may keep the answer.
+    pub fn answer_id(&self) -> Option<String> {
+        self.observed()?.answer_id
+    }
+
     fn observed(&self) -> Option<Observed> {
         self.observer.as_ref().map(Observer::observed)
     }

@@ -14,6 +14,8 @@ use self::file::StoreFile;
 use self::live::{Live, Step};
 use crate::domain::key::{KeyId, KeyRecord};
 use crate::domain::secret::KeyDigest;
+use crate::domain::session_hint::{ServedBy, StateKey};
+use crate::store::sessions::{self, EMBEDDED_SESSIONS_MAX, SESSION_LIFETIME, SessionStore};
 use crate::store::{Changes, KeyChange, KeyStore, KeyView, Lookup, OpenError, StoreError};
 
 mod file;
@@ -160,6 +162,35 @@ impl KeyStore for EmbeddedStore {
 
     fn nudges(&self) -> watch::Receiver<u64> {
         self.shared.nudge.subscribe()
+    }
+}
+
+#[async_trait]
+impl SessionStore for EmbeddedStore {
+    async fn recall(&self, state: StateKey) -> Result<Option<ServedBy>, StoreError> {
+        let (shared, now) = (Arc::clone(&self.shared), crate::clock::unix_seconds());
+        let text = blocking(move || {
+            let file = shared.file.lock().unwrap_or_else(PoisonError::into_inner);
+            file.session(&state.0, now)
+        });
+        Ok(text.await?.as_deref().and_then(sessions::from_text))
+    }
+
+    async fn remember(&self, served: &[(StateKey, ServedBy)], now: i64) -> Result<(), StoreError> {
+        if served.is_empty() {
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.shared);
+        let served: Vec<([u8; 32], String)> = served
+            .iter()
+            .map(|(state, served_by)| (state.0, sessions::to_text(served_by)))
+            .collect();
+        let until = now.saturating_add_unsigned(SESSION_LIFETIME.as_secs());
+        blocking(move || {
+            let file = shared.file.lock().unwrap_or_else(PoisonError::into_inner);
+            file.commit_sessions(&served, now, until, EMBEDDED_SESSIONS_MAX)
+        })
+        .await
     }
 }
 

@@ -5,7 +5,8 @@
 //! - `:order` key ids by time of creation,
 //! - `:version` counts changes, `:feed` holds the last of them as `<version> <digest> [<digest>]`,
 //! - `:generation` a random word written with the first key. A node remembers the one it has seen; a Redis without it was
-//!   emptied or replaced, and then the answer is "unavailable", never "unknown key".
+//!   emptied or replaced, and then the answer is "unavailable", never "unknown key",
+//! - `:session:<digest>` who served a session, kept for a while.
 //!
 //! Only SHA-256 digests are stored, never a key.
 
@@ -24,6 +25,8 @@ use self::reply::Reply;
 use self::scripts::{Loaded, Scripts};
 use crate::domain::key::{KeyId, KeyRecord};
 use crate::domain::secret::{KeyDigest, random_base62};
+use crate::domain::session_hint::{ServedBy, StateKey};
+use crate::store::sessions::{self, SESSION_LIFETIME, SessionStore};
 use crate::store::{
     Changes, FEED_CHANGES_MAX, KeyChange, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, OpenError, StoreError,
 };
@@ -65,6 +68,7 @@ pub struct RedisStore {
     scripts: Scripts,
     keys: Vec<String>,
     version_key: String,
+    session_key: String,
     budget: Duration,
     /// The generation this node has seen first; kept for the life of the process.
     generation: OnceCell<String>,
@@ -85,6 +89,7 @@ impl RedisStore {
             scripts: Scripts::new(),
             keys,
             version_key: settings.key("version")?,
+            session_key: settings.key("session")?,
             budget: settings.budget,
             generation: OnceCell::new(),
             nudge: Arc::new(nudge),
@@ -233,5 +238,25 @@ impl KeyStore for RedisStore {
             () = self.link.keep_up(&self.scripts) => {}
             () = tracking::follow(&self.push_client, &self.version_key, &self.nudge) => {}
         }
+    }
+}
+
+#[async_trait]
+impl SessionStore for RedisStore {
+    async fn recall(&self, state: StateKey) -> Result<Option<ServedBy>, StoreError> {
+        let mut call = self.prepare(&self.scripts.recall);
+        call.key(format!("{}:{}", self.session_key, state.to_hex()));
+        let text = self.call(&call, Effort::Read(self.budget)).await?.text()?;
+        Ok(sessions::from_text(&text))
+    }
+
+    async fn remember(&self, served: &[(StateKey, ServedBy)], _now: i64) -> Result<(), StoreError> {
+        let mut call = self.prepare(&self.scripts.remember);
+        call.arg(SESSION_LIFETIME.as_secs());
+        for (state, served_by) in served {
+            call.key(format!("{}:{}", self.session_key, state.to_hex()));
+            call.arg(sessions::to_text(served_by));
+        }
+        self.call(&call, Effort::Write(ADMIN_BUDGET)).await.map(drop)
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     metrics::{Health, Metrics},
     pools::Pools,
     resolver::{Resolver, ResolverSettings},
+    sessions::Sessions,
     store::KeyStore,
     switches::Switches,
     wiring::{StartError, catalogue, reload::Reloader, store},
@@ -31,6 +32,10 @@ pub struct Parts {
     pub switches: Arc<Switches>,
     /// Where keys are kept.
     pub store: Arc<dyn KeyStore>,
+    /// Who served the sessions whose state lies at a provider.
+    pub sessions: Arc<Sessions>,
+    /// Ends when they are written after `stop`.
+    pub session_task: JoinHandle<()>,
     /// The cache in front of it.
     pub keys: Arc<KeyCache>,
     /// Providers' addresses.
@@ -52,10 +57,12 @@ impl Parts {
     pub fn build(config: Config, conf: &Path, background: &Runtime) -> Result<Self, StartError> {
         let config = Arc::new(config);
         let catalogue = Arc::new(catalogue::build(&config)?);
-        let store = store::open(&config)?;
+        let (store, session_store) = store::open(&config)?;
         let sinks = Arc::new(sinks(&config, &catalogue)?);
         let (stop, stopped) = watch::channel(false);
         let keys = KeyCache::new(Arc::clone(&store), store::cache_settings(&config));
+        let (sessions, session_writer) = Sessions::new(session_store);
+        let session_task = background.spawn(session_writer.run(stopped.clone()));
         let cache_task = background.spawn(Arc::clone(&keys).run(stopped.clone()));
         let upstream = &config.upstream;
         let settings = ResolverSettings {
@@ -89,6 +96,8 @@ impl Parts {
             live,
             switches: Arc::new(switches),
             store,
+            sessions: Arc::new(sessions),
+            session_task,
             keys,
             resolver,
             sinks,
@@ -107,6 +116,7 @@ impl Parts {
         Gateway {
             live: Arc::clone(&self.live),
             switches: Arc::clone(&self.switches),
+            sessions: Arc::clone(&self.sessions),
             keys: Arc::clone(&self.keys),
             budget: self.budget.clone(),
             sinks: Arc::clone(&self.sinks),

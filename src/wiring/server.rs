@@ -310,6 +310,7 @@ impl Running {
         background.block_on(async {
             // Bounded: the store's own budget ends it.
             let _ = tokio::time::timeout(FLUSH_WAIT, parts.cache_task).await;
+            let _ = tokio::time::timeout(FLUSH_WAIT, parts.session_task).await;
         });
         parts.sinks.access_log.close(FLUSH_WAIT);
         background.shutdown_timeout(FLUSH_WAIT);

@@ -9,17 +9,19 @@ use crate::{
         KeyStore,
         embedded::EmbeddedStore,
         redis::{RedisSettings, RedisStore},
+        sessions::SessionStore,
     },
     wiring::StartError,
 };
 
-/// Opens it. A Redis that does not answer is no error: weir starts, says 503, and recovers when it is there.
-pub fn open(config: &Config) -> Result<Arc<dyn KeyStore>, StartError> {
+/// Opens it; keys and sessions are two views of one engine. A Redis that does not answer is no error: weir starts, says 503, and recovers when it is there.
+pub fn open(config: &Config) -> Result<(Arc<dyn KeyStore>, Arc<dyn SessionStore>), StartError> {
     match &config.store {
         StoreConfig::Embedded(embedded) => {
             let store =
                 EmbeddedStore::open(&embedded.path).map_err(|error| StartError::failed("the embedded store", error))?;
-            Ok(Arc::new(store))
+            let store = Arc::new(store);
+            Ok((Arc::clone(&store) as Arc<dyn KeyStore>, store))
         }
         StoreConfig::Redis(redis) => {
             let password = match &redis.password {
@@ -37,7 +39,8 @@ pub fn open(config: &Config) -> Result<Arc<dyn KeyStore>, StartError> {
                 budget: redis.budget,
             };
             let store = RedisStore::open(&settings).map_err(|error| StartError::failed("the Redis store", error))?;
-            Ok(Arc::new(store))
+            let store = Arc::new(store);
+            Ok((Arc::clone(&store) as Arc<dyn KeyStore>, store))
         }
     }
 }

@@ -1,14 +1,16 @@
 //! Several credentials, several places, several providers: who serves a request, and who serves it next.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::harness::answer::Answer;
 use crate::harness::provider::Recorded;
+use crate::harness::redis::RedisServer;
 use crate::harness::request::Wire;
 use crate::harness::rules::RuleFolder;
 use crate::harness::shapes::assert_refusal;
+use crate::harness::tools::skip;
 use crate::harness::{RecordingProvider, Request, Weir, WeirBuilder, wait_until};
 
 const OK: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"text","text":"hi"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}"#;
@@ -242,6 +244,54 @@ fn state_at_the_provider_is_not_looked_for_elsewhere() {
     };
     assert_eq!(weir.exchange(&request).status, 429);
     assert_eq!(provider.count(), 1);
+}
+
+#[test]
+fn what_a_provider_keeps_is_asked_for_with_the_credential_that_it_was_made_with_on_every_node() {
+    let Some(redis) = RedisServer::start() else {
+        skip!("redis-server is not there: tests/run installs it");
+    };
+    // It keeps what it answers with the credential that asked, as providers do.
+    let kept: Mutex<Vec<String>> = Mutex::default();
+    let provider = RecordingProvider::start(move |request, answer| {
+        let mut kept = kept.lock().unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap();
+        if let Some(id) = body["previous_response_id"].as_str() {
+            let number: usize = id.trim_start_matches("resp_").parse().unwrap();
+            if kept[number] != secret(request) {
+                return error(answer, 404, &[]);
+            }
+        }
+        let number = kept.len();
+        kept.push(secret(request));
+        answer.json(&format!(
+            r#"{{"id":"resp_{number}","object":"response","status":"completed","output":[],"usage":{{"input_tokens":1,"output_tokens":1,"total_tokens":2}}}}"#
+        ));
+    });
+    let rules = RuleFolder::new(&[("one", &two_credentials("one", &provider.base_url(), ""))]);
+    let first = with_secrets(rules.weir()).redis(&redis).start();
+    let second = with_secrets(rules.weir()).redis(&redis).start();
+    let key = first.key().text;
+    let mut used = BTreeSet::new();
+    for number in 0..12 {
+        let begun = Wire::Responses.request_for("one-model", &key, "hi");
+        let answer = first.exchange(&begun);
+        let id = answer.json()["id"].as_str().unwrap().to_owned();
+        let with = secret(&provider.last());
+        let body = format!(r#"{{"model":"one-model","input":"more","previous_response_id":"{id}"}}"#);
+        let next = Request {
+            body: body.into_bytes(),
+            ..begun
+        };
+        // The node that answered knows at once, the other once it is written.
+        assert_eq!(first.exchange(&next).status, 200);
+        assert_eq!(secret(&provider.last()), with, "{number}: the same node");
+        wait_until("the other node knows", || {
+            second.exchange(&next).status == 200 && secret(&provider.last()) == with
+        });
+        used.insert(with);
+    }
+    assert_eq!(used.len(), 2, "new sessions are shared between the credentials");
 }
 
 #[test]

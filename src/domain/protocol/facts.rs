@@ -14,6 +14,8 @@ pub(super) struct Facts {
     pub(super) finish_reason: Option<String>,
     pub(super) error: Option<InBandError>,
     pub(super) model: Option<String>,
+    /// The identifier under which the provider may keep the answer.
+    pub(super) answer_id: Option<String>,
     pub(super) done_marker: bool,
 }
 

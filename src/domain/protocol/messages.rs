@@ -30,6 +30,8 @@ const CONTENT: usize = 16;
 const ERROR: usize = 17;
 const CODE: usize = 18;
 const SUCCESS: usize = 19;
+const START_ID: usize = 20;
+const ID: usize = 21;
 
 /// What to pick out of events and bodies.
 pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(PICKS));
@@ -55,6 +57,8 @@ const PICKS: &[Path] = &[
     Path::new(&[Key("error")], Take::Presence),
     Path::new(&[Key("code")], Take::Scalar),
     Path::new(&[Key("success")], Take::Scalar),
+    Path::new(&[Key("message"), Key("id")], Take::Scalar),
+    Path::new(&[Key("id")], Take::Scalar),
 ];
 
 /// What an answer has reported. Each number is the one of the last frame that has it: some servers put zeros or nothing into
@@ -137,6 +141,7 @@ impl State {
             b"message_start" => {
                 self.merge(picker.raw(START_USAGE));
                 note(&mut facts.model, picker.text(START_MODEL));
+                note(&mut facts.answer_id, picker.text(START_ID));
             }
             b"message_delta" => {
                 self.merge(picker.raw(USAGE));
@@ -155,6 +160,7 @@ impl State {
     pub(super) fn body(&mut self, picker: &Picker, facts: &mut Facts) {
         self.merge(picker.raw(USAGE));
         note(&mut facts.model, picker.text(MODEL));
+        note(&mut facts.answer_id, picker.text(ID));
         note(&mut facts.finish_reason, picker.text(STOP_REASON));
         if is_failure(picker) {
             facts.error = Some(error_of(picker));

@@ -77,6 +77,8 @@ pub struct Observed {
     pub in_band_error: Option<InBandError>,
     /// The model that says it answered.
     pub model: Option<String>,
+    /// The identifier under which the provider may keep the answer (Messages, Responses).
+    pub answer_id: Option<String>,
     /// Whether the answer's end was seen (see [`Observer::is_complete`]).
     pub complete: bool,
     /// Whether `data: [DONE]` was seen.
@@ -255,6 +257,7 @@ impl Observer {
             finish_reason: answer.facts.finish_reason,
             in_band_error: answer.facts.error,
             model: answer.facts.model,
+            answer_id: answer.facts.answer_id,
             complete: self.is_complete(),
             saw_done_marker: answer.facts.done_marker,
         }

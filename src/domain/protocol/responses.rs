@@ -135,7 +135,7 @@ impl State {
 
     /// The response object, which begins, ends and sometimes accompanies a stream, and is the body of an answer that is none.
     fn response(&mut self, picker: &Picker, base: usize, facts: &mut Facts) {
-        note(&mut self.id, picker.text(base + ID));
+        note(&mut facts.answer_id, picker.text(base + ID));
         note(&mut facts.model, picker.text(base + MODEL));
         self.created_at = number(picker, base + CREATED_AT).or(self.created_at);
         keep(&mut self.usage_json, picker.raw(base + USAGE));

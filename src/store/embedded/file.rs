@@ -5,7 +5,9 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{
+    Database, DatabaseError, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction,
+};
 use serde::{Deserialize, Serialize};
 
 use super::live::{Held, Step};
@@ -17,6 +19,8 @@ use crate::store::{OpenError, StoreError};
 const KEYS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("keys");
 /// Key id to the last use in seconds since the Unix epoch. Apart, because it changes all the time.
 const USED: TableDefinition<'_, &str, i64> = TableDefinition::new("used");
+/// Session to when its memory ends, in seconds since the Unix epoch, and who served it.
+const SESSIONS: TableDefinition<'_, &[u8], (i64, &str)> = TableDefinition::new("sessions");
 /// Facts about the file itself.
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const META_FORMAT: &str = "format";
@@ -147,6 +151,52 @@ impl StoreFile {
         write().map_err(unavailable)
     }
 
+    /// Who served a session, if it is remembered at `now`.
+    pub(super) fn session(&self, state: &[u8], now: i64) -> Result<Option<String>, StoreError> {
+        let read = || -> Result<Option<String>, redb::Error> {
+            let transaction = self.database.begin_read()?;
+            let sessions = transaction.open_table(SESSIONS)?;
+            let found = sessions.get(state)?;
+            Ok(found.and_then(|found| {
+                let (until, text) = found.value();
+                (until > now).then(|| text.to_owned())
+            }))
+        };
+        read().map_err(unavailable)
+    }
+
+    /// Remembers sessions until `until`; those that ended before `now` go, and beyond `most` the older half goes too.
+    /// Not waited for by the disk: a session that is forgotten costs its next request at most.
+    pub(super) fn commit_sessions(
+        &self,
+        served: &[([u8; 32], String)],
+        now: i64,
+        until: i64,
+        most: u64,
+    ) -> Result<(), StoreError> {
+        let write = || -> Result<(), redb::Error> {
+            let mut transaction = self.begin_write()?;
+            transaction.set_durability(redb::Durability::None)?;
+            {
+                let mut sessions = transaction.open_table(SESSIONS)?;
+                for (state, text) in served {
+                    sessions.insert(state.as_slice(), (until, text.as_str()))?;
+                }
+                if sessions.len()? > most {
+                    let mut ends: Vec<i64> = Vec::new();
+                    for entry in sessions.iter()? {
+                        ends.push(entry?.1.value().0);
+                    }
+                    ends.sort_unstable();
+                    let middle = ends.get(ends.len() / 2).copied().unwrap_or(now).max(now);
+                    sessions.retain(|_, (end, _)| end > middle)?;
+                }
+            }
+            Ok(transaction.commit()?)
+        };
+        write().map_err(unavailable)
+    }
+
     /// Writes the format into a new file and makes sure that all tables exist.
     fn settle_format(&self) -> Result<(), String> {
         let settle = || -> Result<u64, redb::Error> {
@@ -154,6 +204,7 @@ impl StoreFile {
             let format = {
                 transaction.open_table(KEYS)?;
                 transaction.open_table(USED)?;
+                transaction.open_table(SESSIONS)?;
                 let mut meta = transaction.open_table(META)?;
                 let format = meta.get(META_FORMAT)?.map(|format| format.value());
                 if format.is_none() {

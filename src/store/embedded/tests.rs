@@ -10,9 +10,10 @@ use std::task::{Context, Waker};
 use tempfile::TempDir;
 
 use super::EmbeddedStore;
+use super::file::StoreFile;
 use crate::domain::key::KeyState;
 use crate::store::contract::{Fixture, digest, id, record, suite, until};
-use crate::store::{KeyStore, KeyView, LIST_KEYS_MAX, OpenError};
+use crate::store::{KeyStore, KeyView, LIST_KEYS_MAX, OpenError, sessions};
 
 const FILE_NAME: &str = "keys.redb";
 /// Every how many bytes a file is damaged, one place at a time.
@@ -29,6 +30,31 @@ async fn open() -> Option<Fixture> {
 }
 
 suite!(open);
+
+#[tokio::test]
+async fn sessions_are_remembered_by_their_latest_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(folder.path()).unwrap();
+    let now = crate::clock::unix_seconds();
+    sessions::contract::sessions_are_remembered_by_their_latest_word(&store, now).await;
+}
+
+#[tokio::test]
+async fn a_session_is_forgotten_after_its_lifetime_and_the_older_half_beyond_the_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, _) = StoreFile::open(folder.path()).unwrap();
+    for number in 0..=8_u8 {
+        let now = i64::from(number);
+        file.commit_sessions(&[([number; 32], "p/c".to_owned())], now, now + 100, 8)
+            .unwrap();
+    }
+    let known = |now: i64| {
+        let is_known = |number: &u8| file.session(&[*number; 32], now).unwrap().is_some();
+        (0..=8).filter(is_known).collect::<Vec<u8>>()
+    };
+    assert_eq!(known(8), [5, 6, 7, 8]);
+    assert_eq!(known(107), [8]);
+}
 
 /// A store with a used, a revoked, a rotated and a deleted key.
 async fn filled(folder: &Path) -> EmbeddedStore {

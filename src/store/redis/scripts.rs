@@ -28,6 +28,8 @@ pub(super) struct Scripts {
     pub(super) delete: Loaded,
     pub(super) touch: Loaded,
     pub(super) changes: Loaded,
+    pub(super) recall: Loaded,
+    pub(super) remember: Loaded,
 }
 
 impl Scripts {
@@ -41,6 +43,8 @@ impl Scripts {
             delete: script!("delete.lua"),
             touch: script!("touch.lua"),
             changes: script!("changes.lua"),
+            recall: script!("recall.lua"),
+            remember: script!("remember.lua"),
         }
     }
 
@@ -55,9 +59,13 @@ impl Scripts {
             delete,
             touch,
             changes,
+            recall,
+            remember,
         } = self;
         let mut pipe = ::redis::pipe();
-        for loaded in [find, create, view, list, replace, delete, touch, changes] {
+        for loaded in [
+            find, create, view, list, replace, delete, touch, changes, recall, remember,
+        ] {
             pipe.cmd("SCRIPT").arg("LOAD").arg(loaded.text).ignore();
         }
         pipe.query_async(connection).await

@@ -24,6 +24,16 @@ async fn open() -> Option<Fixture> {
 
 suite!(open);
 
+#[tokio::test]
+async fn sessions_are_remembered_by_their_latest_word() {
+    let Some(server) = TestServer::start().await else {
+        return;
+    };
+    let joined = server.join("weir").await;
+    let now = crate::clock::unix_seconds();
+    crate::store::sessions::contract::sessions_are_remembered_by_their_latest_word(&*joined.store, now).await;
+}
+
 async fn is_found(store: &dyn KeyStore, number: u8) -> bool {
     let lookup = store.find(&digest(number)).await;
     assert!(
