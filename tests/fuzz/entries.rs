@@ -11,7 +11,7 @@ use weir::domain::operation::Operation;
 use weir::domain::protocol::observer::HEAP_BYTES_MAX;
 use weir::domain::protocol::{FailureKind, Framing, MidStreamFailure, Observed, Observer, Protocol};
 use weir::domain::rules::compile::compile;
-use weir::domain::rules::{BodyRules, EditError, RequestFacts, RuleFile, edit_body};
+use weir::domain::rules::{BodyRules, EditError, RequestFacts, ResponseRewriter, RuleFile, edit_body};
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
 
@@ -81,6 +81,14 @@ op = "refuse"
 path = "contents[].parts[].kind"
 values = ["image"]
 message = "`{value}` at {path}"
+[[response]]
+op = "remove"
+path = "usage"
+[[response]]
+op = "set"
+path = "items[].role"
+value = "human"
+when = { root_field = "type", present = true }
 "#;
 
 /// An SSE answer: any split gives the same reading, memory is bounded, and a failure can always be said in band.
@@ -153,19 +161,28 @@ pub(crate) fn request_scan(data: &[u8]) {
     let _ = end_in_pieces(data, 2);
 }
 
-/// Rule application: what the scan took can always be edited, and stays what it was but for the edits.
+/// Rule application: what the scan took can always be edited, and stays what it was but for the edits. Any answer can be
+/// rewritten, whatever its pieces.
 pub(crate) fn rules(data: &[u8]) {
-    static RULES: OnceLock<BodyRules> = OnceLock::new();
-    let rules = RULES.get_or_init(|| {
+    static RULES: OnceLock<(BodyRules, BodyRules)> = OnceLock::new();
+    let (rules, response) = RULES.get_or_init(|| {
         let file = RuleFile {
             name: "every.toml".to_owned(),
             text: EVERY_EDIT.to_owned(),
         };
-        compile(&file).expect("the provider file is right").provider.body
+        let provider = compile(&file).expect("the provider file is right").provider;
+        (provider.body, provider.response)
     });
+    let headers = HeaderMap::new();
+    for framing in [Framing::Sse, Framing::Json, Framing::JsonArray] {
+        assert_eq!(
+            rewritten(response, &headers, framing, data, 1),
+            rewritten(response, &headers, framing, data, data.len().max(1)),
+            "any split of an answer gives the same bytes"
+        );
+    }
     let limits = ScanLimits { depth_max: 100 };
     let Ok(before) = scan(data, &limits) else { return };
-    let headers = HeaderMap::new();
     let model = before.model.as_ref().map_or("", |model| model.text.as_str());
     let facts = RequestFacts {
         operation: Operation::Messages,
@@ -194,6 +211,20 @@ pub(crate) fn rules(data: &[u8]) {
     };
     let untouched = edit_body(&BodyRules::default(), &same, data, &before);
     assert_eq!(untouched, Ok(None), "without an edit there is no copy");
+}
+
+/// An answer with its edits, when it comes in pieces of this size.
+fn rewritten(rules: &BodyRules, headers: &HeaderMap, framing: Framing, data: &[u8], size: usize) -> Vec<u8> {
+    let facts = RequestFacts {
+        operation: Operation::Messages,
+        model: "m",
+        upstream_model: "m",
+        headers,
+    };
+    let mut rewriter = ResponseRewriter::new(rules, &facts, framing).expect("there are edits of answers");
+    let mut out: Vec<u8> = data.chunks(size).flat_map(|piece| rewriter.push(piece)).collect();
+    out.extend(rewriter.finish());
+    out
 }
 
 /// Where [`JsonEnd`] finds the end, when the text comes in pieces of this size.

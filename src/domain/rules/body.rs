@@ -191,7 +191,17 @@ impl BodyRules {
 
     /// The edits that are left for one request.
     pub(super) fn for_request(&self, facts: &RequestFacts<'_>) -> Self {
-        Self::new(self.edits().filter(|edit| edit.is_for(facts)).map(Arc::clone))
+        let left = |batch: &Vec<Arc<BodyEdit>>| -> Vec<Arc<BodyEdit>> {
+            batch.iter().filter(|edit| edit.is_for(facts)).map(Arc::clone).collect()
+        };
+        Self {
+            batches: self
+                .batches
+                .iter()
+                .map(left)
+                .filter(|batch| !batch.is_empty())
+                .collect(),
+        }
     }
 }
 

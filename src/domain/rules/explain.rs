@@ -6,6 +6,7 @@ use http::HeaderMap;
 use serde_json::value::RawValue;
 
 use crate::domain::{
+    credential::CREDENTIAL_HEADERS,
     json_scan::{DEPTH_MAX, ScanLimits, scan},
     operation::Operation,
     protocol::Framing,
@@ -51,7 +52,8 @@ pub struct Explanation {
     pub changes: Vec<Change>,
     /// The body, as the client sent it and as the provider gets it.
     pub body: Passage,
-    /// The target and the headers, a line each; the headers sorted. weir's own headers are not among them.
+    /// The target and the headers, a line each; the headers sorted. Neither credentials nor the headers that weir itself
+    /// sets are among them.
     pub head: Passage,
     /// The answer's body, as the provider sent it and as the client gets it.
     pub response: Option<Passage>,
@@ -286,6 +288,7 @@ fn head_text(at: &str, query: Option<&str>, headers: &HeaderMap) -> Vec<u8> {
     };
     let mut lines: Vec<String> = headers
         .iter()
+        .filter(|(name, _)| !CREDENTIAL_HEADERS.contains(&name.as_str()))
         .map(|(name, value)| format!("{name}: {}", String::from_utf8_lossy(value.as_bytes())))
         .collect();
     lines.sort();

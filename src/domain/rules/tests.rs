@@ -76,6 +76,14 @@ fn every_messages_provider_of_the_table_is_there() {
 }
 
 #[test]
+fn the_longest_shipped_list_takes_one_walk() {
+    for file in shipped() {
+        let provider = compile::compile(&file).unwrap().provider;
+        assert!(provider.body.batches.len() <= 1, "{}", file.name);
+    }
+}
+
+#[test]
 fn every_variant_compiles_and_is_of_a_shipped_provider() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/lua-free-rules/variants");
     let mut count = 0;

@@ -40,7 +40,9 @@ fn edits_are_explained_in_their_order() {
     let question = Question {
         operation: None,
         model: None,
-        headers: HeaderMap::new(),
+        headers: [(http::header::AUTHORIZATION, http::HeaderValue::from_static("Bearer k"))]
+            .into_iter()
+            .collect(),
         query: Some("b=1"),
         body: br#"{"model":"public","input":"x","a":5}"#,
         response: Some(b"data: {\"secret\":1,\"x\":2}\n\n"),
