@@ -15,6 +15,7 @@ pub mod json_array;
 pub mod json_pick;
 pub mod outcome;
 pub mod protocol;
+pub mod query;
 pub mod refusal;
 pub mod sse;
 pub mod usage;

@@ -1,17 +1,23 @@
 //! The gateway: Pingora's hooks, each a few lines that call one function. ARCHITECTURE.md walks one request through.
 
 pub mod admission;
+pub mod beside;
 pub mod body;
+pub mod coding;
 pub mod deadline;
 pub mod drain;
 pub mod entry;
+pub mod error_body;
 pub mod exchange;
 pub mod guard;
+pub mod hello;
 pub mod intake;
+pub mod key_slots;
 pub mod listing;
 pub mod relay;
 pub mod reply;
 pub mod ticket;
+pub mod unpacked;
 pub mod upstream;
 
 use std::{sync::Arc, time::Duration};
@@ -32,13 +38,20 @@ use crate::{
     body_budget::BodyBudget,
     clock,
     config::Config,
-    domain::{catalogue::Catalogue, operation::Target, outcome::Outcome, protocol::Protocol},
+    domain::{
+        catalogue::Catalogue,
+        operation::Target,
+        outcome::Outcome,
+        protocol::Protocol,
+        refusal::{Refusal, Reply},
+    },
     gateway::{
         body::GatherError,
         drain::Drain,
         entry::{Entry, Sinks},
         exchange::{Exchange, Forward, Stage},
         intake::QueryKeys,
+        key_slots::KeySlots,
     },
     key_cache::KeyCache,
     metrics::Metrics,
@@ -64,6 +77,8 @@ pub struct Gateway {
     pub drain: Drain,
     /// Answers that are read to their end although the client may have left.
     pub finishing: Arc<Semaphore>,
+    /// Who counts tokens, and how often at once.
+    pub count_slots: KeySlots,
 }
 
 impl Gateway {
@@ -131,7 +146,11 @@ impl Gateway {
         entry.record.operation = match &target {
             Target::Forward { operation, .. } => Some(operation.as_str()),
             Target::ListModels | Target::ShowModel { .. } => Some("models"),
+            Target::Hello => Some("hello"),
         };
+        if target == Target::Hello {
+            return self.answer(session, entry, Ok(hello::reply())).await;
+        }
         let key = match admission::authenticate(self, session, shape, keys, &mut entry).await {
             Ok(key) => key,
             Err(refusal) => return Err((entry, refusal.into())),
@@ -142,22 +161,33 @@ impl Gateway {
                     .await
                     .map(Some);
             }
-            Target::ListModels => None,
+            Target::ListModels | Target::Hello => None,
             Target::ShowModel { model } => Some(model),
         };
-        match listing::reply(self, &key, shape, wanted.as_deref()) {
-            Ok(reply) => {
-                entry.record.status = reply.status;
-                let request_id = entry.record.request_id.clone();
-                let outcome = match reply::write(session, reply, &request_id).await {
-                    Ok(()) => Outcome::Ok,
-                    Err(_) => Outcome::ClientGone,
-                };
-                entry.close(outcome);
-                Ok(None)
-            }
-            Err(refusal) => Err((entry, refusal.into())),
-        }
+        let query = session.req_header().uri.query();
+        let reply = listing::reply(self, &key, shape, wanted.as_deref(), query);
+        self.answer(session, entry, reply).await
+    }
+
+    /// Gives an answer of weir's own that is no refusal.
+    async fn answer(
+        &self,
+        session: &mut Session,
+        mut entry: Entry,
+        reply: Result<Reply, Refusal>,
+    ) -> Result<Option<Forward>, (Entry, GatherError)> {
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(refusal) => return Err((entry, refusal.into())),
+        };
+        entry.record.status = reply.status;
+        let request_id = entry.record.request_id.clone();
+        let outcome = match reply::write(session, reply, &request_id).await {
+            Ok(()) => Outcome::Ok,
+            Err(_) => Outcome::ClientGone,
+        };
+        entry.close(outcome);
+        Ok(None)
     }
 }
 

@@ -7,6 +7,7 @@ mod facts;
 pub(in crate::domain) mod gemini;
 pub(in crate::domain) mod messages;
 pub mod model_list;
+pub mod model_page;
 pub mod observer;
 pub mod provider_error;
 pub(in crate::domain) mod responses;

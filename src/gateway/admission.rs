@@ -12,6 +12,7 @@ use crate::{
         key::{KeyDenied, KeyRecord},
         operation::Operation,
         protocol::Protocol,
+        query,
         refusal::Refusal,
         route::{self, Route, RouteError},
         rules,
@@ -22,6 +23,8 @@ use crate::{
         entry::Entry,
         exchange::Forward,
         intake::{self, QueryKeys},
+        key_slots::KeySlot,
+        listing,
         ticket::Ticket,
     },
 };
@@ -79,6 +82,7 @@ struct Prepared {
     route: Route,
     stream: bool,
     body: GatheredBody,
+    count_slot: Option<KeySlot>,
 }
 
 async fn prepare(
@@ -90,14 +94,16 @@ async fn prepare(
     entry: &mut Entry,
 ) -> Result<Prepared, GatherError> {
     let limits = &gateway.config.gateway;
-    let expectation = intake::check_body_head(session.req_header(), limits.body_bytes_max)?;
+    let body_head = intake::check_body_head(session.req_header(), limits.body_bytes_max)?;
+    query::check_alt(operation, session.req_header().uri.query()).map_err(|reason| Refusal::QueryInvalid { reason })?;
+    let count_slot = count_slot(gateway, key, operation)?;
     // What the path names can be refused before the body is read.
     if let Some(model) = &path_model {
         routed(gateway, key, operation, model, entry)?;
     }
     let mut body = body::gather(
         session,
-        expectation,
+        body_head,
         limits.body_bytes_max,
         limits.body_read,
         &gateway.budget,
@@ -133,7 +139,12 @@ async fn prepare(
         Protocol::Gemini => operation == Operation::StreamGenerateContent,
         Protocol::Messages | Protocol::Responses => scan.stream == Some(true),
     };
-    Ok(Prepared { route, stream, body })
+    Ok(Prepared {
+        route,
+        stream,
+        body,
+        count_slot,
+    })
 }
 
 fn asked_model(operation: Operation, path_model: Option<String>, scan: &Scan) -> Result<String, Refusal> {
@@ -174,7 +185,10 @@ fn routed(
             model: name(),
             protocols,
         },
-        RouteError::CountTokensUnsupported => Refusal::CountTokensUnsupported { model: name() },
+        RouteError::CountTokensUnsupported => Refusal::CountTokensUnsupported {
+            model: name(),
+            possible: listing::serving(gateway, key, operation),
+        },
         RouteError::ProviderOff => Refusal::ProviderDisabled { model: name() },
     })?;
     if !key.allows_model(&route.model.name) {
@@ -190,7 +204,12 @@ fn forward(
     prepared: Prepared,
     mut entry: Entry,
 ) -> Forward {
-    let Prepared { route, stream, body } = prepared;
+    let Prepared {
+        route,
+        stream,
+        body,
+        count_slot,
+    } = prepared;
     entry.record.model = Some(route.model.name.clone());
     entry.record.provider = Some(route.provider.name.clone());
     entry.record.stream = stream;
@@ -200,7 +219,12 @@ fn forward(
         .query()
         .filter(|query| !query.is_empty())
         .map(str::to_owned);
-    let finish_permit = finish_permit(gateway, session, &route, stream);
+    let finish_permit = if operation.counts_tokens() {
+        // It costs nothing, so there is nothing to learn from an answer that nobody reads.
+        None
+    } else {
+        finish_permit(gateway, session, &route, stream)
+    };
     Forward {
         ticket: Ticket::issue(entry),
         operation,
@@ -216,7 +240,19 @@ fn forward(
         refusal: None,
         stream_gauge: stream.then(|| gateway.metrics().stream_opened()),
         finish_permit,
+        count_slot,
     }
+}
+
+/// A place among those that the key has for counting tokens. Agents count in bursts (25 at once were seen) and pay
+/// nothing for it, so this limit is apart from those on generation (protocols.md 1.6).
+fn count_slot(gateway: &Gateway, key: &KeyRecord, operation: Operation) -> Result<Option<KeySlot>, Refusal> {
+    if !operation.counts_tokens() {
+        return Ok(None);
+    }
+    let concurrency = gateway.config.gateway.count_tokens_concurrency;
+    let slot = gateway.count_slots.enter(key.id.as_str(), concurrency);
+    slot.map(Some).ok_or(Refusal::CountTokensBusy { concurrency })
 }
 
 /// Whether the answer is read to its end although the client has left (design.md section 5, `on_client_gone`).

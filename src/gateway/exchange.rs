@@ -7,8 +7,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::{
     domain::{operation::Operation, protocol::Protocol, refusal::Refusal, route::Route},
     gateway::{
-        body::GatheredBody, deadline::Watch, drain::InFlight, entry::Entry, intake::QueryKeys, relay::ErrorBody,
-        ticket::Ticket,
+        body::GatheredBody, deadline::Watch, drain::InFlight, entry::Entry, error_body::ErrorBody, intake::QueryKeys,
+        key_slots::KeySlot, ticket::Ticket,
     },
     metrics::GaugeGuard,
 };
@@ -72,6 +72,8 @@ pub struct Forward {
     pub stream_gauge: Option<GaugeGuard>,
     /// Held while the answer is to be read to its end although the client has left.
     pub finish_permit: Option<OwnedSemaphorePermit>,
+    /// Held while tokens are counted.
+    pub count_slot: Option<KeySlot>,
 }
 
 impl Exchange {

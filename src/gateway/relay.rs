@@ -9,19 +9,17 @@ use crate::{
     clock,
     domain::{
         outcome::Outcome,
-        protocol::{
-            FailureKind, Framing, MidStreamFailure, Protocol, framing_of,
-            provider_error::{redact, reshape_error},
-        },
+        protocol::{FailureKind, Framing, MidStreamFailure, Protocol, framing_of, provider_error::redact},
         refusal::Refusal,
-        rules::ErrorShape,
     },
-    gateway::{deadline::Watch, exchange::Forward},
+    gateway::{
+        coding::{self, Coded},
+        deadline::Watch,
+        error_body::ErrorBody,
+        exchange::Forward,
+    },
     metrics::Metrics,
 };
-
-/// The largest error answer that is held for masking; a longer one is replaced.
-const ERROR_BODY_BYTES_MAX: usize = 1024 * 1024;
 
 /// Response headers that concern the provider's connection or its front, not the client.
 const NOT_RETURNED: [&str; 17] = [
@@ -46,13 +44,6 @@ const NOT_RETURNED: [&str; 17] = [
 
 /// weir's own identifier of the request, beside the provider's.
 pub const REQUEST_ID: &str = "x-weir-request-id";
-
-/// An error answer, gathered.
-#[derive(Debug, Default)]
-pub struct ErrorBody {
-    held: BytesMut,
-    too_large: bool,
-}
 
 /// The answer's head has come from the provider. An error return ends the attempt.
 pub fn accept_head(metrics: &Metrics, forward: &mut Forward, head: &ResponseHeader) -> Result<()> {
@@ -104,13 +95,17 @@ pub fn edit_head(session: &mut Session, forward: &mut Forward, head: &mut Respon
         .get(header::CONTENT_TYPE)
         .and_then(|value| value.to_str().ok());
     let framing = framing_of(forward.operation, content_type);
-    forward.ticket.meter.head_seen(status, protocol, framing);
+    let coded = coding::of(&head.headers);
+    forward.ticket.meter.head_seen(status, protocol, framing, &coded);
     let request_id = HeaderValue::from_str(forward.ticket.request_id())
         .map_err(|_| Error::explain(ErrorType::InternalError, "the request id is not a header value"))?;
+    let is_plain = coded == Coded::No;
     if status >= 400 {
-        forward.error_body = Some(ErrorBody::default());
+        // What is held is decoded, so that it can be masked.
+        head.remove_header(&header::CONTENT_ENCODING);
+        forward.error_body = Some(ErrorBody::new(coded));
     }
-    if status >= 400 || matches!(framing, Framing::Sse | Framing::JsonArray) {
+    if status >= 400 || is_plain && matches!(framing, Framing::Sse | Framing::JsonArray) {
         // The end may differ from the provider's: masked, reshaped, or followed by an in-band error.
         head.remove_header(&header::CONTENT_LENGTH);
         if !session.is_http2() {
@@ -185,8 +180,16 @@ pub fn pass(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Resu
         hold(forward, piece, end);
     } else if end && !forward.ticket.meter.is_complete() {
         return end_as_failure(forward, piece);
+    } else if end && let Some(closing) = forward.ticket.meter.closing() {
+        append(piece, &closing);
     }
     Ok(())
+}
+
+fn append(piece: &mut Option<Bytes>, tail: &[u8]) {
+    let mut joined = BytesMut::from(piece.as_deref().unwrap_or_default());
+    joined.extend_from_slice(tail);
+    *piece = Some(joined.freeze());
 }
 
 fn hold(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
@@ -194,40 +197,11 @@ fn hold(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
         return;
     };
     if let Some(bytes) = piece.take() {
-        if error.held.len() + bytes.len() > ERROR_BODY_BYTES_MAX {
-            error.too_large = true;
-        } else {
-            error.held.extend_from_slice(&bytes);
-        }
+        error.push(&bytes);
     }
     if end && let Some(error) = forward.error_body.take() {
-        *piece = Some(finished_error(forward, error));
+        *piece = Some(error.finish(forward));
     }
-}
-
-/// An error answer as the client gets it: masked, and in the protocol's shape if the provider's file asks for that.
-fn finished_error(forward: &Forward, error: ErrorBody) -> Bytes {
-    let provider = &forward.route.provider;
-    let held = if error.too_large {
-        Bytes::new()
-    } else {
-        error.held.freeze()
-    };
-    let masked = match &provider.auth {
-        Some(auth) => redact(&held, auth.secret.expose()).map_or(held, Bytes::from),
-        None => held,
-    };
-    if error.too_large || provider.errors == ErrorShape::Reshape {
-        let status = forward.ticket.meter.status();
-        return reshape_error(
-            forward.operation.protocol(),
-            status,
-            &masked,
-            forward.ticket.request_id(),
-        )
-        .into();
-    }
-    masked
 }
 
 /// The provider ended the body properly although the answer is not whole. A stream says so in band; where the protocol
@@ -239,16 +213,26 @@ fn end_as_failure(forward: &mut Forward, piece: &mut Option<Bytes>) -> Result<()
     };
     forward.ticket.fail(Outcome::ProviderCut);
     if let Some(tail) = forward.ticket.meter.failure_tail(&failure) {
-        let mut joined = BytesMut::from(piece.as_deref().unwrap_or_default());
-        joined.extend_from_slice(&tail);
-        *piece = Some(joined.freeze());
+        append(piece, &tail);
         return Ok(());
     }
-    if forward.ticket.meter.framing() != Some(Framing::Json) {
+    if forward.ticket.meter.framing() != Some(Framing::Json) && !forward.ticket.meter.is_coded() {
         // Not what its content type says: passed on for the client to judge.
         return Ok(());
     }
     Err(Error::explain(ErrorType::ConnectionClosed, "the answer ended before it was whole").into_up())
+}
+
+/// The provider's connection broke behind an answer that is whole: what is left to send. None when it is not whole, or
+/// when only the connection can tell where it ends.
+pub fn rest_of_whole(forward: &mut Forward) -> Option<Bytes> {
+    let meter = &mut forward.ticket.meter;
+    let is_stream = meter.status() < 400 && matches!(meter.framing(), Some(Framing::Sse | Framing::JsonArray));
+    if !is_stream || meter.is_coded() || !meter.is_complete() {
+        return None;
+    }
+    meter.body_ended();
+    Some(meter.closing().unwrap_or_default().into())
 }
 
 /// What to tell the client when the answer breaks off.

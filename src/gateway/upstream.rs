@@ -186,11 +186,10 @@ pub fn send_body(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) ->
         return Ok(());
     };
     if let (BodyForm::Open { .. }, Some(piece)) = (body.form, piece.as_deref()) {
-        // Beyond what was read already only white space may follow the JSON value.
         let rest = piece.get(replayed.min(piece.len())..).unwrap_or_default();
-        if !rest.iter().all(u8::is_ascii_whitespace) {
+        if !body.may_be_followed_by(rest) {
             forward.refusal = Some(Refusal::BodyInvalid {
-                reason: "data follows the JSON value".to_owned(),
+                reason: "data follows the end of the JSON value or of the compressed stream".to_owned(),
             });
             return Err(Error::explain(ErrorType::InvalidHTTPHeader, "data follows the request body").into_down());
         }

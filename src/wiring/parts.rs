@@ -9,7 +9,7 @@ use crate::{
     body_budget::BodyBudget,
     config::{AccessTarget, Config},
     domain::catalogue::Catalogue,
-    gateway::{Gateway, drain::Drain, entry::Sinks},
+    gateway::{Gateway, drain::Drain, entry::Sinks, key_slots::KeySlots},
     key_cache::KeyCache,
     metrics::{Health, Metrics},
     resolver::{Resolver, ResolverSettings},
@@ -88,6 +88,7 @@ impl Parts {
             sinks: Arc::clone(&self.sinks),
             drain: self.drain.clone(),
             finishing: Arc::new(tokio::sync::Semaphore::new(self.config.upstream.client_gone_finish_max)),
+            count_slots: KeySlots::default(),
         }
     }
 

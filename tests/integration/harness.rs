@@ -7,6 +7,7 @@ pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod h2c;
 pub(crate) mod models;
+pub(crate) mod packed;
 pub(crate) mod process;
 pub(crate) mod provider;
 pub(crate) mod recordings;
