@@ -48,12 +48,16 @@ pub struct GatheredBody {
 }
 
 impl GatheredBody {
-    /// Whether the client may send these bytes behind what was gathered: nothing but white space, and behind a
-    /// compressed stream nothing at all.
-    pub fn may_be_followed_by(&self, rest: &[u8]) -> bool {
+    /// Why the client may not send these bytes behind what was gathered, if it may not: behind a JSON value only white
+    /// space may follow, behind a compressed stream nothing at all.
+    pub fn refusal_of_rest(&self, rest: &[u8]) -> Option<Refusal> {
         match self.coding {
-            None => rest.iter().all(u8::is_ascii_whitespace),
-            Some(_) => rest.is_empty(),
+            None => (!rest.iter().all(u8::is_ascii_whitespace)).then(|| Refusal::BodyInvalid {
+                reason: "data follows the JSON value".to_owned(),
+            }),
+            Some(coding) => (!rest.is_empty()).then(|| Refusal::BodyEncodingInvalid {
+                encoding: coding.as_str(),
+            }),
         }
     }
 }

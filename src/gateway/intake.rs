@@ -1,6 +1,6 @@
 //! What can be read from a request's head: the target, the caller's credential, refusals that need no body.
 
-use http::{HeaderMap, Method, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use pingora::http::RequestHeader;
 
 use crate::{
@@ -64,7 +64,11 @@ pub fn shape(head: &RequestHeader, keys: &QueryKeys) -> Protocol {
 
 /// Reads the request line.
 pub fn target(head: &RequestHeader) -> Result<Target, Refusal> {
-    let is_websocket = |value: &http::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"websocket");
+    let is_websocket = |value: &HeaderValue| {
+        let text = value.to_str().unwrap_or_default();
+        text.split(',')
+            .any(|name| name.trim().eq_ignore_ascii_case("websocket"))
+    };
     if head.method == Method::GET
         && head.uri.path() == "/v1/responses"
         && head.headers.get_all(header::UPGRADE).iter().any(is_websocket)

@@ -40,7 +40,7 @@ impl Meter {
         self.is_coded = *coded != Coded::No;
         // An error answer is held, and decoded whole at its end.
         self.beside = match coded {
-            Coded::By(coding) if status < 400 => Some(Beside::new(*coding)),
+            Coded::By(coding) if status < 400 && framing != Framing::Opaque => Some(Beside::new(*coding)),
             Coded::No | Coded::By(_) | Coded::Otherwise(_) => None,
         };
         let observed = match (self.is_coded, &self.beside) {

@@ -187,10 +187,8 @@ pub fn send_body(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) ->
     };
     if let (BodyForm::Open { .. }, Some(piece)) = (body.form, piece.as_deref()) {
         let rest = piece.get(replayed.min(piece.len())..).unwrap_or_default();
-        if !body.may_be_followed_by(rest) {
-            forward.refusal = Some(Refusal::BodyInvalid {
-                reason: "data follows the end of the JSON value or of the compressed stream".to_owned(),
-            });
+        if let Some(refusal) = body.refusal_of_rest(rest) {
+            forward.refusal = Some(refusal);
             return Err(Error::explain(ErrorType::InvalidHTTPHeader, "data follows the request body").into_down());
         }
     }

@@ -157,6 +157,17 @@ proptest! {
     }
 
     #[test]
+    fn damaged_streams_never_panic(
+        plain in prop::collection::vec(prop::sample::select(b"ab{}\n".to_vec()), 0..2000),
+        pick in 0_usize..4, at: prop::sample::Index, byte: u8, piece in 1_usize..500,
+    ) {
+        let mut bytes = packed(ALL[pick], &plain);
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        let _ = unpack(ALL[pick], &bytes, piece, 4096);
+    }
+
+    #[test]
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), pick in 0_usize..4, piece in 1_usize..50) {
         // Whatever it is, it may not become much: the test would not end otherwise.
         let _ = unpack(ALL[pick], &bytes, piece, 4096);
