@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::h2c::{self, EndStream, Length};
 use crate::harness::packed::{CODINGS, packed};
+use crate::harness::provider::Welcome;
 use crate::harness::request::{ALL_WIRES, Upload, Wire};
 use crate::harness::shapes::{assert_refusal, assert_unauthorized};
 use crate::harness::{RecordingProvider, Request, Weir, WeirBuilder};
@@ -36,7 +37,21 @@ fn invalid(wire: Wire, reason: &'static str) -> &'static str {
 
 #[test]
 fn a_coded_body_reaches_the_provider_decoded_in_every_framing() {
-    let provider = RecordingProvider::answering("{}");
+    every_form_arrives(&RecordingProvider::answering("{}"));
+}
+
+#[test]
+fn a_coded_body_is_sent_again_when_the_pooled_connection_is_stale() {
+    every_form_arrives(&RecordingProvider::start_with(
+        None,
+        |_| Welcome::ServeThenDie(1),
+        |_, answer| answer.json("{}"),
+    ));
+}
+
+/// Sends bodies of several sizes in every coding and framing.
+#[track_caller]
+fn every_form_arrives(provider: &RecordingProvider) {
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     // Far below, around and far beyond what Pingora can replay by itself, also when compressed.

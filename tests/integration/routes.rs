@@ -116,7 +116,7 @@ fn every_generation_path_reaches_its_provider() {
         assert_eq!((got.method.as_str(), got.target.as_str()), ("POST", expected));
     }
     for verb in ["generateContent", "countTokens"] {
-        for (version, colon) in [("v1beta", ":"), ("v1", ":"), ("v1beta", "%3A")] {
+        for (version, colon) in [("v1beta", ":"), ("v1", ":"), ("v1beta", "%3A"), ("v1", "%3a")] {
             let request = at(&base, &format!("/{version}/models/{GEMINI_MODEL}{colon}{verb}"));
             assert_eq!(weir.exchange(&request).status, 200, "{}", request.target);
             assert_eq!(provider.last().target, format!("/v1beta/models/{GEMINI_MODEL}:{verb}"));
