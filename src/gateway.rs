@@ -149,7 +149,7 @@ impl Gateway {
             Target::Hello => Some("hello"),
         };
         if target == Target::Hello {
-            return self.answer(session, entry, Ok(hello::reply())).await;
+            return self.answer(session, shape, entry, Ok(hello::reply())).await;
         }
         let key = match admission::authenticate(self, session, shape, keys, &mut entry).await {
             Ok(key) => key,
@@ -166,22 +166,24 @@ impl Gateway {
         };
         let query = session.req_header().uri.query();
         let reply = listing::reply(self, &key, shape, wanted.as_deref(), query);
-        self.answer(session, entry, reply).await
+        self.answer(session, shape, entry, reply).await
     }
 
     /// Gives an answer of weir's own that is no refusal.
     async fn answer(
         &self,
         session: &mut Session,
+        shape: Protocol,
         mut entry: Entry,
         reply: Result<Reply, Refusal>,
     ) -> Result<Option<Forward>, (Entry, GatherError)> {
-        let reply = match reply {
+        let mut reply = match reply {
             Ok(reply) => reply,
             Err(refusal) => return Err((entry, refusal.into())),
         };
         entry.record.status = reply.status;
         let request_id = entry.record.request_id.clone();
+        reply.headers.push((shape.request_id_header(), request_id.clone()));
         let outcome = match reply::write(session, reply, &request_id).await {
             Ok(()) => Outcome::Ok,
             Err(_) => Outcome::ClientGone,

@@ -36,4 +36,12 @@ impl Protocol {
             Self::Gemini => "gemini",
         }
     }
+
+    /// The response header in which clients look for the request's id.
+    pub const fn request_id_header(self) -> &'static str {
+        match self {
+            Self::Messages => "request-id",
+            Self::Responses | Self::Gemini => "x-request-id",
+        }
+    }
 }

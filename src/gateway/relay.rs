@@ -9,7 +9,7 @@ use crate::{
     clock,
     domain::{
         outcome::Outcome,
-        protocol::{FailureKind, Framing, MidStreamFailure, Protocol, framing_of, provider_error::redact},
+        protocol::{FailureKind, Framing, MidStreamFailure, framing_of, provider_error::redact},
         refusal::Refusal,
     },
     gateway::{
@@ -112,10 +112,7 @@ pub fn edit_head(session: &mut Session, forward: &mut Forward, head: &mut Respon
             head.insert_header(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"))?;
         }
     }
-    let protocol_id = match protocol {
-        Protocol::Messages => "request-id",
-        Protocol::Responses | Protocol::Gemini => "x-request-id",
-    };
+    let protocol_id = protocol.request_id_header();
     if !head.headers.contains_key(protocol_id) {
         head.insert_header(protocol_id, request_id.clone())?;
     }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::harness::answer::Answer;
+use crate::harness::h2c::{self, EndStream, Length};
 use crate::harness::packed::{CODINGS, packed, packed_pieces};
 use crate::harness::recordings::{GEMINI_ARRAY, events, unary};
 use crate::harness::request::{ALL_WIRES, Wire, array_request, wire_of};
@@ -113,9 +114,12 @@ fn a_compressed_stream_that_fails_breaks_the_connection() {
             assert!(!answer.complete, "{wire:?}: looks whole");
             let whole = packed_pieces("gzip", &events(wire)[..events(wire).len() - 1]).concat();
             assert!(whole.starts_with(&answer.body), "{wire:?}: something was put in");
+            let request = wire.streaming(&key, "hi");
+            let answer = h2c::exchange(weir.gateway, &request, EndStream::OnLastFrame, Length::Said);
+            assert!(!answer.complete, "{wire:?}: looks whole over h2c");
         }
     }
-    let lines = weir.access_lines_at_least(6);
+    let lines = weir.access_lines_at_least(12);
     assert!(lines.iter().all(|line| line["outcome"] == "provider_cut"), "{lines:?}");
 }
 

@@ -201,6 +201,9 @@ fn head_is_answered_like_get_without_the_body() {
         messages(&key, "/v1/models?limit=0"),
     ] {
         let get = weir.exchange(&request);
+        let ids = ["request-id", "x-request-id"].map(|name| get.header(name).is_some());
+        let is_messages = request.headers.iter().any(|(name, _)| name == "anthropic-version");
+        assert_eq!(ids, [is_messages, !is_messages], "{}", request.target);
         let head = Request {
             method: "HEAD".to_owned(),
             ..request.clone()

@@ -30,13 +30,9 @@ pub(super) fn render(refusal: &Refusal, protocol: Protocol, request_id: &str) ->
 }
 
 fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'static str, String)> {
-    let id_name = match protocol {
-        Protocol::Messages => "request-id",
-        Protocol::Responses | Protocol::Gemini => "x-request-id",
-    };
     let mut headers = vec![
         ("content-type", "application/json".to_owned()),
-        (id_name, request_id.to_owned()),
+        (protocol.request_id_header(), request_id.to_owned()),
     ];
     if let Refusal::MethodNotAllowed { allow } = refusal {
         headers.push(("allow", (*allow).to_owned()));
