@@ -75,6 +75,8 @@ pub struct GatewayConfig {
     pub write: Duration,
     /// How long running requests may take to end after SIGTERM; may be zero.
     pub drain: Duration,
+    /// How many requests that count tokens one key may have under way.
+    pub count_tokens_concurrency: usize,
 }
 
 /// `[upstream]`: how providers are reached.

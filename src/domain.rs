@@ -16,6 +16,7 @@ pub mod json_array;
 pub mod json_pick;
 pub mod outcome;
 pub mod protocol;
+pub mod query;
 pub mod refusal;
 pub mod session_hint;
 pub mod sse;

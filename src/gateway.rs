@@ -2,17 +2,23 @@
 
 pub mod admission;
 pub mod attempts;
+pub mod beside;
 pub mod body;
+pub mod coding;
 pub mod deadline;
 pub mod drain;
 pub mod entry;
+pub mod error_body;
 pub mod exchange;
 pub mod guard;
+pub mod hello;
 pub mod intake;
+pub mod key_slots;
 pub mod listing;
 pub mod relay;
 pub mod reply;
 pub mod ticket;
+pub mod unpacked;
 pub mod upstream;
 
 use std::{sync::Arc, time::Duration};
@@ -32,13 +38,19 @@ use tokio::sync::Semaphore;
 use crate::{
     body_budget::BodyBudget,
     clock,
-    domain::{operation::Target, outcome::Outcome, protocol::Protocol},
+    domain::{
+        operation::Target,
+        outcome::Outcome,
+        protocol::Protocol,
+        refusal::{Refusal, Reply},
+    },
     gateway::{
         body::GatherError,
         drain::Drain,
         entry::{Entry, Sinks},
         exchange::{Exchange, Forward, Stage},
         intake::QueryKeys,
+        key_slots::KeySlots,
     },
     key_cache::KeyCache,
     live::{Live, LiveCell},
@@ -66,6 +78,8 @@ pub struct Gateway {
     pub drain: Drain,
     /// Answers that are read to their end although the client may have left.
     pub finishing: Arc<Semaphore>,
+    /// Who counts tokens, and how often at once.
+    pub count_slots: KeySlots,
 }
 
 impl Gateway {
@@ -135,7 +149,11 @@ impl Gateway {
         entry.record.operation = match &target {
             Target::Forward { operation, .. } => Some(operation.as_str()),
             Target::ListModels | Target::ShowModel { .. } => Some("models"),
+            Target::Hello => Some("hello"),
         };
+        if target == Target::Hello {
+            return self.answer(session, shape, entry, Ok(hello::reply())).await;
+        }
         let prefix = &live.config.gateway.key_prefix;
         let key = match admission::authenticate(self, session, prefix, shape, keys, &mut entry).await {
             Ok(key) => key,
@@ -147,23 +165,36 @@ impl Gateway {
                     .await
                     .map(Some);
             }
-            Target::ListModels => None,
+            Target::ListModels | Target::Hello => None,
             Target::ShowModel { model } => Some(model),
         };
+        let query = session.req_header().uri.query();
         let is_off = |provider: &str| self.switches.is_off(provider);
-        match listing::reply(&live.catalogue, is_off, &key, shape, wanted.as_deref()) {
-            Ok(reply) => {
-                entry.record.status = reply.status;
-                let request_id = entry.record.request_id.clone();
-                let outcome = match reply::write(session, reply, &request_id).await {
-                    Ok(()) => Outcome::Ok,
-                    Err(_) => Outcome::ClientGone,
-                };
-                entry.close(outcome);
-                Ok(None)
-            }
-            Err(refusal) => Err((entry, refusal.into())),
-        }
+        let reply = listing::reply(&live.catalogue, is_off, &key, shape, wanted.as_deref(), query);
+        self.answer(session, shape, entry, reply).await
+    }
+
+    /// Gives an answer of weir's own that is no refusal.
+    async fn answer(
+        &self,
+        session: &mut Session,
+        shape: Protocol,
+        mut entry: Entry,
+        reply: Result<Reply, Refusal>,
+    ) -> Result<Option<Forward>, (Entry, GatherError)> {
+        let mut reply = match reply {
+            Ok(reply) => reply,
+            Err(refusal) => return Err((entry, refusal.into())),
+        };
+        entry.record.status = reply.status;
+        let request_id = entry.record.request_id.clone();
+        reply.headers.push((shape.request_id_header(), request_id.clone()));
+        let outcome = match reply::write(session, reply, &request_id).await {
+            Ok(()) => Outcome::Ok,
+            Err(_) => Outcome::ClientGone,
+        };
+        entry.close(outcome);
+        Ok(None)
     }
 }
 

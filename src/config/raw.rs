@@ -39,6 +39,7 @@ pub(super) struct RawGateway {
     pub(super) keepalive_seconds: Option<u64>,
     pub(super) write_seconds: Option<u64>,
     pub(super) drain_seconds: Option<u64>,
+    pub(super) count_tokens_concurrency: Option<u64>,
 }
 
 /// `[upstream]`

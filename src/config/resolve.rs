@@ -140,6 +140,12 @@ fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> Option<GatewayConfig> {
         ),
         write: values.seconds(&["gateway", "write_seconds"], raw.write_seconds, 60, day),
         drain: values.seconds(&["gateway", "drain_seconds"], raw.drain_seconds, 600, 0..=DAY_SECONDS),
+        count_tokens_concurrency: values.count(
+            &["gateway", "count_tokens_concurrency"],
+            raw.count_tokens_concurrency,
+            64,
+            1..=65_536,
+        ),
         key_prefix: prefix?,
     })
 }

@@ -3,7 +3,7 @@
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::protocol::Protocol;
+use crate::domain::{json_scan::is_plausible_model, protocol::Protocol};
 
 /// The longest model name taken from a path, in bytes.
 pub const PATH_MODEL_BYTES_MAX: usize = 128;
@@ -48,6 +48,11 @@ impl Operation {
         }
     }
 
+    /// Whether it counts tokens and generates nothing.
+    pub const fn counts_tokens(self) -> bool {
+        matches!(self, Self::CountTokens | Self::GeminiCountTokens)
+    }
+
     /// Whether the model is named in the path rather than in the body.
     pub const fn model_in_path(self) -> bool {
         matches!(self.protocol(), Protocol::Gemini)
@@ -64,13 +69,15 @@ pub enum Target {
         /// The model from the path, decoded and checked.
         model: Option<String>,
     },
-    /// `GET /v1/models` or `GET /v1beta/models`.
+    /// `GET /v1/models` or `GET /v1beta/models`, or HEAD.
     ListModels,
-    /// `GET /v1/models/{model}` or `GET /v1beta/models/{model}`.
+    /// `GET /v1/models/{model}` or `GET /v1beta/models/{model}`, or HEAD.
     ShowModel {
         /// The model from the path, decoded and checked.
         model: String,
     },
+    /// `HEAD /`, `HEAD /api/hello` or `GET /api/hello`: whether somebody is there. No key is needed.
+    Hello,
 }
 
 /// Why a request line is refused before anything else is looked at.
@@ -85,7 +92,8 @@ pub enum TargetError {
     },
     /// `/v1/chat/completions` (spec section 1, point 7).
     ChatCompletionsRemoved,
-    /// A model name in the path that is empty, too long or has characters outside `[A-Za-z0-9._-]`.
+    /// A model name in the path that is empty, too long or has characters outside `[A-Za-z0-9._-]`; where the path is not
+    /// forwarded, outside those that a catalogue's names may have.
     ModelPathInvalid,
 }
 
@@ -97,6 +105,8 @@ pub fn target(method: &str, path: &str) -> Result<Target, TargetError> {
         "/v1/responses" => post(method, Operation::Responses),
         "/v1/chat/completions" => Err(TargetError::ChatCompletionsRemoved),
         "/v1/models" | "/v1beta/models" => read_only(method, Target::ListModels),
+        "/" if method == "HEAD" => Ok(Target::Hello),
+        "/api/hello" => read_only(method, Target::Hello),
         _ => match path
             .strip_prefix("/v1beta/models/")
             .or_else(|| path.strip_prefix("/v1/models/"))
@@ -111,7 +121,9 @@ pub fn target(method: &str, path: &str) -> Result<Target, TargetError> {
 pub fn shape_of(path: &str) -> Protocol {
     let gemini_method =
         || path.starts_with("/v1/models/") && (path.contains(':') || path.contains("%3A") || path.contains("%3a"));
-    if path == "/v1beta" || path.starts_with("/v1beta/") || gemini_method() {
+    // Tuned models are not offered; who asks for one speaks this protocol (protocols.md 4.1).
+    let tuned = || path.starts_with("/v1/tunedModels/");
+    if path == "/v1beta" || path.starts_with("/v1beta/") || gemini_method() || tuned() {
         Protocol::Gemini
     } else if path == "/v1/messages" || path.starts_with("/v1/messages/") {
         Protocol::Messages
@@ -128,11 +140,30 @@ fn post(method: &str, operation: Operation) -> Result<Target, TargetError> {
     }
 }
 
+/// HEAD is answered like GET, without the body (RFC 9110 section 9.3.2).
 fn read_only(method: &str, target: Target) -> Result<Target, TargetError> {
-    if method == "GET" {
+    if matches!(method, "GET" | "HEAD") {
         Ok(target)
     } else {
-        Err(TargetError::MethodNotAllowed { allow: "GET" })
+        Err(TargetError::MethodNotAllowed { allow: "GET, HEAD" })
+    }
+}
+
+/// Whether a path ends in one of the methods that Gemini-style requests have, the colon possibly as `%3A`.
+pub fn names_method(path: &str) -> bool {
+    let last = path.rsplit('/').next().unwrap_or_default();
+    let decoded = percent_decode_str(last).decode_utf8_lossy();
+    decoded
+        .rsplit_once(':')
+        .is_some_and(|(_, verb)| operation_of(verb).is_some())
+}
+
+fn operation_of(verb: &str) -> Option<Operation> {
+    match verb {
+        "generateContent" => Some(Operation::GenerateContent),
+        "streamGenerateContent" => Some(Operation::StreamGenerateContent),
+        "countTokens" => Some(Operation::GeminiCountTokens),
+        _ => None,
     }
 }
 
@@ -142,20 +173,16 @@ fn model_target(method: &str, rest: &str) -> Result<Target, TargetError> {
     let Ok(decoded) = percent_decode_str(rest).decode_utf8() else {
         return Err(TargetError::ModelPathInvalid);
     };
-    let Some((model, verb)) = decoded.split_once(':') else {
+    if matches!(method, "GET" | "HEAD") && !names_method(rest) || !decoded.contains(':') {
         return read_only(
             method,
             Target::ShowModel {
-                model: checked_model(&decoded)?,
+                model: listed_model(&decoded)?,
             },
         );
-    };
-    let operation = match verb {
-        "generateContent" => Operation::GenerateContent,
-        "streamGenerateContent" => Operation::StreamGenerateContent,
-        "countTokens" => Operation::GeminiCountTokens,
-        _ => return Err(TargetError::UnknownPath),
-    };
+    }
+    let (model, verb) = decoded.split_once(':').unwrap_or_default();
+    let operation = operation_of(verb).ok_or(TargetError::UnknownPath)?;
     let model = checked_model(model)?;
     if method == "POST" {
         Ok(Target::Forward {
@@ -165,6 +192,16 @@ fn model_target(method: &str, rest: &str) -> Result<Target, TargetError> {
     } else {
         Err(TargetError::MethodNotAllowed { allow: "POST" })
     }
+}
+
+/// A name to look up in the catalogue, which goes nowhere else: whatever a catalogue's name may have, slashes and colons
+/// included.
+fn listed_model(model: &str) -> Result<String, TargetError> {
+    let only_dots = model.split('/').any(|part| matches!(part, "" | "." | ".."));
+    if only_dots || !is_plausible_model(model) {
+        return Err(TargetError::ModelPathInvalid);
+    }
+    Ok(model.to_owned())
 }
 
 fn checked_model(model: &str) -> Result<String, TargetError> {
@@ -249,7 +286,7 @@ mod tests {
         );
         assert_eq!(
             target("POST", "/v1/models"),
-            Err(TargetError::MethodNotAllowed { allow: "GET" })
+            Err(TargetError::MethodNotAllowed { allow: "GET, HEAD" })
         );
         assert_eq!(
             target("GET", "/v1beta/models/m:generateContent"),
@@ -279,11 +316,58 @@ mod tests {
     }
 
     #[test]
+    fn a_listed_model_may_have_any_name_of_a_catalogue() {
+        let show = |model: &str| {
+            Ok(Target::ShowModel {
+                model: model.to_owned(),
+            })
+        };
+        for method in ["GET", "HEAD"] {
+            for prefix in ["/v1/models/", "/v1beta/models/"] {
+                for (path, model) in [
+                    ("plain-1.5", "plain-1.5"),
+                    ("a%2Fb", "a/b"),
+                    ("a/b", "a/b"),
+                    ("a%3Ab", "a:b"),
+                    ("a:b", "a:b"),
+                    ("a@b", "a@b"),
+                ] {
+                    assert_eq!(target(method, &format!("{prefix}{path}")), show(model), "{path}");
+                }
+                for bad in [
+                    "", "..", "a/../b", "a%2F..", "/a", "a/", "a%252Fb", "a%0d%0ab", "a%00", "a b",
+                ] {
+                    let found = target(method, &format!("{prefix}{bad}"));
+                    assert_eq!(found, Err(TargetError::ModelPathInvalid), "{bad}");
+                }
+            }
+        }
+        assert_eq!(
+            target("POST", "/v1/models/a%2Fb"),
+            Err(TargetError::MethodNotAllowed { allow: "GET, HEAD" })
+        );
+    }
+
+    #[test]
+    fn somebody_is_there() {
+        for (method, path) in [("HEAD", "/"), ("HEAD", "/api/hello"), ("GET", "/api/hello")] {
+            assert_eq!(target(method, path), Ok(Target::Hello));
+        }
+        assert_eq!(target("GET", "/"), Err(TargetError::UnknownPath));
+        assert_eq!(
+            target("POST", "/api/hello"),
+            Err(TargetError::MethodNotAllowed { allow: "GET, HEAD" })
+        );
+    }
+
+    #[test]
     fn unknown_paths_have_the_shape_of_their_prefix() {
         assert_eq!(shape_of("/v1/messages/batches"), Protocol::Messages);
         assert_eq!(shape_of("/v1/embeddings"), Protocol::Responses);
         assert_eq!(shape_of("/v1beta/files"), Protocol::Gemini);
         assert_eq!(shape_of("/v1/models/m:embedContent"), Protocol::Gemini);
+        assert_eq!(shape_of("/v1beta/tunedModels/t:generateContent"), Protocol::Gemini);
+        assert_eq!(shape_of("/v1/tunedModels/t:generateContent"), Protocol::Gemini);
         assert_eq!(shape_of("/"), Protocol::Responses);
     }
 
@@ -298,8 +382,14 @@ mod tests {
         #[test]
         fn no_path_ever_yields_a_model_outside_the_allow_list(path in "[ -~]{0,80}") {
             let path = format!("/v1beta/models/{path}");
-            if let Ok(Target::Forward { model: Some(model), .. } | Target::ShowModel { model }) = target("POST", &path) {
-                prop_assert!(model.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)));
+            for method in ["POST", "GET"] {
+                match target(method, &path) {
+                    Ok(Target::Forward { model: Some(model), .. }) => {
+                        prop_assert!(model.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)));
+                    }
+                    Ok(Target::ShowModel { model }) => prop_assert!(is_plausible_model(&model)),
+                    _ => {}
+                }
             }
         }
     }

@@ -7,6 +7,7 @@ mod facts;
 pub(in crate::domain) mod gemini;
 pub(in crate::domain) mod messages;
 pub mod model_list;
+pub mod model_page;
 pub mod observer;
 pub mod provider_error;
 pub(in crate::domain) mod responses;
@@ -33,6 +34,14 @@ impl Protocol {
             Self::Messages => "messages",
             Self::Responses => "responses",
             Self::Gemini => "gemini",
+        }
+    }
+
+    /// The response header in which clients look for the request's id.
+    pub const fn request_id_header(self) -> &'static str {
+        match self {
+            Self::Messages => "request-id",
+            Self::Responses | Self::Gemini => "x-request-id",
         }
     }
 }

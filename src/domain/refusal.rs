@@ -16,6 +16,8 @@ pub enum Refusal {
         /// The methods it has, as in the `allow` header.
         allow: &'static str,
     },
+    /// A WebSocket is asked for, which is not offered (protocols.md, point 7).
+    UpgradeUnavailable,
     /// The chat completions path, which is no longer offered.
     ChatCompletionsRemoved,
     /// No credential came.
@@ -49,6 +51,13 @@ pub enum Refusal {
     CountTokensUnsupported {
         /// The name that was asked for.
         model: String,
+        /// Models of the same protocol for which it is possible, as many as fit into a sentence.
+        possible: Vec<String>,
+    },
+    /// The key counts tokens as often at one time as it may.
+    CountTokensBusy {
+        /// How often that is.
+        concurrency: usize,
     },
     /// The model part of the path cannot be read.
     ModelPathInvalid,
@@ -61,6 +70,16 @@ pub enum Refusal {
     BodyEncodingUnsupported {
         /// The encoding that it has.
         encoding: String,
+    },
+    /// The body is not what its content encoding says: broken, cut, or followed by something.
+    BodyEncodingInvalid {
+        /// The encoding.
+        encoding: &'static str,
+    },
+    /// The body is larger than allowed once it is decoded.
+    BodyTooLargeDecoded {
+        /// What is allowed, in bytes.
+        limit_bytes: u64,
     },
     /// The body is larger than allowed.
     BodyTooLarge {
@@ -119,6 +138,7 @@ impl Refusal {
             Self::ModelPathInvalid
             | Self::BodyInvalid { .. }
             | Self::BodyEncodingUnsupported { .. }
+            | Self::BodyEncodingInvalid { .. }
             | Self::QueryInvalid { .. } => 400,
             Self::CredentialMissing
             | Self::CredentialAmbiguous
@@ -134,8 +154,10 @@ impl Refusal {
             Self::MethodNotAllowed { .. } => 405,
             Self::BodyTimeout => 408,
             Self::LengthRequired => 411,
-            Self::BodyTooLarge { .. } => 413,
+            Self::BodyTooLarge { .. } | Self::BodyTooLargeDecoded { .. } => 413,
             Self::ExpectationUnknown => 417,
+            Self::UpgradeUnavailable => 426,
+            Self::CountTokensBusy { .. } => 429,
             Self::HeadersTooLarge => 431,
             Self::Internal => 500,
             Self::ProviderBroken => 502,
@@ -153,6 +175,7 @@ impl Refusal {
         match self {
             Self::UnknownPath => "unknown_path",
             Self::MethodNotAllowed { .. } => "method_not_allowed",
+            Self::UpgradeUnavailable => "upgrade_unavailable",
             Self::ChatCompletionsRemoved => "chat_completions_removed",
             Self::CredentialMissing => "credential_missing",
             Self::CredentialAmbiguous => "credential_ambiguous",
@@ -163,10 +186,13 @@ impl Refusal {
             Self::ModelUnknown { .. } => "model_unknown",
             Self::ModelNotServed { .. } => "model_not_served",
             Self::CountTokensUnsupported { .. } => "count_tokens_unsupported",
+            Self::CountTokensBusy { .. } => "count_tokens_busy",
             Self::ModelPathInvalid => "model_path_invalid",
             Self::BodyInvalid { .. } => "body_invalid",
             Self::BodyEncodingUnsupported { .. } => "body_encoding_unsupported",
+            Self::BodyEncodingInvalid { .. } => "body_encoding_invalid",
             Self::BodyTooLarge { .. } => "body_too_large",
+            Self::BodyTooLargeDecoded { .. } => "body_too_large_decoded",
             Self::LengthRequired => "length_required",
             Self::BodyTimeout => "body_timeout",
             Self::HeadersTooLarge => "headers_too_large",

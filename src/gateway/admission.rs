@@ -16,6 +16,7 @@ use crate::{
         key::{KeyDenied, KeyRecord},
         operation::Operation,
         protocol::Protocol,
+        query,
         refusal::Refusal,
         route::{self, Leg, Route, RouteError},
         rules::{self, Provider, RequestFacts},
@@ -29,6 +30,8 @@ use crate::{
         entry::Entry,
         exchange::Forward,
         intake::{self, QueryKeys},
+        key_slots::KeySlot,
+        listing,
         ticket::Ticket,
     },
     live::Live,
@@ -94,6 +97,7 @@ struct Prepared {
     scan: Scan,
     original: Option<Bytes>,
     body: GatheredBody,
+    count_slot: Option<KeySlot>,
 }
 
 async fn prepare(
@@ -106,14 +110,16 @@ async fn prepare(
     entry: &mut Entry,
 ) -> Result<Prepared, GatherError> {
     let limits = &live.config.gateway;
-    let expectation = intake::check_body_head(session.req_header(), limits.body_bytes_max)?;
+    let body_head = intake::check_body_head(session.req_header(), limits.body_bytes_max)?;
+    query::check_alt(operation, session.req_header().uri.query()).map_err(|reason| Refusal::QueryInvalid { reason })?;
+    let count_slot = count_slot(gateway, live, key, operation)?;
     // What the path names can be refused before the body is read.
     if let Some(model) = &path_model {
         routed(gateway, live, key, operation, model, entry)?;
     }
     let mut body = body::gather(
         session,
-        expectation,
+        body_head,
         limits.body_bytes_max,
         limits.body_read,
         &gateway.budget,
@@ -167,6 +173,7 @@ async fn prepare(
         scan,
         original,
         body,
+        count_slot,
     })
 }
 
@@ -253,7 +260,10 @@ fn routed(
             model: name(),
             protocols,
         },
-        RouteError::CountTokensUnsupported => Refusal::CountTokensUnsupported { model: name() },
+        RouteError::CountTokensUnsupported => Refusal::CountTokensUnsupported {
+            model: name(),
+            possible: listing::serving(&live.catalogue, key, operation),
+        },
         RouteError::ProviderOff => Refusal::ProviderDisabled { model: name() },
     })?;
     if !key.allows_model(&route.model.name) {
@@ -279,6 +289,7 @@ fn forward(
         scan,
         original,
         body,
+        count_slot,
     } = prepared;
     entry.record.model = Some(model.name.clone());
     entry.record.stream = stream;
@@ -288,7 +299,12 @@ fn forward(
         .query()
         .filter(|query| !query.is_empty())
         .map(str::to_owned);
-    let finish_permit = finish_permit(gateway, session, &attempts.leg().provider, stream);
+    let finish_permit = if operation.counts_tokens() {
+        // It costs nothing, so there is nothing to learn from an answer that nobody reads.
+        None
+    } else {
+        finish_permit(gateway, session, &attempts.leg().provider, stream)
+    };
     Forward {
         ticket: Ticket::issue(entry),
         operation,
@@ -312,7 +328,24 @@ fn forward(
         refusal: None,
         stream_gauge: stream.then(|| gateway.metrics().stream_opened()),
         finish_permit,
+        count_slot,
     }
+}
+
+/// A place among those that the key has for counting tokens. Agents count in bursts (25 at once were seen) and pay
+/// nothing for it, so this limit is apart from those on generation (protocols.md 1.6).
+fn count_slot(
+    gateway: &Gateway,
+    live: &Live,
+    key: &KeyRecord,
+    operation: Operation,
+) -> Result<Option<KeySlot>, Refusal> {
+    if !operation.counts_tokens() {
+        return Ok(None);
+    }
+    let concurrency = live.config.gateway.count_tokens_concurrency;
+    let slot = gateway.count_slots.enter(key.id.as_str(), concurrency);
+    slot.map(Some).ok_or(Refusal::CountTokensBusy { concurrency })
 }
 
 /// Whether the answer is read to its end although the client has left (design.md section 5, `on_client_gone`).

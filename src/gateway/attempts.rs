@@ -230,15 +230,11 @@ impl Attempts {
         if !answer.can_resend || self.made >= ATTEMPTS_MAX {
             return false;
         }
-        if limited {
-            self.other_credential(answer, dice, now)
-                || self.same_again(answer, dice)
-                || self.other_provider(answer, dice, now)
-        } else {
-            self.same_again(answer, dice)
-                || self.other_credential(answer, dice, now)
-                || self.other_provider(answer, dice, now)
-        }
+        // A limit is the credential's, so another one comes first; anything else may be over by now.
+        let again = limited && self.other_credential(answer, dice, now)
+            || self.same_again(answer, dice)
+            || !limited && self.other_credential(answer, dice, now);
+        again || self.other_provider(answer, dice, now)
     }
 
     fn same_again(&mut self, answer: &Answered, dice: f64) -> bool {

@@ -4,7 +4,8 @@
 //! overflows. So weir keeps the body itself and arranges that Pingora calls `request_body_filter` at every attempt,
 //! where the stored body is put in place of whatever Pingora holds:
 //! - with a declared length, buffering starts when at most 64 KiB are left, so the buffer always holds the tail;
-//! - without one, reading stops when the JSON value is complete, and Pingora's own loop reads the end of the body.
+//! - without one, reading stops when the JSON value is complete (or the compressed stream, where the body has a content
+//!   coding), and Pingora's own loop reads the end of the body.
 
 use std::time::Duration;
 
@@ -18,7 +19,11 @@ use crate::{
         json_scan::{JsonEnd, Progress},
         refusal::Refusal,
     },
-    gateway::intake::{Expectation, content_length},
+    gateway::{
+        coding::Coding,
+        intake::{BodyHead, Expectation, content_length},
+        unpacked::Unpacked,
+    },
 };
 
 /// What Pingora's replay buffer holds (`BODY_BUF_LIMIT` in its source).
@@ -30,14 +35,31 @@ const FIRST_ALLOCATION_BYTES_MAX: u64 = 1024 * 1024;
 /// A body in memory, with its share of the process-wide budget.
 #[derive(Debug)]
 pub struct GatheredBody {
-    /// The text as the client sent it, or as edited since.
+    /// The text as the client sent it, decoded, or as edited since.
     pub bytes: Bytes,
     /// How it came.
     pub form: BodyForm,
-    /// How many bytes the client sent, before edits.
+    /// How many bytes the client sent, before decoding and edits.
     pub received: usize,
+    /// The content coding that it came in.
+    pub coding: Option<Coding>,
     /// Gives the bytes back to the budget when dropped.
     pub lease: BodyLease,
+}
+
+impl GatheredBody {
+    /// Why the client may not send these bytes behind what was gathered, if it may not: behind a JSON value only white
+    /// space may follow, behind a compressed stream nothing at all.
+    pub fn refusal_of_rest(&self, rest: &[u8]) -> Option<Refusal> {
+        match self.coding {
+            None => (!rest.iter().all(u8::is_ascii_whitespace)).then(|| Refusal::BodyInvalid {
+                reason: "data follows the JSON value".to_owned(),
+            }),
+            Some(coding) => (!rest.is_empty()).then(|| Refusal::BodyEncodingInvalid {
+                encoding: coding.as_str(),
+            }),
+        }
+    }
 }
 
 /// How the end of the body is known.
@@ -67,87 +89,129 @@ impl From<Refusal> for GatherError {
     }
 }
 
-/// Reads the body. `read_wait` bounds each wait for more bytes, `bytes_max` the whole.
+/// Reads the body. `read_wait` bounds each wait for more bytes, `bytes_max` the whole, both as sent and decoded.
 pub async fn gather(
     session: &mut Session,
-    expectation: Expectation,
+    head: BodyHead,
     bytes_max: usize,
     read_wait: Duration,
     budget: &BodyBudget,
 ) -> Result<GatheredBody, GatherError> {
     let declared = content_length(&session.req_header().headers);
-    let lease = budget
-        .try_reserve(declared.unwrap_or(0))
-        .ok_or(Refusal::BodyBudgetExhausted)?;
+    // A compressed body is not held as it came: what counts is what becomes of it.
+    let announced = declared.filter(|_| head.coding.is_none()).unwrap_or(0);
+    let lease = budget.try_reserve(announced).ok_or(Refusal::BodyBudgetExhausted)?;
+    let gathering = Gathering {
+        text: Text::new(head.coding, announced, bytes_max)?,
+        received: 0,
+        coding: head.coding,
+        bytes_max,
+        lease,
+    };
     session.set_read_timeout(Some(read_wait));
-    if expectation == Expectation::Continue {
+    if head.expectation == Expectation::Continue {
         session
             .write_continue_response()
             .await
             .map_err(|_| GatherError::ClientGone)?;
     }
     match declared {
-        Some(length) => sized(session, length, lease).await,
-        None => open(session, bytes_max, lease).await,
+        Some(length) => sized(session, length, gathering).await,
+        None => open(session, gathering).await,
     }
 }
 
-async fn sized(session: &mut Session, length: u64, lease: BodyLease) -> Result<GatheredBody, GatherError> {
-    let mut body = BytesMut::with_capacity(allocation(length));
+/// A body of which some has come.
+struct Gathering {
+    text: Text,
+    received: usize,
+    coding: Option<Coding>,
+    bytes_max: usize,
+    lease: BodyLease,
+}
+
+enum Text {
+    Plain(BytesMut),
+    Coded(Box<Unpacked>),
+}
+
+impl Text {
+    fn new(coding: Option<Coding>, announced: u64, bytes_max: usize) -> Result<Self, Refusal> {
+        Ok(match coding {
+            None => Self::Plain(BytesMut::with_capacity(allocation(announced))),
+            Some(coding) => Self::Coded(Box::new(Unpacked::new(coding, bytes_max)?)),
+        })
+    }
+}
+
+impl Gathering {
+    fn finish(self, form: BodyForm) -> Result<GatheredBody, GatherError> {
+        Ok(GatheredBody {
+            bytes: match self.text {
+                Text::Plain(text) => text.freeze(),
+                Text::Coded(unpacked) => unpacked.finish()?,
+            },
+            form,
+            received: self.received,
+            coding: self.coding,
+            lease: self.lease,
+        })
+    }
+}
+
+async fn sized(session: &mut Session, length: u64, mut body: Gathering) -> Result<GatheredBody, GatherError> {
     loop {
-        let left = length.saturating_sub(body.len() as u64);
+        let left = length.saturating_sub(body.received as u64);
         if left <= REPLAY_BYTES_MAX {
             session.enable_retry_buffering();
         }
-        match read(session).await? {
-            Some(piece) => body.extend_from_slice(&piece),
-            None => break,
+        let Some(piece) = read(session).await? else { break };
+        body.received += piece.len();
+        match &mut body.text {
+            Text::Plain(text) => text.extend_from_slice(&piece),
+            Text::Coded(unpacked) => {
+                unpacked.push(&piece, &mut body.lease).await?;
+            }
         }
         if session.is_body_done() {
             break;
         }
     }
-    let received = body.len();
-    Ok(GatheredBody {
-        bytes: body.freeze(),
-        form: BodyForm::Sized,
-        received,
-        lease,
-    })
+    body.finish(BodyForm::Sized)
 }
 
-async fn open(session: &mut Session, bytes_max: usize, mut lease: BodyLease) -> Result<GatheredBody, GatherError> {
+async fn open(session: &mut Session, mut body: Gathering) -> Result<GatheredBody, GatherError> {
     session.enable_retry_buffering();
-    let mut body = BytesMut::new();
     let mut end = JsonEnd::new();
     while let Some(piece) = read(session).await? {
-        if body.len() + piece.len() > bytes_max {
+        body.received += piece.len();
+        if body.received > body.bytes_max {
             return Err(Refusal::BodyTooLarge {
-                limit_bytes: bytes_max as u64,
+                limit_bytes: body.bytes_max as u64,
             }
             .into());
         }
-        if !lease.grow(piece.len() as u64) {
-            return Err(Refusal::BodyBudgetExhausted.into());
-        }
-        body.extend_from_slice(&piece);
-        if let Progress::CompleteAt(_) = end.push(&piece) {
+        let complete = match &mut body.text {
+            Text::Plain(text) => {
+                if !body.lease.grow(piece.len() as u64) {
+                    return Err(Refusal::BodyBudgetExhausted.into());
+                }
+                text.extend_from_slice(&piece);
+                matches!(end.push(&piece), Progress::CompleteAt(_))
+            }
+            Text::Coded(unpacked) => unpacked.push(&piece, &mut body.lease).await?,
+        };
+        if complete {
             break;
         }
     }
-    let replayable = body.len() as u64 <= REPLAY_BYTES_MAX;
+    let replayable = body.received as u64 <= REPLAY_BYTES_MAX;
     if session.is_body_done() && !replayable {
         // The last data came together with the end of the body (an HTTP/2 client may do so): nothing is left that
         // would make Pingora ask for the body.
         return Err(Refusal::LengthRequired.into());
     }
-    let received = body.len();
-    Ok(GatheredBody {
-        bytes: body.freeze(),
-        form: BodyForm::Open { replayable },
-        received,
-        lease,
-    })
+    body.finish(BodyForm::Open { replayable })
 }
 
 async fn read(session: &mut Session) -> Result<Option<Bytes>, GatherError> {

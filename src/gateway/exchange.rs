@@ -16,8 +16,8 @@ use crate::{
         session_hint::{ServedBy, StateKey},
     },
     gateway::{
-        attempts::Attempts, body::GatheredBody, deadline::Watch, drain::InFlight, entry::Entry, intake::QueryKeys,
-        relay::ErrorBody, ticket::Ticket,
+        attempts::Attempts, body::GatheredBody, deadline::Watch, drain::InFlight, entry::Entry, error_body::ErrorBody,
+        intake::QueryKeys, key_slots::KeySlot, ticket::Ticket,
     },
     live::Live,
     metrics::GaugeGuard,
@@ -101,6 +101,8 @@ pub struct Forward {
     pub stream_gauge: Option<GaugeGuard>,
     /// Held while the answer is to be read to its end although the client has left.
     pub finish_permit: Option<OwnedSemaphorePermit>,
+    /// Held while tokens are counted.
+    pub count_slot: Option<KeySlot>,
 }
 
 impl Forward {

@@ -1,6 +1,6 @@
 //! What can be read from a request's head: the target, the caller's credential, refusals that need no body.
 
-use http::{HeaderMap, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use pingora::http::RequestHeader;
 
 use crate::{
@@ -11,6 +11,7 @@ use crate::{
         protocol::Protocol,
         refusal::Refusal,
     },
+    gateway::coding::{self, Coded, Coding},
 };
 
 /// What early reading of a head gives: the shape of every answer, and the key that stood in the query.
@@ -41,7 +42,12 @@ pub fn strip_query_keys(head: &mut RequestHeader) -> QueryKeys {
 /// The protocol in whose shape this request is answered.
 pub fn shape(head: &RequestHeader, keys: &QueryKeys) -> Protocol {
     let path = head.uri.path();
-    let listing = path == "/v1/models" || path.starts_with("/v1/models/") && !path.contains([':', '%']);
+    let read_only = matches!(head.method, Method::GET | Method::HEAD);
+    let of_gemini = match read_only {
+        true => operation::names_method(path),
+        false => path.contains([':', '%']),
+    };
+    let listing = path == "/v1/models" || path.starts_with("/v1/models/") && !of_gemini;
     if !listing {
         return operation::shape_of(path);
     }
@@ -58,6 +64,18 @@ pub fn shape(head: &RequestHeader, keys: &QueryKeys) -> Protocol {
 
 /// Reads the request line.
 pub fn target(head: &RequestHeader) -> Result<Target, Refusal> {
+    let is_websocket = |value: &HeaderValue| {
+        let text = value.to_str().unwrap_or_default();
+        text.split(',')
+            .any(|name| name.trim().eq_ignore_ascii_case("websocket"))
+    };
+    if head.method == Method::GET
+        && head.uri.path() == "/v1/responses"
+        && head.headers.get_all(header::UPGRADE).iter().any(is_websocket)
+    {
+        // Codex asks so first. Any other refusal costs it seven tries, or the turn (protocols.md, point 7).
+        return Err(Refusal::UpgradeUnavailable);
+    }
     operation::target(head.method.as_str(), head.uri.path()).map_err(|error| match error {
         TargetError::UnknownPath => Refusal::UnknownPath,
         TargetError::MethodNotAllowed { allow } => Refusal::MethodNotAllowed { allow },
@@ -93,24 +111,33 @@ pub fn offered<'a>(head: &'a RequestHeader, keys: &'a QueryKeys) -> Offered<'a> 
     }
 }
 
+/// What a request says of its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyHead {
+    /// What the client waits for.
+    pub expectation: Expectation,
+    /// The content coding that it has.
+    pub coding: Option<Coding>,
+}
+
 /// What the request says of its body, checked before a byte of it is read.
-pub fn check_body_head(head: &RequestHeader, body_bytes_max: usize) -> Result<Expectation, Refusal> {
+pub fn check_body_head(head: &RequestHeader, body_bytes_max: usize) -> Result<BodyHead, Refusal> {
     let headers = &head.headers;
-    if let Some(encoding) = headers.get(header::CONTENT_ENCODING) {
-        let encoding = encoding.to_str().unwrap_or("unreadable").trim().to_ascii_lowercase();
-        if !encoding.is_empty() && encoding != "identity" {
-            return Err(Refusal::BodyEncodingUnsupported { encoding });
-        }
-    }
+    let coding = match coding::of(headers) {
+        Coded::No => None,
+        Coded::By(coding) => Some(coding),
+        Coded::Otherwise(encoding) => return Err(Refusal::BodyEncodingUnsupported { encoding }),
+    };
     let limit_bytes = body_bytes_max as u64;
     if content_length(headers).is_some_and(|length| length > limit_bytes) {
         return Err(Refusal::BodyTooLarge { limit_bytes });
     }
-    match headers.get(header::EXPECT).map(|value| value.as_bytes()) {
-        None => Ok(Expectation::None),
-        Some(value) if value.eq_ignore_ascii_case(b"100-continue") => Ok(Expectation::Continue),
-        Some(_) => Err(Refusal::ExpectationUnknown),
-    }
+    let expectation = match headers.get(header::EXPECT).map(|value| value.as_bytes()) {
+        None => Expectation::None,
+        Some(value) if value.eq_ignore_ascii_case(b"100-continue") => Expectation::Continue,
+        Some(_) => return Err(Refusal::ExpectationUnknown),
+    };
+    Ok(BodyHead { expectation, coding })
 }
 
 /// What the client waits for before it sends the body (RFC 9110 section 10.1.1).

@@ -3,17 +3,22 @@
 use crate::domain::{
     catalogue::{Catalogue, Model},
     key::KeyRecord,
-    protocol::{ListedModel, Protocol, model_entry, models_list},
+    operation::Operation,
+    protocol::{ListedModel, Protocol, model_entry, model_page::page_of, models_list},
     refusal::{Refusal, Reply},
 };
 
-/// The list, or one model of it.
+/// Models named in the message that tells of others.
+const NAMED_MODELS_MAX: usize = 8;
+
+/// The page of the list that the query asks for, or one model of it.
 pub fn reply(
     catalogue: &Catalogue,
     is_off: impl Fn(&str) -> bool,
     key: &KeyRecord,
     shape: Protocol,
     wanted: Option<&str>,
+    query: Option<&str>,
 ) -> Result<Reply, Refusal> {
     // The Responses shape is what generic clients read, so it lists everything; the others only what they can use.
     let is_switched_off = |model: &Model| {
@@ -35,7 +40,12 @@ pub fn reply(
         })
         .collect();
     let body = match wanted {
-        None => models_list(shape, &listed),
+        None => {
+            let names: Vec<&str> = listed.iter().map(|model| model.id.as_str()).collect();
+            let page = page_of(shape, query, &names).map_err(|reason| Refusal::QueryInvalid { reason })?;
+            let models = listed.get(page.range).unwrap_or_default();
+            models_list(shape, models, page.has_more)
+        }
         Some(name) => match listed.iter().find(|model| model.id == name) {
             Some(model) => model_entry(shape, model),
             None => return Err(Refusal::ModelUnknown { model: name.to_owned() }),
@@ -46,4 +56,11 @@ pub fn reply(
         headers: vec![("content-type", "application/json".to_owned())],
         body,
     })
+}
+
+/// Models that the key may use and that a provider serves `operation` for, as many as fit into a sentence.
+pub fn serving(catalogue: &Catalogue, key: &KeyRecord, operation: Operation) -> Vec<String> {
+    let fits = |model: &Model| model.providers_for(operation).next().is_some() && key.allows_model(&model.name);
+    let models = catalogue.models().filter(|model| fits(model));
+    models.map(|model| model.name.clone()).take(NAMED_MODELS_MAX).collect()
 }

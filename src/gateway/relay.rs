@@ -10,20 +10,21 @@ use crate::{
     clock,
     domain::{
         outcome::Outcome,
-        protocol::{
-            FailureKind, Framing, MidStreamFailure, Protocol, framing_of,
-            provider_error::{redact, reshape_error},
-        },
+        protocol::{FailureKind, Framing, MidStreamFailure, framing_of, provider_error::redact},
         refusal::Refusal,
-        retry::{REST_AFTER_REFUSAL, retry_after, retry_delay},
-        rules::{ErrorMeaning, ErrorShape, RequestFacts, ResponseRewriter},
+        retry::retry_after,
+        rules::{RequestFacts, ResponseRewriter},
     },
-    gateway::{admission, attempts::Answered, deadline::Watch, exchange::Forward},
+    gateway::{
+        admission,
+        attempts::Answered,
+        coding::{self, Coded},
+        deadline::Watch,
+        error_body::ErrorBody,
+        exchange::Forward,
+    },
     metrics::Metrics,
 };
-
-/// The largest error answer that is held for masking; a longer one is replaced.
-const ERROR_BODY_BYTES_MAX: usize = 1024 * 1024;
 
 /// Response headers that concern the provider's connection or its front, not the client.
 const NOT_RETURNED: [&str; 17] = [
@@ -48,13 +49,6 @@ const NOT_RETURNED: [&str; 17] = [
 
 /// weir's own identifier of the request, beside the provider's.
 pub const REQUEST_ID: &str = "x-weir-request-id";
-
-/// An error answer, gathered.
-#[derive(Debug, Default)]
-pub struct ErrorBody {
-    held: BytesMut,
-    too_large: bool,
-}
 
 /// The answer's head has come from the provider. An error return ends the attempt.
 pub fn accept_head(metrics: &Metrics, forward: &mut Forward, head: &ResponseHeader) -> Result<()> {
@@ -102,7 +96,7 @@ fn try_again(forward: &mut Forward, head: &ResponseHeader, refused: bool) -> boo
         .answered(&answer, rand::rng().random(), clock::instant())
 }
 
-fn credential_refused(metrics: &Metrics, forward: &Forward, status: u16) {
+pub(super) fn credential_refused(metrics: &Metrics, forward: &Forward, status: u16) {
     let provider = &forward.provider().name;
     tracing::error!(
         %provider,
@@ -136,26 +130,27 @@ pub fn edit_head(session: &mut Session, forward: &mut Forward, head: &mut Respon
         .get(header::CONTENT_TYPE)
         .and_then(|value| value.to_str().ok());
     let framing = framing_of(forward.operation, content_type);
-    forward.ticket.meter.head_seen(status, protocol, framing);
+    let coded = coding::of(&head.headers);
+    forward.ticket.meter.head_seen(status, protocol, framing, &coded);
     let request_id = HeaderValue::from_str(forward.ticket.request_id())
         .map_err(|_| Error::explain(ErrorType::InternalError, "the request id is not a header value"))?;
+    let is_plain = coded == Coded::No;
     if status >= 400 {
-        forward.error_body = Some(ErrorBody::default());
+        // What is held is decoded, so that it can be masked.
+        head.remove_header(&header::CONTENT_ENCODING);
+        forward.error_body = Some(ErrorBody::new(coded));
     }
-    if status < 400 && !head.headers.contains_key(header::CONTENT_ENCODING) {
+    if status < 400 && is_plain {
         forward.rewriter = rewriter(session, forward, framing);
     }
-    if status >= 400 || forward.rewriter.is_some() || matches!(framing, Framing::Sse | Framing::JsonArray) {
+    if status >= 400 || forward.rewriter.is_some() || is_plain && matches!(framing, Framing::Sse | Framing::JsonArray) {
         // The end may differ from the provider's: masked, reshaped, or followed by an in-band error.
         head.remove_header(&header::CONTENT_LENGTH);
         if !session.is_http2() {
             head.insert_header(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"))?;
         }
     }
-    let protocol_id = match protocol {
-        Protocol::Messages => "request-id",
-        Protocol::Responses | Protocol::Gemini => "x-request-id",
-    };
+    let protocol_id = protocol.request_id_header();
     if !head.headers.contains_key(protocol_id) {
         head.insert_header(protocol_id, request_id.clone())?;
     }
@@ -230,6 +225,8 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
         hold(metrics, forward, piece, end);
     } else if end && !forward.ticket.meter.is_complete() {
         return end_as_failure(forward, piece);
+    } else if end && let Some(closing) = forward.ticket.meter.closing() {
+        append(piece, &closing);
     }
     Ok(())
 }
@@ -248,64 +245,22 @@ fn rewrite(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
     }
 }
 
+fn append(piece: &mut Option<Bytes>, tail: &[u8]) {
+    let mut joined = BytesMut::from(piece.as_deref().unwrap_or_default());
+    joined.extend_from_slice(tail);
+    *piece = Some(joined.freeze());
+}
+
 fn hold(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
     let Some(error) = &mut forward.error_body else {
         return;
     };
     if let Some(bytes) = piece.take() {
-        if error.held.len() + bytes.len() > ERROR_BODY_BYTES_MAX {
-            error.too_large = true;
-        } else {
-            error.held.extend_from_slice(&bytes);
-        }
+        error.push(&bytes);
     }
     if end && let Some(error) = forward.error_body.take() {
-        *piece = Some(finished_error(metrics, forward, error));
+        *piece = Some(error.finish(metrics, forward));
     }
-}
-
-/// An error answer as the client gets it: masked, and in the protocol's shape if the provider's file asks for that.
-fn finished_error(metrics: &Metrics, forward: &mut Forward, error: ErrorBody) -> Bytes {
-    let status = forward.ticket.meter.status();
-    let held = if error.too_large {
-        Bytes::new()
-    } else {
-        error.held.freeze()
-    };
-    let credential = &forward.attempts.credential().credential;
-    let masked = redact(&held, credential.secret.expose()).map_or(held, Bytes::from);
-    if means_refused_credential(forward, status, &masked) {
-        credential_refused(metrics, forward, status);
-        forward.ticket.fail(Outcome::CredentialRefused);
-        forward.attempts.credential().rest(REST_AFTER_REFUSAL, clock::instant());
-        let reply = Refusal::ProviderCredentialRefused.reply(forward.operation.protocol(), forward.ticket.request_id());
-        return reply.body.into();
-    }
-    if status == 429
-        && let Some(pause) = retry_delay(&masked)
-    {
-        forward.attempts.credential().rest(pause, clock::instant());
-    }
-    if error.too_large || forward.provider().errors == ErrorShape::Reshape {
-        return reshape_error(
-            forward.operation.protocol(),
-            status,
-            &masked,
-            forward.ticket.request_id(),
-        )
-        .into();
-    }
-    masked
-}
-
-/// Whether the provider's file says that this error is about the credential. The status has gone to the client by then;
-/// the text, which tells of the operator's account, has not.
-fn means_refused_credential(forward: &Forward, status: u16, body: &[u8]) -> bool {
-    forward.provider().error_rules.iter().any(|rule| {
-        rule.status == status
-            && rule.means == ErrorMeaning::CredentialRefused
-            && memchr::memmem::find(body, rule.contains.as_bytes()).is_some()
-    })
 }
 
 /// The provider ended the body properly although the answer is not whole. A stream says so in band; where the protocol
@@ -317,16 +272,26 @@ fn end_as_failure(forward: &mut Forward, piece: &mut Option<Bytes>) -> Result<()
     };
     forward.ticket.fail(Outcome::ProviderCut);
     if let Some(tail) = forward.ticket.meter.failure_tail(&failure) {
-        let mut joined = BytesMut::from(piece.as_deref().unwrap_or_default());
-        joined.extend_from_slice(&tail);
-        *piece = Some(joined.freeze());
+        append(piece, &tail);
         return Ok(());
     }
-    if forward.ticket.meter.framing() != Some(Framing::Json) {
+    if forward.ticket.meter.framing() != Some(Framing::Json) && !forward.ticket.meter.is_coded() {
         // Not what its content type says: passed on for the client to judge.
         return Ok(());
     }
     Err(Error::explain(ErrorType::ConnectionClosed, "the answer ended before it was whole").into_up())
+}
+
+/// The provider's connection broke behind an answer that is whole: what is left to send. None when it is not whole, or
+/// when only the connection can tell where it ends.
+pub fn rest_of_whole(forward: &mut Forward) -> Option<Bytes> {
+    let meter = &mut forward.ticket.meter;
+    let is_stream = meter.status() < 400 && matches!(meter.framing(), Some(Framing::Sse | Framing::JsonArray));
+    if !is_stream || meter.is_coded() || !meter.is_complete() {
+        return None;
+    }
+    meter.body_ended();
+    Some(meter.closing().unwrap_or_default().into())
 }
 
 /// What to tell the client when the answer breaks off.

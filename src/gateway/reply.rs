@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header;
+use http::{Method, header};
 use pingora::{Error, ErrorSource, ErrorType, Result, http::ResponseHeader};
 use pingora_proxy::{FailToProxy, Session};
 
@@ -48,6 +48,10 @@ pub async fn write(session: &mut Session, reply: Reply, request_id: &str) -> Res
     }
     head.insert_header(header::CONTENT_LENGTH, reply.body.len())?;
     head.insert_header(relay::REQUEST_ID, request_id)?;
+    if session.req_header().method == Method::HEAD && session.is_http2() {
+        // Over HTTP/1.1 Pingora leaves the body out by itself.
+        return session.write_response_header(Box::new(head), true).await;
+    }
     session.write_response_header(Box::new(head), false).await?;
     session.write_response_body(Some(Bytes::from(reply.body)), true).await
 }
@@ -132,7 +136,12 @@ async fn answer_failure(session: &mut Session, error: &Error, shape: Protocol, f
 }
 
 async fn break_off(session: &mut Session, error: &Error, forward: &mut Forward) -> u16 {
-    let (outcome, failure) = relay::failure_of(forward, *error.etype() == guard::PANICKED);
+    let panicked = *error.etype() == guard::PANICKED;
+    if !panicked && let Some(rest) = relay::rest_of_whole(forward) {
+        let _ = session.write_response_body(Some(rest), true).await;
+        return forward.ticket.meter.status();
+    }
+    let (outcome, failure) = relay::failure_of(forward, panicked);
     forward.ticket.fail(outcome);
     if let Some(tail) = forward.ticket.meter.failure_tail(&failure) {
         // What was held of a broken event comes first: the tail finishes it.

@@ -10,13 +10,21 @@ use crate::{
         outcome::Outcome,
         protocol::{Framing, MidStreamFailure, Observed, Observer, Protocol},
     },
-    gateway::entry::{Entry, millis_between},
+    gateway::{
+        beside::Beside,
+        coding::Coded,
+        entry::{Entry, millis_between},
+    },
 };
 
 /// What has been seen of the answer so far.
 #[derive(Debug, Default)]
 pub struct Meter {
     observer: Option<Observer>,
+    /// Between the bytes and the observer, where the answer has a content coding.
+    beside: Option<Beside>,
+    /// The bytes are compressed: nothing of weir's own can stand among them.
+    is_coded: bool,
     framing: Option<Framing>,
     first_content: Option<Instant>,
     response_bytes: u64,
@@ -25,18 +33,31 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// The answer's head has come; `protocol` and `framing` choose what is observed in its body.
-    pub fn head_seen(&mut self, status: u16, protocol: Protocol, framing: Framing) {
+    /// The answer's head has come; `protocol` and `framing` choose what is observed in its body, `coded` how it is read.
+    pub fn head_seen(&mut self, status: u16, protocol: Protocol, framing: Framing, coded: &Coded) {
         self.status = status;
         self.framing = Some(framing);
-        self.observer = Some(Observer::new(protocol, framing));
+        self.is_coded = *coded != Coded::No;
+        // An error answer is held, and decoded whole at its end.
+        self.beside = match coded {
+            Coded::By(coding) if status < 400 && framing != Framing::Opaque => Some(Beside::new(*coding)),
+            Coded::No | Coded::By(_) | Coded::Otherwise(_) => None,
+        };
+        let observed = match (self.is_coded, &self.beside) {
+            (true, None) => Framing::Opaque,
+            (true, Some(_)) | (false, _) => framing,
+        };
+        self.observer = Some(Observer::new(protocol, observed));
     }
 
     /// A piece of the answer's body passes.
     pub fn body_seen(&mut self, piece: &[u8], now: Instant) {
         self.response_bytes += piece.len() as u64;
         if let Some(observer) = &mut self.observer {
-            observer.push(piece);
+            match &mut self.beside {
+                Some(beside) => beside.push(piece, |text| observer.push(text)),
+                None => observer.push(piece),
+            }
             if self.first_content.is_none() && observer.first_content_seen() {
                 self.first_content = Some(now);
             }
@@ -48,9 +69,21 @@ impl Meter {
         self.ended = true;
     }
 
-    /// Whether the protocol says that the answer is whole. An error answer is whole whatever it holds.
+    /// Whether the protocol says that the answer is whole. An error answer is whole whatever it holds, and so is one whose
+    /// content coding cannot be read: nobody knows better.
     pub fn is_complete(&self) -> bool {
-        self.status >= 400 || self.observer.as_ref().is_some_and(Observer::is_complete)
+        let unreadable = self.beside.as_ref().is_some_and(|beside| !beside.is_readable());
+        self.status >= 400 || unreadable || self.observer.as_ref().is_some_and(Observer::is_complete)
+    }
+
+    /// Whether the answer's bytes are compressed.
+    pub fn is_coded(&self) -> bool {
+        self.is_coded
+    }
+
+    /// The bytes that a complete stream still lacks (see [`Observer::closing`]); none among compressed ones.
+    pub fn closing(&self) -> Option<Vec<u8>> {
+        self.observer.as_ref().filter(|_| !self.is_coded)?.closing()
     }
 
     /// How the body is framed, once its head has come.
@@ -65,7 +98,7 @@ impl Meter {
 
     /// The bytes that tell the client of a failure in the middle of the answer; none where the protocol has no way.
     pub fn failure_tail(&self, failure: &MidStreamFailure) -> Option<Vec<u8>> {
-        self.observer.as_ref()?.failure_tail(failure)
+        self.observer.as_ref().filter(|_| !self.is_coded)?.failure_tail(failure)
     }
 
     /// The identifier under which the provider may keep the answer.

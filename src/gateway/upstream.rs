@@ -202,12 +202,9 @@ pub fn send_body(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) ->
         return Ok(());
     };
     if let (BodyForm::Open { .. }, Some(piece)) = (body.form, piece.as_deref()) {
-        // Beyond what was read already only white space may follow the JSON value.
         let rest = piece.get(replayed.min(piece.len())..).unwrap_or_default();
-        if !rest.iter().all(u8::is_ascii_whitespace) {
-            forward.refusal = Some(Refusal::BodyInvalid {
-                reason: "data follows the JSON value".to_owned(),
-            });
+        if let Some(refusal) = body.refusal_of_rest(rest) {
+            forward.refusal = Some(refusal);
             return Err(Error::explain(ErrorType::InvalidHTTPHeader, "data follows the request body").into_down());
         }
     }

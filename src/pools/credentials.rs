@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn weights_share_requests_and_sessions() {
         let all = credentials(&[1, 3]);
-        let now = Instant::now();
+        let now = crate::clock::instant();
         for with_session in [false, true] {
             let mut counts: HashMap<String, u32> = HashMap::new();
             for index in 0..4000_u32 {
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn a_session_keeps_its_credential_while_others_come_and_go() {
         let (two, three) = (credentials(&[1, 1]), credentials(&[1, 1, 1]));
-        let now = Instant::now();
+        let now = crate::clock::instant();
         for session in 0..500 {
             let before = name(two.choose(Some(session), 0.1, now));
             assert_eq!(before, name(two.choose(Some(session), 0.9, now)));
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn what_rests_is_passed_over_until_it_wakes() {
         let all = credentials(&[1, 1]);
-        let now = Instant::now();
+        let now = crate::clock::instant();
         let first = Arc::clone(all.named("c0").unwrap());
         first.rest(Duration::from_secs(9), now);
         for dice in [0.0, 0.99] {
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn a_rest_is_bounded_and_never_shortened() {
         let all = credentials(&[1]);
-        let now = Instant::now();
+        let now = crate::clock::instant();
         let one = all.named("c0").unwrap();
         one.rest(Duration::from_secs(1 << 40), now);
         one.rest(Duration::from_secs(1), now);
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_reload_keeps_the_rest_of_the_same_secret() {
         let before = credentials(&[1, 1]);
-        let now = Instant::now();
+        let now = crate::clock::instant();
         before.named("c1").unwrap().rest(Duration::from_secs(9), now);
         let renamed = Credential {
             name: "other".to_owned(),

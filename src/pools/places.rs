@@ -214,14 +214,14 @@ mod tests {
     #[tokio::test]
     async fn weights_share_the_requests() {
         let places = places(&[("http://127.0.0.1:1001", 1), ("http://127.0.0.1:1002", 3)]).await;
-        let counts = ports(&places, 400, Instant::now());
+        let counts = ports(&places, 400, crate::clock::instant());
         assert_eq!((counts[&1001], counts[&1002]), (100, 300));
     }
 
     #[tokio::test]
     async fn an_address_that_fails_is_left_out_for_longer_each_time() {
         let places = places(&[("http://127.0.0.1:1001", 1), ("http://127.0.0.1:1002", 1)]).await;
-        let mut now = Instant::now();
+        let mut now = crate::clock::instant();
         let ill: SocketAddr = "127.0.0.1:1001".parse().unwrap();
         for _ in 1..EJECTED_AFTER {
             places.failed(ill, now);
@@ -242,7 +242,7 @@ mod tests {
     #[tokio::test]
     async fn a_further_attempt_goes_elsewhere_and_the_last_place_is_never_lost() {
         let two = places(&[("http://127.0.0.1:1001", 1), ("http://127.0.0.1:1002", 1)]).await;
-        let now = Instant::now();
+        let now = crate::clock::instant();
         let first = two.pick(&[], now).unwrap().address;
         assert_ne!(two.pick(&[first], now).unwrap().address, first);
         let one = places(&[("http://127.0.0.1:1001", 1)]).await;
@@ -256,7 +256,7 @@ mod tests {
     #[tokio::test]
     async fn places_behind_one_address_keep_their_names() {
         let places = places(&[("http://127.0.0.1:1001", 1), ("https://127.0.0.1:1001", 1)]).await;
-        let now = Instant::now();
+        let now = crate::clock::instant();
         let first = places.pick(&[], now).unwrap();
         let second = places.pick(&[first.address], now).unwrap();
         assert_ne!(first.origin.https, second.origin.https);
@@ -267,7 +267,7 @@ mod tests {
         assert!(
             places(&[("http://nowhere.invalid", 1)])
                 .await
-                .pick(&[], Instant::now())
+                .pick(&[], crate::clock::instant())
                 .is_none()
         );
     }

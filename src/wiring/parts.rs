@@ -10,7 +10,7 @@ use crate::{
     clock,
     config::{AccessTarget, Config},
     domain::catalogue::Catalogue,
-    gateway::{Gateway, drain::Drain, entry::Sinks},
+    gateway::{Gateway, drain::Drain, entry::Sinks, key_slots::KeySlots},
     key_cache::KeyCache,
     live::{Live, LiveCell},
     metrics::{Health, Metrics},
@@ -57,7 +57,10 @@ impl Parts {
     pub fn build(config: Config, conf: &Path, background: &Runtime) -> Result<Self, StartError> {
         let config = Arc::new(config);
         let catalogue = Arc::new(catalogue::build(&config)?);
-        let (store, session_store) = store::open(&config)?;
+        let store::Opened {
+            keys: store,
+            sessions: session_store,
+        } = store::open(&config)?;
         let sinks = Arc::new(sinks(&config, &catalogue)?);
         let (stop, stopped) = watch::channel(false);
         let keys = KeyCache::new(Arc::clone(&store), store::cache_settings(&config));
@@ -122,6 +125,7 @@ impl Parts {
             sinks: Arc::clone(&self.sinks),
             drain: self.drain.clone(),
             finishing: Arc::new(tokio::sync::Semaphore::new(self.config.upstream.client_gone_finish_max)),
+            count_slots: KeySlots::default(),
         }
     }
 

@@ -14,14 +14,25 @@ use crate::{
     wiring::StartError,
 };
 
+/// One engine, seen as what it keeps.
+pub struct Opened {
+    /// The keys.
+    pub keys: Arc<dyn KeyStore>,
+    /// Who served the sessions whose state lies at a provider.
+    pub sessions: Arc<dyn SessionStore>,
+}
+
 /// Opens it; keys and sessions are two views of one engine. A Redis that does not answer is no error: weir starts, says 503, and recovers when it is there.
-pub fn open(config: &Config) -> Result<(Arc<dyn KeyStore>, Arc<dyn SessionStore>), StartError> {
+pub fn open(config: &Config) -> Result<Opened, StartError> {
     match &config.store {
         StoreConfig::Embedded(embedded) => {
             let store =
                 EmbeddedStore::open(&embedded.path).map_err(|error| StartError::failed("the embedded store", error))?;
             let store = Arc::new(store);
-            Ok((Arc::clone(&store) as Arc<dyn KeyStore>, store))
+            Ok(Opened {
+                keys: Arc::clone(&store) as Arc<dyn KeyStore>,
+                sessions: store,
+            })
         }
         StoreConfig::Redis(redis) => {
             let password = match &redis.password {
@@ -40,7 +51,10 @@ pub fn open(config: &Config) -> Result<(Arc<dyn KeyStore>, Arc<dyn SessionStore>
             };
             let store = RedisStore::open(&settings).map_err(|error| StartError::failed("the Redis store", error))?;
             let store = Arc::new(store);
-            Ok((Arc::clone(&store) as Arc<dyn KeyStore>, store))
+            Ok(Opened {
+                keys: Arc::clone(&store) as Arc<dyn KeyStore>,
+                sessions: store,
+            })
         }
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod client;
 pub(crate) mod h2c;
 pub(crate) mod models;
 pub(crate) mod node;
+pub(crate) mod packed;
 pub(crate) mod process;
 pub(crate) mod provider;
 pub(crate) mod recordings;

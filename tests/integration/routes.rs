@@ -18,6 +18,8 @@ fn an_unknown_path_is_404_in_the_shape_of_its_prefix() {
         ("/", Wire::Responses),
         ("/v1beta/unknown", Wire::Gemini),
         ("/v1beta/models/gemini:embedContent", Wire::Gemini),
+        ("/v1beta/tunedModels/mine:generateContent", Wire::Gemini),
+        ("/v1/tunedModels/mine:generateContent", Wire::Gemini),
     ] {
         let request = Request::post(path)
             .header("authorization", &format!("Bearer {}", key.text))
@@ -79,7 +81,7 @@ fn chat_completions_says_it_has_been_removed_and_names_responses() {
 #[test]
 fn a_head_request_is_refused_without_a_body() {
     let weir = Weir::start("http://127.0.0.1:9");
-    for path in ["/v1/messages", "/v1/models", "/api/hello", "/"] {
+    for path in ["/v1/messages", "/v1/models", "/v1/responses", "/nothing"] {
         let mut client = weir.connect();
         client.write(&Request::new("HEAD", path).bytes(Upload::Length));
         let answer = client.response_to("HEAD");
@@ -114,7 +116,7 @@ fn every_generation_path_reaches_its_provider() {
         assert_eq!((got.method.as_str(), got.target.as_str()), ("POST", expected));
     }
     for verb in ["generateContent", "countTokens"] {
-        for (version, colon) in [("v1beta", ":"), ("v1", ":"), ("v1beta", "%3A")] {
+        for (version, colon) in [("v1beta", ":"), ("v1", ":"), ("v1beta", "%3A"), ("v1", "%3a")] {
             let request = at(&base, &format!("/{version}/models/{GEMINI_MODEL}{colon}{verb}"));
             assert_eq!(weir.exchange(&request).status, 200, "{}", request.target);
             assert_eq!(provider.last().target, format!("/v1beta/models/{GEMINI_MODEL}:{verb}"));
@@ -250,4 +252,63 @@ fn switching_provider_means_changing_only_the_model() {
     let other = Wire::Messages.request_for(crate::harness::DEEPSEEK_MODEL, &key.text, "hi");
     assert_eq!(weir.exchange(&other).status, 200);
     assert_eq!((first.count(), second.count()), (1, 1));
+}
+
+#[test]
+fn a_websocket_is_answered_with_426_whoever_asks() {
+    let weir = Weir::start("http://127.0.0.1:9");
+    let key = weir.key();
+    let probe = Request::get("/v1/responses")
+        .header("connection", "Upgrade")
+        .header("upgrade", "websocket")
+        .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
+        .header("sec-websocket-version", "13")
+        .header("openai-beta", "responses_websockets=2026-02-06");
+    for request in [
+        probe.clone(),
+        probe.clone().header("authorization", "Bearer anything"),
+        probe.clone().header("authorization", &format!("Bearer {}", key.text)),
+    ] {
+        let answer = weir.exchange(&request);
+        assert_refusal(Wire::Responses, &answer, 426, "upgrade_unavailable");
+        assert_eq!(answer.header("upgrade"), Some("HTTP/1.1"));
+        assert!(answer.text().contains("POST /v1/responses"), "{}", answer.text());
+    }
+    // What is no such probe is what it was.
+    let plain = weir.exchange(&Request::get("/v1/responses"));
+    assert_refusal(Wire::Responses, &plain, 405, "method_not_allowed");
+    let other = weir.exchange(&Request::get("/v1/responses").header("upgrade", "h2c"));
+    assert_refusal(Wire::Responses, &other, 405, "method_not_allowed");
+    let line = weir.access_lines_at_least(5);
+    assert_eq!(line[0]["status"], 426, "{line:?}");
+}
+
+#[test]
+fn a_client_that_asks_whether_somebody_is_there_needs_no_key() {
+    let weir = Weir::start("http://127.0.0.1:9");
+    for path in ["/", "/api/hello"] {
+        let head = Request::new("HEAD", path);
+        let mut client = weir.connect();
+        client.write(&head.head_bytes(Upload::Length));
+        let answer = client.response_to("HEAD");
+        assert_eq!((answer.status, answer.body.len()), (200, 0), "{path}");
+        // The connection serves on.
+        client.write(&Request::get("/api/hello").head_bytes(Upload::Length));
+        let answer = client.response_to("GET");
+        assert_eq!(
+            (answer.status, answer.json()["status"].as_str()),
+            (200, Some("ok")),
+            "{path}"
+        );
+        let over_h2 = crate::harness::h2c::exchange(
+            weir.gateway,
+            &head,
+            crate::harness::h2c::EndStream::OnLastFrame,
+            crate::harness::h2c::Length::Unsaid,
+        );
+        assert_eq!((over_h2.status, over_h2.body.len()), (200, 0), "{path}");
+    }
+    assert_eq!(weir.exchange(&Request::get("/")).status, 404);
+    let posted = weir.exchange(&Request::post("/api/hello").json(EMPTY));
+    assert_refusal(Wire::Responses, &posted, 405, "method_not_allowed");
 }

@@ -83,6 +83,11 @@ impl Dialect {
         }
     }
 
+    /// Whether `data: [DONE]` ends a stream (spec section 6.1). In a Gemini-style stream it breaks clients.
+    pub(super) const fn ends_with_done(&self) -> bool {
+        matches!(self, Self::Responses(_))
+    }
+
     /// The bytes of heap memory in buffers that grow with what is reported.
     pub(super) fn heap_bytes(&self) -> usize {
         match self {

@@ -22,18 +22,22 @@ pub struct ListedModel {
     pub owner: String,
 }
 
-/// The body of a list: all models on one page, in the given order.
-pub fn models_list(shape: Protocol, models: &[ListedModel]) -> Vec<u8> {
+/// The body of a list: one page of models, in the given order, and whether there are more.
+pub fn models_list(shape: Protocol, models: &[ListedModel], has_more: bool) -> Vec<u8> {
     let entries: Vec<Value> = models.iter().map(|model| entry(shape, model)).collect();
     let list = match shape {
         Protocol::Messages => json!({
             "data": entries,
-            "has_more": false,
+            "has_more": has_more,
             "first_id": models.first().map(|model| &model.id),
             "last_id": models.last().map(|model| &model.id),
         }),
         Protocol::Responses => json!({ "object": "list", "data": entries }),
-        Protocol::Gemini => json!({ "models": entries }),
+        Protocol::Gemini => match models.last().filter(|_| has_more) {
+            // See `model_page`: the name tells where the next page begins.
+            Some(last) => json!({ "models": entries, "nextPageToken": last.id }),
+            None => json!({ "models": entries }),
+        },
     };
     list.to_string().into_bytes()
 }
@@ -111,7 +115,7 @@ mod tests {
     }
 
     fn list(shape: Protocol, models: &[ListedModel]) -> Value {
-        serde_json::from_slice(&models_list(shape, models)).unwrap()
+        serde_json::from_slice(&models_list(shape, models, false)).unwrap()
     }
 
     #[test]
@@ -132,6 +136,15 @@ mod tests {
         assert_eq!(gemini["models"][0]["name"], "models/sample-large");
         assert_eq!(gemini["models"][0]["inputTokenLimit"], 200_000);
         assert!(gemini["models"][0].get("outputTokenLimit").is_none());
+    }
+
+    #[test]
+    fn a_page_says_that_there_are_more() {
+        let page = |shape| serde_json::from_slice::<Value>(&models_list(shape, &[sample()], true)).unwrap();
+        assert_eq!(page(Protocol::Messages)["has_more"], true);
+        assert_eq!(page(Protocol::Messages)["last_id"], "sample-large");
+        assert_eq!(page(Protocol::Gemini)["nextPageToken"], "sample-large");
+        assert!(list(Protocol::Gemini, &[sample()]).get("nextPageToken").is_none());
     }
 
     #[test]

@@ -263,6 +263,25 @@ impl Observer {
         }
     }
 
+    /// The bytes to append to a complete stream: the `[DONE]` marker, where the protocol has one and the provider sent none.
+    ///
+    /// Providers of the Responses protocol send none although it is promised (spec section 6.1, protocols.md 3.4).
+    pub fn closing(&self) -> Option<Vec<u8>> {
+        let Frame::Sse { framer, head } = &self.frame else {
+            return None;
+        };
+        let Answer { dialect, facts } = &self.answer;
+        if !dialect.ends_with_done() || facts.done_marker || !self.is_complete() {
+            return None;
+        }
+        if framer.has_open_data() && head.is_marker() {
+            // It is there, but for the blank line without which no client acts on it.
+            return Some(b"\n\n".to_vec());
+        }
+        let before: &[u8] = if framer.is_between_events() { b"" } else { b"\n\n" };
+        Some([before, b"data: ", DONE_MARKER, b"\n\n"].concat())
+    }
+
     /// The bytes to append now, so that the client sees the protocol's own in-band error.
     ///
     /// `None` when it cannot be said in band (a unary or an opaque body, an array that is closed): break the connection then.

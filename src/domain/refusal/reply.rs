@@ -43,18 +43,21 @@ pub(super) fn render_native_root(refusal: &Refusal, request_id: &str) -> Reply {
 }
 
 fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'static str, String)> {
-    let id_name = match protocol {
-        Protocol::Messages => "request-id",
-        Protocol::Responses | Protocol::Gemini => "x-request-id",
-    };
     let mut headers = vec![
         ("content-type", "application/json".to_owned()),
-        (id_name, request_id.to_owned()),
+        (protocol.request_id_header(), request_id.to_owned()),
     ];
     if let Refusal::MethodNotAllowed { allow } = refusal {
         headers.push(("allow", (*allow).to_owned()));
     }
-    if matches!(refusal, Refusal::BodyBudgetExhausted | Refusal::StoreUnavailable) {
+    if *refusal == Refusal::UpgradeUnavailable {
+        // RFC 9110 section 15.5.22: the protocol to use instead.
+        headers.push(("upgrade", "HTTP/1.1".to_owned()));
+    }
+    if matches!(
+        refusal,
+        Refusal::BodyBudgetExhausted | Refusal::StoreUnavailable | Refusal::CountTokensBusy { .. }
+    ) {
         headers.push(("retry-after", RETRY_AFTER_SECONDS.to_string()));
     }
     // Agents otherwise repeat a 401 for more than a minute; a provider that is switched off stays so.
@@ -65,8 +68,13 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
 }
 
 fn messages_body(refusal: &Refusal, message: &str, request_id: &str) -> Value {
-    let code =
-        matches!(refusal, Refusal::BodyEncodingUnsupported { .. }).then_some("request_body_encoding_unsupported");
+    // The protocol's own codes (protocols.md 1.1).
+    let code = match refusal {
+        Refusal::BodyEncodingUnsupported { .. } => Some("request_body_encoding_unsupported"),
+        Refusal::BodyEncodingInvalid { .. } => Some("request_body_encoding_invalid"),
+        Refusal::BodyTooLargeDecoded { .. } => Some("request_body_too_large_after_decoding"),
+        _ => None,
+    };
     messages::error_body(messages::error_type(refusal.status()), message, code, request_id)
 }
 
@@ -79,6 +87,7 @@ fn responses_body(refusal: &Refusal, message: &str) -> Value {
         | Refusal::KeyExpired => "invalid_api_key",
         Refusal::ModelUnknown { .. } | Refusal::ModelNotServed { .. } => "model_not_found",
         Refusal::UnknownPath | Refusal::ChatCompletionsRemoved => "unknown_url",
+        Refusal::CountTokensBusy { .. } => "rate_limit_exceeded",
         _ => refusal.reason(),
     };
     let about_model = matches!(
@@ -104,6 +113,9 @@ fn message(refusal: &Refusal) -> String {
             POST /v1beta/models/{model}:generateContent; GET /v1/models lists the models."
             .to_owned(),
         Refusal::MethodNotAllowed { allow } => format!("This path does not take this method. Use {allow}."),
+        Refusal::UpgradeUnavailable => {
+            "WebSockets are not offered here. Send POST /v1/responses over HTTP.".to_owned()
+        }
         Refusal::ChatCompletionsRemoved => "Chat completions have been removed from this service. Use POST /v1/responses: \
             put the messages into `input`."
             .to_owned(),
@@ -122,8 +134,16 @@ fn message(refusal: &Refusal) -> String {
         Refusal::BodyInvalid { reason } => format!("The request body cannot be used: {}.", reason.trim_end_matches('.')),
         Refusal::QueryInvalid { reason } => format!("The query cannot be used: {}.", reason.trim_end_matches('.')),
         Refusal::BodyEncodingUnsupported { encoding } => format!(
-            "The content encoding `{}` is not supported for request bodies. Send the body without content-encoding.",
+            "The content encoding `{}` is not supported for request bodies. Send the body without content-encoding, or in \
+             one of gzip, deflate, br and zstd.",
             echo(encoding)
+        ),
+        Refusal::BodyEncodingInvalid { encoding } => format!(
+            "The request body is not whole and valid {encoding}, as its content-encoding says. Send one complete {encoding} \
+             stream with nothing behind it, or the body without content-encoding."
+        ),
+        Refusal::BodyTooLargeDecoded { limit_bytes } => format!(
+            "The decoded request body is larger than the {limit_bytes} bytes that are allowed. Send a smaller request."
         ),
         Refusal::LengthRequired => "The length of the body is missing. Send a content-length header.".to_owned(),
         Refusal::BodyTimeout => "The request body did not arrive in time. Send the request again.".to_owned(),
@@ -140,6 +160,9 @@ fn message(refusal: &Refusal) -> String {
             "The model's provider does not accept this service at the moment. The operator has been told; try again later.".to_owned()
         }
         Refusal::Internal => "The service failed. Try again; if it goes on, report the request id.".to_owned(),
+        Refusal::CountTokensBusy { concurrency } => format!(
+            "This API key is counting tokens {concurrency} times at once, which is all it may. Try again in a second."
+        ),
         Refusal::ModelPathInvalid
         | Refusal::ModelNotAllowed { .. }
         | Refusal::ModelUnknown { .. }
@@ -178,9 +201,13 @@ fn model_message(refusal: &Refusal) -> String {
                 )
             }
         }
-        Refusal::CountTokensUnsupported { model } => {
+        Refusal::CountTokensUnsupported { model, possible } => {
+            let others = match possible.is_empty() {
+                true => String::new(),
+                false => format!(" They can be counted for {}.", possible.join(", ")),
+            };
             format!(
-                "Tokens cannot be counted for the {}. Estimate them, or read `usage` of an answer.",
+                "Tokens cannot be counted for the {}. Estimate them, or read `usage` of an answer.{others}",
                 named(model)
             )
         }

@@ -29,7 +29,18 @@ fn all() -> Vec<Refusal> {
             model: model(),
             protocols: Vec::new(),
         },
-        Refusal::CountTokensUnsupported { model: model() },
+        Refusal::CountTokensUnsupported {
+            model: model(),
+            possible: Vec::new(),
+        },
+        Refusal::CountTokensUnsupported {
+            model: model(),
+            possible: vec!["sample-small".to_owned()],
+        },
+        Refusal::CountTokensBusy { concurrency: 64 },
+        Refusal::UpgradeUnavailable,
+        Refusal::BodyEncodingInvalid { encoding: "gzip" },
+        Refusal::BodyTooLargeDecoded { limit_bytes: 7 },
         Refusal::ModelPathInvalid,
         Refusal::BodyInvalid {
             reason: "`model` is missing".to_owned(),
@@ -161,11 +172,15 @@ fn types_and_codes_are_those_that_clients_act_on() {
         ),
         (Refusal::Internal, 500, "api_error", "internal", "INTERNAL"),
     ];
+    check(&cases);
+}
+
+fn check(cases: &[(Refusal, u16, &str, &str, &str)]) {
     for (refusal, status, kind, code, name) in cases {
-        assert_eq!(refusal.status(), status);
-        assert_eq!(body(&refusal, Protocol::Messages)["error"]["type"], kind);
-        assert_eq!(body(&refusal, Protocol::Responses)["error"]["code"], code);
-        assert_eq!(body(&refusal, Protocol::Gemini)["error"]["status"], name);
+        assert_eq!(refusal.status(), *status);
+        assert_eq!(body(refusal, Protocol::Messages)["error"]["type"], *kind);
+        assert_eq!(body(refusal, Protocol::Responses)["error"]["code"], *code);
+        assert_eq!(body(refusal, Protocol::Gemini)["error"]["status"], *name);
     }
 }
 
@@ -202,14 +217,71 @@ fn headers_tell_clients_when_to_come_back() {
     }
     let reply = Refusal::BodyBudgetExhausted.reply(Protocol::Messages, "req_1");
     assert_eq!(header(&reply, "retry-after").as_deref(), Some("1"));
+    let reply = Refusal::CountTokensBusy { concurrency: 1 }.reply(Protocol::Messages, "req_1");
+    assert_eq!(header(&reply, "retry-after").as_deref(), Some("1"));
+    let reply = Refusal::UpgradeUnavailable.reply(Protocol::Responses, "req_1");
+    assert_eq!(header(&reply, "upgrade").as_deref(), Some("HTTP/1.1"));
     let reply = Refusal::MethodNotAllowed { allow: "GET" }.reply(Protocol::Gemini, "req_1");
     assert_eq!(header(&reply, "allow").as_deref(), Some("GET"));
 }
 
 #[test]
+fn limits_of_this_service_are_told_as_clients_know_them() {
+    check(&[
+        (
+            Refusal::BodyTooLargeDecoded { limit_bytes: 1 },
+            413,
+            "request_too_large",
+            "body_too_large_decoded",
+            "INVALID_ARGUMENT",
+        ),
+        (
+            Refusal::CountTokensBusy { concurrency: 1 },
+            429,
+            "rate_limit_error",
+            "rate_limit_exceeded",
+            "RESOURCE_EXHAUSTED",
+        ),
+        (
+            Refusal::UpgradeUnavailable,
+            426,
+            "invalid_request_error",
+            "upgrade_unavailable",
+            "INVALID_ARGUMENT",
+        ),
+    ]);
+}
+
+#[test]
+fn a_coded_body_is_refused_in_the_protocols_own_words() {
+    for (refusal, code) in [
+        (
+            Refusal::BodyEncodingUnsupported {
+                encoding: "compress".to_owned(),
+            },
+            "request_body_encoding_unsupported",
+        ),
+        (
+            Refusal::BodyEncodingInvalid { encoding: "br" },
+            "request_body_encoding_invalid",
+        ),
+        (
+            Refusal::BodyTooLargeDecoded { limit_bytes: 1 },
+            "request_body_too_large_after_decoding",
+        ),
+    ] {
+        assert_eq!(
+            body(&refusal, Protocol::Messages)["error"]["details"]["error_code"],
+            code
+        );
+    }
+}
+
+#[test]
 fn reasons_are_snake_case_and_differ() {
     let reasons: HashSet<&str> = all().iter().map(Refusal::reason).collect();
-    assert_eq!(reasons.len(), all().len() - 1);
+    // Two refusals are there twice, with and without what they list.
+    assert_eq!(reasons.len(), all().len() - 2);
     assert!(
         reasons
             .iter()

@@ -30,7 +30,7 @@ async fn sessions_are_remembered_by_their_latest_word() {
         return;
     };
     let joined = server.join("weir").await;
-    let now = crate::clock::unix_seconds();
+    let now = clock::unix_seconds();
     crate::store::sessions::contract::sessions_are_remembered_by_their_latest_word(&*joined.store, now).await;
 }
 

@@ -37,6 +37,14 @@ impl Process {
         self.child.id()
     }
 
+    /// The most memory it ever had resident, in bytes.
+    pub(crate) fn peak_memory(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let kib: usize = line.trim().trim_end_matches("kB").trim().parse().unwrap();
+        kib * 1024
+    }
+
     /// What it wrote to stdout so far.
     pub(crate) fn out(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.stdout).unwrap_or_default()).into_owned()

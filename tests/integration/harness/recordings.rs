@@ -46,6 +46,16 @@ pub(crate) fn events(wire: Wire) -> &'static [&'static str] {
     }
 }
 
+/// What the client gets for [`events`]: every byte of them, and the end that the Responses protocol promises.
+pub(crate) fn whole_stream(wire: Wire) -> String {
+    let end = if wire == Wire::Responses {
+        "data: [DONE]\n\n"
+    } else {
+        ""
+    };
+    events(wire).concat() + end
+}
+
 /// One whole unary answer with the same usage, in odd but valid white space.
 pub(crate) fn unary(wire: Wire) -> &'static str {
     match wire {

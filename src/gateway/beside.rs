@@ -1,0 +1,122 @@
+//! Reads a compressed answer beside its bytes: they pass as they are, what they say goes to the observer.
+
+use crate::gateway::coding::{Coding, Decoder};
+
+/// Decoded bytes per step; the buffer is made once per answer.
+const STEP_BYTES: usize = 16 * 1024;
+
+/// The most that one piece of an answer may become. Reading happens where nothing may wait, and a real answer's piece is
+/// some 16 KiB that compress perhaps twenty-fold.
+const PIECE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Beside {
+    coding: Coding,
+    /// None since something could not be decoded, or became too much.
+    decoder: Option<Decoder>,
+    output: Box<[u8]>,
+}
+
+impl Beside {
+    /// Nothing has passed yet.
+    pub fn new(coding: Coding) -> Self {
+        Self {
+            coding,
+            decoder: Decoder::new(coding).ok(),
+            output: vec![0; STEP_BYTES].into_boxed_slice(),
+        }
+    }
+
+    /// Whether the answer could be read so far.
+    pub fn is_readable(&self) -> bool {
+        self.decoder.is_some()
+    }
+
+    /// A piece passes; `observe` gets its decoded text, in parts.
+    pub fn push(&mut self, piece: &[u8], mut observe: impl FnMut(&[u8])) {
+        let (mut rest, mut written) = (piece, 0);
+        while let Some(decoder) = &mut self.decoder {
+            if decoder.has_ended() {
+                if rest.is_empty() {
+                    return;
+                }
+                // Another member (RFC 1952 section 2.2) or frame (RFC 8878 section 3.1) may follow.
+                self.decoder = match self.coding {
+                    Coding::Gzip | Coding::Zstd => Decoder::new(self.coding).ok(),
+                    Coding::Deflate | Coding::Brotli => None,
+                };
+                continue;
+            }
+            let Ok(step) = decoder.step(rest, &mut self.output) else {
+                self.decoder = None;
+                return;
+            };
+            observe(self.output.get(..step.written).unwrap_or_default());
+            rest = rest.get(step.read..).unwrap_or_default();
+            written += step.written;
+            if step.read == 0 && step.written == 0 {
+                return;
+            }
+            if written > PIECE_BYTES_MAX {
+                self.decoder = None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::coding::tests::packed;
+
+    const ALL: [Coding; 4] = [Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd];
+
+    fn read(coding: Coding, bytes: &[u8], piece: usize) -> (Vec<u8>, bool) {
+        let mut beside = Beside::new(coding);
+        let mut text = Vec::new();
+        for part in bytes.chunks(piece) {
+            beside.push(part, |plain| text.extend_from_slice(plain));
+        }
+        (text, beside.is_readable())
+    }
+
+    #[test]
+    fn the_text_is_read_whatever_the_pieces() {
+        let plain = b"data: {\"type\":\"x\"}\n\n".repeat(5000);
+        for coding in ALL {
+            for piece in [1, 7, 100_000] {
+                assert_eq!(read(coding, &packed(coding, &plain), piece), (plain.clone(), true));
+            }
+        }
+    }
+
+    #[test]
+    fn several_members_are_one_text() {
+        for coding in [Coding::Gzip, Coding::Zstd] {
+            let bytes = [packed(coding, b"one "), packed(coding, b"two")].concat();
+            assert_eq!(read(coding, &bytes, 5), (b"one two".to_vec(), true));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_decoded_is_read_no_further() {
+        for coding in ALL {
+            let mut bytes = packed(coding, b"text");
+            bytes.extend_from_slice(b"\0garbage that is none of it");
+            assert_eq!(read(coding, &bytes, 1000), (b"text".to_vec(), false), "{coding:?}");
+        }
+        assert_eq!(read(Coding::Gzip, b"\x1fnot really gzip", 3), (Vec::new(), false));
+    }
+
+    #[test]
+    fn a_piece_that_becomes_too_much_ends_the_reading() {
+        for coding in ALL {
+            let fits = packed(coding, &vec![b'a'; PIECE_BYTES_MAX]);
+            assert!(read(coding, &fits, usize::MAX).1, "{coding:?}");
+            let much = packed(coding, &vec![b'a'; PIECE_BYTES_MAX + 2 * STEP_BYTES]);
+            let (text, readable) = read(coding, &much, usize::MAX);
+            assert!(!readable && text.len() <= PIECE_BYTES_MAX + STEP_BYTES, "{coding:?}");
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Content codings (RFC 9110 section 8.4): which one a body has, and decoding it step by step into a given buffer.
+//!
+//! A decoder never writes more than it is given room for, so whoever drives it decides how much a few bytes may become.
+
+use std::fmt;
+
+use brotli::{BrotliDecompressStream, BrotliResult, BrotliState, enc::StandardAlloc};
+use flate2::{Decompress, FlushDecompress, Status};
+use http::{HeaderMap, header};
+use zstd::{
+    stream::raw::{Decoder as ZstdDecoder, InBuffer, Operation, OutBuffer},
+    zstd_safe::DParameter,
+};
+
+#[cfg(test)]
+pub(in crate::gateway) mod tests;
+
+/// The largest window of a zstd frame: 2 to the power of 23, 8 MiB, what RFC 9659 allows for content codings.
+const ZSTD_WINDOW_LOG_MAX: u32 = 23;
+
+/// What a zstd frame begins with (RFC 8878 section 3.1.1). Older formats and skippable frames are not taken.
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+
+/// The window of gzip and deflate: 2 to the power of 15, all that the formats know.
+const GZIP_WINDOW_LOG: u8 = 15;
+
+/// The codings that weir can decode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coding {
+    /// RFC 1952.
+    Gzip,
+    /// RFC 1950, and RFC 1951 without its wrapper, which some clients mean by the same name.
+    Deflate,
+    /// RFC 7932.
+    Brotli,
+    /// RFC 8878.
+    Zstd,
+}
+
+/// What `content-encoding` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Coded {
+    /// The body is as it is.
+    No,
+    /// One coding, of those that can be decoded.
+    By(Coding),
+    /// Another coding, or several; the text of the header.
+    Otherwise(String),
+}
+
+impl Coding {
+    /// The coding with this name (RFC 9110 section 8.4.1, `x-gzip` included).
+    pub fn named(name: &str) -> Option<Self> {
+        match name.to_ascii_lowercase().as_str() {
+            "gzip" | "x-gzip" => Some(Self::Gzip),
+            "deflate" => Some(Self::Deflate),
+            "br" => Some(Self::Brotli),
+            "zstd" => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Deflate => "deflate",
+            Self::Brotli => "br",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+/// The coding of a body by its headers. `identity` and empty members of the list say nothing.
+pub fn of(headers: &HeaderMap) -> Coded {
+    let mut names = Vec::new();
+    for line in headers.get_all(header::CONTENT_ENCODING) {
+        let line = line.to_str().unwrap_or("unreadable");
+        let listed = line.split(',').map(str::trim);
+        names.extend(listed.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case("identity")));
+    }
+    match names.as_slice() {
+        [] => Coded::No,
+        [name] => Coding::named(name).map_or_else(|| Coded::Otherwise((*name).to_ascii_lowercase()), Coded::By),
+        several => Coded::Otherwise(several.join(", ").to_ascii_lowercase()),
+    }
+}
+
+/// The bytes are not what the coding says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the bytes are not of their content coding")]
+pub struct CodingBroken;
+
+/// What one step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Bytes taken from the input.
+    pub read: usize,
+    /// Bytes put into the output.
+    pub written: usize,
+}
+
+/// Decodes one compressed stream.
+pub struct Decoder {
+    engine: Engine,
+    ended: bool,
+}
+
+enum Engine {
+    Zlib(Decompress),
+    /// Deflate whose first byte, which tells the form, has not come.
+    DeflateUnknown,
+    Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
+    Zstd {
+        decoder: ZstdDecoder<'static>,
+        /// Bytes of the magic number seen.
+        magic: usize,
+    },
+}
+
+impl fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let engine = match &self.engine {
+            Engine::Zlib(_) | Engine::DeflateUnknown => "zlib",
+            Engine::Brotli(_) => "brotli",
+            Engine::Zstd { .. } => "zstd",
+        };
+        f.debug_struct("Decoder")
+            .field("engine", &engine)
+            .field("ended", &self.ended)
+            .finish()
+    }
+}
+
+impl Decoder {
+    /// A decoder at the start of a stream.
+    ///
+    /// # Errors
+    /// When the library has no memory for it.
+    pub fn new(coding: Coding) -> Result<Self, CodingBroken> {
+        let engine = match coding {
+            Coding::Gzip => Engine::Zlib(Decompress::new_gzip(GZIP_WINDOW_LOG)),
+            Coding::Deflate => Engine::DeflateUnknown,
+            // Strict: no windows beyond the 16 MiB of the format.
+            Coding::Brotli => Engine::Brotli(Box::new(BrotliState::new_strict(
+                StandardAlloc::default(),
+                StandardAlloc::default(),
+                StandardAlloc::default(),
+            ))),
+            Coding::Zstd => {
+                let mut decoder = ZstdDecoder::new().map_err(|_| CodingBroken)?;
+                decoder
+                    .set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG_MAX))
+                    .map_err(|_| CodingBroken)?;
+                Engine::Zstd { decoder, magic: 0 }
+            }
+        };
+        Ok(Self { engine, ended: false })
+    }
+
+    /// Whether the compressed stream has ended. What follows is not part of it and is not read.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Decodes some of `input` into `output`. Nothing read and nothing written means that more input is needed, or that
+    /// the stream has ended. While the output gets full there may be more to come without any input.
+    ///
+    /// # Errors
+    /// The bytes are not of this coding; the decoder must not be used again.
+    pub fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<Step, CodingBroken> {
+        if self.ended {
+            return Ok(Step { read: 0, written: 0 });
+        }
+        if let (Engine::DeflateUnknown, Some(first)) = (&self.engine, input.first()) {
+            // A zlib header's low half is 8; as bare deflate it would be a stored block with a padding bit set.
+            self.engine = Engine::Zlib(Decompress::new(first & 0x0F == 8));
+        }
+        match &mut self.engine {
+            Engine::DeflateUnknown => Ok(Step { read: 0, written: 0 }),
+            Engine::Zlib(zlib) => {
+                let (read, written) = (zlib.total_in(), zlib.total_out());
+                let status = zlib
+                    .decompress(input, output, FlushDecompress::None)
+                    .map_err(|_| CodingBroken)?;
+                self.ended = status == Status::StreamEnd;
+                Ok(Step {
+                    read: difference(zlib.total_in(), read),
+                    written: difference(zlib.total_out(), written),
+                })
+            }
+            Engine::Brotli(state) => {
+                let (mut left, mut read) = (input.len(), 0);
+                let (mut room, mut written, mut total) = (output.len(), 0, 0);
+                let result = BrotliDecompressStream(
+                    &mut left,
+                    &mut read,
+                    input,
+                    &mut room,
+                    &mut written,
+                    output,
+                    &mut total,
+                    state,
+                );
+                match result {
+                    BrotliResult::ResultFailure => return Err(CodingBroken),
+                    BrotliResult::ResultSuccess => self.ended = true,
+                    BrotliResult::NeedsMoreInput | BrotliResult::NeedsMoreOutput => {}
+                }
+                Ok(Step { read, written })
+            }
+            Engine::Zstd { decoder, magic } => {
+                let expected = ZSTD_MAGIC.get(*magic..).unwrap_or_default();
+                let seen = expected.len().min(input.len());
+                if expected.iter().zip(input).any(|(wanted, came)| wanted != came) {
+                    return Err(CodingBroken);
+                }
+                let (mut from, mut to) = (InBuffer::around(input), OutBuffer::around(output));
+                let hint = decoder.run(&mut from, &mut to).map_err(|_| CodingBroken)?;
+                *magic += seen.min(from.pos());
+                self.ended = hint == 0;
+                Ok(Step {
+                    read: from.pos(),
+                    written: to.pos(),
+                })
+            }
+        }
+    }
+}
+
+fn difference(after: u64, before: u64) -> usize {
+    usize::try_from(after.saturating_sub(before)).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,13 @@
+//! `HEAD /`, `HEAD` and `GET /api/hello`: whether somebody is there. Claude Code asks before its first request, without a
+//! key (protocols.md section 11), so the answer says nothing about anybody.
+
+use crate::domain::refusal::Reply;
+
+/// The answer to everyone.
+pub fn reply() -> Reply {
+    Reply {
+        status: 200,
+        headers: vec![("content-type", "application/json".to_owned())],
+        body: br#"{"status":"ok"}"#.to_vec(),
+    }
+}

@@ -1,0 +1,105 @@
+//! How many requests of one kind a key has under way. An entry lives as long as one of its requests, so the memory is
+//! that of the requests that run.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// The counts, by key. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct KeySlots {
+    taken: Arc<Mutex<HashMap<Arc<str>, usize>>>,
+}
+
+/// One place, given back on drop.
+#[derive(Debug)]
+#[must_use = "the place is given back as soon as the slot is dropped"]
+pub struct KeySlot {
+    slots: KeySlots,
+    key: Arc<str>,
+}
+
+impl KeySlots {
+    /// Takes a place for `key`, of at most `max`. None when all are taken; never waits.
+    pub fn enter(&self, key: &str, max: usize) -> Option<KeySlot> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = match taken.get_key_value(key) {
+            Some((_, count)) if *count >= max => return None,
+            Some((key, _)) => Arc::clone(key),
+            None if max == 0 => return None,
+            None => Arc::from(key),
+        };
+        *taken.entry(Arc::clone(&key)).or_default() += 1;
+        drop(taken);
+        Some(KeySlot {
+            slots: self.clone(),
+            key,
+        })
+    }
+
+    /// Keys with at least one place taken.
+    pub fn keys(&self) -> usize {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+impl Drop for KeySlot {
+    fn drop(&mut self) {
+        let mut taken = self.slots.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = taken.get_mut(&self.key) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                taken.remove(&self.key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_has_its_own_limit_and_it_is_exact() {
+        let slots = KeySlots::default();
+        let held: Vec<KeySlot> = (0..3).map(|_| slots.enter("a", 3).unwrap()).collect();
+        assert!(slots.enter("a", 3).is_none());
+        assert!(slots.enter("b", 3).is_some());
+        assert!(
+            slots.enter("a", 4).is_some(),
+            "the limit may change while places are taken"
+        );
+        assert!(slots.enter("c", 0).is_none());
+        drop(held);
+        assert!(slots.enter("a", 1).is_some());
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_key_that_is_idle() {
+        let slots = KeySlots::default();
+        let held: Vec<KeySlot> = (0..100)
+            .filter_map(|key| slots.enter(&format!("key{key}"), 1))
+            .collect();
+        assert_eq!(slots.keys(), 100);
+        drop(held);
+        assert_eq!(slots.keys(), 0);
+    }
+
+    #[test]
+    fn threads_together_never_take_more_than_there_are() {
+        let slots = KeySlots::default();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        let _held = slots.enter("a", 2);
+                        let count = slots.taken.lock().unwrap().get("a").copied().unwrap_or(0);
+                        assert!(count <= 2);
+                    }
+                });
+            }
+        });
+        assert_eq!(slots.keys(), 0);
+    }
+}
