@@ -6,6 +6,7 @@ pub mod beside;
 pub mod body;
 pub mod coding;
 pub mod deadline;
+pub mod doubtful;
 pub mod drain;
 pub mod entry;
 pub mod error_body;

@@ -324,6 +324,7 @@ fn forward(
         head_seen: false,
         again: false,
         rewriter: None,
+        doubtful: None,
         error_body: None,
         refusal: None,
         stream_gauge: stream.then(|| gateway.metrics().stream_opened()),

@@ -16,8 +16,8 @@ use crate::{
         session_hint::{ServedBy, StateKey},
     },
     gateway::{
-        attempts::Attempts, body::GatheredBody, deadline::Watch, drain::InFlight, entry::Entry, error_body::ErrorBody,
-        intake::QueryKeys, key_slots::KeySlot, ticket::Ticket,
+        attempts::Attempts, body::GatheredBody, deadline::Watch, doubtful::Doubtful, drain::InFlight, entry::Entry,
+        error_body::ErrorBody, intake::QueryKeys, key_slots::KeySlot, ticket::Ticket,
     },
     live::Live,
     metrics::GaugeGuard,
@@ -93,6 +93,8 @@ pub struct Forward {
     pub again: bool,
     /// Makes the client's answer out of the provider's, where the provider's file edits answers.
     pub rewriter: Option<ResponseRewriter>,
+    /// A success that may be an error in a shape of the provider's own.
+    pub doubtful: Option<Doubtful>,
     /// An error answer is held until its end, so that credentials in it can be masked.
     pub error_body: Option<ErrorBody>,
     /// A refusal decided in a hook that can only return Pingora's error type.

@@ -13,13 +13,14 @@ use crate::{
         protocol::{FailureKind, Framing, MidStreamFailure, framing_of, provider_error::redact},
         refusal::Refusal,
         retry::retry_after,
-        rules::{RequestFacts, ResponseRewriter},
+        rules::{ErrorShape, RequestFacts, ResponseRewriter},
     },
     gateway::{
         admission,
         attempts::Answered,
         coding::{self, Coded},
         deadline::Watch,
+        doubtful::Doubtful,
         error_body::ErrorBody,
         exchange::Forward,
     },
@@ -221,6 +222,7 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
         forward.ticket.meter.body_ended();
     }
     rewrite(forward, piece, end);
+    doubt(forward, piece, end);
     if forward.error_body.is_some() {
         hold(metrics, forward, piece, end);
     } else if end && !forward.ticket.meter.is_complete() {
@@ -242,6 +244,21 @@ fn rewrite(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
     }
     if !edited.is_empty() {
         *piece = Some(edited.into());
+    }
+}
+
+/// Holds a success that may be an error until it is clear which it is.
+fn doubt(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
+    let Some(doubtful) = &mut forward.doubtful else {
+        return;
+    };
+    *piece = piece.take().and_then(|bytes| doubtful.push(bytes));
+    if end && let Some(doubtful) = forward.doubtful.take() {
+        let credential = forward.attempts.credential().credential.secret.expose();
+        let rest = doubtful.finish(forward.operation.protocol(), credential, forward.ticket.request_id());
+        if !rest.is_empty() {
+            append(piece, &rest);
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::answer::Answer;
 use super::ask::{self, Ask};
@@ -139,12 +139,19 @@ fn error_body(protocol: Protocol, status: u16, message: &str, request_id: &str, 
     body.to_string().into()
 }
 
+/// An error in a shape of the provider's own (spec section 7, Messages provider 3).
+fn native_error(status: u16, message: &str) -> Value {
+    json!({ "code": status.to_string(), "message": message, "param": null, "type": "sample_error" })
+}
+
 fn failed(order: &Order<'_>, ask: &Ask, script: &Script, message: &str) -> Performance {
     let protocol = order.target.operation.protocol();
     let limited = (script.status() == 429).then_some(RETRY_AFTER_SECONDS_DEFAULT);
     let retry = script.retry_after.or(limited);
     let mut body = error_body(protocol, script.status(), message, order.request_id, retry);
-    if script
+    if script.native_errors == Some(true) {
+        body = native_error(script.status(), message).to_string().into();
+    } else if script
         .content_type
         .as_deref()
         .is_some_and(|kind| kind.starts_with("text/html"))
@@ -238,7 +245,13 @@ fn answered(
     }
     if script.in_band_error_after.is_some() {
         let message = "the sample provider was told to fail inside of a success";
-        let body = error_body(protocol, 503, message, order.request_id, None);
+        let body = if script.native_errors == Some(true) {
+            json!({ "code": 503, "msg": message, "success": false })
+                .to_string()
+                .into()
+        } else {
+            error_body(protocol, 503, message, order.request_id, None)
+        };
         let bill = Bill {
             model: ask.model.clone(),
             status: 200,

@@ -22,7 +22,7 @@ const DELTA_BYTES_DEFAULT: usize = 16;
 /// One layer of orders; `None` leaves the layer below in force. Layers, lowest first: flags, model name, mark.
 ///
 /// In a model name the words after `sample-` (at its start or after a `-`), parted by `-`, are orders: `slow`, `long`,
-/// `cut`, `stall`, `inband`, `gzip`, `html`, `nousage`, `absurd`, `zero`, `negative`, `reset`, `half`, or a status from
+/// `cut`, `stall`, `inband`, `gzip`, `html`, `nousage`, `absurd`, `zero`, `negative`, `reset`, `half`, `native`, or a status from
 /// 400 to 599. Other words are part of the name and mean nothing. In a mark each field has its own name here as key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Script {
@@ -50,6 +50,8 @@ pub struct Script {
     pub encoding: Option<Encoding>,
     /// Another content-type; with `text/html` an error body is a page.
     pub content_type: Option<String>,
+    /// Whether errors have the provider's own shape: `code`, `message` and `type` at the root.
+    pub native_errors: Option<bool>,
     /// How a cut ends the connection.
     pub close: Option<Close>,
     /// Whether a cut goes through the middle of an event.
@@ -122,7 +124,7 @@ pub enum ScriptError {
 }
 
 const KEYS: &str = "deltas, delta_bytes, gap_ms, ttfb_ms, status, retry_after, cut_after, stall_after, \
-    in_band_error_after, usage, encoding, content_type, close, half_event, cache_read, cache_write, tool, tool_input";
+    in_band_error_after, usage, encoding, content_type, close, half_event, native_errors, cache_read, cache_write, tool, tool_input";
 
 impl Script {
     /// Layer `higher` over this one, field by field.
@@ -141,6 +143,7 @@ impl Script {
             usage: higher.usage.or(self.usage),
             encoding: higher.encoding.or(self.encoding),
             content_type: higher.content_type.or(self.content_type),
+            native_errors: higher.native_errors.or(self.native_errors),
             close: higher.close.or(self.close),
             half_event: higher.half_event.or(self.half_event),
             cache_read: higher.cache_read.or(self.cache_read),
@@ -178,6 +181,7 @@ impl Script {
                 "negative" => script.usage = Some(UsageStyle::Negative),
                 "reset" => script.close = Some(Close::Reset),
                 "half" => script.half_event = Some(true),
+                "native" => script.native_errors = Some(true),
                 other => {
                     if let Some(status) = error_status(other) {
                         script.status = Some(status);
@@ -252,7 +256,8 @@ impl Script {
             "usage" => self.usage = Some(usage_style(value)?),
             "encoding" => self.encoding = Some(encoding(value)?),
             "close" => self.close = Some(close(value)?),
-            "half_event" => self.half_event = Some(boolean(value)?),
+            "half_event" => self.half_event = Some(boolean("half_event", value)?),
+            "native_errors" => self.native_errors = Some(boolean("native_errors", value)?),
             "content_type" => self.content_type = Some(content_type(value)?),
             "tool" => self.tool = Some(value.to_owned()),
             "tool_input" => self.tool_input = Some(tool_input(value)?),
@@ -303,9 +308,9 @@ fn number<T: std::str::FromStr>(key: &'static str, value: &str) -> Result<T, Scr
     })
 }
 
-fn boolean(value: &str) -> Result<bool, ScriptError> {
+fn boolean(key: &'static str, value: &str) -> Result<bool, ScriptError> {
     value.parse().map_err(|_| ScriptError::Value {
-        key: "half_event",
+        key,
         expected: "true or false",
     })
 }

@@ -77,7 +77,12 @@ impl Wire {
 
     /// A streaming (SSE) request with this prompt.
     pub(crate) fn streaming(self, key: &str, prompt: &str) -> Request {
-        let mut request = self.request(key, prompt);
+        self.streaming_for(self.model(), key, prompt)
+    }
+
+    /// A streaming (SSE) request to `model`.
+    pub(crate) fn streaming_for(self, model: &str, key: &str, prompt: &str) -> Request {
+        let mut request = self.request_for(model, key, prompt);
         match self {
             Wire::Messages | Wire::Responses => {
                 let text = String::from_utf8(request.body).unwrap();

@@ -1,0 +1,88 @@
+//! A success in one piece that may be an error: some providers answer 200 with an error in a shape of their own. Where the
+//! provider's file has errors reshaped, such an answer is held until it is clear which it is.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::domain::protocol::{
+    Protocol,
+    provider_error::{failure_in_success, redact, reshape_error},
+};
+
+/// Bytes after which it is no error: those are short.
+const HELD_BYTES_MAX: usize = 64 * 1024;
+
+/// What has come of the answer.
+#[derive(Debug, Default)]
+pub struct Doubtful {
+    held: BytesMut,
+    /// It was too long for an error, so what comes passes.
+    cleared: bool,
+}
+
+impl Doubtful {
+    /// A piece has come; gives what can go on.
+    pub fn push(&mut self, piece: Bytes) -> Option<Bytes> {
+        if self.cleared {
+            return Some(piece);
+        }
+        self.held.extend_from_slice(&piece);
+        if self.held.len() <= HELD_BYTES_MAX {
+            return None;
+        }
+        self.cleared = true;
+        Some(self.held.split().freeze())
+    }
+
+    /// The answer is over: what was held, as it was or, being an error, in the protocol's shape and masked.
+    pub fn finish(self, protocol: Protocol, credential: &str, request_id: &str) -> Bytes {
+        let held = self.held.freeze();
+        match failure_in_success(&held).filter(|_| !self.cleared) {
+            None => held,
+            Some(status) => {
+                let masked = redact(&held, credential).map_or(held, Bytes::from);
+                reshape_error(protocol, status, &masked, request_id).into()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn through(pieces: &[&[u8]]) -> Vec<u8> {
+        let mut doubtful = Doubtful::default();
+        let mut out = Vec::new();
+        for piece in pieces {
+            out.extend(doubtful.push(Bytes::copy_from_slice(piece)).unwrap_or_default());
+        }
+        out.extend(doubtful.finish(Protocol::Messages, "secret-secret-secret", "req_1"));
+        out
+    }
+
+    #[test]
+    fn an_error_is_reshaped_and_masked_and_everything_else_passes() {
+        let error = through(&[
+            br#"{"code":401,"msg":"token secret-secret"#,
+            br#"-secret expired","success":false}"#,
+        ]);
+        let error: serde_json::Value = serde_json::from_slice(&error).unwrap();
+        assert_eq!(error["type"], "error");
+        assert_eq!(error["error"]["type"], "authentication_error");
+        assert!(!error.to_string().contains("secret-secret-secret"));
+        let good: &[u8] = br#"{"type":"message","content":[]}"#;
+        assert_eq!(through(&[good]), good);
+        assert_eq!(through(&[]), b"");
+    }
+
+    #[test]
+    fn what_is_too_long_for_an_error_passes_at_once() {
+        let long = vec![b' '; HELD_BYTES_MAX];
+        let mut doubtful = Doubtful::default();
+        assert_eq!(doubtful.push(Bytes::from(long.clone())), None);
+        let first = doubtful.push(Bytes::from_static(b"{")).unwrap();
+        assert_eq!(first.len(), HELD_BYTES_MAX + 1);
+        assert_eq!(doubtful.push(Bytes::from_static(b"}")), Some(Bytes::from_static(b"}")));
+        assert_eq!(doubtful.finish(Protocol::Messages, "s", "r"), Bytes::new());
+    }
+}

@@ -1,0 +1,150 @@
+//! Every shipped provider with the sample provider behind it: answers, streams, and each kind of error in the shape that
+//! the spec's table gives it (section 7).
+
+use crate::harness::request::Wire;
+use crate::harness::sample::SampleProvider;
+use crate::harness::shapes::assert_refusal;
+use crate::harness::{Weir, client::Response};
+
+/// The Messages providers in the spec's order, each with a model of its file.
+const MESSAGES: [(&str, &str); 7] = [
+    ("anthropic", "claude-opus-5-5"),
+    ("deepseek", "deepseek-flash"),
+    ("mimo", "mimo-v2.6-pro"),
+    ("minimax", "MiniMax-M3"),
+    ("moonshot", "kimi-k3"),
+    ("zai", "glm-5.3"),
+    ("qwen", "qwen3.8-max"),
+];
+/// The Responses providers.
+const RESPONSES: [(&str, &str); 2] = [("openai", "gpt-5.6-sol"), ("deepseek", "deepseek-v4-pro")];
+/// Providers whose own shapes are put into the protocol's.
+const RESHAPED: [&str; 3] = ["deepseek", "zai", "qwen"];
+
+fn each(mut check: impl FnMut(&Weir, &str, Wire, &str, &str)) {
+    let sample = SampleProvider::start();
+    let weir = Weir::start(&sample.base_url());
+    let key = weir.key().text;
+    let messages = MESSAGES.map(|(provider, model)| (Wire::Messages, provider, model));
+    let responses = RESPONSES.map(|(provider, model)| (Wire::Responses, provider, model));
+    let gemini = [(Wire::Gemini, "gemini", "gemini-3.8-flash")];
+    for (wire, provider, model) in messages.into_iter().chain(responses).chain(gemini) {
+        check(&weir, &key, wire, provider, model);
+    }
+}
+
+fn has_the_protocols_shape(wire: Wire, answer: &Response) -> bool {
+    let body = answer.json();
+    let error = &body["error"];
+    error["message"].is_string()
+        && match wire {
+            Wire::Messages => body["type"] == "error" && error["type"].is_string(),
+            Wire::Responses => error["type"].is_string() && error.get("code").is_some(),
+            Wire::Gemini => error["status"].is_string() && error["code"] == answer.status,
+        }
+}
+
+#[test]
+fn each_provider_answers_in_one_piece_and_as_a_stream() {
+    each(|weir, key, wire, provider, model| {
+        let unary = weir.exchange(&wire.request_for(model, key, "hi"));
+        let stream = weir.exchange(&wire.streaming_for(model, key, "hi"));
+        for answer in [unary, stream] {
+            assert_eq!(answer.status, 200, "{provider}: {}", answer.text());
+            let line = weir.access_line(answer.header("x-weir-request-id").unwrap());
+            assert_eq!((&line["provider"], &line["outcome"]), (&provider.into(), &"ok".into()));
+            assert!(line["usage"]["output_text"].as_u64() > Some(0), "{provider}: {line}");
+        }
+    });
+}
+
+#[test]
+fn errors_have_the_shape_that_the_spec_gives_each_provider() {
+    each(|weir, key, wire, provider, model| {
+        for status in [400, 404, 408, 409, 422, 429, 500, 502, 503, 504, 529] {
+            let prompt = format!("[[sample: status={status} retry_after=30]]");
+            let answer = weir.exchange(&wire.request_for(model, key, &prompt));
+            assert_eq!(answer.status, status, "{provider}");
+            assert!(
+                has_the_protocols_shape(wire, &answer),
+                "{provider} {status}: {}",
+                answer.text()
+            );
+            assert_eq!(answer.header("retry-after"), Some("30"), "{provider} {status}");
+        }
+    });
+}
+
+#[test]
+fn native_errors_pass_or_are_reshaped_as_the_file_says() {
+    each(|weir, key, wire, provider, model| {
+        let answer = weir.exchange(&wire.request_for(model, key, "[[sample: status=422 native_errors=true]]"));
+        let body = answer.json();
+        if RESHAPED.contains(&provider) {
+            assert!(has_the_protocols_shape(wire, &answer), "{provider}: {body}");
+            assert!(
+                answer.text().contains("told to answer with this status"),
+                "the provider's words stay"
+            );
+        } else {
+            assert_eq!(
+                (&body["code"], &body["type"]),
+                (&"422".into(), &"sample_error".into()),
+                "{provider}"
+            );
+            assert!(body.get("error").is_none());
+        }
+        let page = weir.exchange(&wire.request_for(model, key, "[[sample: status=422 content_type=text/html]]"));
+        let is_page = page.text().starts_with("<!DOCTYPE html>");
+        assert_eq!(is_page, !RESHAPED.contains(&provider), "{provider}: {}", page.text());
+    });
+}
+
+#[test]
+fn a_refused_credential_is_told_in_the_providers_shape() {
+    each(|weir, key, wire, provider, model| {
+        let answer = weir.exchange(&wire.request_for(model, key, "[[sample: status=401]]"));
+        assert_eq!(answer.status, 503, "{provider}");
+        if provider == "mimo" {
+            let body = answer.json();
+            assert!(
+                body["code"] == "503" && body["type"] == "api_error" && body.get("error").is_none(),
+                "{body}"
+            );
+        } else if wire == Wire::Messages {
+            assert_refusal(wire, &answer, 503, "api_error");
+        } else {
+            assert!(has_the_protocols_shape(wire, &answer), "{provider}: {}", answer.text());
+        }
+    });
+}
+
+#[test]
+fn an_error_inside_a_success_is_never_counted_as_one() {
+    each(|weir, key, wire, provider, model| {
+        for prompt in [
+            "[[sample: in_band_error_after=0]]",
+            "[[sample: in_band_error_after=0 native_errors=true]]",
+        ] {
+            if wire != Wire::Messages && prompt.contains("native") {
+                continue;
+            }
+            let answer = weir.exchange(&wire.request_for(model, key, prompt));
+            let line = weir.access_line(answer.header("x-weir-request-id").unwrap());
+            assert_eq!(line["outcome"], "in_band_error", "{provider}: {}", answer.text());
+            if RESHAPED.contains(&provider) {
+                assert!(has_the_protocols_shape(wire, &answer), "{provider}: {}", answer.text());
+            }
+        }
+    });
+}
+
+#[test]
+fn only_provider_4_is_asked_again_after_529_more_than_once() {
+    each(|weir, key, wire, provider, model| {
+        let answer = weir.exchange(&wire.request_for(model, key, "[[sample: status=529]]"));
+        assert_eq!(answer.status, 529, "{provider}");
+        let attempts = weir.access_line(answer.header("x-weir-request-id").unwrap())["attempts"].clone();
+        assert_eq!(attempts, if provider == "minimax" { 4 } else { 2 }, "{provider}");
+    });
+}
