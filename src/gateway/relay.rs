@@ -143,8 +143,11 @@ pub fn edit_head(session: &mut Session, forward: &mut Forward, head: &mut Respon
     }
     if status < 400 && is_plain {
         forward.rewriter = rewriter(session, forward, framing);
+        let may_be_error = framing == Framing::Json && forward.provider().errors == ErrorShape::Reshape;
+        forward.doubtful = may_be_error.then(Doubtful::default);
     }
-    if status >= 400 || forward.rewriter.is_some() || is_plain && matches!(framing, Framing::Sse | Framing::JsonArray) {
+    let is_edited = forward.error_body.is_some() || forward.rewriter.is_some() || forward.doubtful.is_some();
+    if is_edited || is_plain && matches!(framing, Framing::Sse | Framing::JsonArray) {
         // The end may differ from the provider's: masked, reshaped, or followed by an in-band error.
         head.remove_header(&header::CONTENT_LENGTH);
         if !session.is_http2() {

@@ -6,7 +6,7 @@ use super::*;
 fn a_mark_sets_every_key() {
     let script = Script::from_prompt(
         "hi [[sample: deltas=20 delta_bytes=12 gap_ms=5 ttfb_ms=100 status=529 retry_after=3 cut_after=3 stall_after=2 \
-         in_band_error_after=4 usage=absurd encoding=gzip content_type=text/html close=reset half_event=true \
+         in_band_error_after=4 usage=absurd encoding=gzip content_type=text/html close=reset half_event=true native_errors=true \
          cache_read=7 cache_write=8 tool=Bash tool_input={\"command\": \"echo a, b\"}]] there",
     )
     .unwrap();
@@ -25,6 +25,7 @@ fn a_mark_sets_every_key() {
         content_type: Some("text/html".to_owned()),
         close: Some(Close::Reset),
         half_event: Some(true),
+        native_errors: Some(true),
         cache_read: Some(7),
         cache_write: Some(8),
         tool: Some("Bash".to_owned()),
