@@ -187,7 +187,8 @@ impl Attempts {
             self.reason = Some("connect");
             return true;
         }
-        self.next_leg("connect", dice, now)
+        let is_bound = self.session.as_ref().is_some_and(SessionHint::is_binding);
+        !is_bound && self.next_leg("connect", dice, now)
     }
 
     /// The pooled connection was closed before any byte of an answer. Whether to send once more.

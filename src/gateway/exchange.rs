@@ -115,14 +115,16 @@ impl Forward {
 
     /// Remembers who served it, where what comes next has to go to the same.
     pub fn remember(&self, sessions: &Sessions) {
-        if !(200..300).contains(&self.ticket.meter.status()) {
+        let continued = self.attempts.state();
+        let is_good = (200..300).contains(&self.ticket.meter.status());
+        if !is_good || continued.is_none() && self.caller.is_none() {
             return;
         }
         let served_by = ServedBy {
             provider: self.provider().name.clone(),
             credential: self.attempts.credential().credential.name.clone(),
         };
-        if let Some(continued) = self.attempts.state() {
+        if let Some(continued) = continued {
             sessions.remember(continued, served_by.clone());
         }
         if let Some(caller) = &self.caller

@@ -60,8 +60,13 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
     ) {
         headers.push(("retry-after", RETRY_AFTER_SECONDS.to_string()));
     }
-    // Agents otherwise repeat a 401 for more than a minute; a provider that is switched off stays so.
-    if refusal.status() == 401 || matches!(refusal, Refusal::ProviderDisabled { .. }) {
+    // Agents otherwise repeat a 401 for more than a minute; a provider that is switched off, or refuses every credential
+    // there is for it, stays so until an operator acts.
+    let until_operator_acts = matches!(
+        refusal,
+        Refusal::ProviderDisabled { .. } | Refusal::ProviderCredentialRefused
+    );
+    if refusal.status() == 401 || until_operator_acts {
         headers.push(("x-should-retry", "false".to_owned()));
     }
     headers

@@ -5,7 +5,8 @@
 //! - `forwarded.json`: what the provider gets; without it, the same bytes.
 //! - `forwarded-head.txt`: the target and the headers, sorted; without it, not looked at.
 //! - `refused.txt`: what a refused client is told, in the place of both.
-//! - `response.*` and `client.*`: the provider's answer and what the client gets.
+//! - `response.*` and `client.*`: the provider's answer and what the client gets; `usage.txt`: what is counted in it.
+//! - `provider.toml`: a provider file of the case's own, for what no shipped file does.
 
 use std::{
     collections::BTreeSet,
@@ -19,15 +20,19 @@ use super::*;
 use crate::domain::{
     json_scan::{ScanLimits, scan},
     operation::{Target, target},
-    protocol::{Framing, framing_of},
+    protocol::{Framing, Observer, framing_of},
 };
 
 fn folder() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/rules"))
 }
 
-/// A case's provider file: a variant, or the shipped file whose name the case's begins with.
-fn file_of(case: &str) -> RuleFile {
+/// A case's provider file: its own, a variant, or the shipped file whose name the case's begins with.
+fn file_of(folder: &Path) -> RuleFile {
+    let case = folder.file_name().unwrap().to_string_lossy().into_owned();
+    if let Ok(text) = fs::read_to_string(folder.join("provider.toml")) {
+        return RuleFile { name: case, text };
+    }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("lua-free-rules/variants");
     for entry in fs::read_dir(root).unwrap() {
         let path = entry.unwrap().path();
@@ -98,7 +103,7 @@ fn forwarded_head(provider: &Provider, request: &Request, upstream_model: &str) 
 fn check(case: &Path) {
     let name = case.file_name().unwrap().to_string_lossy().into_owned();
     let read = |file: &str| fs::read_to_string(case.join(file)).ok();
-    let compiled = compile::compile(&file_of(&name)).unwrap();
+    let compiled = compile::compile(&file_of(case)).unwrap();
     let provider = &compiled.provider;
     let body = read("request.json").unwrap_or_else(|| panic!("{name}: no request.json"));
     let request = head(read("head.txt"));
@@ -149,8 +154,16 @@ fn check(case: &Path) {
         let framing: Framing = framing_of(request.operation, Some(content_type));
         let client = match ResponseRewriter::new(&provider.response, &facts, framing) {
             Some(mut rewriter) => [rewriter.push(answer.as_bytes()), rewriter.finish()].concat(),
-            None => answer.into_bytes(),
+            None => answer.clone().into_bytes(),
         };
+        let mut observer = Observer::new(request.operation.protocol(), framing);
+        observer.push(answer.as_bytes());
+        let usage = format!("{:#?}\n", observer.observed().usage);
+        assert_eq!(
+            usage,
+            read("usage.txt").unwrap(),
+            "{name}: what the provider sent is counted"
+        );
         let expected = read(&format!("client.{kind}")).unwrap();
         assert_eq!(String::from_utf8(client).unwrap(), expected, "{name}");
     }
@@ -180,7 +193,7 @@ fn every_shipped_file_and_every_edit_of_it_has_a_case() {
         let name = &compiled.provider.name;
         let own: Vec<PathBuf> = cases()
             .into_iter()
-            .filter(|case| file_of(&case.file_name().unwrap().to_string_lossy()).name == file.name)
+            .filter(|case| file_of(case).name == file.name)
             .collect();
         if own.is_empty() {
             missing.push(format!("{name}: no case"));
