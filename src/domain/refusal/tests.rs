@@ -205,7 +205,11 @@ fn headers_tell_clients_when_to_come_back() {
         for protocol in PROTOCOLS {
             let reply = refusal.reply(protocol, "req_1");
             let retry = header(&reply, "x-should-retry");
-            let never = reply.status == 401 || matches!(refusal, Refusal::ProviderDisabled { .. });
+            let never = reply.status == 401
+                || matches!(
+                    refusal,
+                    Refusal::ProviderDisabled { .. } | Refusal::ProviderCredentialRefused
+                );
             assert_eq!(retry.as_deref(), never.then_some("false"), "{refusal:?}");
             let id = if protocol == Protocol::Messages {
                 "request-id"
