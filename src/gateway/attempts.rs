@@ -40,6 +40,8 @@ pub struct Attempts {
     pool: Arc<Pool>,
     places: Arc<Places>,
     credential: Arc<CredentialState>,
+    /// Whether it rested when it was chosen, for want of another: then its success says that the rest is over.
+    was_resting: bool,
     /// Credentials that this provider has limited or refused in this request.
     tried: SmallVec<[Arc<CredentialState>; 2]>,
     /// Addresses of this provider that failed.
@@ -105,6 +107,7 @@ impl Attempts {
             leg: first,
             pool,
             places,
+            was_resting: credential.rests_until(now).is_some(),
             credential,
             tried: SmallVec::new(),
             failed: SmallVec::new(),
@@ -225,7 +228,7 @@ impl Attempts {
         } else if limited {
             self.credential
                 .rest(answer.asked_pause.unwrap_or(REST_AFTER_LIMIT), now);
-        } else if answer.status < 400 {
+        } else if answer.status < 400 && self.was_resting {
             self.credential.wake();
         }
         if !answer.can_resend || self.made >= ATTEMPTS_MAX {
@@ -266,6 +269,7 @@ impl Attempts {
             return false;
         }
         self.credential = next;
+        self.was_resting = false;
         self.reason = Some("credential");
         true
     }
@@ -299,6 +303,7 @@ impl Attempts {
         self.current = leg;
         self.pool = pool;
         self.places = places;
+        self.was_resting = credential.rests_until(now).is_some();
         self.credential = credential;
         self.tried.clear();
         self.failed.clear();

@@ -3,12 +3,13 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::OsString,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher, event::ModifyKind};
 use sha2::{Digest, Sha256};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -179,6 +180,19 @@ fn fingerprint(files: &BTreeSet<PathBuf>) -> [u8; 32] {
     hash.finalize().into()
 }
 
+/// Whether an event in a watched folder may be about a file that is read. Logs and stores may lie beside it and are written
+/// to all the time, so what is written to counts by its name; a file that comes, goes or is renamed may be any of them.
+fn matters(event: &notify::Event, names: &BTreeSet<OsString>) -> bool {
+    match event.kind {
+        EventKind::Access(_) => false,
+        EventKind::Create(_) | EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)) => true,
+        _ => event
+            .paths
+            .iter()
+            .any(|path| path.file_name().is_some_and(|name| names.contains(name))),
+    }
+}
+
 /// Watches the folders of files: a file that an editor or a tool puts in another's place is a new file.
 struct Watched {
     _watcher: Option<RecommendedWatcher>,
@@ -187,9 +201,12 @@ struct Watched {
 impl Watched {
     fn start(files: &BTreeSet<PathBuf>, changed: &Arc<Notify>) -> Self {
         let changed = Arc::clone(changed);
+        let names: BTreeSet<OsString> = files
+            .iter()
+            .filter_map(|file| Some(file.file_name()?.to_owned()))
+            .collect();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            // Reading is what weir does itself.
-            if event.is_ok_and(|event| !event.kind.is_access()) {
+            if event.is_ok_and(|event| matters(&event, &names)) {
                 changed.notify_one();
             }
         });
