@@ -69,3 +69,81 @@ impl HealthCheck for PlaceCheck {
         CHANGES_AFTER
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::pools::Places;
+    use crate::resolver::{Resolver, ResolverSettings};
+
+    /// A server that answers every request with this status line.
+    async fn server(status: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut head = [0; 4096];
+                let _ = stream.read(&mut head).await;
+                let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        url
+    }
+
+    async fn checked(places: &[(&str, Option<&str>)]) -> Places {
+        let place = |(url, path): &(&str, Option<&str>)| WeightedOrigin {
+            health_path: path.map(str::to_owned),
+            ..WeightedOrigin::only(Origin::parse(url).unwrap())
+        };
+        let origins: Vec<WeightedOrigin> = places.iter().map(place).collect();
+        let settings = ResolverSettings {
+            refresh: Duration::from_secs(60),
+            timeout: Duration::from_secs(1),
+        };
+        let places = Places::new(&origins, Arc::new(Resolver::new(Vec::new(), settings)));
+        places.update().await;
+        for _ in 0..CHANGES_AFTER {
+            places.check().await;
+        }
+        places
+    }
+
+    fn urls(places: &Places) -> std::collections::BTreeSet<String> {
+        let now = crate::clock::instant();
+        (0..10)
+            .map(|_| format!("http://{}", places.pick(&[], now).unwrap().address))
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn a_place_whose_free_path_says_that_it_is_ill_is_left_out() {
+        let (well, ill) = (server("200 OK").await, server("503 Service Unavailable").await);
+        let places = checked(&[(&well, Some("/healthz")), (&ill, Some("/healthz"))]).await;
+        assert_eq!(urls(&places), [well].into());
+    }
+
+    #[tokio::test]
+    async fn without_a_free_path_a_connection_that_stands_is_enough() {
+        let (well, ill) = (server("200 OK").await, server("503 Service Unavailable").await);
+        let places = checked(&[(&well, None), (&ill, None)]).await;
+        assert_eq!(urls(&places).len(), 2);
+        let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let places = checked(&[(&well, None), (&format!("http://{gone}"), None)]).await;
+        assert_eq!(urls(&places), [well].into());
+    }
+
+    #[tokio::test]
+    async fn when_all_are_ill_one_of_them_is_asked_all_the_same() {
+        let ill = server("503 Service Unavailable").await;
+        let other = server("503 Service Unavailable").await;
+        let places = checked(&[(&ill, Some("/healthz")), (&other, Some("/healthz"))]).await;
+        assert_eq!(urls(&places).len(), 2);
+    }
+}

@@ -2,6 +2,7 @@
 //! for a while.
 
 use std::{
+    cell::RefCell,
     collections::{BTreeSet, HashMap},
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
@@ -132,11 +133,20 @@ impl Places {
             failures.out_until.is_some_and(|until| until > now)
         };
         let address = |backend: &Backend| backend.addr.as_inet().copied();
-        let new = |backend: &Backend| address(backend).filter(|address| !tried.contains(address));
-        let select = |accept: &dyn Fn(&Backend, bool) -> bool| self.balancer.select_with(b"", LOOKED_AT_MAX, accept);
-        let backend = select(&|backend, healthy| healthy && new(backend).is_some_and(|address| !is_out(&address)))
-            .or_else(|| select(&|backend, _| new(backend).is_some()))
-            .or_else(|| select(&|_, _| true))?;
+        // One look in the balancer's order, which moves on by one with each: what is second best is noted on the way.
+        let (untried, any) = (RefCell::new(None), RefCell::new(None));
+        let accept = |backend: &Backend, healthy: bool| {
+            let Some(address) = address(backend) else { return false };
+            let is_new = !tried.contains(&address);
+            if is_new && healthy && !is_out(&address) {
+                return true;
+            }
+            let noted = if is_new { &untried } else { &any };
+            noted.borrow_mut().get_or_insert_with(|| backend.clone());
+            false
+        };
+        let best = self.balancer.select_with(b"", LOOKED_AT_MAX, accept);
+        let backend = best.or(untried.into_inner()).or(any.into_inner())?;
         let Origins(origins) = backend.ext.get::<Origins>()?;
         let origin = origins.get(tried.len().checked_rem(origins.len())?)?;
         Some(Place {
