@@ -52,6 +52,7 @@ pub struct Metrics {
     body_bytes: IntGauge,
     providers: Providers,
     access_log_dropped: IntCounter,
+    sessions_unwritten: IntCounter,
     key_cache: IntCounterVec,
     store_up: IntGauge,
     resolver_failures: IntCounterVec,
@@ -101,6 +102,10 @@ impl Metrics {
             body_bytes: make.gauge("weir_body_bytes_buffered", "Request bytes held in memory.")?,
             providers: Providers::new(&make)?,
             access_log_dropped: make.counter("weir_access_log_dropped_total", "Access log lines that were lost.")?,
+            sessions_unwritten: make.counter(
+                "weir_sessions_unwritten_total",
+                "Sessions whose credential only this node knows, because too many waited to be written.",
+            )?,
             key_cache: make.counters("weir_key_cache_total", "What the key cache did.", &["event"])?,
             store_up: make.gauge("weir_store_up", "1 while the store is reachable.")?,
             resolver_failures: make.counters(
@@ -224,6 +229,11 @@ impl Metrics {
     /// The access log lines lost since the start; for use in a sampler.
     pub fn access_log_dropped_are(&self, total: u64) {
         raise(&self.access_log_dropped, total);
+    }
+
+    /// The sessions that were not handed to the store since the start; for use in a sampler.
+    pub fn sessions_unwritten_are(&self, total: u64) {
+        raise(&self.sessions_unwritten, total);
     }
 
     /// The failed lookups of a configured host since the start; for use in a sampler.

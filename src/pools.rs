@@ -44,9 +44,17 @@ pub struct Pool {
     /// Its credentials.
     pub credentials: Credentials,
     /// Its places; operations with the same places share their health.
-    places: Vec<(Vec<WeightedOrigin>, Arc<Places>)>,
+    places: Vec<SharedPlaces>,
     budget: Arc<Mutex<RetryBudget>>,
     budget_percent: u16,
+}
+
+/// The places of one or more operations.
+#[derive(Debug)]
+struct SharedPlaces {
+    operations: Vec<Operation>,
+    origins: Vec<WeightedOrigin>,
+    places: Arc<Places>,
 }
 
 impl Pools {
@@ -114,21 +122,28 @@ impl Pools {
     fn all_places(&self) -> impl Iterator<Item = &Arc<Places>> {
         self.providers
             .values()
-            .flat_map(|pool| pool.places.iter().map(|(_, places)| places))
+            .flat_map(|pool| pool.places.iter().map(|shared| &shared.places))
     }
 }
 
 impl Pool {
     fn build(provider: &Provider, resolver: &Arc<Resolver>, known: Option<&Self>) -> Self {
-        let mut places: Vec<(Vec<WeightedOrigin>, Arc<Places>)> = Vec::new();
+        let mut places: Vec<SharedPlaces> = Vec::new();
         for (operation, _) in provider.endpoints.iter() {
             let origins = provider.origins_of(operation);
-            if places.iter().any(|(other, _)| *other == origins) {
+            if let Some(shared) = places.iter_mut().find(|shared| shared.origins == origins) {
+                shared.operations.push(operation);
                 continue;
             }
-            let same = known.and_then(|pool| pool.places_of(&origins));
-            let pool = same.unwrap_or_else(|| Arc::new(Places::new(&origins, Arc::clone(resolver))));
-            places.push((origins, pool));
+            let same = known.and_then(|pool| pool.places.iter().find(|shared| shared.origins == origins));
+            places.push(SharedPlaces {
+                operations: vec![operation],
+                places: same.map_or_else(
+                    || Arc::new(Places::new(&origins, Arc::clone(resolver))),
+                    |same| Arc::clone(&same.places),
+                ),
+                origins,
+            });
         }
         let percent = provider.retry.budget_percent;
         let budget = known.filter(|pool| pool.budget_percent == percent).map_or_else(
@@ -143,16 +158,10 @@ impl Pool {
         }
     }
 
-    fn places_of(&self, origins: &[WeightedOrigin]) -> Option<Arc<Places>> {
-        self.places
-            .iter()
-            .find(|(known, _)| known == origins)
-            .map(|(_, places)| Arc::clone(places))
-    }
-
     /// The places where an operation is served.
-    pub fn places(&self, provider: &Provider, operation: Operation) -> Option<Arc<Places>> {
-        self.places_of(&provider.origins_of(operation))
+    pub fn places(&self, operation: Operation) -> Option<&Arc<Places>> {
+        let serving = self.places.iter().find(|shared| shared.operations.contains(&operation));
+        serving.map(|shared| &shared.places)
     }
 
     /// A request is sent for the first time.
@@ -167,6 +176,6 @@ impl Pool {
 
     /// How many places are ejected now, for the metrics.
     pub fn ejected(&self, now: Instant) -> usize {
-        self.places.iter().map(|(_, places)| places.ejected(now)).sum()
+        self.places.iter().map(|shared| shared.places.ejected(now)).sum()
     }
 }

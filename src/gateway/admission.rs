@@ -159,7 +159,8 @@ async fn prepare(
         clock::instant(),
     )
     .ok_or(Refusal::Internal)?;
-    edit_body(session, operation, &model, attempts.leg(), &scan, &mut body)?;
+    let kept = original.as_ref().map_or(0, Bytes::len);
+    edit_body(session, operation, &model, attempts.leg(), &scan, kept, &mut body)?;
     let stream = match operation.protocol() {
         Protocol::Gemini => operation == Operation::StreamGenerateContent,
         Protocol::Messages | Protocol::Responses => scan.stream == Some(true),
@@ -195,13 +196,15 @@ async fn continued(
     found
 }
 
-/// Makes the body that a provider gets out of the client's.
+/// Makes the body that a provider gets out of the client's. A copy counts in the budget beside the `kept` bytes of the text
+/// as the client sent it.
 pub fn edit_body(
     session: &Session,
     operation: Operation,
     asked: &str,
     leg: &Leg,
     scan: &Scan,
+    kept: usize,
     body: &mut GatheredBody,
 ) -> Result<(), Refusal> {
     let facts = RequestFacts {
@@ -215,6 +218,10 @@ pub fn edit_body(
             reason: error.to_string(),
         })?;
     if let Some(edited) = edited {
+        let more = ((edited.len() + kept) as u64).saturating_sub(body.lease.bytes());
+        if !body.lease.grow(more) {
+            return Err(Refusal::BodyBudgetExhausted);
+        }
         body.bytes = edited.into();
     }
     Ok(())
@@ -313,7 +320,7 @@ fn forward(
         asked,
         caller,
         model,
-        edited_for: attempts.leg_index(),
+        edited_for: attempts.legs_left_behind(),
         attempts,
         scan,
         original,

@@ -5,6 +5,7 @@ use std::{
     net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
+    vec::IntoIter,
 };
 
 use smallvec::SmallVec;
@@ -32,11 +33,14 @@ const PLACE_FAILURES: [u16; 3] = [502, 503, 504];
 #[derive(Debug)]
 pub struct Attempts {
     operation: Operation,
-    legs: Vec<Leg>,
+    /// The provider in turn.
+    leg: Leg,
+    /// How many came before it in this request.
+    legs_left_behind: usize,
+    /// Those that may come after it.
+    later: IntoIter<Leg>,
     pools: Arc<Pools>,
     session: Option<SessionHint>,
-    leg: usize,
-    current: Leg,
     pool: Arc<Pool>,
     places: Arc<Places>,
     credential: Arc<CredentialState>,
@@ -75,7 +79,7 @@ impl Attempts {
     /// only a catalogue and pools of different versions would bring about.
     pub fn begin(
         operation: Operation,
-        legs: Vec<Leg>,
+        mut legs: Vec<Leg>,
         pools: Arc<Pools>,
         session: Option<SessionHint>,
         dice: f64,
@@ -95,16 +99,18 @@ impl Attempts {
             .position(serves)
             .or_else(|| legs.iter().position(awake))
             .unwrap_or(0);
-        let (pool, places) = entered(&pools, legs.get(first)?, operation)?;
-        let credential = chosen(&pool, legs.get(first)?, session.as_ref(), dice, now)?;
+        let mut later = legs.split_off(first).into_iter();
+        let leg = later.next()?;
+        let (pool, places) = entered(&pools, &leg, operation)?;
+        let credential = chosen(&pool, &leg, session.as_ref(), dice, now)?;
         pool.earn();
         Some(Self {
             operation,
-            current: legs.get(first)?.clone(),
-            legs,
+            leg,
+            legs_left_behind: 0,
+            later,
             pools,
             session,
-            leg: first,
             pool,
             places,
             was_resting: credential.rests_until(now).is_some(),
@@ -122,12 +128,12 @@ impl Attempts {
 
     /// The provider in turn.
     pub fn leg(&self) -> &Leg {
-        &self.current
+        &self.leg
     }
 
-    /// Which of the legs is in turn; another number means that the body has to be made anew.
-    pub fn leg_index(&self) -> usize {
-        self.leg
+    /// How many providers came before the one in turn; another number means that the body has to be made anew.
+    pub fn legs_left_behind(&self) -> usize {
+        self.legs_left_behind
     }
 
     /// The credential in turn.
@@ -138,11 +144,6 @@ impl Attempts {
     /// The state at a provider that the request continues.
     pub fn state(&self) -> Option<StateKey> {
         self.session.as_ref().and_then(SessionHint::state)
-    }
-
-    /// Attempts made so far, connects included.
-    pub fn made(&self) -> usize {
-        self.made
     }
 
     /// The place of the running attempt.
@@ -165,7 +166,7 @@ impl Attempts {
     pub fn next_place(&mut self, dice: f64, now: Instant) -> Option<&Place> {
         self.made += 1;
         self.place = self.places.pick(&self.failed, now);
-        while self.place.is_none() && self.next_leg("unresolved", dice, now) {
+        while self.place.is_none() && !self.is_bound() && self.next_leg("unresolved", dice, now) {
             self.place = self.places.pick(&self.failed, now);
         }
         self.place.as_ref()
@@ -190,8 +191,7 @@ impl Attempts {
             self.reason = Some("connect");
             return true;
         }
-        let is_bound = self.session.as_ref().is_some_and(SessionHint::is_binding);
-        !is_bound && self.next_leg("connect", dice, now)
+        !self.is_bound() && self.next_leg("connect", dice, now)
     }
 
     /// The pooled connection was closed before any byte of an answer. Whether to send once more.
@@ -257,7 +257,7 @@ impl Attempts {
     }
 
     fn other_credential(&mut self, answer: &Answered, dice: f64, now: Instant) -> bool {
-        if answer.status != 429 && !answer.refused || self.is_bound_by(answer) {
+        if answer.status != 429 && !answer.refused || self.is_bound() && !answer.refused {
             return false;
         }
         self.tried.push(Arc::clone(&self.credential));
@@ -277,20 +277,19 @@ impl Attempts {
     fn other_provider(&mut self, answer: &Answered, dice: f64, now: Instant) -> bool {
         let failed = answer.status == 429 || answer.refused || self.leg().provider.retry.is_retried(answer.status);
         failed
-            && !self.is_bound_by(answer)
-            && self.leg + 1 < self.legs.len()
+            && (answer.refused || !self.is_bound())
+            && self.later.len() > 0
             && self.pool.spend()
             && self.next_leg("provider", dice, now)
     }
 
     /// State that lies at the provider binds the request to the credential that has it, as long as that one is taken.
-    fn is_bound_by(&self, answer: &Answered) -> bool {
-        !answer.refused && self.session.as_ref().is_some_and(SessionHint::is_binding)
+    fn is_bound(&self) -> bool {
+        self.session.as_ref().is_some_and(SessionHint::is_binding)
     }
 
     fn next_leg(&mut self, reason: &'static str, dice: f64, now: Instant) -> bool {
-        let next = self.leg + 1;
-        let Some(leg) = self.legs.get(next).cloned() else {
+        let Some(leg) = self.later.next() else {
             return false;
         };
         let Some((pool, places)) = entered(&self.pools, &leg, self.operation) else {
@@ -299,8 +298,8 @@ impl Attempts {
         let Some(credential) = chosen(&pool, &leg, self.session.as_ref(), dice, now) else {
             return false;
         };
-        self.leg = next;
-        self.current = leg;
+        self.leg = leg;
+        self.legs_left_behind += 1;
         self.pool = pool;
         self.places = places;
         self.was_resting = credential.rests_until(now).is_some();
@@ -316,7 +315,7 @@ impl Attempts {
 
 fn entered(pools: &Pools, leg: &Leg, operation: Operation) -> Option<(Arc<Pool>, Arc<Places>)> {
     let pool = pools.of(&leg.provider.name)?;
-    Some((Arc::clone(pool), pool.places(&leg.provider, operation)?))
+    Some((Arc::clone(pool), Arc::clone(pool.places(operation)?)))
 }
 
 /// A session's credential is the one that served it before, if that is remembered and still there.

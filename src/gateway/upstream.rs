@@ -97,7 +97,7 @@ pub fn peer(gateway: &Gateway, session: &Session, forward: &mut Forward) -> Resu
 
 /// Another provider than the one that the body was made for gets a body of its own.
 fn edit_for_provider(session: &Session, forward: &mut Forward) -> Result<()> {
-    if forward.edited_for == forward.attempts.leg_index() {
+    if forward.edited_for == forward.attempts.legs_left_behind() {
         return Ok(());
     }
     let (Some(body), Some(original)) = (&mut forward.body, &forward.original) else {
@@ -105,11 +105,21 @@ fn edit_for_provider(session: &Session, forward: &mut Forward) -> Result<()> {
     };
     body.bytes = original.clone();
     let leg = forward.attempts.leg();
-    if let Err(refusal) = admission::edit_body(session, forward.operation, &forward.asked, leg, &forward.scan, body) {
+    let kept = original.len();
+    let edited = admission::edit_body(
+        session,
+        forward.operation,
+        &forward.asked,
+        leg,
+        &forward.scan,
+        kept,
+        body,
+    );
+    if let Err(refusal) = edited {
         forward.refusal = Some(refusal);
         return Error::e_explain(ErrorType::InternalError, "the further provider cannot take the body");
     }
-    forward.edited_for = forward.attempts.leg_index();
+    forward.edited_for = forward.attempts.legs_left_behind();
     Ok(())
 }
 

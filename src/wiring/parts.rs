@@ -136,7 +136,7 @@ impl Parts {
         let (live, switches) = (Arc::clone(&self.live), Arc::clone(&self.switches));
         let (keys, budget) = (Arc::clone(&self.keys), self.budget.clone());
         let (resolver, sinks) = (Arc::clone(&self.resolver), Arc::downgrade(&self.sinks));
-        let drain = self.drain.clone();
+        let (drain, sessions) = (self.drain.clone(), Arc::clone(&self.sessions));
         metrics.sample(move |metrics| {
             let (live, now) = (live.get(), clock::instant());
             for provider in live.catalogue.providers() {
@@ -156,6 +156,7 @@ impl Parts {
             metrics.store_is(health(keys.store_is_reachable()));
             metrics.body_bytes_buffered_are(budget.in_use());
             metrics.requests_in_flight_are(drain.running());
+            metrics.sessions_unwritten_are(sessions.lost());
             for (event, total) in keys.events() {
                 metrics.key_cache_events_are(event, total);
             }
