@@ -257,7 +257,7 @@ impl Attempts {
     }
 
     fn other_credential(&mut self, answer: &Answered, dice: f64, now: Instant) -> bool {
-        if answer.status != 429 && !answer.refused || self.is_bound() && !answer.refused {
+        if !answer.refused && (answer.status != 429 || self.is_bound()) {
             return false;
         }
         self.tried.push(Arc::clone(&self.credential));
