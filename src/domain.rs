@@ -21,3 +21,8 @@ pub mod refusal;
 pub mod session_hint;
 pub mod sse;
 pub mod usage;
+
+pub mod consumption;
+pub mod ledger;
+pub mod money;
+pub mod price;

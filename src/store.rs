@@ -19,6 +19,7 @@ pub use crate::domain::key::KeyChange;
 pub(crate) mod contract;
 pub mod embedded;
 mod feed;
+pub mod ledger;
 pub mod redis;
 pub mod sessions;
 

@@ -6,6 +6,7 @@ use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::domain::ledger::KeyTerms;
 use crate::domain::secret::random_base62;
 
 #[cfg(test)]
@@ -107,6 +108,9 @@ pub struct KeyRecord {
     pub hint: String,
     /// Counts the changes to this record.
     pub revision: u64,
+    /// What it may spend, and how fast.
+    #[serde(default)]
+    pub terms: KeyTerms,
 }
 
 /// Why a known key does not work.
@@ -159,17 +163,18 @@ impl KeyRecord {
     }
 }
 
-/// What of a record an operator may change; `None` leaves a field as it is.
+/// What of a record an operator may change; `None` leaves a field as it is. The account stays: what a key has spent is
+/// counted there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyChange {
     /// A new name.
     pub name: Option<String>,
-    /// Another account.
-    pub account: Option<String>,
     /// Another end, or none.
     pub expires_at: Option<Option<i64>>,
     /// Another list of models, or all of them.
     pub models: Option<Option<Vec<String>>>,
+    /// Other limits.
+    pub terms: Option<KeyTerms>,
 }
 
 impl KeyChange {
@@ -177,9 +182,9 @@ impl KeyChange {
     pub fn apply(&self, record: &KeyRecord) -> KeyRecord {
         KeyRecord {
             name: self.name.clone().unwrap_or_else(|| record.name.clone()),
-            account: self.account.clone().unwrap_or_else(|| record.account.clone()),
             expires_at: self.expires_at.unwrap_or(record.expires_at),
             models: self.models.clone().unwrap_or_else(|| record.models.clone()),
+            terms: self.terms.unwrap_or(record.terms),
             revision: record.revision.saturating_add(1),
             ..record.clone()
         }

@@ -8,6 +8,8 @@ use tokio::time::{sleep, timeout};
 
 use super::{Changes, KeyChange, KeyStore, KeyView, LIST_KEYS_MAX, StoreError};
 use crate::domain::key::{KeyId, KeyRecord, KeyState};
+use crate::domain::ledger::{KeyTerms, Reset};
+use crate::domain::money::NanoUsd;
 use crate::domain::secret::KeyDigest;
 
 pub(crate) mod model;
@@ -84,6 +86,7 @@ pub(crate) fn record(number: u8, created_at: i64) -> KeyRecord {
         state: KeyState::Active,
         hint: "wxyz".into(),
         revision: 0,
+        terms: KeyTerms::default(),
     }
 }
 
@@ -178,15 +181,20 @@ pub(crate) async fn an_update_changes_what_it_names_and_nothing_else(store: &dyn
     let view = store.update(&id(1), &renamed).await.unwrap();
     assert_eq!((view.record, view.last_used), (expected.clone(), Some(150)));
     assert_eq!(found(store, 1).await, Some(expected.clone()));
+    let terms = KeyTerms {
+        quota: Some(NanoUsd::MAX),
+        reset: Reset::Weekly,
+        ..KeyTerms::default()
+    };
     let cleared = KeyChange {
-        account: Some("other".into()),
         expires_at: Some(None),
         models: Some(None),
         name: None,
+        terms: Some(terms),
     };
     let expected = KeyRecord {
-        account: "other".into(),
         expires_at: None,
+        terms,
         models: None,
         revision: 2,
         ..expected

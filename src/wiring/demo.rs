@@ -5,6 +5,7 @@ use std::{fmt::Write as _, fs, io::Write as _, net::SocketAddr, path::Path};
 use serde_json::json;
 use tempfile::TempDir;
 
+use crate::domain::ledger::KeyTerms;
 use crate::{
     clock,
     config::Config,
@@ -115,6 +116,7 @@ fn first_key(running: &server::Running) -> Result<ServiceKey, StartError> {
         state: KeyState::Active,
         hint: key.hint(),
         revision: 0,
+        terms: KeyTerms::default(),
     };
     let created = running
         .background

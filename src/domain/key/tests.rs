@@ -17,6 +17,7 @@ fn record() -> KeyRecord {
         state: KeyState::Active,
         hint: "wxyz".into(),
         revision: 0,
+        terms: KeyTerms::default(),
     }
 }
 
@@ -88,7 +89,7 @@ proptest! {
 
     #[test]
     fn a_change_touches_what_it_names(name: Option<String>, end: Option<Option<i64>>, models: Option<Option<Vec<String>>>) {
-        let change = KeyChange { name: name.clone(), account: None, expires_at: end, models: models.clone() };
+        let change = KeyChange { name: name.clone(), expires_at: end, models: models.clone(), terms: None };
         let after = change.apply(&record());
         prop_assert_eq!(after.name, name.unwrap_or("laptop".into()));
         prop_assert_eq!(after.expires_at, end.unwrap_or(Some(200)));

@@ -13,13 +13,22 @@ const NAME_CHARS_MAX: usize = 128;
 const ACCOUNT_CHARS_MAX: usize = 64;
 const MODELS_MAX: usize = 1000;
 
+/// What is asked for.
+pub(super) struct Wanted {
+    /// The account of a new key.
+    pub(super) account: Option<String>,
+    /// Everything else.
+    pub(super) change: KeyChange,
+}
+
 /// Reads the body of a create or update; unknown fields are refused with the nearest valid name.
-pub(super) fn read(body: &Map<String, Value>, now_unix: i64) -> Result<KeyChange, ApiError> {
+pub(super) fn read(body: &Map<String, Value>, now_unix: i64) -> Result<Wanted, ApiError> {
+    let mut wanted_account = None;
     let mut change = KeyChange::default();
     for (field, value) in body {
         match field.as_str() {
             "name" => change.name = Some(name(value)?),
-            "account" => change.account = Some(account(value)?),
+            "account" => wanted_account = Some(account(value)?),
             "expires_at" => change.expires_at = Some(expires_at(value, now_unix)?),
             "models" => change.models = Some(models(value)?),
             other => {
@@ -31,7 +40,10 @@ pub(super) fn read(body: &Map<String, Value>, now_unix: i64) -> Result<KeyChange
             }
         }
     }
-    Ok(change)
+    Ok(Wanted {
+        account: wanted_account,
+        change,
+    })
 }
 
 fn name(value: &Value) -> Result<String, ApiError> {

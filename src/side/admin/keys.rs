@@ -46,8 +46,11 @@ pub(super) async fn create(
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let body = object(body)?;
     let now = clock::unix_seconds();
-    let wanted = change::read(&body, now)?;
-    let (Some(name), Some(account)) = (wanted.name, wanted.account) else {
+    let change::Wanted {
+        account,
+        change: wanted,
+    } = change::read(&body, now)?;
+    let (Some(name), Some(account)) = (wanted.name, account) else {
         return Err(ApiError::invalid("name and account are needed to create a key"));
     };
     let (key, id) = fresh(&state);
@@ -61,6 +64,7 @@ pub(super) async fn create(
         state: KeyState::Active,
         hint: key.hint(),
         revision: 0,
+        terms: wanted.terms.unwrap_or_default(),
     };
     audit(&state, peer, "key.create", &record.id, Value::Object(body)).await?;
     state.store.create(&key.digest(), &record).await?;
@@ -115,7 +119,12 @@ pub(super) async fn update(
 ) -> Answer {
     let body = object(body)?;
     let key_id = id(&key_id)?;
-    let change = change::read(&body, clock::unix_seconds())?;
+    let change::Wanted { account, change } = change::read(&body, clock::unix_seconds())?;
+    if account.is_some() {
+        return Err(ApiError::invalid(
+            "account: a key stays with its account, where its use is counted; create another key there",
+        ));
+    }
     if body.is_empty() {
         return Err(ApiError::invalid("nothing to change: name at least one field"));
     }

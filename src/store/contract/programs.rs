@@ -45,17 +45,12 @@ enum Answer {
 
 fn operation() -> impl Strategy<Value = Operation> {
     let models = option::of(option::of(vec("[a-c]{0,2}", 0..3)));
-    let change = (
-        option::of("\\PC{0,4}"),
-        option::of("[ab]"),
-        option::of(option::of(-9..9_i64)),
-        models,
-    );
-    let change = change.prop_map(|(name, account, expires_at, models)| KeyChange {
+    let change = (option::of("\\PC{0,4}"), option::of(option::of(-9..9_i64)), models);
+    let change = change.prop_map(|(name, expires_at, models)| KeyChange {
         name,
-        account,
         expires_at,
         models,
+        terms: None,
     });
     prop_oneof![
         4 => (0..KEYS, 0..DIGESTS, -2..3_i64).prop_map(|(key, digest, at)| Operation::Create { key, digest, at }),
