@@ -60,6 +60,8 @@ fn all() -> Vec<Refusal> {
         },
         Refusal::BodyBudgetExhausted,
         Refusal::StoreUnavailable,
+        Refusal::JournalFull,
+        Refusal::Limited(Limit::Balance),
         Refusal::ProviderDisabled { model: model() },
         Refusal::ProviderUnreachable,
         Refusal::ProviderTimeout,
