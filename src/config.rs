@@ -3,6 +3,7 @@
 //! [`Config::load`] is the only way in. What it returns is settled: defaults filled, limits held, paths absolute,
 //! secrets still references (see [`secret_source`]). `conf/weir.toml` describes every key.
 
+pub mod money;
 mod raw;
 mod resolve;
 pub mod secret_source;
@@ -36,6 +37,8 @@ pub struct Config {
     pub store: StoreConfig,
     /// The local cache in front of the store.
     pub key_cache: KeyCacheConfig,
+    /// What happens to money where the store cannot be asked.
+    pub money: money::MoneyConfig,
     /// Metrics and health.
     pub ops: OpsConfig,
     /// The admin API.
@@ -169,6 +172,8 @@ impl std::fmt::Display for HostPort {
 pub struct KeyCacheConfig {
     /// Longest use of a cached key record without asking the store.
     pub lifetime: Duration,
+    /// Longest use of a cached key record while the store is away.
+    pub offline: Duration,
     /// How long an unknown key is remembered as unknown.
     pub negative: Duration,
     /// Most cached records.

@@ -15,6 +15,7 @@ pub(super) struct RawConfig {
     pub(super) upstream: RawUpstream,
     pub(super) store: RawStore,
     pub(super) key_cache: RawKeyCache,
+    pub(super) money: super::money::RawMoney,
     pub(super) ops: RawOps,
     pub(super) admin: RawAdmin,
     pub(super) log: RawLog,
@@ -95,6 +96,7 @@ pub(super) struct RawRedis {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawKeyCache {
     pub(super) lifetime_seconds: Option<u64>,
+    pub(super) offline_seconds: Option<u64>,
     pub(super) negative_seconds: Option<u64>,
     pub(super) entries_max: Option<u64>,
     pub(super) poll_ms: Option<u64>,

@@ -41,6 +41,7 @@ pub(super) fn resolve(file: &str, text: &str, folder: &Path, raw: RawConfig) -> 
     let upstream = upstream(&mut values, &raw.upstream);
     let store = store(&mut values, raw.store);
     let key_cache = key_cache(&mut values, &raw.key_cache);
+    let money = super::money::resolve(&mut values, &raw.money);
     let ops = OpsConfig {
         listen: values.address(&["ops", "listen"], raw.ops.listen.as_deref(), loopback(9464)),
     };
@@ -73,6 +74,7 @@ pub(super) fn resolve(file: &str, text: &str, folder: &Path, raw: RawConfig) -> 
             upstream,
             store,
             key_cache,
+            money,
             ops,
             admin,
             log,
@@ -247,6 +249,7 @@ fn redis(values: &mut Values<'_>, raw: RawRedis) -> RedisConfig {
 fn key_cache(values: &mut Values<'_>, raw: &RawKeyCache) -> KeyCacheConfig {
     KeyCacheConfig {
         lifetime: values.seconds(&["key_cache", "lifetime_seconds"], raw.lifetime_seconds, 60, 1..=3600),
+        offline: values.seconds(&["key_cache", "offline_seconds"], raw.offline_seconds, 300, 0..=86_400),
         negative: values.seconds(&["key_cache", "negative_seconds"], raw.negative_seconds, 5, 1..=3600),
         entries_max: values.count(&["key_cache", "entries_max"], raw.entries_max, 100_000, 1..=10_000_000),
         poll: values.millis(&["key_cache", "poll_ms"], raw.poll_ms, 500, 10..=10_000),

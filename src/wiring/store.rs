@@ -74,6 +74,7 @@ pub fn cache_settings(config: &Config) -> KeyCacheSettings {
     let cache = &config.key_cache;
     KeyCacheSettings {
         lifetime: cache.lifetime,
+        offline_lifetime: cache.offline,
         negative_lifetime: cache.negative,
         entries_max: cache.entries_max,
         poll: cache.poll,
