@@ -119,6 +119,7 @@ pub(super) fn failure_chunk(failure: &MidStreamFailure) -> Value {
     let status = match failure.kind {
         FailureKind::ProviderCut => 503,
         FailureKind::ProviderTimeout => 504,
+        FailureKind::LimitReached => 429,
         FailureKind::Internal => 500,
     };
     error_body(status, error_status(status), &failure.message)

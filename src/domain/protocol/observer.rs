@@ -62,6 +62,8 @@ pub enum FailureKind {
     ProviderCut,
     /// The provider was silent for longer than allowed.
     ProviderTimeout,
+    /// Nothing is left to pay for the rest of the answer.
+    LimitReached,
     /// weir failed.
     Internal,
 }

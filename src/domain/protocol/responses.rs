@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::domain::json_pick::Segment::{Each, Key};
 use crate::domain::json_pick::{Path, PathSet, Picker, Take};
-use crate::domain::protocol::MidStreamFailure;
 use crate::domain::protocol::facts::{Facts, in_band_error, keep, note};
+use crate::domain::protocol::{FailureKind, MidStreamFailure};
 use crate::domain::usage::{Usage, fields, fields::Fields};
 
 const TYPE: usize = 0;
@@ -203,12 +203,17 @@ impl State {
     /// The event that tells the client of a failure: agents act on `response.failed`, the SDKs raise on the `error` beside it.
     pub(super) fn failure_event(&self, failure: &MidStreamFailure, facts: &Facts) -> Vec<u8> {
         let message = &failure.message;
+        // Codex waits and repeats after most codes, not after this one.
+        let code = match failure.kind {
+            FailureKind::LimitReached => "insufficient_quota",
+            FailureKind::ProviderCut | FailureKind::ProviderTimeout | FailureKind::Internal => "server_error",
+        };
         let mut response = json!({
             "id": facts.answer_id.as_deref().unwrap_or("resp_interrupted"),
             "object": "response",
             "created_at": self.created_at.unwrap_or(0),
             "status": "failed",
-            "error": { "code": "server_error", "message": message },
+            "error": { "code": code, "message": message },
             "output": [],
         });
         if let (Some(model), Value::Object(fields)) = (&facts.model, &mut response) {
@@ -218,7 +223,7 @@ impl State {
             "type": "response.failed",
             "sequence_number": self.sequence.map_or(0, |last| last.saturating_add(1)),
             "response": response,
-            "error": { "type": "server_error", "code": "server_error", "message": message },
+            "error": { "type": code, "code": code, "message": message },
         });
         format!("event: response.failed\ndata: {data}\n\n").into_bytes()
     }
