@@ -1,0 +1,314 @@
+//! The money of requests on their way: admission against the ledger, the journal's records, larger holds while an answer
+//! runs, and the one settlement at its end. Nobody waits for the store but the admission.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::sync::watch;
+
+use crate::{
+    billing::{grace::Grace, running::{Running, RunningRequests}},
+    clock,
+    domain::{
+        consumption::{Row, UsageSource},
+        key::KeyRecord,
+        ledger::{Admission, Admit, Admitted, Denied, NodeId, Record},
+        money::NanoUsd,
+        price::Price,
+        usage::Usage,
+    },
+    journal::{Journal, REQUEST_BYTES_MAX},
+    settlement::Settlement,
+    store::{StoreError, ledger::LedgerStore},
+};
+
+pub mod bill;
+pub mod grace;
+pub mod running;
+#[cfg(test)]
+mod tests;
+
+pub use bill::{Bill, Consumed, Progress};
+
+/// How often running requests are written to the journal.
+const CHECKPOINT_EVERY: Duration = Duration::from_millis(800);
+/// How often the node says that its holds are alive; a third of their lease.
+const RENEW_EVERY: Duration = Duration::from_secs(10);
+/// What one checkpoint takes in the journal, at most.
+const CHECKPOINT_BYTES_MAX: u64 = 2048;
+
+/// The money side of all requests of this node.
+#[derive(Clone)]
+pub struct Billing {
+    shared: Arc<Shared>,
+}
+
+/// What bills share.
+pub(crate) struct Shared {
+    ledger: Arc<dyn LedgerStore>,
+    journal: Arc<Journal>,
+    settlement: Arc<Settlement>,
+    node: NodeId,
+    running: RunningRequests,
+    grace: Grace,
+    free: Price,
+    counters: Counters,
+}
+
+/// What has been charged since the start.
+#[derive(Debug, Default)]
+struct Counters {
+    rows: [AtomicU64; 3],
+    cost: AtomicI64,
+    failed: AtomicU64,
+    excess_max: AtomicI64,
+    offline: AtomicU64,
+}
+
+/// A request that wants to be forwarded.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    /// Its key, as this node knows it.
+    pub key: &'a KeyRecord,
+    /// What is known of it already; usage is the estimate of its input.
+    pub row: Row,
+    /// What its output is estimated at, in tokens.
+    pub output_tokens: u64,
+    /// What it costs at each provider that may serve it.
+    pub prices: Vec<(String, Arc<Price>)>,
+}
+
+/// Why a request is not admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotAdmitted {
+    /// A limit, or the key itself.
+    Denied(Denied),
+    /// The key was changed: read it again, then ask again.
+    StaleKey,
+    /// The store is away, and the key's grace is used up.
+    StoreAway,
+    /// What it costs could not be recorded.
+    JournalFull,
+}
+
+impl std::fmt::Debug for Billing {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Billing").field("node", &self.shared.node).finish_non_exhaustive()
+    }
+}
+
+impl Billing {
+    /// Bills over a ledger and this node's journal; each key may commit `grace` while the ledger is away.
+    pub fn new(
+        ledger: Arc<dyn LedgerStore>,
+        journal: Arc<Journal>,
+        settlement: Arc<Settlement>,
+        node: NodeId,
+        grace: NanoUsd,
+    ) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                ledger,
+                journal,
+                settlement,
+                node,
+                running: RunningRequests::default(),
+                grace: Grace::new(grace),
+                free: Price::free(),
+                counters: Counters::default(),
+            }),
+        }
+    }
+
+    /// Asks the ledger, in one round trip, and records the admission before it is given.
+    pub async fn admit(&self, wanted: Wanted<'_>) -> Result<Bill, NotAdmitted> {
+        let shared = &self.shared;
+        let Ok(mut reservation) = shared.journal.reserve(REQUEST_BYTES_MAX) else {
+            return Err(NotAdmitted::JournalFull);
+        };
+        let Wanted {
+            key,
+            mut row,
+            output_tokens,
+            prices,
+        } = wanted;
+        let (estimate, tokens) = estimate(&row, output_tokens, &prices);
+        let (ended_key, ended_account) = shared.settlement.pending(&key.account, &key.id);
+        let ask = Admit {
+            node: shared.node.clone(),
+            request: row.request_id.clone(),
+            key: key.clone(),
+            estimate,
+            tokens,
+            ended_key,
+            ended_account,
+        };
+        let (hold, at_ms, watermark) = match shared.ledger.admit(&ask).await {
+            Ok(Admission::Granted(grant)) => {
+                shared.grace.end(&key.id);
+                (grant.hold, grant.at_ms, grant.watermark)
+            }
+            Ok(Admission::Refused(denied)) => return Err(NotAdmitted::Denied(denied)),
+            Ok(Admission::StaleKey) => return Err(NotAdmitted::StaleKey),
+            Err(error) => (shared.grace(key, estimate, &error)?, clock::unix_millis(), 0),
+        };
+        row.admitted_ms = at_ms;
+        row.cost_nano_usd = dearest(&prices, &row.usage);
+        if let Some((_, price)) = prices.first() {
+            price.version().clone_into(&mut row.price_version);
+        }
+        let running = Arc::new(Running::new(
+            row.request_id.clone(),
+            key.account.clone(),
+            key.id.clone(),
+            at_ms,
+            key.terms.on_exhausted,
+            hold,
+        ));
+        let admitted = Record::Admit(Box::new(Admitted {
+            row: row.clone(),
+            tokens_estimated: tokens,
+        }));
+        let recorded = shared.journal.append(&admitted, &mut reservation);
+        shared.running.add(Arc::clone(&running));
+        let bill = Bill {
+            shared: Arc::clone(shared),
+            running,
+            row,
+            prices,
+            reservation,
+            tokens_estimated: tokens,
+            watermark,
+            next_look: None,
+            closed: false,
+        };
+        if let Err(error) = recorded {
+            tracing::error!(%error, "an admission could not be recorded");
+            shared.failed();
+            return Err(NotAdmitted::JournalFull);
+        }
+        Ok(bill)
+    }
+
+    /// Writes checkpoints and renews the lease until `shutdown` turns true.
+    pub async fn run(self, mut shutdown: watch::Receiver<bool>) {
+        let mut checkpoint = tokio::time::interval(CHECKPOINT_EVERY);
+        let mut renew = tokio::time::interval(RENEW_EVERY);
+        loop {
+            tokio::select! {
+                _ = checkpoint.tick() => self.shared.checkpoint(),
+                _ = renew.tick() => {
+                    let shared = Arc::clone(&self.shared);
+                    tokio::spawn(async move { shared.renew().await });
+                }
+                _ = shutdown.wait_for(|stop| *stop) => break,
+            }
+        }
+        self.shared.checkpoint();
+    }
+
+    /// How many requests are running.
+    pub fn running(&self) -> usize {
+        self.shared.running.len()
+    }
+
+    /// What keys have committed while the store was away.
+    pub fn grace_committed(&self) -> NanoUsd {
+        self.shared.grace.committed()
+    }
+
+    /// How many rows were charged since the start, by where their figures come from.
+    pub fn rows(&self) -> [(UsageSource, u64); 3] {
+        let all = [UsageSource::Reported, UsageSource::Partial, UsageSource::Estimated];
+        let mut rows = all.into_iter().zip(&self.shared.counters.rows);
+        all.map(|source| (source, rows.next().map_or(0, |(_, count)| count.load(Ordering::Relaxed))))
+    }
+
+    /// What was charged since the start.
+    pub fn charged(&self) -> NanoUsd {
+        NanoUsd::from_nanos(self.shared.counters.cost.load(Ordering::Relaxed))
+    }
+
+    /// By how much a charge has exceeded its hold at most since the start: what a key can exceed its quota by, per request
+    /// that runs when it is used up.
+    pub fn excess_max(&self) -> NanoUsd {
+        NanoUsd::from_nanos(self.shared.counters.excess_max.load(Ordering::Relaxed))
+    }
+
+    /// Records that could not be written.
+    pub fn failures(&self) -> u64 {
+        self.shared.counters.failed.load(Ordering::Relaxed)
+    }
+
+    /// Requests admitted while the store was away.
+    pub fn offline(&self) -> u64 {
+        self.shared.counters.offline.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    /// The store cannot be asked: what the key may commit all the same.
+    fn grace(&self, key: &KeyRecord, estimate: NanoUsd, error: &StoreError) -> Result<NanoUsd, NotAdmitted> {
+        tracing::debug!(%error, "the ledger did not answer");
+        let hold = self.grace.commit(&key.id, estimate).ok_or(NotAdmitted::StoreAway)?;
+        self.counters.offline.fetch_add(1, Ordering::Relaxed);
+        Ok(hold)
+    }
+
+    fn checkpoint(&self) {
+        for checkpoint in self.running.take_news() {
+            let written = self.journal.reserve(CHECKPOINT_BYTES_MAX).is_ok_and(|mut reservation| {
+                let record = Record::Checkpoint(Box::new(checkpoint));
+                self.journal.append(&record, &mut reservation).is_ok()
+            });
+            if !written {
+                self.failed();
+            }
+        }
+    }
+
+    async fn renew(&self) {
+        let accounts: Vec<String> = self.running.by_account().into_keys().collect();
+        if let Err(error) = self.ledger.renew(&self.node, &accounts).await {
+            tracing::debug!(%error, "the lease of running requests could not be renewed");
+        }
+    }
+
+    fn charged(&self, row: &Row, hold: NanoUsd) {
+        let [reported, partial, estimated] = &self.counters.rows;
+        let rows = match row.usage_source {
+            UsageSource::Reported => reported,
+            UsageSource::Partial => partial,
+            UsageSource::Estimated => estimated,
+        };
+        rows.fetch_add(1, Ordering::Relaxed);
+        let cost = row.cost_nano_usd;
+        self.counters.cost.fetch_add(cost.nanos(), Ordering::Relaxed);
+        let excess = cost.saturating_sub(hold).nanos();
+        self.counters.excess_max.fetch_max(excess, Ordering::Relaxed);
+    }
+
+    fn failed(&self) {
+        self.counters.failed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What the request may cost at the dearest of its providers, and the tokens it may use.
+fn estimate(row: &Row, output_tokens: u64, prices: &[(String, Arc<Price>)]) -> (NanoUsd, u64) {
+    let usage = Usage {
+        output_text: output_tokens,
+        ..row.usage
+    };
+    let tokens = usage.input_total().saturating_add(usage.output_total());
+    (dearest(prices, &usage), tokens)
+}
+
+fn dearest(prices: &[(String, Arc<Price>)], usage: &Usage) -> NanoUsd {
+    let costs = prices.iter().map(|(_, price)| price.cost(usage, &Default::default()));
+    costs.max().unwrap_or_default()
+}
