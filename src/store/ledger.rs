@@ -12,6 +12,9 @@ use crate::{
     store::StoreError,
 };
 
+#[cfg(test)]
+pub(crate) mod contract;
+
 /// The most accounts one page of a list has.
 pub const LIST_ACCOUNTS_MAX: usize = 1000;
 /// The most rows one page of the log has.
