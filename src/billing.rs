@@ -22,8 +22,7 @@ use crate::{
         price::Price,
         usage::Usage,
     },
-    journal::{Journal, REQUEST_BYTES_MAX},
-    settlement::Settlement,
+    journal::{Journal, REQUEST_BYTES},
     store::{StoreError, ledger::LedgerStore},
 };
 
@@ -39,8 +38,6 @@ pub use bill::{Bill, Consumed, Progress};
 const CHECKPOINT_EVERY: Duration = Duration::from_millis(800);
 /// How often the node says that its holds are alive; a third of their lease.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
-/// What one checkpoint takes in the journal, at most.
-const CHECKPOINT_BYTES_MAX: u64 = 2048;
 
 /// The money side of all requests of this node.
 #[derive(Clone)]
@@ -52,7 +49,6 @@ pub struct Billing {
 pub(crate) struct Shared {
     ledger: Arc<dyn LedgerStore>,
     journal: Arc<Journal>,
-    settlement: Arc<Settlement>,
     node: NodeId,
     running: RunningRequests,
     grace: Grace,
@@ -107,15 +103,13 @@ impl Billing {
     pub fn new(
         ledger: Arc<dyn LedgerStore>,
         journal: Arc<Journal>,
-        settlement: Arc<Settlement>,
-        node: NodeId,
         grace: NanoUsd,
     ) -> Self {
+        let node = journal.node().clone();
         Self {
             shared: Arc::new(Shared {
                 ledger,
                 journal,
-                settlement,
                 node,
                 running: RunningRequests::default(),
                 grace: Grace::new(grace),
@@ -128,7 +122,7 @@ impl Billing {
     /// Asks the ledger, in one round trip, and records the admission before it is given.
     pub async fn admit(&self, wanted: Wanted<'_>) -> Result<Bill, NotAdmitted> {
         let shared = &self.shared;
-        let Ok(mut reservation) = shared.journal.reserve(REQUEST_BYTES_MAX) else {
+        let Ok(mut reservation) = shared.journal.reserve(REQUEST_BYTES) else {
             return Err(NotAdmitted::JournalFull);
         };
         let Wanted {
@@ -138,7 +132,7 @@ impl Billing {
             prices,
         } = wanted;
         let (estimate, tokens) = estimate(&row, output_tokens, &prices);
-        let (ended_key, ended_account) = shared.settlement.pending(&key.account, &key.id);
+        let (ended_key, ended_account) = shared.journal.pending(&key.account, &key.id);
         let ask = Admit {
             node: shared.node.clone(),
             request: row.request_id.clone(),
@@ -262,11 +256,9 @@ impl Shared {
 
     fn checkpoint(&self) {
         for checkpoint in self.running.take_news() {
-            let written = self.journal.reserve(CHECKPOINT_BYTES_MAX).is_ok_and(|mut reservation| {
-                let record = Record::Checkpoint(Box::new(checkpoint));
-                self.journal.append(&record, &mut reservation).is_ok()
-            });
-            if !written {
+            let record = Record::Checkpoint(Box::new(checkpoint));
+            let written = self.journal.reserve(0).map(|mut none| self.journal.append(&record, &mut none).is_ok());
+            if !written.unwrap_or(false) {
                 self.failed();
             }
         }

@@ -23,6 +23,7 @@ pub mod switches;
 
 pub mod live;
 
+pub mod billing;
 pub mod gateway;
 pub mod side;
 

@@ -19,10 +19,13 @@ use prometheus::{
 use crate::access_log::RequestRecord;
 
 mod gen_ai;
+mod money;
 mod process;
 mod providers;
 
 use gen_ai::GenAi;
+use money::Money;
+pub use money::MoneyFigures;
 use providers::Providers;
 
 /// The content type of [`Metrics::render`].
@@ -51,6 +54,7 @@ pub struct Metrics {
     streams_open: IntGauge,
     body_bytes: IntGauge,
     providers: Providers,
+    money: Money,
     access_log_dropped: IntCounter,
     sessions_unwritten: IntCounter,
     key_cache: IntCounterVec,
@@ -101,6 +105,7 @@ impl Metrics {
             streams_open: make.gauge("weir_streams_open", "Streamed answers under way.")?,
             body_bytes: make.gauge("weir_body_bytes_buffered", "Request bytes held in memory.")?,
             providers: Providers::new(&make)?,
+            money: Money::new(&make)?,
             access_log_dropped: make.counter("weir_access_log_dropped_total", "Access log lines that were lost.")?,
             sessions_unwritten: make.counter(
                 "weir_sessions_unwritten_total",

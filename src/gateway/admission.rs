@@ -45,16 +45,17 @@ pub async fn authenticate(
     shape: Protocol,
     keys: &QueryKeys,
     entry: &mut Entry,
-) -> Result<Arc<KeyRecord>, Refusal> {
+) -> Result<Caller, Refusal> {
     let offered = intake::offered(session.req_header(), keys);
     let key = credential::take(shape, &offered, prefix).map_err(|error| match error {
         CredentialError::Missing => Refusal::CredentialMissing,
         CredentialError::Ambiguous => Refusal::CredentialAmbiguous,
         CredentialError::Malformed => Refusal::KeyUnknown,
     })?;
+    let digest = key.digest();
     let found = gateway
         .keys
-        .find(&key.digest(), clock::instant())
+        .find(&digest, clock::instant())
         .await
         .map_err(|error| {
             tracing::warn!(%error, "the key store did not answer");
@@ -69,7 +70,7 @@ pub async fn authenticate(
         KeyDenied::Expired => Refusal::KeyExpired,
     })?;
     gateway.keys.touch(&record.id, now);
-    Ok(record)
+    Ok(Caller { digest, key: record })
 }
 
 /// Reads the body, finds the model and its route, and issues the ticket. On refusal the entry stays with the caller.
@@ -77,18 +78,20 @@ pub async fn admit(
     gateway: &Gateway,
     session: &mut Session,
     live: &Arc<Live>,
-    key: &KeyRecord,
+    caller: &Caller,
     operation: Operation,
     path_model: Option<String>,
     mut entry: Entry,
 ) -> Result<Forward, (Entry, GatherError)> {
-    match prepare(gateway, session, live, key, operation, path_model, &mut entry).await {
+    match prepare(gateway, session, live, caller, operation, path_model, &mut entry).await {
         Ok(prepared) => Ok(forward(gateway, session, live, operation, prepared, entry)),
         Err(error) => Err((entry, error)),
     }
 }
 
 struct Prepared {
+    bill: Option<Bill>,
+    input_tokens: u64,
     asked: String,
     caller: Option<String>,
     model: Arc<Model>,
@@ -104,11 +107,12 @@ async fn prepare(
     gateway: &Gateway,
     session: &mut Session,
     live: &Arc<Live>,
-    key: &KeyRecord,
+    from: &Caller,
     operation: Operation,
     path_model: Option<String>,
     entry: &mut Entry,
 ) -> Result<Prepared, GatherError> {
+    let key = &from.key;
     let limits = &live.config.gateway;
     let body_head = intake::check_body_head(session.req_header(), limits.body_bytes_max)?;
     query::check_alt(operation, session.req_header().uri.query()).map_err(|reason| Refusal::QueryInvalid { reason })?;
@@ -139,12 +143,28 @@ async fn prepare(
     fail::fail_point!("admission");
     let route = routed(gateway, live, key, operation, &model, entry)?;
     let shared = route.legs.len() > 1 || live.pools.has_choice(&route);
-    let continuity = if shared {
-        let headers = &session.req_header().headers;
-        continued(gateway, operation, key, headers, &body.bytes).await
-    } else {
-        Continuity::default()
+    let stream = match operation.protocol() {
+        Protocol::Gemini => operation == Operation::StreamGenerateContent,
+        Protocol::Messages | Protocol::Responses => scan.stream == Some(true),
     };
+    let tokens = estimate::tokens(gateway, key, &route.model, &scan, &body.bytes);
+    let asked = funds::Asked {
+        request_id: &entry.record.request_id,
+        operation,
+        model: &model,
+        stream,
+        tokens,
+    };
+    let headers = &session.req_header().headers;
+    let continued = async {
+        match shared {
+            true => continued(gateway, operation, key, headers, &body.bytes).await,
+            false => Continuity::default(),
+        }
+    };
+    // Both may ask the store: at the same time.
+    let (continuity, bill) = tokio::join!(continued, funds::hold(gateway, from, &asked, &route));
+    let bill = bill?;
     // The key's id is only needed where an answer will be remembered.
     let caller = (shared && continuity.is_kept).then(|| key.id.as_str().to_owned());
     // Only another provider would need the text as the client sent it.
@@ -161,11 +181,9 @@ async fn prepare(
     .ok_or(Refusal::Internal)?;
     let kept = original.as_ref().map_or(0, Bytes::len);
     edit_body(session, operation, &model, attempts.leg(), &scan, kept, &mut body)?;
-    let stream = match operation.protocol() {
-        Protocol::Gemini => operation == Operation::StreamGenerateContent,
-        Protocol::Messages | Protocol::Responses => scan.stream == Some(true),
-    };
     Ok(Prepared {
+        bill,
+        input_tokens: tokens.input,
         asked: model,
         caller,
         model: route.model,
@@ -288,6 +306,8 @@ fn forward(
     mut entry: Entry,
 ) -> Forward {
     let Prepared {
+        bill,
+        input_tokens,
         asked,
         caller,
         model,
@@ -313,7 +333,7 @@ fn forward(
         finish_permit(gateway, session, &attempts.leg().provider, stream)
     };
     Forward {
-        ticket: Ticket::issue(entry),
+        ticket: Ticket::issue(entry, bill, input_tokens),
         operation,
         stream,
         live: Arc::clone(live),

@@ -6,6 +6,8 @@
 use std::time::Instant;
 
 use crate::{
+    billing::{Bill, Consumed, Progress},
+    clock,
     domain::{
         outcome::Outcome,
         protocol::{Framing, MidStreamFailure, Observed, Observer, Protocol},
@@ -117,16 +119,22 @@ pub struct Ticket {
     /// What has been seen of the answer.
     pub meter: Meter,
     entry: Entry,
+    /// What is charged; `None` for what costs nothing.
+    bill: Option<Bill>,
+    /// What the input was estimated at, in tokens.
+    input_tokens: u64,
     failure: Option<Outcome>,
     settled: bool,
 }
 
 impl Ticket {
     /// Issued by admission only.
-    pub(super) fn issue(entry: Entry) -> Self {
+    pub(super) fn issue(entry: Entry, bill: Option<Bill>, input_tokens: u64) -> Self {
         Self {
             meter: Meter::default(),
             entry,
+            bill,
+            input_tokens,
             failure: None,
             settled: false,
         }
@@ -157,6 +165,32 @@ impl Ticket {
         self.entry.record.refusal = Some(reason);
     }
 
+    /// A piece of the answer has passed: now and then what has been consumed is noted for the journal and the hold.
+    pub fn look(&mut self, now: Instant) {
+        if self.bill.as_mut().is_some_and(|bill| bill.is_due(now)) {
+            let consumed = self.consumed(None);
+            let progress = self.progress(now);
+            if let Some(bill) = &self.bill {
+                bill.look(progress, &consumed);
+            }
+        }
+    }
+
+    /// Whether nothing is left to pay for the rest of the answer, and it is to be ended therefore.
+    pub fn is_cut(&self) -> bool {
+        self.bill.as_ref().is_some_and(Bill::is_cut)
+    }
+
+    fn progress(&self, now: Instant) -> Progress<'_> {
+        let millis = |seen| millis_between(self.entry.started, seen);
+        Progress {
+            provider: self.entry.record.provider.as_deref().unwrap_or_default(),
+            status: self.meter.status,
+            latency_ms: millis(now),
+            ttft_ms: self.meter.first_content.map(millis),
+        }
+    }
+
     /// Accounts for the request. Later calls do nothing.
     pub fn settle(&mut self) {
         if self.settled {
@@ -165,6 +199,7 @@ impl Ticket {
         self.settled = true;
         let observed = self.meter.observed();
         let outcome = self.failure.unwrap_or_else(|| self.outcome(observed.as_ref()));
+        self.charge(outcome);
         let record = &mut self.entry.record;
         record.status = self.meter.status;
         record.response_bytes = self.meter.response_bytes;
@@ -177,6 +212,17 @@ impl Ticket {
             record.finish_reason = observed.finish_reason;
         }
         self.entry.close(outcome);
+    }
+
+    /// What was never sent to a provider costs nothing, and has no row.
+    fn charge(&mut self, outcome: Outcome) {
+        let Some(mut bill) = self.bill.take() else {
+            return;
+        };
+        if self.entry.record.attempts > 0 {
+            let consumed = self.consumed(Some(outcome));
+            bill.close(outcome, self.progress(clock::instant()), &consumed, clock::unix_millis());
+        }
     }
 
     fn outcome(&self, observed: Option<&Observed>) -> Outcome {

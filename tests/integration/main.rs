@@ -27,6 +27,7 @@ mod house;
 mod json;
 mod keys;
 mod model_lists;
+mod money;
 mod node_sdk;
 mod ops;
 mod panics;

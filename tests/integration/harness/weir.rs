@@ -28,6 +28,8 @@ const PROVIDERS: [&str; 9] = [
 ];
 /// The provider key of every test: it must be seen by the provider and by nobody else.
 pub(crate) const PROVIDER_KEY: &str = "provider-canary-7Qx2VhL0sTz9";
+/// The account of every key that a test does not make elsewhere.
+pub(crate) const ACCOUNT: &str = "tests";
 const PROVIDER_KEY_VARIABLE: &str = "WEIR_TEST_PROVIDER_KEY";
 
 /// What a gateway is started with.
@@ -50,6 +52,7 @@ pub(crate) struct Weir {
     environment: Vec<(String, String)>,
     panics: Panics,
     keys: std::sync::Mutex<Vec<String>>,
+    funded: std::sync::Once,
     pub(crate) gateway: SocketAddr,
     pub(crate) ops: SocketAddr,
 }
@@ -166,6 +169,7 @@ impl WeirBuilder {
             environment: self.environment,
             panics: self.panics,
             keys,
+            funded: std::sync::Once::new(),
             gateway,
             ops,
         }
@@ -245,7 +249,8 @@ impl Weir {
     /// A new key, with further flags of `weir key create`.
     #[track_caller]
     pub(crate) fn key_with(&self, flags: &[&str]) -> Key {
-        let mut words = vec!["key", "create", "--account", "tests", "--name", "a test's key"];
+        self.fund();
+        let mut words = vec!["key", "create", "--account", ACCOUNT, "--name", "a test's key"];
         words.extend_from_slice(flags);
         let made = self.cli_json(&words);
         let text = |name: &str| {
@@ -260,6 +265,18 @@ impl Weir {
         };
         self.keys.lock().unwrap().push(key.text.clone());
         key
+    }
+
+    /// Makes the account that every test's keys belong to, with more money than any test spends. Another node may have made
+    /// it before.
+    #[track_caller]
+    pub(crate) fn fund(&self) {
+        self.funded.call_once(|| {
+            let words = ["account", "create", "--id", ACCOUNT, "--balance-usd", "1000"];
+            let made = self.cli(&words, &["--json"]);
+            let said = String::from_utf8_lossy(&made.stderr).into_owned();
+            assert!(made.status.success() || said.contains("exists"), "no account: {said}");
+        });
     }
 
     /// A key whose time has just passed.

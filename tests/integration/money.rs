@@ -1,0 +1,5 @@
+//! Money that adds up: what is charged, who is refused, and what faults do to neither.
+
+mod crash;
+mod exact;
+mod limits;
