@@ -36,6 +36,8 @@ pub struct Config {
     pub store: StoreConfig,
     /// The local cache in front of the store.
     pub key_cache: KeyCacheConfig,
+    /// What this node owes to accounts.
+    pub journal: JournalConfig,
     /// Metrics and health.
     pub ops: OpsConfig,
     /// The admin API.
@@ -179,6 +181,19 @@ pub struct KeyCacheConfig {
     pub flush_used: Duration,
 }
 
+/// `[journal]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalConfig {
+    /// The folder, of this process alone.
+    pub path: PathBuf,
+    /// The size of one file.
+    pub segment_bytes: u64,
+    /// How long files are kept after the store has taken over what is in them.
+    pub keep: Duration,
+    /// Longest time from a record to its being on disk.
+    pub sync: Duration,
+}
+
 /// `[ops]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpsConfig {
@@ -289,6 +304,7 @@ impl Config {
             ("upstream", pool(&self.upstream) != pool(&before.upstream)),
             ("store", self.store != before.store),
             ("key_cache", self.key_cache != before.key_cache),
+            ("journal", self.journal != before.journal),
             ("ops", self.ops != before.ops),
             ("admin", self.admin != before.admin),
             ("log", self.log != before.log),

@@ -13,11 +13,13 @@ use crate::domain::{
     money::NanoUsd,
 };
 
+pub mod crash;
 pub mod journaled;
 pub mod node;
 pub mod period;
 pub mod terms;
 
+pub use crash::settlement_after_crash;
 pub use journaled::{Admitted, Checkpoint, Record};
 pub use node::NodeId;
 pub use terms::{AccountTerms, KeyTerms, OnExhausted, Rates, Reset};
