@@ -39,6 +39,8 @@ pub struct Config {
     pub key_cache: KeyCacheConfig,
     /// What happens to money where the store cannot be asked.
     pub money: money::MoneyConfig,
+    /// What this node owes to accounts.
+    pub journal: JournalConfig,
     /// Metrics and health.
     pub ops: OpsConfig,
     /// The admin API.
@@ -184,6 +186,19 @@ pub struct KeyCacheConfig {
     pub flush_used: Duration,
 }
 
+/// `[journal]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalConfig {
+    /// The folder, of this process alone.
+    pub path: PathBuf,
+    /// The size of one file.
+    pub segment_bytes: u64,
+    /// How long files are kept after the store has taken over what is in them.
+    pub keep: Duration,
+    /// Longest time from a record to its being on disk.
+    pub sync: Duration,
+}
+
 /// `[ops]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpsConfig {
@@ -294,6 +309,7 @@ impl Config {
             ("upstream", pool(&self.upstream) != pool(&before.upstream)),
             ("store", self.store != before.store),
             ("key_cache", self.key_cache != before.key_cache),
+            ("journal", self.journal != before.journal),
             ("ops", self.ops != before.ops),
             ("admin", self.admin != before.admin),
             ("log", self.log != before.log),

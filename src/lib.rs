@@ -9,6 +9,7 @@ pub mod domain;
 pub mod clock;
 pub mod config;
 
+pub mod journal;
 pub mod key_cache;
 pub mod store;
 

@@ -16,6 +16,7 @@ pub(super) struct RawConfig {
     pub(super) store: RawStore,
     pub(super) key_cache: RawKeyCache,
     pub(super) money: super::money::RawMoney,
+    pub(super) journal: RawJournal,
     pub(super) ops: RawOps,
     pub(super) admin: RawAdmin,
     pub(super) log: RawLog,
@@ -101,6 +102,16 @@ pub(super) struct RawKeyCache {
     pub(super) entries_max: Option<u64>,
     pub(super) poll_ms: Option<u64>,
     pub(super) flush_used_seconds: Option<u64>,
+}
+
+/// `[journal]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawJournal {
+    pub(super) path: Option<String>,
+    pub(super) segment_bytes: Option<u64>,
+    pub(super) keep_days: Option<u64>,
+    pub(super) sync_ms: Option<u64>,
 }
 
 /// `[ops]`

@@ -2,16 +2,18 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
 
 use super::raw::{
-    RawAdmin, RawConfig, RawGateway, RawKeyCache, RawLog, RawProvider, RawRedis, RawRules, RawStore, RawUpstream,
+    RawAdmin, RawConfig, RawGateway, RawJournal, RawKeyCache, RawLog, RawProvider, RawRedis, RawRules, RawStore,
+    RawUpstream,
 };
 use super::values::{KeyPath, Values};
 use super::{
-    AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, KeyCacheConfig, LogConfig, OpsConfig,
-    RedisConfig, RulesConfig, StoreConfig, UpstreamConfig,
+    AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, JournalConfig, KeyCacheConfig, LogConfig,
+    OpsConfig, RedisConfig, RulesConfig, StoreConfig, UpstreamConfig,
 };
 use crate::domain::catalogue::{CatalogueSettings, ProviderOverride};
 use crate::domain::secret::KeyPrefix;
@@ -42,6 +44,7 @@ pub(super) fn resolve(file: &str, text: &str, folder: &Path, raw: RawConfig) -> 
     let store = store(&mut values, raw.store);
     let key_cache = key_cache(&mut values, &raw.key_cache);
     let money = super::money::resolve(&mut values, &raw.money);
+    let journal = journal(&mut values, &raw.journal);
     let ops = OpsConfig {
         listen: values.address(&["ops", "listen"], raw.ops.listen.as_deref(), loopback(9464)),
     };
@@ -75,6 +78,7 @@ pub(super) fn resolve(file: &str, text: &str, folder: &Path, raw: RawConfig) -> 
             store,
             key_cache,
             money,
+            journal,
             ops,
             admin,
             log,
@@ -259,6 +263,22 @@ fn key_cache(values: &mut Values<'_>, raw: &RawKeyCache) -> KeyCacheConfig {
             5,
             1..=3600,
         ),
+    }
+}
+
+fn journal(values: &mut Values<'_>, raw: &RawJournal) -> JournalConfig {
+    let path = raw.path.as_deref().unwrap_or("/var/lib/weir/journal");
+    let days = values.number(&["journal", "keep_days"], raw.keep_days, 7, 0..=3650);
+    JournalConfig {
+        path: values.path(&["journal", "path"], path),
+        segment_bytes: values.number(
+            &["journal", "segment_bytes"],
+            raw.segment_bytes,
+            64 << 20,
+            1 << 20..=1 << 30,
+        ),
+        keep: Duration::from_secs(days.saturating_mul(DAY_SECONDS)),
+        sync: values.millis(&["journal", "sync_ms"], raw.sync_ms, 10, 1..=1000),
     }
 }
 

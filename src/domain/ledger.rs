@@ -14,12 +14,14 @@ use crate::domain::{
 };
 
 pub mod account;
+pub mod crash;
 pub mod journaled;
 pub mod node;
 pub mod period;
 pub mod terms;
 
 pub use account::Account;
+pub use crash::settlement_after_crash;
 pub use journaled::{Admitted, Checkpoint, Record};
 pub use node::NodeId;
 pub use terms::{AccountTerms, KeyTerms, OnExhausted, Rates, Reset};

@@ -84,6 +84,7 @@ fn config(folder: &Path, listen: SocketAddr, provider: SocketAddr) -> Result<Con
     let mut text = format!(
         "[gateway]\nlisten = \"{listen}\"\n\
          [store]\nengine = \"embedded\"\n[store.embedded]\npath = \"store\"\n\
+         [journal]\npath = \"journal\"\n\
          [ops]\nlisten = \"127.0.0.1:0\"\n\
          [admin]\nsocket = \"admin/admin.sock\"\naudit = \"audit.jsonl\"\n\
          [log]\naccess = \"access.jsonl\"\n",

@@ -48,7 +48,7 @@ const DOMAIN_BANS: [&str; 9] = [
 ];
 
 /// Module by module of `src/`, what it must not know. `wiring` and `main` may know everything.
-const IMPORT_BANS: [(&str, &[&str]); 17] = [
+const IMPORT_BANS: [(&str, &[&str]); 19] = [
     (
         "domain",
         &[
@@ -58,6 +58,7 @@ const IMPORT_BANS: [(&str, &[&str]); 17] = [
             "clock",
             "config",
             "gateway",
+            "journal",
             "key_cache",
             "live",
             "metrics",
@@ -65,6 +66,7 @@ const IMPORT_BANS: [(&str, &[&str]); 17] = [
             "resolver",
             "sample_provider",
             "sessions",
+            "settlement",
             "side",
             "store",
             "switches",
@@ -77,6 +79,8 @@ const IMPORT_BANS: [(&str, &[&str]); 17] = [
     ),
     ("config", UPPER),
     ("store", UPPER),
+    ("journal", UPPER),
+    ("settlement", UPPER),
     ("key_cache", UPPER),
     ("access_log", UPPER),
     ("body_budget", UPPER),
