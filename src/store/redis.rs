@@ -18,6 +18,7 @@ use async_trait::async_trait;
 use once_cell::sync::OnceCell;
 use tokio::sync::watch;
 
+pub use self::ledger::RedisLedger;
 pub use self::settings::RedisSettings;
 
 use self::link::{Effort, Link};
@@ -31,6 +32,7 @@ use crate::store::{
     Changes, FEED_CHANGES_MAX, KeyChange, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, OpenError, StoreError,
 };
 
+mod ledger;
 mod link;
 mod reply;
 mod scripts;
@@ -67,6 +69,7 @@ pub struct RedisStore {
     push_client: Client,
     scripts: Scripts,
     keys: Vec<String>,
+    namespace: String,
     version_key: String,
     session_key: String,
     budget: Duration,
@@ -88,6 +91,7 @@ impl RedisStore {
             push_client: settings.client(ProtocolVersion::RESP3)?,
             scripts: Scripts::new(),
             keys,
+            namespace: settings.namespace.clone(),
             version_key: settings.key("version")?,
             session_key: settings.key("session")?,
             budget: settings.budget,
@@ -112,6 +116,12 @@ impl RedisStore {
             self.generation.get_or_init(|| reply.generation.clone());
         }
         Ok(reply)
+    }
+
+    /// Says [`StoreError::Unavailable`] if the Redis was emptied or replaced since this node saw it first.
+    async fn check_generation(&self) -> Result<(), StoreError> {
+        let call = self.prepare(&self.scripts.generation);
+        self.call(&call, Effort::Read(self.budget)).await.map(drop)
     }
 
     /// A key and the very text of its record, against which a change is checked.

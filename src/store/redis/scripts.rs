@@ -3,20 +3,27 @@
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{RedisResult, Script};
 
+use super::ledger::LedgerScripts;
+
 /// A script with its text, which Redis is given again on every new connection.
 pub(super) struct Loaded {
     pub(super) script: Script,
     text: &'static str,
 }
 
-macro_rules! script {
-    ($file:literal) => {{
-        let text = concat!(include_str!("prelude.lua"), include_str!($file));
-        Loaded {
+impl Loaded {
+    pub(super) fn new(text: &'static str) -> Self {
+        Self {
             script: Script::new(text),
             text,
         }
-    }};
+    }
+}
+
+macro_rules! script {
+    ($file:literal) => {
+        Loaded::new(concat!(include_str!("prelude.lua"), include_str!($file)))
+    };
 }
 
 pub(super) struct Scripts {
@@ -30,6 +37,8 @@ pub(super) struct Scripts {
     pub(super) changes: Loaded,
     pub(super) recall: Loaded,
     pub(super) remember: Loaded,
+    pub(super) generation: Loaded,
+    pub(super) ledger: LedgerScripts,
 }
 
 impl Scripts {
@@ -45,6 +54,8 @@ impl Scripts {
             changes: script!("changes.lua"),
             recall: script!("recall.lua"),
             remember: script!("remember.lua"),
+            generation: script!("generation.lua"),
+            ledger: LedgerScripts::new(),
         }
     }
 
@@ -61,11 +72,14 @@ impl Scripts {
             changes,
             recall,
             remember,
+            generation,
+            ledger,
         } = self;
         let mut pipe = ::redis::pipe();
-        for loaded in [
-            find, create, view, list, replace, delete, touch, changes, recall, remember,
-        ] {
+        let keys = [
+            find, create, view, list, replace, delete, touch, changes, recall, remember, generation,
+        ];
+        for loaded in keys.into_iter().chain(ledger.all()) {
             pipe.cmd("SCRIPT").arg("LOAD").arg(loaded.text).ignore();
         }
         pipe.query_async(connection).await

@@ -143,6 +143,24 @@ impl TestServer {
         timeout(ASK_MAX, asked).await.expect("the test's Redis hangs")
     }
 
+    /// The port it listens at, on 127.0.0.1.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Asks something that is not answered soon, if at all.
+    pub(crate) fn ask_in_background(&self, words: &[&str]) -> JoinHandle<()> {
+        let client = Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
+        let (name, rest) = words.split_first().unwrap();
+        let mut command = ::redis::cmd(name);
+        command.arg(rest);
+        tokio::spawn(async move {
+            let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+            // Whatever it answers, or that it does not.
+            let _ = command.exec_async(&mut connection).await;
+        })
+    }
+
     /// The ids of the connections that are pushed to.
     pub(crate) async fn push_clients(&self) -> Vec<String> {
         let clients: String = self.ask(&["CLIENT", "LIST"]).await;
@@ -174,7 +192,18 @@ impl TestServer {
 
     /// A connected store whose reads have this long.
     pub(crate) async fn join_within(&self, namespace: &str, budget: Duration) -> Joined {
-        let store = Arc::new(RedisStore::open(&self.settings(namespace, budget)).unwrap());
+        Self::join_with(&self.settings(namespace, budget)).await
+    }
+
+    /// A connected store with all the time it wants, by way of something else that listens on 127.0.0.1.
+    pub(crate) async fn join_at(&self, namespace: &str, port: u16) -> Joined {
+        let settings = self.settings(namespace, AMPLE_BUDGET);
+        let nodes = vec![format!("127.0.0.1:{port}")];
+        Self::join_with(&RedisSettings { nodes, ..settings }).await
+    }
+
+    async fn join_with(settings: &RedisSettings) -> Joined {
+        let store = Arc::new(RedisStore::open(settings).unwrap());
         let (shutdown, stop) = watch::channel(false);
         let runner = Arc::clone(&store);
         let running = tokio::spawn(async move { runner.run(stop).await });

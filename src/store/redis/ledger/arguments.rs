@@ -1,0 +1,101 @@
+//! What the ledger's scripts are given: all of it as text, a `None` as an empty one, amounts and tokens no larger than a
+//! double counts exactly.
+
+use ::redis::ScriptInvocation;
+
+use crate::domain::key::KeyState;
+use crate::domain::ledger::{Admit, Change, Rates, Settlement, Step, TopUp};
+use crate::domain::money::NanoUsd;
+use crate::store::StoreError;
+
+/// Milliseconds in a day.
+const DAY_MS: i64 = 86_400_000;
+/// More tokens than this make no difference to any bucket.
+const TOKENS_MAX: u64 = 3 * Rates::MAX;
+
+/// What `admit.lua` takes.
+pub(super) fn admit(call: &mut ScriptInvocation<'_>, ask: &Admit) {
+    let key = &ask.key;
+    let state = match key.state {
+        KeyState::Active => "active",
+        KeyState::Revoked { .. } => "revoked",
+    };
+    call.arg(ask.node.as_str())
+        .arg(&ask.request)
+        .arg(key.id.as_str())
+        .arg(key.revision)
+        .arg(state)
+        .arg(optional(key.expires_at))
+        .arg(optional(key.terms.quota.map(bounded)))
+        .arg(key.terms.reset.as_str());
+    rates(call, &key.terms.rates);
+    call.arg(bounded(ask.estimate))
+        .arg(ask.tokens.min(TOKENS_MAX))
+        .arg(ask.ended_key)
+        .arg(ask.ended_account);
+}
+
+/// What `top_up.lua` takes.
+pub(super) fn top_up(call: &mut ScriptInvocation<'_>, ask: &TopUp) {
+    call.arg(ask.node.as_str()).arg(&ask.request).arg(bounded(ask.more));
+}
+
+/// What `apply.lua` takes for each step: its number, what it is, and what that needs.
+pub(super) fn step(call: &mut ScriptInvocation<'_>, step: &Step) -> Result<(), StoreError> {
+    call.arg(step.seq);
+    match &step.change {
+        Change::Settle(settlement) => settle(call, settlement)?,
+        Change::Open { balance, at } => {
+            call.arg("open").arg(bounded(*balance)).arg(*at);
+        }
+        Change::Credit { amount } | Change::Adjust { amount } => {
+            call.arg("add").arg(bounded(*amount));
+        }
+        Change::Suspend => {
+            call.arg("suspend");
+        }
+        Change::Resume => {
+            call.arg("resume");
+        }
+        Change::SetTerms { terms } => {
+            call.arg("terms").arg(optional(terms.low_balance.map(NanoUsd::nanos)));
+            rates(call, &terms.rates);
+        }
+    }
+    Ok(())
+}
+
+fn settle(call: &mut ScriptInvocation<'_>, settlement: &Settlement) -> Result<(), StoreError> {
+    call.arg("settle")
+        .arg(&settlement.request)
+        .arg(settlement.key.as_str())
+        .arg(settlement.at_ms)
+        .arg(settlement.tokens_estimated.min(TOKENS_MAX))
+        .arg(settlement.tokens_used.min(TOKENS_MAX))
+        .arg(bounded(settlement.cost).max(0));
+    match &settlement.row {
+        None => call.arg("").arg(""),
+        Some(row) => {
+            let text = serde_json::to_string(row)
+                .map_err(|_| StoreError::Corrupt(format!("the row of {} cannot be written", row.request_id)))?;
+            call.arg(row.time_ms.div_euclid(DAY_MS)).arg(text)
+        }
+    };
+    Ok(())
+}
+
+fn rates(call: &mut ScriptInvocation<'_>, rates: &Rates) {
+    call.arg(optional(rates.rpm))
+        .arg(optional(rates.tpm))
+        .arg(optional(rates.concurrency));
+}
+
+/// An amount in nano-USD, held within ±[`NanoUsd::MAX`].
+fn bounded(amount: NanoUsd) -> i64 {
+    let most = NanoUsd::MAX.nanos();
+    amount.nanos().clamp(-most, most)
+}
+
+fn optional<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}

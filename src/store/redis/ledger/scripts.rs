@@ -1,0 +1,60 @@
+//! The ledger's scripts. Each begins with what it needs of the shared parts.
+
+use crate::store::redis::scripts::Loaded;
+
+macro_rules! script {
+    ($($file:literal)*) => {
+        Loaded::new(concat!(include_str!("prelude.lua"), $(include_str!($file)),*))
+    };
+}
+
+pub(in crate::store::redis) struct LedgerScripts {
+    pub(super) admit: Loaded,
+    pub(super) top_up: Loaded,
+    pub(super) apply: Loaded,
+    pub(super) watermark: Loaded,
+    pub(super) renew: Loaded,
+    pub(super) release: Loaded,
+    pub(super) account: Loaded,
+    pub(super) key_spend: Loaded,
+    pub(super) rows: Loaded,
+    pub(super) enter: Loaded,
+    pub(super) names: Loaded,
+}
+
+impl LedgerScripts {
+    pub(in crate::store::redis) fn new() -> Self {
+        Self {
+            admit: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "admit.lua"),
+            top_up: script!("period.lua" "holds.lua" "mirror.lua" "top_up.lua"),
+            apply: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "apply.lua"),
+            watermark: script!("watermark.lua"),
+            renew: script!("holds.lua" "renew.lua"),
+            release: script!("holds.lua" "release.lua"),
+            account: script!("holds.lua" "account.lua"),
+            key_spend: script!("period.lua" "holds.lua" "key_spend.lua"),
+            rows: script!("rows.lua"),
+            enter: Loaded::new(include_str!("enter.lua")),
+            names: Loaded::new(include_str!("names.lua")),
+        }
+    }
+
+    pub(in crate::store::redis) fn all(&self) -> [&Loaded; 11] {
+        let Self {
+            admit,
+            top_up,
+            apply,
+            watermark,
+            renew,
+            release,
+            account,
+            key_spend,
+            rows,
+            enter,
+            names,
+        } = self;
+        [
+            admit, top_up, apply, watermark, renew, release, account, key_spend, rows, enter, names,
+        ]
+    }
+}
