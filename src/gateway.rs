@@ -10,6 +10,7 @@ pub mod doubtful;
 pub mod drain;
 pub mod entry;
 pub mod error_body;
+pub mod estimate;
 pub mod exchange;
 pub mod funds;
 pub mod guard;

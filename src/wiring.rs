@@ -3,6 +3,7 @@
 pub mod catalogue;
 pub mod demo;
 pub mod gateway_service;
+pub mod money;
 pub mod parts;
 pub mod reload;
 pub mod server;

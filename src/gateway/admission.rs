@@ -8,6 +8,7 @@ use pingora_proxy::Session;
 use rand::RngExt;
 
 use crate::{
+    billing::Bill,
     clock,
     domain::{
         catalogue::Model,
@@ -28,7 +29,9 @@ use crate::{
         attempts::Attempts,
         body::{self, BodyForm, GatherError, GatheredBody},
         entry::Entry,
+        estimate,
         exchange::Forward,
+        funds::{self, Caller},
         intake::{self, QueryKeys},
         key_slots::KeySlot,
         listing,

@@ -9,6 +9,7 @@ use crate::{
     billing::{Bill, Consumed, Progress},
     clock,
     domain::{
+        consumption::UsageSource,
         outcome::Outcome,
         protocol::{Framing, MidStreamFailure, Observed, Observer, Protocol},
     },
@@ -179,6 +180,19 @@ impl Ticket {
     /// Whether nothing is left to pay for the rest of the answer, and it is to be ended therefore.
     pub fn is_cut(&self) -> bool {
         self.bill.as_ref().is_some_and(Bill::is_cut)
+    }
+
+    /// What has been consumed, as far as it is known.
+    fn consumed(&self, outcome: Option<Outcome>) -> Consumed {
+        let reported = self.meter.observed().and_then(|observed| observed.usage);
+        match (reported, outcome) {
+            (Some(usage), _) => Consumed {
+                usage,
+                source: Some(UsageSource::Reported),
+                ..Consumed::default()
+            },
+            (None, _) => Consumed::default(),
+        }
     }
 
     fn progress(&self, now: Instant) -> Progress<'_> {

@@ -10,9 +10,9 @@ use crate::{
     domain::{consumption::UsageSource, money::NanoUsd},
     journal::{Journal, Opened},
     metrics::{Metrics, MoneyFigures},
-    settlement::{self, Settlement},
-    store::{KeyStore, ledger::LedgerStore},
-    wiring::StartError,
+    settlement::{KeyHealer, Settler, settle_left_over},
+    store::ledger::LedgerStore,
+    wiring::{StartError, store::Ledger},
 };
 
 /// How long the last settlements may take to reach the store when the process ends; they are in the journal anyway.
@@ -24,10 +24,9 @@ pub struct Money {
     pub ledger: Arc<dyn LedgerStore>,
     /// This node's record of what it owes.
     pub journal: Arc<Journal>,
-    /// Carries the journal to the ledger.
-    pub settlement: Arc<Settlement>,
     /// The requests' side.
     pub billing: Billing,
+    engine: Ledger,
     grace: NanoUsd,
     damaged: u64,
     /// Ends after the last checkpoint, when `stop` has turned true.
@@ -38,8 +37,8 @@ impl Money {
     /// Opens the journal, charges what a process before left open, and starts the background tasks.
     pub fn build(
         config: &Config,
-        ledger: Arc<dyn LedgerStore>,
-        keys: Arc<dyn KeyStore>,
+        engine: Ledger,
+        keys: Arc<dyn KeyHealer>,
         background: &Runtime,
         stopped: &watch::Receiver<bool>,
     ) -> Result<Self, StartError> {
@@ -49,16 +48,22 @@ impl Money {
             damaged,
             ..
         } = Journal::open(&config.journal).map_err(|error| StartError::failed("the journal", error))?;
-        settlement::settle_left_over(&journal, unsettled).map_err(|error| StartError::failed("the journal", error))?;
-        let settlement = Settlement::new(Arc::clone(&journal), Arc::clone(&ledger), keys);
-        background.spawn(Arc::clone(&settlement).run(stopped.clone()));
+        settle_left_over(&journal, unsettled).map_err(|error| StartError::failed("the journal", error))?;
+        let ledger = engine.store();
+        if let Ledger::Embedded(embedded) = &engine {
+            let (embedded, stopped) = (Arc::clone(embedded), stopped.clone());
+            background.spawn(async move { embedded.run(stopped).await });
+        }
+        let settler = Settler::new(Arc::clone(&journal), Arc::clone(&ledger), keys);
+        let settled = stopped.clone();
+        background.spawn(async move { settler.run(settled).await });
         let billing = Billing::new(Arc::clone(&ledger), Arc::clone(&journal), config.money.grace);
         let billing_task = background.spawn(billing.clone().run(stopped.clone()));
         Ok(Self {
             ledger,
             journal,
-            settlement,
             billing,
+            engine,
             grace: config.money.grace,
             damaged,
             billing_task,
@@ -88,11 +93,20 @@ impl Money {
         });
     }
 
-    /// Waits, within bounds, for the last settlements to reach the store.
+    /// Waits, within bounds, for the last settlements to reach the store. Before the background is told to stop.
+    pub async fn settle(&self) {
+        if tokio::time::timeout(LAST_SETTLEMENTS_WAIT, self.journal.drained()).await.is_err() {
+            tracing::warn!("the store has not taken the last settlements: they are in the journal, and are sent at the next start");
+        }
+    }
+
+    /// Waits for the last of it to be written. After the background was told to stop.
     pub async fn end(self) {
         let _ = self.billing_task.await;
-        if tokio::time::timeout(LAST_SETTLEMENTS_WAIT, self.settlement.drained()).await.is_err() {
-            tracing::warn!("the store has not taken the last settlements; they are in the journal and will be sent at the next start");
+        if let Ledger::Embedded(embedded) = &self.engine
+            && let Err(error) = embedded.flush().await
+        {
+            tracing::warn!(%error, "the ledger's file lacks the last changes: they are in the journal, and are applied at the next start");
         }
     }
 }

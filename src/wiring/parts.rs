@@ -19,7 +19,7 @@ use crate::{
     sessions::Sessions,
     store::KeyStore,
     switches::Switches,
-    wiring::{StartError, catalogue, reload::Reloader, store},
+    wiring::{StartError, catalogue, money::Money, reload::Reloader, store},
 };
 
 /// What is shared between the gateway, the side services and the background.
@@ -46,6 +46,8 @@ pub struct Parts {
     pub drain: Drain,
     /// Memory for request bodies.
     pub budget: BodyBudget,
+    /// What requests cost.
+    pub money: Money,
     /// Ends when the last keys' use has been noted after `stop`.
     pub cache_task: JoinHandle<()>,
     /// Tells the background to stop.
@@ -60,6 +62,7 @@ impl Parts {
         let store::Opened {
             keys: store,
             sessions: session_store,
+            ledger,
         } = store::open(&config)?;
         let sinks = Arc::new(sinks(&config, &catalogue)?);
         let (stop, stopped) = watch::channel(false);
@@ -93,6 +96,7 @@ impl Parts {
             metrics: Arc::clone(&sinks.metrics),
             pools_task,
         };
+        let money = Money::build(&config, ledger, Arc::clone(&store), background, &stopped)?;
         background.spawn(reloader.run(stopped));
         let budget = BodyBudget::new(config.gateway.body_budget_bytes);
         let parts = Self {
@@ -106,6 +110,7 @@ impl Parts {
             sinks,
             drain: Drain::default(),
             budget,
+            money,
             cache_task,
             stop,
             config,
@@ -121,6 +126,7 @@ impl Parts {
             switches: Arc::clone(&self.switches),
             sessions: Arc::clone(&self.sessions),
             keys: Arc::clone(&self.keys),
+            billing: self.money.billing.clone(),
             budget: self.budget.clone(),
             sinks: Arc::clone(&self.sinks),
             drain: self.drain.clone(),
@@ -132,6 +138,7 @@ impl Parts {
     /// Figures that are read when somebody scrapes.
     fn observe(&self) {
         let metrics = &self.sinks.metrics;
+        self.money.observe(metrics);
         tell_metrics(metrics, &self.live.get().catalogue);
         let (live, switches) = (Arc::clone(&self.live), Arc::clone(&self.switches));
         let (keys, budget) = (Arc::clone(&self.keys), self.budget.clone());

@@ -306,8 +306,10 @@ impl Running {
         if !idle {
             cut(&server_ended);
         }
+        background.block_on(parts.money.settle());
         parts.stop.send_replace(true);
         background.block_on(async {
+            let _ = tokio::time::timeout(FLUSH_WAIT, parts.money.end()).await;
             // Bounded: the store's own budget ends it.
             let _ = tokio::time::timeout(FLUSH_WAIT, parts.cache_task).await;
             let _ = tokio::time::timeout(FLUSH_WAIT, parts.session_task).await;

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use crate::{
+    clock,
     config::{Config, StoreConfig, secret_source},
     key_cache::KeyCacheSettings,
     store::{
         KeyStore,
-        embedded::EmbeddedStore,
-        redis::{RedisSettings, RedisStore},
+        embedded::{EmbeddedStore, ledger::EmbeddedLedger},
+        ledger::LedgerStore,
+        redis::{RedisSettings, RedisStore, ledger::RedisLedger},
         sessions::SessionStore,
     },
     wiring::StartError,
@@ -20,6 +22,26 @@ pub struct Opened {
     pub keys: Arc<dyn KeyStore>,
     /// Who served the sessions whose state lies at a provider.
     pub sessions: Arc<dyn SessionStore>,
+    /// Accounts, quotas, holds and the log.
+    pub ledger: Ledger,
+}
+
+/// The ledger's engine.
+pub enum Ledger {
+    /// Beside the keys' file, written behind.
+    Embedded(Arc<EmbeddedLedger>),
+    /// In the keys' Redis.
+    Redis(Arc<RedisLedger>),
+}
+
+impl Ledger {
+    /// As what it does.
+    pub fn store(&self) -> Arc<dyn LedgerStore> {
+        match self {
+            Self::Embedded(ledger) => Arc::clone(ledger) as Arc<dyn LedgerStore>,
+            Self::Redis(ledger) => Arc::clone(ledger) as Arc<dyn LedgerStore>,
+        }
+    }
 }
 
 /// Opens it; keys and sessions are two views of one engine. A Redis that does not answer is no error: weir starts, says 503, and recovers when it is there.
@@ -29,9 +51,12 @@ pub fn open(config: &Config) -> Result<Opened, StartError> {
             let store =
                 EmbeddedStore::open(&embedded.path).map_err(|error| StartError::failed("the embedded store", error))?;
             let store = Arc::new(store);
+            let ledger = EmbeddedLedger::open(&embedded.path, Arc::new(clock::unix_millis))
+                .map_err(|error| StartError::failed("the embedded ledger", error))?;
             Ok(Opened {
                 keys: Arc::clone(&store) as Arc<dyn KeyStore>,
                 sessions: store,
+                ledger: Ledger::Embedded(Arc::new(ledger)),
             })
         }
         StoreConfig::Redis(redis) => {
@@ -53,7 +78,8 @@ pub fn open(config: &Config) -> Result<Opened, StartError> {
             let store = Arc::new(store);
             Ok(Opened {
                 keys: Arc::clone(&store) as Arc<dyn KeyStore>,
-                sessions: store,
+                sessions: Arc::clone(&store) as Arc<dyn SessionStore>,
+                ledger: Ledger::Redis(Arc::new(RedisLedger::new(store))),
             })
         }
     }
