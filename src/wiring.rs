@@ -4,6 +4,7 @@ pub mod catalogue;
 pub mod demo;
 pub mod gateway_service;
 pub mod parts;
+pub mod prices;
 pub mod reload;
 pub mod server;
 pub mod signals;

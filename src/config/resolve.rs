@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use tracing::level_filters::LevelFilter;
 
 use super::raw::{
-    RawAdmin, RawConfig, RawGateway, RawKeyCache, RawLog, RawProvider, RawRedis, RawRules, RawStore, RawUpstream,
+    RawAdmin, RawConfig, RawGateway, RawKeyCache, RawLog, RawPrices, RawProvider, RawRedis, RawRules, RawStore,
+    RawUpstream,
 };
 use super::values::{KeyPath, Values};
 use super::{
     AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, KeyCacheConfig, LogConfig, OpsConfig,
-    RedisConfig, RulesConfig, StoreConfig, UpstreamConfig,
+    PricesConfig, RedisConfig, RulesConfig, StoreConfig, UpstreamConfig,
 };
 use crate::domain::catalogue::{CatalogueSettings, ProviderOverride};
 use crate::domain::secret::KeyPrefix;
@@ -47,6 +48,7 @@ pub(super) fn resolve(file: &str, text: &str, folder: &Path, raw: RawConfig) -> 
     let admin = admin(&mut values, &raw.admin);
     let log = log(&mut values, &raw.log);
     let rules = rules(&mut values, &raw.rules);
+    let prices = prices(&mut values, &raw.prices);
     let providers = raw.provider.into_iter();
     let overrides = providers
         .map(|(name, raw)| {
@@ -77,6 +79,7 @@ pub(super) fn resolve(file: &str, text: &str, folder: &Path, raw: RawConfig) -> 
             admin,
             log,
             rules,
+            prices,
             catalogue,
         }),
         _ => Err(values.errors),
@@ -311,6 +314,13 @@ fn rules(values: &mut Values<'_>, raw: &RawRules) -> RulesConfig {
     RulesConfig {
         shipped: raw.shipped.unwrap_or(true),
         folder: path(values, &["rules", "folder"], raw.folder.as_deref()),
+    }
+}
+
+fn prices(values: &mut Values<'_>, raw: &RawPrices) -> PricesConfig {
+    PricesConfig {
+        shipped: raw.shipped.unwrap_or(true),
+        file: path(values, &["prices", "file"], raw.file.as_deref()),
     }
 }
 
