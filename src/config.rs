@@ -49,6 +49,8 @@ pub struct Config {
     pub log: LogConfig,
     /// Which rule files are read.
     pub rules: RulesConfig,
+    /// Which price lists are read.
+    pub prices: PricesConfig,
     /// `[provider.NAME]` and `[[model]]`, for the catalogue.
     pub catalogue: CatalogueSettings,
 }
@@ -244,6 +246,15 @@ pub struct RulesConfig {
     pub shipped: bool,
     /// A folder of further `*.toml`; one with a shipped file's name replaces it.
     pub folder: Option<PathBuf>,
+}
+
+/// `[prices]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PricesConfig {
+    /// Whether the price list inside the binary is used.
+    pub shipped: bool,
+    /// A further list; its entries replace those with the same name and provider.
+    pub file: Option<PathBuf>,
 }
 
 /// Why a configuration cannot be used. Never contains a value that stood where a secret belongs.

@@ -5,6 +5,7 @@ pub mod demo;
 pub mod gateway_service;
 pub mod money;
 pub mod parts;
+pub mod prices;
 pub mod reload;
 pub mod server;
 pub mod signals;

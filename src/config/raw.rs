@@ -21,6 +21,7 @@ pub(super) struct RawConfig {
     pub(super) admin: RawAdmin,
     pub(super) log: RawLog,
     pub(super) rules: RawRules,
+    pub(super) prices: RawPrices,
     pub(super) provider: BTreeMap<String, RawProvider>,
     pub(super) model: Vec<RawModel>,
 }
@@ -144,6 +145,14 @@ pub(super) struct RawLog {
 pub(super) struct RawRules {
     pub(super) shipped: Option<bool>,
     pub(super) folder: Option<String>,
+}
+
+/// `[prices]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawPrices {
+    pub(super) shipped: Option<bool>,
+    pub(super) file: Option<String>,
 }
 
 /// `[provider.NAME]`

@@ -8,12 +8,15 @@ use tracing::level_filters::LevelFilter;
 
 use super::raw::{
     RawAdmin, RawConfig, RawGateway, RawJournal, RawKeyCache, RawLog, RawProvider, RawRedis, RawRules, RawStore,
+    RawAdmin, RawConfig, RawGateway, RawKeyCache, RawLog, RawPrices, RawProvider, RawRedis, RawRules, RawStore,
     RawUpstream,
 };
 use super::values::{KeyPath, Values};
 use super::{
     AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, JournalConfig, KeyCacheConfig, LogConfig,
     OpsConfig, RedisConfig, RulesConfig, StoreConfig, UpstreamConfig,
+    AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, KeyCacheConfig, LogConfig, OpsConfig,
+    PricesConfig, RedisConfig, RulesConfig, StoreConfig, UpstreamConfig,
 };
 use crate::domain::catalogue::{CatalogueSettings, ProviderOverride};
 use crate::domain::secret::KeyPrefix;
@@ -51,6 +54,7 @@ pub(super) fn resolve(file: &str, text: &str, folder: &Path, raw: RawConfig) -> 
     let admin = admin(&mut values, &raw.admin);
     let log = log(&mut values, &raw.log);
     let rules = rules(&mut values, &raw.rules);
+    let prices = prices(&mut values, &raw.prices);
     let providers = raw.provider.into_iter();
     let overrides = providers
         .map(|(name, raw)| {
@@ -83,6 +87,7 @@ pub(super) fn resolve(file: &str, text: &str, folder: &Path, raw: RawConfig) -> 
             admin,
             log,
             rules,
+            prices,
             catalogue,
         }),
         _ => Err(values.errors),
@@ -334,6 +339,13 @@ fn rules(values: &mut Values<'_>, raw: &RawRules) -> RulesConfig {
     RulesConfig {
         shipped: raw.shipped.unwrap_or(true),
         folder: path(values, &["rules", "folder"], raw.folder.as_deref()),
+    }
+}
+
+fn prices(values: &mut Values<'_>, raw: &RawPrices) -> PricesConfig {
+    PricesConfig {
+        shipped: raw.shipped.unwrap_or(true),
+        file: path(values, &["prices", "file"], raw.file.as_deref()),
     }
 }
 

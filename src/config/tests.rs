@@ -1,7 +1,7 @@
 //! Tests of `config`.
 
 use super::*;
-use crate::domain::{catalogue::Catalogue, rules, secret::Secret};
+use crate::domain::{catalogue::Catalogue, price::PriceList, rules, secret::Secret};
 
 const SHIPPED: &str = include_str!("../../conf/weir.toml");
 
@@ -63,6 +63,7 @@ fn the_shipped_file_names_every_key() {
         ("admin", "[admin]"),
         ("log", "[log]"),
         ("rules", "[rules]"),
+        ("prices", "[prices]"),
         ("provider.anthropic", "[provider.anthropic]"),
         ("model", "[[model]]"),
     ] {
@@ -237,7 +238,10 @@ fn a_file_is_read_with_its_own_folder() {
 fn the_shipped_examples_fit_the_shipped_providers() {
     let text = uncommented(|_| true).replace("tls = false", "tls = true");
     let config = parse(&text).unwrap();
-    let built = Catalogue::build(&rules::shipped(), &config.catalogue, &|_| Ok(Some(Secret::new("s"))));
+    let prices = PriceList::shipped().unwrap();
+    let built = Catalogue::build(&rules::shipped(), &config.catalogue, &prices, &|_| {
+        Ok(Some(Secret::new("s")))
+    });
     let (catalogue, warnings) = built.unwrap_or_else(|errors| panic!("{errors:?}"));
     assert!(catalogue.find("house-model").is_some());
     assert!(warnings.is_empty(), "{warnings:?}");

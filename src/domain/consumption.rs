@@ -13,7 +13,8 @@ pub const RETENTION_DAYS: u32 = 180;
 pub enum UsageSource {
     /// The provider reported them at the end of its answer.
     Reported,
-    /// The provider reported some of them before the answer broke off; the rest is estimated.
+    /// The provider reported some of them before the answer broke off, or left some out of a whole one; the rest is
+    /// estimated.
     Partial,
     /// Estimated from the text that passed.
     Estimated,
@@ -22,7 +23,7 @@ pub enum UsageSource {
 /// What makes a price differ from the listed one, as the provider's answer says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Modifiers {
-    /// The service tier: `flex`, `priority`, `batch`...
+    /// The service tier, as the provider spells it: `flex`, `priority`, `batch`, `ON_DEMAND_PRIORITY`...
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_tier: Option<String>,
     /// The speed: `fast`.

@@ -103,6 +103,19 @@ mod tests {
         assert_eq!(fields.object("d").count("e"), Some(3));
         assert_eq!(fields.objects("f").len(), 1);
         assert_eq!(fields.text("b").as_deref(), Some("x"));
+        assert!(fields.is_absent("z") && !fields.is_absent("b"));
+    }
+
+    #[test]
+    fn a_name_is_short_and_plain() {
+        let json = format!(
+            r#"{{"a":"flex","b":"","c":"a b","d":7,"e":null,"f":"{}","g":"\u0007"}}"#,
+            "x".repeat(65)
+        );
+        let fields = Fields::parse(json.as_bytes()).unwrap();
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|key| fields.name(key));
+        assert_eq!(names[0].as_deref(), Some("flex"));
+        assert!(names[1..].iter().all(Option::is_none), "{names:?}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod keys;
 mod providers;
 mod reply;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
     Extension, Json, Router,
@@ -25,7 +25,11 @@ use tokio::{
     sync::{Semaphore, watch},
 };
 
-use crate::{domain::secret::KeyPrefix, side::audit::Audit, store::KeyStore};
+use crate::{
+    domain::{price::Price, secret::KeyPrefix},
+    side::audit::Audit,
+    store::KeyStore,
+};
 
 /// The largest request body.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -58,6 +62,8 @@ pub struct ModelView {
     pub provider: String,
     /// Through which protocols.
     pub protocols: Vec<&'static str>,
+    /// What it costs, by provider.
+    pub prices: BTreeMap<String, Arc<Price>>,
 }
 
 /// A provider as the API shows it.

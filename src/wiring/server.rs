@@ -237,6 +237,7 @@ fn models(catalogue: &Catalogue) -> Vec<ModelView> {
             .filter(|protocol| model.serves(*protocol))
             .map(Protocol::as_str)
             .collect(),
+        prices: model.prices.clone(),
     };
     catalogue.models().map(view).collect()
 }

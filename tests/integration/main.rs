@@ -32,6 +32,7 @@ mod node_sdk;
 mod ops;
 mod panics;
 mod peers;
+mod prices;
 mod providers;
 mod reload;
 mod routes;

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_array::ArrayFramer;
 use crate::domain::json_pick::Picker;
 use crate::domain::operation::Operation;
@@ -73,6 +74,12 @@ pub enum FailureKind {
 pub struct Observed {
     /// The usage that the provider reported, if it reported any.
     pub usage: Option<Usage>,
+    /// Whether those figures are the provider's last word ([`UsageSource::Reported`]) or only some of them
+    /// ([`UsageSource::Partial`]: the answer broke off, or the provider left a count out or sent none that can be read); `None`
+    /// without any. An explicit zero is a figure.
+    pub usage_source: Option<UsageSource>,
+    /// What the answer said that changes its price, as it spelt it.
+    pub modifiers: Modifiers,
     /// The protocol's own word for why the answer ended (`end_turn`, `completed`, `STOP`, ...).
     pub finish_reason: Option<String>,
     /// The error that the provider put into the answer.
@@ -256,6 +263,11 @@ impl Observer {
         }
         Observed {
             usage: answer.dialect.usage(),
+            usage_source: answer.dialect.usage_source(
+                &answer.facts,
+                matches!(self.frame, Frame::Json) && self.picker.is_done(),
+            ),
+            modifiers: answer.dialect.modifiers(),
             finish_reason: answer.facts.finish_reason,
             in_band_error: answer.facts.error,
             model: answer.facts.model,

@@ -4,10 +4,13 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
+use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_pick::Segment::{Each, Key};
 use crate::domain::json_pick::{Path, PathSet, Picker, Take};
 use crate::domain::protocol::facts::{Facts, in_band_error, keep, note};
 use crate::domain::protocol::{FailureKind, MidStreamFailure};
+use crate::domain::protocol::MidStreamFailure;
+use crate::domain::protocol::facts::{Facts, in_band_error, keep, note, note_name, source};
 use crate::domain::usage::{Usage, fields, fields::Fields};
 
 const TYPE: usize = 0;
@@ -31,9 +34,10 @@ const TOOL_USAGE: usize = 5;
 const INCOMPLETE_REASON: usize = 6;
 const OUTPUT: usize = 7;
 const SEARCHES: usize = 8;
-const RESPONSE_ERROR_TYPE: usize = 9;
-const RESPONSE_ERROR_CODE: usize = 10;
-const RESPONSE_PATHS: usize = 11;
+const SERVICE_TIER: usize = 9;
+const RESPONSE_ERROR_TYPE: usize = 10;
+const RESPONSE_ERROR_CODE: usize = 11;
+const RESPONSE_PATHS: usize = 12;
 
 const WEB_SEARCH: &str = "web_search_call";
 
@@ -64,6 +68,7 @@ const PICKS: &[Path] = &[
         &[Key("response"), Key("output"), Each, Key("type")],
         Take::CountOf(WEB_SEARCH),
     ),
+    Path::new(&[Key("response"), Key("service_tier")], Take::Scalar),
     Path::new(&[Key("response"), Key("error"), Key("type")], Take::Scalar),
     Path::new(&[Key("response"), Key("error"), Key("code")], Take::Scalar),
     Path::new(&[Key("id")], Take::Scalar),
@@ -75,12 +80,17 @@ const PICKS: &[Path] = &[
     Path::new(&[Key("incomplete_details"), Key("reason")], Take::Scalar),
     Path::new(&[Key("output"), Each], Take::Count),
     Path::new(&[Key("output"), Each, Key("type")], Take::CountOf(WEB_SEARCH)),
+    Path::new(&[Key("service_tier")], Take::Scalar),
 ];
 
 /// What an answer has reported. Usage comes only with the last event, and may be `null`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     usage_json: Vec<u8>,
+    /// The usage came with the event that ends the answer, or with a body.
+    usage_is_last: bool,
+    /// As returned: the first event repeats what was asked for, the last one says what it became.
+    service_tier: Option<String>,
     tool_usage_json: Vec<u8>,
     searches: u64,
     created_at: Option<u64>,
@@ -127,6 +137,7 @@ impl State {
 
     fn finish(&mut self, picker: &Picker, status: &str, facts: &mut Facts) {
         facts.terminal = true;
+        self.usage_is_last = picker.raw(IN_EVENT + USAGE).is_some();
         facts.content_seen |= picker.count(IN_EVENT + OUTPUT) > 0;
         let reason = picker.text(IN_EVENT + INCOMPLETE_REASON).unwrap_or(status.into());
         note(&mut facts.finish_reason, Some(reason));
@@ -137,6 +148,7 @@ impl State {
         note(&mut facts.answer_id, picker.text(base + ID));
         note(&mut facts.model, picker.text(base + MODEL));
         self.created_at = number(picker, base + CREATED_AT).or(self.created_at);
+        note_name(&mut self.service_tier, picker.text(base + SERVICE_TIER));
         keep(&mut self.usage_json, picker.raw(base + USAGE));
         keep(&mut self.tool_usage_json, picker.raw(base + TOOL_USAGE));
         self.searches = self.searches.max(picker.count(base + SEARCHES));
@@ -145,6 +157,7 @@ impl State {
     /// The whole body of an answer that is not a stream.
     pub(super) fn body(&mut self, picker: &Picker, facts: &mut Facts) {
         self.response(picker, IN_BODY, facts);
+        self.usage_is_last = picker.raw(IN_BODY + USAGE).is_some();
         let reason = picker
             .text(IN_BODY + INCOMPLETE_REASON)
             .or_else(|| picker.text(IN_BODY + STATUS));
@@ -161,6 +174,20 @@ impl State {
 
     pub(super) fn heap_bytes(&self) -> usize {
         self.usage_json.capacity() + self.tool_usage_json.capacity()
+    }
+
+    pub(super) fn modifiers(&self) -> Modifiers {
+        Modifiers {
+            service_tier: self.service_tier.clone(),
+            ..Modifiers::default()
+        }
+    }
+
+    /// Usage comes only at the end; whoever sends it earlier has not yet said the last word.
+    pub(super) fn usage_source(&self) -> Option<UsageSource> {
+        let usage = Fields::parse(&self.usage_json)?;
+        let has_both = usage.count("input_tokens").is_some() && usage.count("output_tokens").is_some();
+        Some(source(self.usage_is_last && has_both))
     }
 
     /// Cached, written and reasoning tokens lie inside `input_tokens` and `output_tokens`.

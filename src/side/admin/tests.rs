@@ -10,7 +10,10 @@ use tokio::{net::UnixListener, sync::watch};
 use super::{AdminState, ModelView, ProviderView, Providers, serve};
 use crate::{
     cli::admin_client::{AdminClient, ClientError},
-    domain::secret::{KeyPrefix, ServiceKey},
+    domain::{
+        price::Price,
+        secret::{KeyPrefix, ServiceKey},
+    },
     side::audit::Audit,
     store::{KeyStore, embedded::EmbeddedStore},
 };
@@ -36,6 +39,7 @@ impl Providers for Served {
             display_name: "M 1".to_owned(),
             provider: "p".to_owned(),
             protocols: vec!["messages"],
+            prices: [("p".to_owned(), Arc::new(Price::free()))].into(),
         }]
     }
 
@@ -221,6 +225,7 @@ async fn models_are_listed() {
     let admin = Fixture::new().await;
     let answer = admin.client.call(Method::GET, "/v1/models", None).await.unwrap();
     assert_eq!(answer["models"][0]["name"], "m-1");
+    assert_eq!(answer["models"][0]["prices"]["p"]["version"], "free");
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use super::*;
 
 mod closing;
 mod goldens;
+mod sources;
 mod usage;
 
 fn folder() -> PathBuf {
