@@ -7,15 +7,12 @@ use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 
 use super::raw::{
-    RawAdmin, RawConfig, RawGateway, RawJournal, RawKeyCache, RawLog, RawProvider, RawRedis, RawRules, RawStore,
-    RawAdmin, RawConfig, RawGateway, RawKeyCache, RawLog, RawPrices, RawProvider, RawRedis, RawRules, RawStore,
+    RawAdmin, RawConfig, RawGateway, RawJournal, RawKeyCache, RawLog, RawPrices, RawProvider, RawRedis, RawRules, RawStore,
     RawUpstream,
 };
 use super::values::{KeyPath, Values};
 use super::{
-    AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, JournalConfig, KeyCacheConfig, LogConfig,
-    OpsConfig, RedisConfig, RulesConfig, StoreConfig, UpstreamConfig,
-    AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, KeyCacheConfig, LogConfig, OpsConfig,
+    AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, JournalConfig, KeyCacheConfig, LogConfig, OpsConfig,
     PricesConfig, RedisConfig, RulesConfig, StoreConfig, UpstreamConfig,
 };
 use crate::domain::catalogue::{CatalogueSettings, ProviderOverride};
