@@ -9,6 +9,7 @@ pub mod domain;
 pub mod clock;
 pub mod config;
 
+pub mod account_changes;
 pub mod key_cache;
 pub mod store;
 

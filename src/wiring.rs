@@ -3,6 +3,7 @@
 pub mod catalogue;
 pub mod demo;
 pub mod gateway_service;
+pub mod no_money;
 pub mod parts;
 pub mod reload;
 pub mod server;
@@ -78,6 +79,12 @@ pub fn run(command: Command) -> Result<(), StartError> {
         Command::Check(args) => check(&args, &mut out),
         Command::Key(command) => client_runtime()?
             .block_on(cli::run_key(&command, socket, &mut out))
+            .map_err(client),
+        Command::Account(command) => client_runtime()?
+            .block_on(cli::run_account(&command, socket, &mut out))
+            .map_err(client),
+        Command::Log(command) => client_runtime()?
+            .block_on(cli::run_log(&command, socket, &mut out))
             .map_err(client),
         Command::Provider(command) => client_runtime()?
             .block_on(cli::run_provider(&command, socket, &mut out))

@@ -48,7 +48,7 @@ const DOMAIN_BANS: [&str; 9] = [
 ];
 
 /// Module by module of `src/`, what it must not know. `wiring` and `main` may know everything.
-const IMPORT_BANS: [(&str, &[&str]); 17] = [
+const IMPORT_BANS: [(&str, &[&str]); 18] = [
     (
         "domain",
         &[
@@ -77,6 +77,7 @@ const IMPORT_BANS: [(&str, &[&str]); 17] = [
     ),
     ("config", UPPER),
     ("store", UPPER),
+    ("account_changes", UPPER),
     ("key_cache", UPPER),
     ("access_log", UPPER),
     ("body_budget", UPPER),

@@ -9,6 +9,16 @@ pub(super) struct Loaded {
     text: &'static str,
 }
 
+macro_rules! alone {
+    ($file:literal) => {{
+        let text = include_str!($file);
+        Loaded {
+            script: Script::new(text),
+            text,
+        }
+    }};
+}
+
 macro_rules! script {
     ($file:literal) => {{
         let text = concat!(include_str!("prelude.lua"), include_str!($file));
@@ -26,6 +36,12 @@ pub(super) struct Scripts {
     pub(super) list: Loaded,
     pub(super) replace: Loaded,
     pub(super) delete: Loaded,
+    pub(super) heal: Loaded,
+    pub(super) gone: Loaded,
+    pub(super) init: Loaded,
+    pub(super) empty: Loaded,
+    pub(super) load: Loaded,
+    pub(super) gone_ids: Loaded,
     pub(super) touch: Loaded,
     pub(super) changes: Loaded,
     pub(super) recall: Loaded,
@@ -41,6 +57,12 @@ impl Scripts {
             list: script!("list.lua"),
             replace: script!("replace.lua"),
             delete: script!("delete.lua"),
+            heal: script!("heal.lua"),
+            gone: script!("gone.lua"),
+            init: alone!("init.lua"),
+            empty: alone!("empty.lua"),
+            load: alone!("load.lua"),
+            gone_ids: script!("gone_ids.lua"),
             touch: script!("touch.lua"),
             changes: script!("changes.lua"),
             recall: script!("recall.lua"),
@@ -57,6 +79,12 @@ impl Scripts {
             list,
             replace,
             delete,
+            heal,
+            gone,
+            init,
+            empty,
+            load,
+            gone_ids,
             touch,
             changes,
             recall,
@@ -64,7 +92,8 @@ impl Scripts {
         } = self;
         let mut pipe = ::redis::pipe();
         for loaded in [
-            find, create, view, list, replace, delete, touch, changes, recall, remember,
+            find, create, view, list, replace, delete, heal, gone, init, empty, load, gone_ids, touch, changes, recall,
+            remember,
         ] {
             pipe.cmd("SCRIPT").arg("LOAD").arg(loaded.text).ignore();
         }
