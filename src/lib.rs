@@ -10,6 +10,7 @@ pub mod clock;
 pub mod config;
 
 pub mod journal;
+pub mod account_changes;
 pub mod key_cache;
 pub mod store;
 

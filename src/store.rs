@@ -15,6 +15,7 @@ use crate::domain::secret::KeyDigest;
 
 pub use crate::domain::key::KeyChange;
 
+pub mod archive;
 #[cfg(test)]
 pub(crate) mod contract;
 pub mod embedded;
@@ -68,8 +69,17 @@ pub trait KeyStore: Send + Sync {
     /// first time. Acknowledged means durable: a revocation that is lost gives a stolen key back.
     async fn revoke(&self, id: &KeyId, at: i64) -> Result<KeyView, StoreError>;
 
-    /// Removes a key and all that is known of it.
-    async fn delete(&self, id: &KeyId) -> Result<(), StoreError>;
+    /// Removes a key and all that is known of it but that it was deleted. Answers with the key as it was last.
+    async fn delete(&self, id: &KeyId) -> Result<KeyView, StoreError>;
+
+    /// Tells the store again that a key stood in this form, in case it has forgotten: a failover loses what was acknowledged.
+    /// [`KeyRecord::healed`] decides what holds; a key that is missing comes back, unless it was deleted. Where nothing is
+    /// news, nothing changes and neither version nor feed move. [`StoreError::Duplicate`] if the digest is another key's.
+    async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError>;
+
+    /// Tells the store again that a key was deleted at this revision. A key that stands at a later one stays. A key that is
+    /// deleted, here or by [`KeyStore::delete`], comes back by [`KeyStore::create`] alone.
+    async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError>;
 
     /// Notes when keys were last used (seconds since the Unix epoch). The later time wins, unknown keys are passed over.
     /// This is no change: neither version nor feed move, or every request would flush every cache.
@@ -100,6 +110,8 @@ pub struct Lookup {
 /// A key with what is known of its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyView {
+    /// The digest that finds it.
+    pub digest: KeyDigest,
     /// The record.
     pub record: KeyRecord,
     /// When it was last used, in seconds since the Unix epoch; some seconds late, `None` if never.
@@ -142,6 +154,9 @@ pub enum OpenError {
     /// The embedded store has one owner.
     #[error("another weir process has this store open: {}, stop it first or give this one a path of its own", .0.display())]
     InUse(PathBuf),
+    /// A backup was being put back and that was cut short.
+    #[error("a restore into {} did not finish: remove the store's files there and restore again", .0.display())]
+    Unfinished(PathBuf),
     /// The file system refused.
     #[error("cannot open the key store {}: {reason}", path.display())]
     File {

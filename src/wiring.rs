@@ -81,6 +81,12 @@ pub fn run(command: Command) -> Result<(), StartError> {
         Command::Key(command) => client_runtime()?
             .block_on(cli::run_key(&command, socket, &mut out))
             .map_err(client),
+        Command::Account(command) => client_runtime()?
+            .block_on(cli::run_account(&command, socket, &mut out))
+            .map_err(client),
+        Command::Log(command) => client_runtime()?
+            .block_on(cli::run_log(&command, socket, &mut out))
+            .map_err(client),
         Command::Provider(command) => client_runtime()?
             .block_on(cli::run_provider(&command, socket, &mut out))
             .map_err(client),

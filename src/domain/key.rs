@@ -6,7 +6,7 @@ use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::domain::ledger::KeyTerms;
+use crate::domain::ledger::{KeyTerms, KeyTermsChange};
 use crate::domain::secret::random_base62;
 
 #[cfg(test)]
@@ -155,6 +155,25 @@ impl KeyRecord {
         }
     }
 
+    /// What a store that has this record holds once it is told that the key stood as `told`; `None`: it stays as it is. The
+    /// higher revision wins, and a revocation wins over every revision: it is for good, on whichever side it was seen.
+    pub fn healed(&self, told: &Self) -> Option<Self> {
+        let is_newer = told.revision > self.revision;
+        let later = if is_newer { told } else { self };
+        let revoked = [self.state, told.state]
+            .into_iter()
+            .find(|state| matches!(state, KeyState::Revoked { .. }));
+        match (later.state, revoked) {
+            // Neither side has had this combination, so it gets a revision that neither has.
+            (KeyState::Active, Some(state)) => Some(Self {
+                state,
+                revision: later.revision.saturating_add(1),
+                ..later.clone()
+            }),
+            _ => is_newer.then(|| told.clone()),
+        }
+    }
+
     /// Whether the key may ask for a model of this public name.
     pub fn allows_model(&self, model: &str) -> bool {
         self.models
@@ -174,7 +193,7 @@ pub struct KeyChange {
     /// Another list of models, or all of them.
     pub models: Option<Option<Vec<String>>>,
     /// Other limits.
-    pub terms: Option<KeyTerms>,
+    pub terms: KeyTermsChange,
 }
 
 impl KeyChange {
@@ -184,7 +203,7 @@ impl KeyChange {
             name: self.name.clone().unwrap_or_else(|| record.name.clone()),
             expires_at: self.expires_at.unwrap_or(record.expires_at),
             models: self.models.clone().unwrap_or_else(|| record.models.clone()),
-            terms: self.terms.unwrap_or(record.terms),
+            terms: self.terms.apply(record.terms),
             revision: record.revision.saturating_add(1),
             ..record.clone()
         }

@@ -24,7 +24,7 @@ pub use account::Account;
 pub use crash::settlement_after_crash;
 pub use journaled::{Admitted, Checkpoint, Record};
 pub use node::NodeId;
-pub use terms::{AccountTerms, KeyTerms, OnExhausted, Rates, Reset};
+pub use terms::{AccountTerms, AccountTermsChange, KeyTerms, KeyTermsChange, OnExhausted, Rates, RatesChange, Reset};
 
 /// How long the holds of a node count that is not heard of any more.
 pub const LEASE_MS: i64 = 30_000;

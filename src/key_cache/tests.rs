@@ -95,8 +95,14 @@ impl KeyStore for WatchedStore {
     async fn revoke(&self, id: &KeyId, at: i64) -> Result<KeyView, StoreError> {
         self.inner()?.revoke(id, at).await
     }
-    async fn delete(&self, id: &KeyId) -> Result<(), StoreError> {
+    async fn delete(&self, id: &KeyId) -> Result<KeyView, StoreError> {
         self.inner()?.delete(id).await
+    }
+    async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
+        self.inner()?.heal(digest, record).await
+    }
+    async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError> {
+        self.inner()?.heal_gone(id, revision).await
     }
     async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
         self.touches.fetch_add(1, Ordering::SeqCst);

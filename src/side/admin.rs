@@ -1,8 +1,11 @@
-//! The admin API on a unix socket: keys and models, for `weir key`, `weir models` and a console to come.
+//! The admin API on a unix socket: accounts, keys, the log, models and providers, for the subcommands and a console to come.
 //! Who may connect is decided by the socket's file mode; every change is in the audit record before it is made.
 
+mod accounts;
 mod change;
+mod fields;
 mod keys;
+mod log;
 mod providers;
 mod reply;
 
@@ -22,13 +25,15 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::{
     net::{UnixListener, UnixStream},
-    sync::{Semaphore, watch},
+    sync::{Mutex, Semaphore, watch},
 };
 
 use crate::{
+    account_changes::AccountChanges,
+    clock,
     domain::{price::Price, secret::KeyPrefix},
-    side::audit::Audit,
-    store::KeyStore,
+    side::audit::{Audit, AuditError, AuditRecord},
+    store::{KeyStore, ledger::LedgerStore},
 };
 
 /// The largest request body.
@@ -46,9 +51,24 @@ const CONNECTION_WAIT: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub struct AdminState {
     store: Arc<dyn KeyStore>,
+    ledger: Arc<dyn LedgerStore>,
+    changes: Arc<dyn AccountChanges>,
     providers: Arc<dyn Providers>,
     prefix: KeyPrefix,
     audit: Audit,
+    /// Accounts are changed one after the other.
+    changing: Arc<Mutex<()>>,
+}
+
+/// What keys, accounts and the log are read from and changed by.
+#[derive(Clone)]
+pub struct Stores {
+    /// Keys.
+    pub keys: Arc<dyn KeyStore>,
+    /// Accounts and the log, to read.
+    pub ledger: Arc<dyn LedgerStore>,
+    /// Accounts, to change; and where changes of keys are written down.
+    pub changes: Arc<dyn AccountChanges>,
 }
 
 /// A model as the API shows it.
@@ -114,18 +134,47 @@ struct Peer {
 
 impl AdminState {
     /// The API on these parts.
-    pub fn new(store: Arc<dyn KeyStore>, providers: Arc<dyn Providers>, prefix: KeyPrefix, audit: Audit) -> Self {
+    pub fn new(stores: Stores, providers: Arc<dyn Providers>, prefix: KeyPrefix, audit: Audit) -> Self {
         Self {
-            store,
+            store: stores.keys,
+            ledger: stores.ledger,
+            changes: stores.changes,
             providers,
             prefix,
             audit,
+            changing: Arc::default(),
         }
+    }
+
+    /// Writes down what is about to be changed, and by whom.
+    async fn audit(
+        &self,
+        peer: Peer,
+        operation: &'static str,
+        key_id: &str,
+        values: serde_json::Value,
+    ) -> Result<(), AuditError> {
+        let record = AuditRecord {
+            time_unix_ms: clock::unix_millis(),
+            peer_uid: peer.uid,
+            peer_pid: peer.pid,
+            operation,
+            key_id: key_id.to_owned(),
+            values,
+        };
+        self.audit.record(record).await
     }
 }
 
 fn router(state: AdminState) -> Router {
     Router::new()
+        .route("/v1/accounts", post(accounts::create).get(accounts::list))
+        .route("/v1/accounts/{id}", get(accounts::show).patch(accounts::update))
+        .route("/v1/accounts/{id}/credit", post(accounts::credit))
+        .route("/v1/accounts/{id}/adjust", post(accounts::adjust))
+        .route("/v1/accounts/{id}/suspend", post(accounts::suspend))
+        .route("/v1/accounts/{id}/resume", post(accounts::resume))
+        .route("/v1/log", get(log::query))
         .route("/v1/keys", post(keys::create).get(keys::list))
         .route(
             "/v1/keys/{id}",

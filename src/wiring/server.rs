@@ -35,6 +35,7 @@ use crate::{
     wiring::{
         StartError,
         gateway_service::GatewayService,
+        no_money::NoMoney,
         parts::Parts,
         signals::{Phase, Signals},
         trust,
@@ -171,7 +172,11 @@ fn admin_service(parts: &Parts) -> Result<(SideService, watch::Receiver<Bound>),
         Audit::open(&parts.config.admin.audit).map_err(|error| StartError::failed("the audit record", error))?;
     let prefix = parts.config.gateway.key_prefix.clone();
     let state = AdminState::new(
-        Arc::clone(&parts.store),
+        admin::Stores {
+            keys: Arc::clone(&parts.store),
+            ledger: Arc::new(NoMoney),
+            changes: Arc::new(NoMoney),
+        },
         Arc::new(Served {
             live: Arc::clone(&parts.live),
             switches: Arc::clone(&parts.switches),

@@ -48,7 +48,7 @@ const DOMAIN_BANS: [&str; 9] = [
 ];
 
 /// Module by module of `src/`, what it must not know. `wiring` and `main` may know everything.
-const IMPORT_BANS: [(&str, &[&str]); 19] = [
+const IMPORT_BANS: [(&str, &[&str]); 21] = [
     (
         "domain",
         &[
@@ -81,6 +81,8 @@ const IMPORT_BANS: [(&str, &[&str]); 19] = [
     ("store", UPPER),
     ("journal", UPPER),
     ("settlement", UPPER),
+    ("billing", UPPER),
+    ("account_changes", UPPER),
     ("key_cache", UPPER),
     ("access_log", UPPER),
     ("body_budget", UPPER),

@@ -17,7 +17,7 @@ use crate::domain::{
 };
 
 mod cases;
-mod memory;
+pub(crate) mod memory;
 mod model;
 mod program;
 

@@ -20,6 +20,12 @@ impl Loaded {
     }
 }
 
+macro_rules! alone {
+    ($file:literal) => {
+        Loaded::new(include_str!($file))
+    };
+}
+
 macro_rules! script {
     ($file:literal) => {
         Loaded::new(concat!(include_str!("prelude.lua"), include_str!($file)))
@@ -33,6 +39,12 @@ pub(super) struct Scripts {
     pub(super) list: Loaded,
     pub(super) replace: Loaded,
     pub(super) delete: Loaded,
+    pub(super) heal: Loaded,
+    pub(super) gone: Loaded,
+    pub(super) init: Loaded,
+    pub(super) empty: Loaded,
+    pub(super) load: Loaded,
+    pub(super) gone_ids: Loaded,
     pub(super) touch: Loaded,
     pub(super) changes: Loaded,
     pub(super) recall: Loaded,
@@ -50,6 +62,12 @@ impl Scripts {
             list: script!("list.lua"),
             replace: script!("replace.lua"),
             delete: script!("delete.lua"),
+            heal: script!("heal.lua"),
+            gone: script!("gone.lua"),
+            init: alone!("init.lua"),
+            empty: alone!("empty.lua"),
+            load: alone!("load.lua"),
+            gone_ids: script!("gone_ids.lua"),
             touch: script!("touch.lua"),
             changes: script!("changes.lua"),
             recall: script!("recall.lua"),
@@ -68,6 +86,12 @@ impl Scripts {
             list,
             replace,
             delete,
+            heal,
+            gone,
+            init,
+            empty,
+            load,
+            gone_ids,
             touch,
             changes,
             recall,
@@ -77,7 +101,8 @@ impl Scripts {
         } = self;
         let mut pipe = ::redis::pipe();
         let keys = [
-            find, create, view, list, replace, delete, touch, changes, recall, remember, generation,
+            find, create, view, list, replace, delete, heal, gone, init, empty, load, gone_ids, touch, changes, recall,
+            remember, generation,
         ];
         for loaded in keys.into_iter().chain(ledger.all()) {
             pipe.cmd("SCRIPT").arg("LOAD").arg(loaded.text).ignore();

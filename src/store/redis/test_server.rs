@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::{RedisSettings, RedisStore};
+use super::{Adopt, RedisSettings, RedisStore};
 use crate::store::KeyStore;
 use crate::store::contract::{DEADLINE, id, until};
 
@@ -214,8 +214,8 @@ impl TestServer {
         };
         let connected = timeout(
             DEADLINE,
-            until("the store is connected", async || {
-                joined.store.by_id(&id(0)).await.is_ok()
+            until("the store is connected and set up", async || {
+                joined.store.init(Adopt::Refuse).await.is_ok() && joined.store.by_id(&id(0)).await.is_ok()
             }),
         );
         connected.await.unwrap();

@@ -1,9 +1,13 @@
 //! Tests of the Redis store, against a real server.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use super::test_server::TestServer;
+use super::{Adopt, Init, RedisStore};
 use crate::clock;
 use crate::domain::secret::{KeyPrefix, ServiceKey};
 use crate::store::contract::{Fixture, digest, id, record, suite, until};
@@ -61,6 +65,36 @@ async fn an_emptied_redis_is_unavailable_and_not_without_keys() {
     assert!(unavailable(store.create(&digest(2), &record(2, 100)).await.err()));
     assert!(unavailable(store.revoke(&id(1), 1).await.err()));
     assert_eq!(server.ask::<u64>(&["DBSIZE"]).await, 0);
+}
+
+#[tokio::test]
+async fn a_redis_that_is_not_set_up_is_unavailable_and_setting_up_is_for_once() {
+    let Some(server) = TestServer::start().await else {
+        return;
+    };
+    let joined = server.join("weir").await;
+    joined.store.create(&digest(1), &record(1, 100)).await.unwrap();
+    assert_eq!(joined.store.init(Adopt::Refuse).await, Ok(Init::Already));
+    drop(joined);
+    // A node that has seen no generation yet, at a Redis that has lost it.
+    let () = server.ask(&["DEL", "{weir:keys}:generation"]).await;
+    let store = Arc::new(RedisStore::open(&server.settings("weir", Duration::from_secs(10))).unwrap());
+    let (_shutdown, stop) = watch::channel(false);
+    let runner = Arc::clone(&store);
+    let running = tokio::spawn(async move { runner.run(stop).await });
+    for lookup in [store.find(&digest(1)).await, store.find(&digest(2)).await] {
+        assert!(
+            matches!(&lookup, Err(StoreError::Unavailable(why)) if why.contains("weir store init")),
+            "{lookup:?}"
+        );
+    }
+    let created = store.create(&digest(2), &record(2, 100)).await;
+    assert!(matches!(created, Err(StoreError::Unavailable(_))), "{created:?}");
+    assert_eq!(store.init(Adopt::Refuse).await, Ok(Init::HasData));
+    assert!(store.find(&digest(1)).await.is_err());
+    assert_eq!(store.init(Adopt::Data).await, Ok(Init::Made));
+    assert!(is_found(&*store, 1).await);
+    running.abort();
 }
 
 #[tokio::test]
@@ -146,9 +180,9 @@ async fn a_server_that_is_away_at_the_start_is_reached_when_it_comes() {
     first.store.create(&digest(1), &record(1, 100)).await.unwrap();
     drop(first);
     server.kill();
-    let store = std::sync::Arc::new(super::RedisStore::open(&server.settings("weir", BUDGET)).unwrap());
-    let (_shutdown, stop) = tokio::sync::watch::channel(false);
-    let runner = std::sync::Arc::clone(&store);
+    let store = Arc::new(RedisStore::open(&server.settings("weir", BUDGET)).unwrap());
+    let (_shutdown, stop) = watch::channel(false);
+    let runner = Arc::clone(&store);
     let running = tokio::spawn(async move { runner.run(stop).await });
     assert!(!is_found(&*store, 1).await);
     server.restart().await;

@@ -161,6 +161,7 @@ impl WeirBuilder {
             toml::to_string(&self.settings).unwrap(),
         )
         .unwrap();
+        set_up(folder.path(), &self.environment);
         let (process, [gateway, ops]) = serve(folder.path(), &self.environment);
         let keys = std::sync::Mutex::default();
         Weir {
@@ -174,6 +175,14 @@ impl WeirBuilder {
             ops,
         }
     }
+}
+
+/// Runs `weir store init` in `folder`; a store that is away is left to the test.
+fn set_up(folder: &Path, environment: &[(String, String)]) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(["store", "init", "--conf"]).arg(folder.join("weir.toml"));
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    let _ = command.output().unwrap();
 }
 
 /// Runs `weir serve` in `folder` and waits for its ready file: the gateway's and the ops address.

@@ -116,6 +116,11 @@ fn fixture(fails_over: bool) -> Fixture {
     }
 }
 
+/// A ledger in memory, for tests of what is built on one.
+pub(crate) fn ledger() -> Arc<dyn LedgerStore> {
+    fixture(false).store
+}
+
 async fn open() -> Option<Fixture> {
     Some(fixture(false))
 }
