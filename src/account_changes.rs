@@ -14,6 +14,7 @@ use crate::domain::{
 
 #[cfg(test)]
 pub(crate) mod direct;
+pub mod journaled;
 
 /// How long an operator waits until the store has applied a change that is in the journal.
 pub const APPLIED_WAIT: Duration = Duration::from_secs(2);

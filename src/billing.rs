@@ -2,8 +2,9 @@
 //! runs, and the one settlement at its end. Nobody waits for the store but the admission.
 
 use std::{
+    collections::HashSet,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
@@ -12,12 +13,16 @@ use std::{
 use tokio::sync::watch;
 
 use crate::{
-    billing::{grace::Grace, running::{Running, RunningRequests}},
+    billing::{
+        grace::Grace,
+        running::{Running, RunningRequests},
+        uncertain::Uncertain,
+    },
     clock,
     domain::{
         consumption::{Row, UsageSource},
         key::KeyRecord,
-        ledger::{Admission, Admit, Admitted, Denied, NodeId, Record},
+        ledger::{Admission, Admit, Admitted, Denied, Grant, NodeId, Record},
         money::NanoUsd,
         price::Price,
         usage::Usage,
@@ -29,8 +34,7 @@ use crate::{
 pub mod bill;
 pub mod grace;
 pub mod running;
-#[cfg(test)]
-mod tests;
+mod uncertain;
 
 pub use bill::{Bill, Consumed, Progress};
 
@@ -53,6 +57,10 @@ pub(crate) struct Shared {
     running: RunningRequests,
     grace: Grace,
     free: Price,
+    /// Admissions whose answer did not come: each may have put a hold that nobody knows of.
+    uncertain: Uncertain,
+    /// Accounts whose balance was low when they were last asked for.
+    low: Mutex<HashSet<String>>,
     counters: Counters,
 }
 
@@ -94,17 +102,15 @@ pub enum NotAdmitted {
 
 impl std::fmt::Debug for Billing {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Billing").field("node", &self.shared.node).finish_non_exhaustive()
+        out.debug_struct("Billing")
+            .field("node", &self.shared.node)
+            .finish_non_exhaustive()
     }
 }
 
 impl Billing {
     /// Bills over a ledger and this node's journal; each key may commit `grace` while the ledger is away.
-    pub fn new(
-        ledger: Arc<dyn LedgerStore>,
-        journal: Arc<Journal>,
-        grace: NanoUsd,
-    ) -> Self {
+    pub fn new(ledger: Arc<dyn LedgerStore>, journal: Arc<Journal>, grace: NanoUsd) -> Self {
         let node = journal.node().clone();
         Self {
             shared: Arc::new(Shared {
@@ -114,6 +120,8 @@ impl Billing {
                 running: RunningRequests::default(),
                 grace: Grace::new(grace),
                 free: Price::free(),
+                uncertain: Uncertain::default(),
+                low: Mutex::default(),
                 counters: Counters::default(),
             }),
         }
@@ -142,14 +150,21 @@ impl Billing {
             ended_key,
             ended_account,
         };
+        let doubt = shared.uncertain.begin(&ask);
         let (hold, at_ms, watermark) = match shared.ledger.admit(&ask).await {
-            Ok(Admission::Granted(grant)) => {
+            Ok(answer) => {
+                doubt.settled();
+                let grant = granted(answer)?;
                 shared.grace.end(&key.id);
+                shared.note_balance(&key.account, &grant);
                 (grant.hold, grant.at_ms, grant.watermark)
             }
-            Ok(Admission::Refused(denied)) => return Err(NotAdmitted::Denied(denied)),
-            Ok(Admission::StaleKey) => return Err(NotAdmitted::StaleKey),
-            Err(error) => (shared.grace(key, estimate, &error)?, clock::unix_millis(), 0),
+            Err(error) => {
+                let hold = shared.grace(key, estimate, &error)?;
+                // Its settlement ends the hold that the store may have put.
+                doubt.settled();
+                (hold, clock::unix_millis(), 0)
+            }
         };
         row.admitted_ms = at_ms;
         row.cost_nano_usd = dearest(&prices, &row.usage);
@@ -206,6 +221,11 @@ impl Billing {
         self.shared.checkpoint();
     }
 
+    /// How many accounts' balances were low when they were last asked for.
+    pub fn accounts_low(&self) -> usize {
+        lock(&self.shared.low).len()
+    }
+
     /// How many requests are running.
     pub fn running(&self) -> usize {
         self.shared.running.len()
@@ -220,7 +240,12 @@ impl Billing {
     pub fn rows(&self) -> [(UsageSource, u64); 3] {
         let all = [UsageSource::Reported, UsageSource::Partial, UsageSource::Estimated];
         let mut rows = all.into_iter().zip(&self.shared.counters.rows);
-        all.map(|source| (source, rows.next().map_or(0, |(_, count)| count.load(Ordering::Relaxed))))
+        all.map(|source| {
+            (
+                source,
+                rows.next().map_or(0, |(_, count)| count.load(Ordering::Relaxed)),
+            )
+        })
     }
 
     /// What was charged since the start.
@@ -257,7 +282,10 @@ impl Shared {
     fn checkpoint(&self) {
         for checkpoint in self.running.take_news() {
             let record = Record::Checkpoint(Box::new(checkpoint));
-            let written = self.journal.reserve(0).map(|mut none| self.journal.append(&record, &mut none).is_ok());
+            let written = self
+                .journal
+                .reserve(0)
+                .map(|mut none| self.journal.append(&record, &mut none).is_ok());
             if !written.unwrap_or(false) {
                 self.failed();
             }
@@ -266,8 +294,27 @@ impl Shared {
 
     async fn renew(&self) {
         let accounts: Vec<String> = self.running.by_account().into_keys().collect();
-        if let Err(error) = self.ledger.renew(&self.node, &accounts).await {
-            tracing::debug!(%error, "the lease of running requests could not be renewed");
+        let doubts = self.uncertain.take();
+        match self.ledger.renew(&self.node, &accounts).await {
+            Ok(()) => {
+                let unwritten = doubts.into_iter().filter(|doubt| doubt.end(&self.journal).is_err());
+                unwritten.for_each(|_| self.failed());
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the lease of running requests could not be renewed");
+                self.uncertain.put_back(doubts);
+            }
+        }
+    }
+
+    fn note_balance(&self, account: &str, grant: &Grant) {
+        let is_low = grant.low_balance.is_some_and(|low| grant.balance <= low);
+        let mut low = lock(&self.low);
+        if is_low && !low.contains(account) {
+            low.insert(account.to_owned());
+            tracing::warn!(account, balance_usd = %grant.balance, "the account's balance is low: add credit to it");
+        } else if !is_low && !low.is_empty() {
+            low.remove(account);
         }
     }
 
@@ -287,6 +334,18 @@ impl Shared {
 
     fn failed(&self) {
         self.counters.failed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn granted(answer: Admission) -> Result<Grant, NotAdmitted> {
+    match answer {
+        Admission::Granted(grant) => Ok(grant),
+        Admission::Refused(denied) => Err(NotAdmitted::Denied(denied)),
+        Admission::StaleKey => Err(NotAdmitted::StaleKey),
     }
 }
 

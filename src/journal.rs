@@ -9,6 +9,7 @@
 //! hand where the steps stand that the store has not acknowledged; [`crate::settlement`] sends them.
 
 use std::{
+    collections::HashSet,
     io,
     path::{Path, PathBuf},
     sync::{
@@ -34,13 +35,13 @@ mod steps;
 mod sync;
 mod tail;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use crate::config::JournalConfig as JournalSettings;
 pub use position::Position;
 pub use reader::Reader;
 pub use reservation::{ADMIT_BYTES_MAX, REQUEST_BYTES, Reservation, STEP_BYTES_MAX};
-pub use steps::Unsent;
+pub use steps::{KeyKept, Unsent};
 pub use tail::{JournalFull, RECORD_BYTES_MAX, SEGMENT_BYTES_MIN};
 
 use crate::{
@@ -134,10 +135,12 @@ struct Shared {
     /// There is something to sync, or the journal is to close.
     work: Condvar,
     synced: watch::Sender<Synced>,
-    /// Steps were recorded.
+    /// Steps are on disk.
     woken: Notify,
     /// Steps were acknowledged.
     progress: Notify,
+    /// Held while forgotten steps are looked up.
+    lookup: Mutex<()>,
     failures: AtomicU64,
     lost: AtomicU64,
 }
@@ -149,6 +152,8 @@ struct State {
     /// The frame being written.
     buffer: Vec<u8>,
     dirty: bool,
+    /// Accounts with steps on disk that nobody has taken notice of.
+    ready: HashSet<String>,
     closing: bool,
     /// Everything in front of it is in a backup.
     backed_up: Position,
@@ -197,6 +202,7 @@ impl Journal {
                 contents,
                 buffer: Vec::new(),
                 dirty: true,
+                ready: HashSet::new(),
                 closing: false,
                 backed_up: Position::START,
             }),
@@ -204,6 +210,7 @@ impl Journal {
             synced: watch::Sender::new(Synced::up_to(begin)),
             woken: Notify::new(),
             progress: Notify::new(),
+            lookup: Mutex::new(()),
             failures: AtomicU64::new(0),
             lost: AtomicU64::new(0),
         });
@@ -275,8 +282,6 @@ impl Journal {
             state.contents.accounts.raise(account, floor);
         }
         let position = self.write(&mut state, &record, reservation)?;
-        drop(state);
-        self.shared.woken.notify_one();
         Ok((seq, position))
     }
 

@@ -9,9 +9,10 @@ pub mod domain;
 pub mod clock;
 pub mod config;
 
-pub mod journal;
 pub mod account_changes;
+pub mod journal;
 pub mod key_cache;
+pub mod settlement;
 pub mod store;
 
 pub mod access_log;

@@ -31,8 +31,14 @@ impl JournaledChanges {
     }
 
     async fn record(&self, record: &Record) -> Result<(), ChangeError> {
-        let mut reservation = self.journal.reserve(STEP_BYTES_MAX).map_err(|full| failed(&full.into()))?;
-        let position = self.journal.append(record, &mut reservation).map_err(|error| failed(&error))?;
+        let mut reservation = self
+            .journal
+            .reserve(STEP_BYTES_MAX)
+            .map_err(|full| failed(&full.into()))?;
+        let position = self
+            .journal
+            .append(record, &mut reservation)
+            .map_err(|error| failed(&error))?;
         self.journal.synced(position).await.map_err(|error| failed(&error))
     }
 
@@ -56,7 +62,10 @@ impl JournaledChanges {
 #[async_trait]
 impl AccountChanges for JournaledChanges {
     async fn submit(&self, account: &str, change: Change) -> Result<Submitted, ChangeError> {
-        let mut reservation = self.journal.reserve(STEP_BYTES_MAX).map_err(|full| failed(&full.into()))?;
+        let mut reservation = self
+            .journal
+            .reserve(STEP_BYTES_MAX)
+            .map_err(|full| failed(&full.into()))?;
         // A journal that was begun anew goes on behind what the store has; a store that is away is asked by the settlement.
         let floor = self.ledger.watermark(self.journal.node(), account).await.unwrap_or(0);
         let (seq, position) = self
@@ -69,7 +78,11 @@ impl AccountChanges for JournaledChanges {
 
     async fn key_changed(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), ChangeError> {
         let record = Box::new(record.clone());
-        self.record(&Record::Key { digest: *digest, record }).await
+        self.record(&Record::Key {
+            digest: *digest,
+            record,
+        })
+        .await
     }
 
     async fn key_gone(&self, id: &KeyId, revision: u64) -> Result<(), ChangeError> {

@@ -9,7 +9,7 @@ use crate::{
     billing::{Shared, running::Running},
     domain::{
         consumption::{Modifiers, Row, UsageSource},
-        ledger::{Change, Checkpoint, Settlement, ToppedUp, TopUp},
+        ledger::{Change, Checkpoint, Settlement, TopUp, ToppedUp},
         money::NanoUsd,
         outcome::Outcome,
         price::Price,
@@ -64,7 +64,9 @@ pub struct Bill {
 
 impl std::fmt::Debug for Bill {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Bill").field("running", &self.running).finish_non_exhaustive()
+        out.debug_struct("Bill")
+            .field("running", &self.running)
+            .finish_non_exhaustive()
     }
 }
 
@@ -143,7 +145,10 @@ impl Bill {
             ttft_ms: progress.ttft_ms,
             ..self.row.clone()
         });
-        let used = consumed.usage.input_total().saturating_add(consumed.usage.output_total());
+        let used = consumed
+            .usage
+            .input_total()
+            .saturating_add(consumed.usage.output_total());
         self.settle(row, if billed { used } else { 0 });
     }
 
@@ -175,7 +180,9 @@ impl Bill {
 
     fn price(&self, provider: &str) -> &Price {
         let served = self.prices.iter().find(|(name, _)| name == provider);
-        served.or(self.prices.first()).map_or(&self.shared.free, |(_, price)| price)
+        served
+            .or(self.prices.first())
+            .map_or(&self.shared.free, |(_, price)| price)
     }
 
     fn cost(&self, provider: &str, consumed: &Consumed) -> NanoUsd {

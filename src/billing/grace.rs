@@ -53,7 +53,9 @@ impl Grace {
     /// What all keys together have committed.
     pub fn committed(&self) -> NanoUsd {
         let committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
-        committed.values().fold(NanoUsd::ZERO, |sum, one| sum.saturating_add(*one))
+        committed
+            .values()
+            .fold(NanoUsd::ZERO, |sum, one| sum.saturating_add(*one))
     }
 }
 

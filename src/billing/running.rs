@@ -172,7 +172,14 @@ mod tests {
     fn running(request: &str, account: &str, on_exhausted: OnExhausted) -> Arc<Running> {
         let key = KeyId::parse("key_0000000000000001").unwrap();
         let hold = NanoUsd::from_nanos(10);
-        Arc::new(Running::new(request.to_owned(), account.to_owned(), key, 0, on_exhausted, hold))
+        Arc::new(Running::new(
+            request.to_owned(),
+            account.to_owned(),
+            key,
+            0,
+            on_exhausted,
+            hold,
+        ))
     }
 
     #[test]

@@ -7,13 +7,13 @@ use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 
 use super::raw::{
-    RawAdmin, RawConfig, RawGateway, RawJournal, RawKeyCache, RawLog, RawPrices, RawProvider, RawRedis, RawRules, RawStore,
-    RawUpstream,
+    RawAdmin, RawConfig, RawGateway, RawJournal, RawKeyCache, RawLog, RawPrices, RawProvider, RawRedis, RawRules,
+    RawStore, RawUpstream,
 };
 use super::values::{KeyPath, Values};
 use super::{
-    AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, JournalConfig, KeyCacheConfig, LogConfig, OpsConfig,
-    PricesConfig, RedisConfig, RulesConfig, StoreConfig, UpstreamConfig,
+    AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, JournalConfig, KeyCacheConfig, LogConfig,
+    OpsConfig, PricesConfig, RedisConfig, RulesConfig, StoreConfig, UpstreamConfig,
 };
 use crate::domain::catalogue::{CatalogueSettings, ProviderOverride};
 use crate::domain::secret::KeyPrefix;

@@ -70,6 +70,8 @@ pub struct Grant {
     pub at_ms: i64,
     /// The account's balance, holds not subtracted.
     pub balance: NanoUsd,
+    /// At or below this balance it is low; `None`: never.
+    pub low_balance: Option<NanoUsd>,
     /// The last step of this node that the store has applied to the account.
     pub watermark: u64,
 }

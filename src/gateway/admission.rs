@@ -56,14 +56,10 @@ pub async fn authenticate(
         CredentialError::Malformed => Refusal::KeyUnknown,
     })?;
     let digest = key.digest();
-    let found = gateway
-        .keys
-        .find(&digest, clock::instant())
-        .await
-        .map_err(|error| {
-            tracing::warn!(%error, "the key store did not answer");
-            Refusal::StoreUnavailable
-        })?;
+    let found = gateway.keys.find(&digest, clock::instant()).await.map_err(|error| {
+        tracing::warn!(%error, "the key store did not answer");
+        Refusal::StoreUnavailable
+    })?;
     let record = found.ok_or(Refusal::KeyUnknown)?;
     entry.record.key_id = Some(record.id.as_str().to_owned());
     entry.record.account = Some(record.account.clone());

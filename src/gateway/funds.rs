@@ -74,8 +74,9 @@ pub async fn hold(
     answer.map(Some).map_err(|refused| match refused {
         NotAdmitted::Denied(Denied::KeyRevoked) => Refusal::KeyRevoked,
         NotAdmitted::Denied(Denied::KeyExpired) => Refusal::KeyExpired,
-        NotAdmitted::Denied(denied) => Limit::of(denied, key.terms.reset, clock::unix_seconds())
-            .map_or(Refusal::KeyRevoked, Refusal::Limited),
+        NotAdmitted::Denied(denied) => {
+            Limit::of(denied, key.terms.reset, clock::unix_seconds()).map_or(Refusal::KeyRevoked, Refusal::Limited)
+        }
         NotAdmitted::JournalFull => Refusal::JournalFull,
         // A key that changes faster than it can be read is not served on a guess.
         NotAdmitted::StaleKey | NotAdmitted::StoreAway => Refusal::StoreUnavailable,
@@ -84,7 +85,9 @@ pub async fn hold(
 
 async fn fresh(gateway: &Gateway, digest: &KeyDigest, now: Instant) -> Result<Arc<KeyRecord>, Refusal> {
     let found = gateway.keys.find_anew(digest, now).await;
-    let key = found.map_err(|_| Refusal::StoreUnavailable)?.ok_or(Refusal::KeyUnknown)?;
+    let key = found
+        .map_err(|_| Refusal::StoreUnavailable)?
+        .ok_or(Refusal::KeyUnknown)?;
     key.check(clock::unix_seconds()).map_err(|denied| match denied {
         KeyDenied::Revoked => Refusal::KeyRevoked,
         KeyDenied::Expired => Refusal::KeyExpired,
@@ -111,7 +114,10 @@ fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'_>, route: &Route) -> Wanted<'a
             protocol: asked.operation.protocol().as_str().to_owned(),
             model_asked: asked.model.to_owned(),
             model: route.model.name.clone(),
-            provider: route.legs.first().map_or_else(String::new, |leg| leg.provider.name.clone()),
+            provider: route
+                .legs
+                .first()
+                .map_or_else(String::new, |leg| leg.provider.name.clone()),
             status: 0,
             outcome: "crash".to_owned(),
             stream: asked.stream,

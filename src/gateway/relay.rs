@@ -222,7 +222,11 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
         forward.ticket.look(now);
     }
     if !end && forward.stream && forward.ticket.is_cut() {
-        return Err(Error::explain(ErrorType::Custom("limit reached"), "nothing is left to pay for the answer").into_up());
+        return Err(Error::explain(
+            ErrorType::Custom("limit reached"),
+            "nothing is left to pay for the answer",
+        )
+        .into_up());
     }
     if end {
         forward.watch = None;

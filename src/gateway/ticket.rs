@@ -235,7 +235,12 @@ impl Ticket {
         };
         if self.entry.record.attempts > 0 {
             let consumed = self.consumed(Some(outcome));
-            bill.close(outcome, self.progress(clock::instant()), &consumed, clock::unix_millis());
+            bill.close(
+                outcome,
+                self.progress(clock::instant()),
+                &consumed,
+                clock::unix_millis(),
+            );
         }
     }
 

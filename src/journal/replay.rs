@@ -117,8 +117,12 @@ pub(super) fn replay(folder: &Folder) -> Result<Replayed, JournalError> {
             fs::remove_file(&path).map_err(failed)?;
             continue;
         }
-        if file.metadata().map_err(failed)?.len() > end {
+        let longer = file.metadata().map_err(failed)?.len() > end;
+        if longer {
             file.set_len(end).map_err(failed)?;
+        }
+        // What the process before had no time to sync.
+        if longer || number == last {
             file.sync_all().map_err(failed)?;
         }
         let summary = replayed.contents.segments.entry(number).or_default();

@@ -79,7 +79,7 @@ fn wait(shared: &Shared) -> bool {
 }
 
 fn sync(shared: &Shared) {
-    let (files, named, end) = {
+    let (files, named, end, woken) = {
         let mut state = shared.lock();
         if !state.dirty && !state.tail.named {
             return;
@@ -91,7 +91,8 @@ fn sync(shared: &Shared) {
             segment: state.tail.current.number,
             offset: state.tail.current.at,
         };
-        (files, std::mem::take(&mut state.tail.named), end)
+        let woken = state.contents.accounts.take_woken();
+        (files, std::mem::take(&mut state.tail.named), end, woken)
     };
     match flush(shared, &files, named) {
         Ok(()) => {
@@ -110,6 +111,10 @@ fn sync(shared: &Shared) {
                 synced.to = end;
             });
         }
+    }
+    if !woken.is_empty() {
+        shared.lock().ready.extend(woken);
+        shared.woken.notify_one();
     }
 }
 

@@ -19,8 +19,8 @@ use async_trait::async_trait;
 use once_cell::sync::OnceCell;
 use tokio::sync::watch;
 
-pub use self::ledger::RedisLedger;
 pub use self::generation::{Adopt, Init};
+pub use self::ledger::RedisLedger;
 pub use self::settings::RedisSettings;
 
 use self::link::{Effort, Link};
@@ -34,9 +34,9 @@ use crate::store::{
     Changes, FEED_CHANGES_MAX, KeyChange, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, OpenError, StoreError,
 };
 
-mod ledger;
 mod archive;
 mod generation;
+mod ledger;
 mod link;
 mod reply;
 mod scripts;

@@ -2,16 +2,22 @@
 
 use std::{sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
 use crate::{
     billing::Billing,
     config::Config,
-    domain::{consumption::UsageSource, money::NanoUsd},
+    domain::{
+        consumption::UsageSource,
+        key::{KeyId, KeyRecord},
+        money::NanoUsd,
+        secret::KeyDigest,
+    },
     journal::{Journal, Opened},
     metrics::{Metrics, MoneyFigures},
     settlement::{KeyHealer, Settler, settle_left_over},
-    store::ledger::LedgerStore,
+    store::{KeyStore, StoreError, ledger::LedgerStore},
     wiring::{StartError, store::Ledger},
 };
 
@@ -38,7 +44,7 @@ impl Money {
     pub fn build(
         config: &Config,
         engine: Ledger,
-        keys: Arc<dyn KeyHealer>,
+        keys: Arc<dyn KeyStore>,
         background: &Runtime,
         stopped: &watch::Receiver<bool>,
     ) -> Result<Self, StartError> {
@@ -54,7 +60,7 @@ impl Money {
             let (embedded, stopped) = (Arc::clone(embedded), stopped.clone());
             background.spawn(async move { embedded.run(stopped).await });
         }
-        let settler = Settler::new(Arc::clone(&journal), Arc::clone(&ledger), keys);
+        let settler = Settler::new(Arc::clone(&journal), Arc::clone(&ledger), Arc::new(Healer(keys)));
         let settled = stopped.clone();
         background.spawn(async move { settler.run(settled).await });
         let billing = Billing::new(Arc::clone(&ledger), Arc::clone(&journal), config.money.grace);
@@ -95,8 +101,13 @@ impl Money {
 
     /// Waits, within bounds, for the last settlements to reach the store. Before the background is told to stop.
     pub async fn settle(&self) {
-        if tokio::time::timeout(LAST_SETTLEMENTS_WAIT, self.journal.drained()).await.is_err() {
-            tracing::warn!("the store has not taken the last settlements: they are in the journal, and are sent at the next start");
+        if tokio::time::timeout(LAST_SETTLEMENTS_WAIT, self.journal.drained())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                "the store has not taken the last settlements: they are in the journal, and are sent at the next start"
+            );
         }
     }
 
@@ -108,6 +119,20 @@ impl Money {
         {
             tracing::warn!(%error, "the ledger's file lacks the last changes: they are in the journal, and are applied at the next start");
         }
+    }
+}
+
+/// The key store, as the settlement tells it again what it may have forgotten.
+struct Healer(Arc<dyn KeyStore>);
+
+#[async_trait]
+impl KeyHealer for Healer {
+    async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
+        self.0.heal(digest, record).await
+    }
+
+    async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError> {
+        self.0.heal_gone(id, revision).await
     }
 }
 

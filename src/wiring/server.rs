@@ -15,6 +15,7 @@ use tempfile::NamedTempFile;
 use tokio::{runtime::Runtime, sync::watch};
 
 use crate::{
+    account_changes::journaled::JournaledChanges,
     clock,
     config::Config,
     domain::{
@@ -35,7 +36,6 @@ use crate::{
     wiring::{
         StartError,
         gateway_service::GatewayService,
-        no_money::NoMoney,
         parts::Parts,
         signals::{Phase, Signals},
         trust,
@@ -174,8 +174,11 @@ fn admin_service(parts: &Parts) -> Result<(SideService, watch::Receiver<Bound>),
     let state = AdminState::new(
         admin::Stores {
             keys: Arc::clone(&parts.store),
-            ledger: Arc::new(NoMoney),
-            changes: Arc::new(NoMoney),
+            ledger: Arc::clone(&parts.money.ledger),
+            changes: Arc::new(JournaledChanges::new(
+                Arc::clone(&parts.money.journal),
+                Arc::clone(&parts.money.ledger),
+            )),
         },
         Arc::new(Served {
             live: Arc::clone(&parts.live),

@@ -10,7 +10,7 @@ use crate::{
         KeyStore,
         embedded::{EmbeddedStore, ledger::EmbeddedLedger},
         ledger::LedgerStore,
-        redis::{RedisSettings, RedisStore, ledger::RedisLedger},
+        redis::{RedisLedger, RedisSettings, RedisStore},
         sessions::SessionStore,
     },
     wiring::StartError,

@@ -180,6 +180,7 @@ impl Account {
             hold,
             at_ms,
             balance: self.standing.as_ref().map_or(NanoUsd::ZERO, |it| it.balance),
+            low_balance: self.standing.as_ref().and_then(|it| it.terms.low_balance),
             watermark: self.watermark(node),
         }
     }

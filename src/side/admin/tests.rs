@@ -12,9 +12,9 @@ use crate::{
     account_changes::{AccountChanges, direct::DirectChanges},
     cli::admin_client::{AdminClient, ClientError},
     domain::{
-        price::Price,
         ledger::{Change, Record},
         money::NanoUsd,
+        price::Price,
         secret::{KeyPrefix, ServiceKey},
     },
     side::audit::Audit,

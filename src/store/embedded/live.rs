@@ -156,11 +156,11 @@ impl Live {
         if self.by_digest.get(&digest).is_some_and(|id| *id != told.id) {
             return Err(StoreError::Duplicate);
         }
-        Ok(Step::Put(Held {
+        Ok(Step::Put(Box::new(Held {
             digest,
             record,
             last_used: held.last_used,
-        }))
+        })))
     }
 
     pub(super) fn decide_heal_gone(&self, id: &KeyId, revision: u64) -> Step {

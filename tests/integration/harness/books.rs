@@ -67,7 +67,11 @@ impl Books {
         let charged = self.charged();
         assert_eq!(self.account["spent_nano_usd"], charged, "the account's counter");
         assert_eq!(self.account["balance_nano_usd"], FUNDS - charged, "the balance");
-        let mut ids: Vec<&str> = self.rows.iter().map(|row| row["request_id"].as_str().unwrap()).collect();
+        let mut ids: Vec<&str> = self
+            .rows
+            .iter()
+            .map(|row| row["request_id"].as_str().unwrap())
+            .collect();
         ids.sort_unstable();
         let all = ids.len();
         ids.dedup();

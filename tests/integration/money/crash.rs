@@ -40,14 +40,24 @@ fn killed_streams_are_charged_once() {
         wait_until("the moment to die", || Instant::now() > until);
         let began = Instant::now();
         weir.kill_and_restart();
-        assert!(began.elapsed() < Duration::from_secs(10), "ready again after {:?}", began.elapsed());
-        note(&format!("crash: round {round}, ready again after {:?}", began.elapsed()));
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "ready again after {:?}",
+            began.elapsed()
+        );
+        note(&format!(
+            "crash: round {round}, ready again after {:?}",
+            began.elapsed()
+        ));
         charged += streams;
         let books = weir.books(charged);
         let of_round = books.rows.iter().filter(|row| row["outcome"] == "crash");
         assert_eq!(of_round.clone().count(), charged);
         for row in of_round {
-            assert!(row["output_text"].as_u64().unwrap_or(0) > 0, "nothing of the output was charged: {row}");
+            assert!(
+                row["output_text"].as_u64().unwrap_or(0) > 0,
+                "nothing of the output was charged: {row}"
+            );
         }
     }
 }

@@ -13,7 +13,13 @@ fn tokens(row: &Json, names: &[&str]) -> u64 {
 
 /// All input of a row, and all output.
 fn used(row: &Json) -> (u64, u64) {
-    let input = ["input_uncached", "cache_read", "cache_write_short", "cache_write_long", "tool_input"];
+    let input = [
+        "input_uncached",
+        "cache_read",
+        "cache_write_short",
+        "cache_write_long",
+        "tool_input",
+    ];
     (tokens(row, &input), tokens(row, &["output_text", "output_reasoning"]))
 }
 
@@ -40,7 +46,12 @@ fn every_answer_is_charged_as_the_provider_billed_it() {
     }
     let books = weir.books(sent);
     assert!(books.charged() > 0);
-    assert!(books.rows.iter().all(|row| row["usage_source"] == "reported" && cost(row) > 0));
+    assert!(
+        books
+            .rows
+            .iter()
+            .all(|row| row["usage_source"] == "reported" && cost(row) > 0)
+    );
     let mut rows: Vec<(u64, u64)> = books.rows.iter().map(used).collect();
     let mut bills: Vec<(u64, u64)> = provider.bills().iter().map(billed).collect();
     rows.sort_unstable();
@@ -55,14 +66,24 @@ fn what_is_the_clients_fault_has_no_row_and_what_is_the_providers_has_one() {
     let key = weir.key().text;
     let mut billed = 0;
     for wire in ALL_WIRES {
-        for (status, has_row) in [(400, false), (404, false), (413, false), (422, false), (500, true), (429, true)] {
+        for (status, has_row) in [
+            (400, false),
+            (404, false),
+            (413, false),
+            (422, false),
+            (500, true),
+            (429, true),
+        ] {
             let prompt = format!("[[sample: status={status}]]");
             let answer = weir.exchange(&wire.request(&key, &prompt));
             assert_eq!(answer.status, status, "{wire:?}");
             billed += usize::from(has_row);
         }
         assert_eq!(weir.exchange(&wire.request("wrong", "hi")).status, 401);
-        assert_eq!(weir.exchange(&wire.request_for("no-such-model", &key, "hi")).status, 404);
+        assert_eq!(
+            weir.exchange(&wire.request_for("no-such-model", &key, "hi")).status,
+            404
+        );
     }
     let books = weir.books(billed);
     assert_eq!(books.charged(), 0, "errors without usage cost nothing");

@@ -126,7 +126,10 @@ fn race(nodes: &[Weir], clients: usize) {
     }
     let books = first.books(served + 1);
     let spent = books.charged() - one;
-    assert!(spent >= quota, "refused although something was left: {spent} of {quota}");
+    assert!(
+        spent >= quota,
+        "refused although something was left: {spent} of {quota}"
+    );
     // The bound: every request was admitted with a hold, and each may exceed its hold by less than its own cost.
     let excess = spent - quota;
     assert!(excess < one * served as i64, "{excess} over {quota} by {served}");
@@ -145,6 +148,11 @@ fn two_nodes_race_for_the_last_of_a_quota() {
         return crate::harness::tools::skipped("redis-server");
     };
     let provider = SampleProvider::start();
-    let node = || WeirBuilder::new().all_providers(&provider.base_url()).redis(&redis).start();
+    let node = || {
+        WeirBuilder::new()
+            .all_providers(&provider.base_url())
+            .redis(&redis)
+            .start()
+    };
     race(&[node(), node()], rounds(60, 500));
 }

@@ -1,5 +1,5 @@
 -- ARGV: now, generation, node, request, key, its mirror (8), estimate, tokens, ended of the key, ended of the account.
--- -> granted, hold, time, balance, watermark; or refused, why; or stale
+-- -> granted, hold, time, balance, watermark, low balance or ''; or refused, why; or stale
 local node, request, key = ARGV[3], ARGV[4], ARGV[5]
 local told = table.concat(ARGV, '|', 6, 13)
 local mirror = read_mirror(told)
@@ -7,9 +7,9 @@ local estimate, tokens = tonumber(ARGV[14]), tonumber(ARGV[15])
 local ended_key, ended_account = tonumber(ARGV[16]), tonumber(ARGV[17])
 local values, fault = fields(
   'suspended', 'rpm', 'tpm', 'concurrency', 'wm:' .. node, 'k:' .. key,
-  'b:requests', 'b:tokens', 'b:requests:' .. key, 'b:tokens:' .. key
+  'b:requests', 'b:tokens', 'b:requests:' .. key, 'b:tokens:' .. key, 'low_balance'
 )
-local balance, watermark = values[1], values[7] or '0'
+local balance, watermark, low_balance = values[1], values[7] or '0', values[13] or ''
 local function refusal()
   if mirror.state == 'revoked' then
     return {'refused', 'revoked'}
@@ -25,7 +25,7 @@ end
 local alive = living(true)
 local known = hold_of(alive, node, request)
 if known then
-  return {'granted', text(known.amount), text(known.at), balance, watermark}
+  return {'granted', text(known.amount), text(known.at), balance, watermark, low_balance}
 end
 local is_news = true
 if values[8] then
@@ -113,4 +113,4 @@ end
 if #removed > 0 then
   redis.call('HDEL', STATE, unpack(removed))
 end
-return {'granted', text(amount), text(now), balance, watermark}
+return {'granted', text(amount), text(now), balance, watermark, low_balance}

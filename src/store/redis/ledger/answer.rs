@@ -56,6 +56,7 @@ impl Answer {
             at_ms: self.number()?,
             balance: self.money()?,
             watermark: self.number()?,
+            low_balance: self.optional()?.map(NanoUsd::from_nanos),
         }))
     }
 
