@@ -11,7 +11,7 @@ use crate::{
     domain::{
         catalogue::{Catalogue, Warning},
         price::PriceList,
-        rules::{RuleFile, shipped},
+        rules::{RuleFile, compile::compile, shipped},
         strict_toml::FileError,
     },
     wiring::{StartError, prices},
@@ -32,7 +32,11 @@ pub fn build(config: &Config) -> Result<Catalogue, StartError> {
 /// As [`build`], with the warnings returned instead of logged.
 pub fn check(config: &Config) -> Result<(Catalogue, Vec<Warning>), StartError> {
     let files = rule_files(config).map_err(StartError::Configuration)?;
-    let prices = prices::list(config).map_err(|errors| refused(&errors))?;
+    let prices = prices::list(config).map_err(|mut errors| {
+        // One look is enough: what is wrong with the rule files is told beside it.
+        errors.extend(files.iter().filter_map(|file| compile(file).err()).flatten());
+        refused(&errors)
+    })?;
     Catalogue::build(&files, &config.catalogue, &prices, &secret_source::read).map_err(|errors| refused(&errors))
 }
 
