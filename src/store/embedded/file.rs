@@ -40,7 +40,8 @@ impl StoreFile {
     /// Opens `folder/keys.redb`, making both if need be, readable by the owner alone, and reads everything in it.
     pub(super) fn open(folder: &Path) -> Result<(Self, Vec<Held>), OpenError> {
         let path = folder.join(FILE_NAME);
-        database::open(&path, PAGE_CACHE_BYTES, |mut database| {
+        database::at_start(&path, || {
+            let mut database = database::open(&path, PAGE_CACHE_BYTES)?;
             // Pages have checksums, which redb looks at only when asked. What it repairs here is its map of free pages;
             // damage to the keys is an error, because all commits are of two phases.
             if !database
