@@ -79,12 +79,11 @@ fn on_a_disk(folder: &Path, full: &Arc<AtomicBool>) -> EmbeddedLedger {
             file: FileBackend::new(file.unwrap()).unwrap(),
             full: Arc::clone(&full),
         };
-        Ok(Database::builder()
-            .create_with_backend(disk)
-            .map_err(|error| OpenError::File {
-                path: place.clone(),
-                reason: error.to_string(),
-            })?)
+        let opened = Database::builder().create_with_backend(disk);
+        opened.map_err(|error| OpenError::File {
+            path: place.clone(),
+            reason: error.to_string(),
+        })
     });
     let (file, accounts) = LedgerFile::open_by(&path, opening).unwrap();
     EmbeddedLedger {
