@@ -10,24 +10,22 @@ use redb::{Database, DatabaseError};
 
 use crate::store::{OpenError, StoreError};
 
-/// Opens `path`, making it and its folder if need be, and reads from it what `read` wants.
-pub(super) fn open<T>(
-    path: &Path,
-    page_cache_bytes: usize,
-    read: impl FnOnce(Database) -> Result<T, OpenError>,
-) -> Result<T, OpenError> {
-    let open = || {
-        let file = open_file(path).map_err(|error| OpenError::File {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        })?;
-        let mut builder = Database::builder();
-        builder.set_cache_size(page_cache_bytes);
-        let database = builder.create_file(file).map_err(|error| open_error(path, error))?;
-        read(database)
-    };
-    // redb takes some damaged pages for a fault of its own and panics. Nothing of it is used after that.
-    catch_unwind(AssertUnwindSafe(open)).unwrap_or_else(|_| Err(corrupt(path, "its pages are damaged".to_owned())))
+/// Opens `path`, making it and its folder if need be.
+pub(super) fn open(path: &Path, page_cache_bytes: usize) -> Result<Database, OpenError> {
+    let file = open_file(path).map_err(|error| OpenError::File {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })?;
+    let mut builder = Database::builder();
+    builder.set_cache_size(page_cache_bytes);
+    builder.create_file(file).map_err(|error| open_error(path, error))
+}
+
+/// Does what opens and reads a file at the start. redb takes some damaged pages for a fault of its own and panics; nothing of
+/// it is used after that.
+pub(super) fn at_start<T>(path: &Path, work: impl FnOnce() -> Result<T, OpenError>) -> Result<T, OpenError> {
+    let outcome = catch_unwind(AssertUnwindSafe(work));
+    outcome.unwrap_or_else(|_| Err(corrupt(path, "its pages are damaged".to_owned())))
 }
 
 fn open_file(path: &Path) -> io::Result<File> {

@@ -47,7 +47,8 @@ impl StoreFile {
     /// the keys, and the ids of those that were deleted.
     pub(super) fn open(folder: &Path) -> Result<(Self, Vec<Held>, HashSet<KeyId>), OpenError> {
         let path = folder.join(FILE_NAME);
-        database::open(&path, PAGE_CACHE_BYTES, |mut database| {
+        database::at_start(&path, || {
+            let mut database = database::open(&path, PAGE_CACHE_BYTES)?;
             // Pages have checksums, which redb looks at only when asked. What it repairs here is its map of free pages;
             // damage to the keys is an error, because all commits are of two phases.
             if !database

@@ -75,7 +75,7 @@ impl EmbeddedLedger {
             match &outcome {
                 Ok(()) if failing => tracing::info!("the ledger is written again"),
                 Err(error) if !failing || ended => {
-                    tracing::error!(%error, "the ledger cannot be written, its journal keeps what is missing; see to the disk, then start weir again");
+                    tracing::error!(%error, "the ledger cannot be written, the journal keeps what is missing; see to the disk");
                 }
                 Ok(()) | Err(_) => {}
             }

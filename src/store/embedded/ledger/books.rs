@@ -65,7 +65,11 @@ pub(super) enum Applied {
 
 impl Books {
     pub(super) fn open(folder: &Path) -> Result<Self, OpenError> {
-        let (file, accounts) = LedgerFile::open(folder)?;
+        LedgerFile::open(folder).map(|(file, accounts)| Self::of(file, accounts))
+    }
+
+    /// The accounts of a file.
+    pub(super) fn of(file: LedgerFile, accounts: BTreeMap<String, Account>) -> Self {
         let slot = |account| {
             Arc::new(Mutex::new(Book {
                 account,
@@ -73,13 +77,13 @@ impl Books {
             }))
         };
         let accounts = accounts.into_iter().map(|(id, account)| (id, slot(account)));
-        Ok(Self {
+        Self {
             file,
             accounts: RwLock::new(accounts.collect()),
             changed: Mutex::default(),
             writing: Mutex::default(),
             unwritten_rows: AtomicUsize::new(0),
-        })
+        }
     }
 
     pub(super) fn slot(&self, id: &str) -> Option<Arc<Slot>> {

@@ -1,19 +1,19 @@
 //! Tests of the embedded ledger and of its file.
 
-use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use proptest::collection::vec;
-use proptest::prelude::*;
 use redb::ReadableTable;
 use tempfile::TempDir;
 
 use super::*;
-use crate::domain::ledger::{Account, Change, Denied, Settlement};
+use crate::domain::ledger::{Change, Denied, Settlement};
 use crate::domain::money::NanoUsd;
 use crate::store::contract::until;
 use crate::store::ledger::contract::{Fixture, START_MS, TestClock, key_id, ledger_suite, node, record, row};
+
+mod crashes;
+mod failures;
 
 const TODAY: i64 = START_MS / DAY_MS;
 
@@ -259,85 +259,4 @@ async fn a_balance_that_was_changed_on_the_disk_is_refused_and_not_shown() {
         said.contains("account `acme` is not readable") && !said.contains("966"),
         "{said}"
     );
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Deed {
-    /// A node sends this many steps from its watermark.
-    Send {
-        by: u8,
-        many: usize,
-    },
-    Flush,
-    Crash,
-}
-
-fn deed() -> impl Strategy<Value = Deed> {
-    prop_oneof![
-        6 => (1..4_u8, 1..12_usize).prop_map(|(by, many)| Deed::Send { by, many }),
-        2 => Just(Deed::Flush),
-        1 => Just(Deed::Crash),
-    ]
-}
-
-async fn send(store: &EmbeddedLedger, by: u8, steps: &[Step], many: usize) {
-    let known = usize::try_from(store.watermark(&node(by), "acme").await.unwrap()).unwrap();
-    let some = &steps[known..steps.len().min(known + many)];
-    store.apply(&node(by), "acme", some).await.unwrap();
-}
-
-async fn crash_and_send_again(deeds: Vec<Deed>) {
-    let folder = tempfile::tempdir().unwrap();
-    let steps = journal(60);
-    let mut store = opened(folder.path());
-    for deed in deeds {
-        match deed {
-            Deed::Send { by, many } => send(&store, by, &steps, many).await,
-            Deed::Flush => store.flush().await.unwrap(),
-            Deed::Crash => {
-                drop(store);
-                store = opened(folder.path());
-            }
-        }
-        // Whatever was lost: what is there is of one moment.
-        let (views, spend, watermarks, rows) = lasting(&store).await;
-        let charged: i64 = rows.iter().map(|row| row.cost_nano_usd.nanos()).sum();
-        assert_eq!(spend.all.nanos(), charged);
-        let opened = watermarks.iter().filter(|mark| **mark > 0).count();
-        let settled: u64 = watermarks.iter().map(|mark| mark.saturating_sub(1)).sum();
-        assert_eq!(rows.len() as u64, settled);
-        if let Some(view) = views.first() {
-            let credits = 1_000 * i64::try_from(opened).unwrap();
-            assert_eq!((view.spent.nanos(), view.balance.nanos()), (charged, credits - charged));
-        }
-    }
-    let mut model = Account::default();
-    let mut costs: BTreeMap<String, usize> = BTreeMap::new();
-    for by in 1..4 {
-        send(&store, by, &steps, steps.len()).await;
-        let (_, rows) = model.apply(&node(by), &steps);
-        rows.iter()
-            .for_each(|row| *costs.entry(row.request_id.clone()).or_default() += 1);
-    }
-    let (views, spend, watermarks, rows) = lasting(&store).await;
-    assert_eq!(views, [model.view("acme", START_MS).unwrap()]);
-    assert_eq!(spend, model.key_spend(&key_id(1), START_MS));
-    assert_eq!(watermarks, [61; 3]);
-    for row in rows {
-        *costs.get_mut(&row.request_id).unwrap() -= 1;
-    }
-    assert!(costs.values().all(|left| *left == 0));
-}
-
-#[test]
-fn after_a_crash_the_state_is_of_one_moment_and_what_is_sent_again_makes_it_exact() {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let config = ProptestConfig {
-        cases: 24,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    };
-    proptest!(config, |(deeds in vec(deed(), 1..40))| {
-        runtime.block_on(crash_and_send_again(deeds));
-    });
 }
