@@ -18,7 +18,9 @@ use crate::domain::session_hint::{ServedBy, StateKey};
 use crate::store::sessions::{self, EMBEDDED_SESSIONS_MAX, SESSION_LIFETIME, SessionStore};
 use crate::store::{Changes, KeyChange, KeyStore, KeyView, Lookup, OpenError, StoreError};
 
+mod database;
 mod file;
+pub mod ledger;
 mod live;
 #[cfg(test)]
 mod tests;
