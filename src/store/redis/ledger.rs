@@ -9,14 +9,14 @@
 //! - `:log:<day>` the rows of a day as JSON, in the order they were applied in.
 //!
 //! `{<namespace>:accounts}:index` has the names of all accounts, in order. It is written after the account and mended
-//! whenever a process first changes an account.
+//! whenever a process first changes an account in an epoch.
 //!
 //! A Redis that was emptied must not say that there is no such account, or that nobody has spent anything. The key store's
 //! generation is the sign; an account remembers the one it belongs to, and before an account counts as missing the
 //! generation is looked for.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ::redis::ScriptInvocation;
 use async_trait::async_trait;
@@ -33,24 +33,28 @@ use crate::store::StoreError;
 use crate::store::ledger::{APPLY_STEPS_MAX, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore};
 
 use self::answer::Answer;
+use self::index::Entered;
 pub(super) use self::scripts::LedgerScripts;
 
 mod answer;
 mod arguments;
+mod index;
 mod scripts;
 #[cfg(test)]
 mod tests;
 
 /// How many accounts are asked about at once.
 const AT_ONCE: usize = 32;
-/// How many accounts a process remembers to have entered into the index. Beyond it, it forgets and enters them again.
-const INDEXED_MAX: usize = 100_000;
 
 /// The ledger on a Redis store's connections, which [`crate::store::KeyStore::run`] keeps up.
 pub struct RedisLedger {
     store: Arc<RedisStore>,
-    indexed: Mutex<HashSet<String>>,
+    entered: Entered,
     epochs: watch::Sender<u64>,
+    /// Whether the last call had no answer.
+    away: AtomicBool,
+    /// Whether it has been said that the accounts are not those of this installation.
+    alarmed: AtomicBool,
     #[cfg(test)]
     clock: Option<TestTime>,
 }
@@ -65,8 +69,10 @@ impl RedisLedger {
         let (epochs, _) = watch::channel(0);
         Self {
             store,
-            indexed: Mutex::new(HashSet::new()),
+            entered: Entered::default(),
             epochs,
+            away: AtomicBool::new(false),
+            alarmed: AtomicBool::new(false),
             #[cfg(test)]
             clock: None,
         }
@@ -103,49 +109,54 @@ impl RedisLedger {
             .map_or_else(String::new, |clock| clock().to_string())
     }
 
-    /// The answer and its status; a missing account is one only while the Redis is the one this node knows.
-    async fn call(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<(String, Answer), StoreError> {
-        let mut answer = Answer::new(self.store.link.call(call, effort).await?);
-        let status = answer.text()?;
-        match status.as_str() {
-            "lost" => {
-                tracing::error!("redis holds an account of another installation, restore its data");
-                Err(StoreError::Unavailable(
-                    "an account in redis belongs to another installation; restore the data of this one".to_owned(),
-                ))
-            }
-            "missing" => {
-                self.store.check_generation().await.inspect_err(|error| {
-                    tracing::error!(%error, "redis has no such account, and perhaps no accounts any more");
-                })?;
-                Ok((status, answer))
-            }
-            _ => Ok((status, answer)),
+    /// Sends a call. A Redis that could not answer may be another one when it does again.
+    async fn send(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<Answer, StoreError> {
+        let answer = self.store.link.call(call, effort).await;
+        if answer.is_err() {
+            self.away.store(true, Ordering::Relaxed);
+        } else if self.away.swap(false, Ordering::Relaxed) {
+            self.epochs.send_modify(|epoch| *epoch = epoch.wrapping_add(1));
         }
+        answer.map(Answer::new)
+    }
+
+    /// The status of an answer, and the answer. A missing account is one only while the Redis is the one this node knows.
+    async fn call(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<(String, Answer), StoreError> {
+        let mut answer = self.send(call, effort).await?;
+        let status = answer.text()?;
+        let known = match status.as_str() {
+            "lost" => Err(StoreError::Unavailable(
+                "redis holds an account of another installation; restore the data of this one".to_owned(),
+            )),
+            "missing" => self.store.check_generation().await,
+            _ => Ok(()),
+        };
+        match known {
+            Ok(()) => self.alarmed.store(false, Ordering::Relaxed),
+            Err(error) => {
+                if !self.alarmed.swap(true, Ordering::Relaxed) {
+                    tracing::error!(%error, "redis does not have the accounts of this installation, nothing is admitted");
+                }
+                return Err(error);
+            }
+        }
+        Ok((status, answer))
     }
 
     fn index(&self) -> String {
         format!("{{{}:accounts}}:index", self.store.namespace)
     }
 
-    /// Enters an account into the index, unless this process knows that it is there.
-    async fn enter(&self, account: &str, at_all_events: bool) -> Result<(), StoreError> {
-        let known = self
-            .indexed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains(account);
-        if known && !at_all_events {
+    /// Enters an account into the index, unless this process knows that it is there and it is not new.
+    async fn enter(&self, account: &str, is_new: bool) -> Result<(), StoreError> {
+        let epoch = *self.epochs.borrow();
+        if !is_new && self.entered.has(account, epoch) {
             return Ok(());
         }
         let mut call = self.scripts().enter.script.prepare_invoke();
         call.key(self.index()).arg(account);
-        self.store.link.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
-        let mut indexed = self.indexed.lock().unwrap_or_else(PoisonError::into_inner);
-        if indexed.len() >= INDEXED_MAX {
-            indexed.clear();
-        }
-        indexed.insert(account.to_owned());
+        self.send(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        self.entered.note(account, epoch);
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{Client, FromRedisValue, RedisResult};
+use ::redis::{AsyncConnectionConfig, Client, FromRedisValue, RedisResult};
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -134,7 +134,9 @@ impl TestServer {
     async fn try_ask<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
         let client = Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
         let asked = async {
-            let mut connection: MultiplexedConnection = client.get_multiplexed_async_connection().await?;
+            let config = AsyncConnectionConfig::new().set_response_timeout(Some(ASK_MAX));
+            let mut connection: MultiplexedConnection =
+                client.get_multiplexed_async_connection_with_config(&config).await?;
             ::redis::cmd(words[0])
                 .arg(&words[1..])
                 .query_async(&mut connection)

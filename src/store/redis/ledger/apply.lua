@@ -3,6 +3,8 @@
 local RETENTION_DAYS = 180
 local COUNTERS_KEPT_DAYS = 7
 local DAY_S = 86400
+-- What is dated far ahead is kept for as long as this, some 30 years: Redis takes no time of any length.
+local KEPT_MAX_S = 1000000000
 local node, may_create = ARGV[3], ARGV[4] == '1'
 local MARK = 'wm:' .. node
 local _, fault = fields()
@@ -20,26 +22,32 @@ local function opened(name)
     end
   end
   function hash.get(field)
-    if not hash.values[field] then
-      hash.values[field] = redis.call('HGET', name, field) or ''
+    local value = hash.values[field]
+    if not value then
+      value = redis.call('HGET', name, field) or ''
+      hash.values[field] = value
     end
-    return hash.values[field]
+    return value
   end
   function hash.set(field, value)
     hash.values[field] = value
     hash.changed[field] = true
   end
+  -- Adds to a number and says what it is then.
   function hash.add(field, more)
-    hash.set(field, text(bounded((tonumber(hash.get(field)) or 0) + more)))
+    local sum = bounded((tonumber(hash.get(field)) or 0) + more)
+    hash.set(field, sum)
+    return sum
   end
   function hash.write()
     local written, removed = {}, {}
     for field in pairs(hash.changed) do
-      if hash.values[field] == '' then
+      local value = hash.values[field]
+      if value == '' then
         removed[#removed + 1] = field
       else
         written[#written + 1] = field
-        written[#written + 1] = hash.values[field]
+        written[#written + 1] = type(value) == 'number' and text(value) or value
       end
     end
     if #written > 0 then
@@ -51,12 +59,22 @@ local function opened(name)
   end
   return hash
 end
+-- Steps of one time are mostly of one day and of few keys.
+local periods_by_day, mirrors = {}, {}
+local function periods_at(ms)
+  local day = day_of(ms)
+  periods_by_day[day] = periods_by_day[day] or periods(ms)
+  return periods_by_day[day]
+end
 
 local now_s = math.floor(now / 1000)
 local state, held = opened(STATE), opened(held_by(node))
 state.load('balance', 'spent', 'tpm', 'b:tokens', MARK, 'gen')
 -- By the names of their keys: counters and rows, and for how many seconds they are kept.
 local counters, logs, kept = {}, {}, {}
+local function kept_until(second)
+  return math.min(KEPT_MAX_S, second - now_s)
+end
 
 local function end_hold(request)
   local field = 'r:' .. request
@@ -67,18 +85,15 @@ local function end_hold(request)
   held.set(field, '')
   held.add('held', -amount)
   held.add('running', -1)
-  local touched = {'n:' .. key}
-  held.add(touched[1], -1)
-  if tonumber(amount) > 0 then
-    for _, name in ipairs(names_of(periods(tonumber(at)))) do
-      local sum = 'h:' .. key .. ':' .. name
-      touched[#touched + 1] = sum
-      held.add(sum, -amount)
+  local function less(sum, by)
+    if held.add(sum, -by) == 0 then
+      held.set(sum, '')
     end
   end
-  for _, sum in ipairs(touched) do
-    if held.get(sum) == '0' then
-      held.set(sum, '')
+  less('n:' .. key, 1)
+  if tonumber(amount) > 0 then
+    for _, name in ipairs(names_of(periods_at(tonumber(at)))) do
+      less('h:' .. key .. ':' .. name, amount)
     end
   end
 end
@@ -97,14 +112,15 @@ local function settle(request, key, at, estimated, used, cost, day, row)
   correct_tokens('b:tokens', state.get('tpm'), estimated, used)
   local mirror = state.get('k:' .. key)
   if mirror ~= '' then
-    correct_tokens('b:tokens:' .. key, read_mirror(mirror).tpm, estimated, used)
+    mirrors[mirror] = mirrors[mirror] or read_mirror(mirror)
+    correct_tokens('b:tokens:' .. key, mirrors[mirror].tpm, estimated, used)
   end
   if cost > 0 then
-    local period = periods(at)
+    local period = periods_at(at)
     local ends = {false, period.daily_end, period.weekly_end, period.monthly_end}
     for i, name in ipairs(names_of(period)) do
       local counter = BASE .. 'spent:' .. name
-      kept[counter] = ends[i] and ends[i] + COUNTERS_KEPT_DAYS * DAY_S - now_s
+      kept[counter] = ends[i] and kept_until(ends[i] + COUNTERS_KEPT_DAYS * DAY_S)
       if not kept[counter] or kept[counter] > 0 then
         counters[counter] = counters[counter] or opened(counter)
         counters[counter].add(key, cost)
@@ -113,7 +129,7 @@ local function settle(request, key, at, estimated, used, cost, day, row)
   end
   if row ~= '' then
     local log = BASE .. 'log:' .. day
-    kept[log] = (tonumber(day) + RETENTION_DAYS + 1) * DAY_S - now_s
+    kept[log] = kept_until((tonumber(day) + RETENTION_DAYS + 1) * DAY_S)
     if kept[log] > 0 then
       logs[log] = logs[log] or {}
       table.insert(logs[log], row)
@@ -171,7 +187,7 @@ if watermark == before then
   return {'ok', text(before)}
 end
 
-state.set(MARK, text(watermark))
+state.set(MARK, watermark)
 state.add('balance', 0)
 if state.get('gen') == '' then
   state.set('gen', ARGV[2])
@@ -187,7 +203,7 @@ for name, rows in pairs(logs) do
   redis.call('RPUSH', name, unpack(rows))
   redis.call('EXPIRE', name, text(kept[name]))
 end
-if held.values.running == '0' then
+if held.values.running == 0 then
   redis.call('DEL', held_by(node))
   redis.call('SREM', NODES, node)
 else

@@ -10,6 +10,8 @@ use crate::store::StoreError;
 
 /// Milliseconds in a day.
 const DAY_MS: i64 = 86_400_000;
+/// The moments that have a date: the years -9999 to 9999, in milliseconds. Others count as the nearest of them.
+const DATED_MS: (i64, i64) = (-377_705_023_201_000, 253_402_207_200_999);
 /// More tokens than this make no difference to any bucket.
 const TOKENS_MAX: u64 = 3 * Rates::MAX;
 
@@ -69,7 +71,7 @@ fn settle(call: &mut ScriptInvocation<'_>, settlement: &Settlement) -> Result<()
     call.arg("settle")
         .arg(&settlement.request)
         .arg(settlement.key.as_str())
-        .arg(settlement.at_ms)
+        .arg(settlement.at_ms.clamp(DATED_MS.0, DATED_MS.1))
         .arg(settlement.tokens_estimated.min(TOKENS_MAX))
         .arg(settlement.tokens_used.min(TOKENS_MAX))
         .arg(bounded(settlement.cost).max(0));

@@ -11,6 +11,7 @@ use crate::domain::ledger::{
 };
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
+use crate::store::contract::until;
 use crate::store::ledger::contract::{Failover, Fixture, TestClock, key_id, ledger_suite, node, record, row};
 use crate::store::ledger::{LedgerStore, contract};
 use crate::store::redis::test_server::{Joined, TestServer};
@@ -208,6 +209,81 @@ async fn the_servers_clock_is_the_time_where_no_test_has_another() {
         (before..=after).contains(&at_ms.div_euclid(1000)),
         "{before} {at_ms} {after}"
     );
+}
+
+#[tokio::test]
+async fn an_admission_is_one_round_trip_and_so_is_a_settlement() {
+    const REQUESTS: u64 = 10;
+    let Some((server, _clock, first)) = start().await else {
+        return;
+    };
+    let ledger = &first.ledger;
+    let opened = steps(1, [open_with(1_000)]);
+    ledger.apply(&node(1), "acme", &opened).await.unwrap();
+    let () = server.ask(&["CONFIG", "RESETSTAT"]).await;
+    for number in 0..REQUESTS {
+        let request = format!("r{number}");
+        let at_ms = granted(ledger.admit(&ask(&node(1), &request, 5)).await).at_ms;
+        let end = steps(2 + number, [settled(&request, at_ms, 5)]);
+        ledger.apply(&node(1), "acme", &end).await.unwrap();
+    }
+    let stats: String = server.ask(&["INFO", "commandstats"]).await;
+    let calls = format!("cmdstat_evalsha:calls={},", 2 * REQUESTS);
+    assert!(stats.contains(&calls), "{stats}");
+    assert!(
+        !stats.contains("cmdstat_eval:") && !stats.contains("cmdstat_script|load:"),
+        "{stats}"
+    );
+}
+
+#[tokio::test]
+async fn no_moment_and_no_amount_is_too_far_out_to_be_settled() {
+    let Some((_server, clock, first)) = start().await else {
+        return;
+    };
+    let ledger = &first.ledger;
+    let ends = [i64::MIN + 5, -1, i64::MAX].map(|at_ms| settled("r", at_ms, 1));
+    let mut all = vec![open_with(i64::MAX), open_with(i64::MAX)];
+    all.extend(ends);
+    assert_eq!(ledger.apply(&node(1), "acme", &steps(1, all)).await, Ok(5));
+    let view = ledger.account("acme").await.unwrap().unwrap();
+    assert_eq!((view.balance, view.spent), (nanos(NanoUsd::MAX.nanos() - 3), nanos(3)));
+    let key = ledger.key_spend("acme", &key_id(1)).await.unwrap();
+    assert_eq!((key.all, key.day), (nanos(3), nanos(0)));
+    let end = settled("r", clock.now_ms(), i64::MAX);
+    assert_eq!(
+        ledger.apply(&node(1), "acme", &steps(6, [end.clone(), end])).await,
+        Ok(7)
+    );
+    let view = ledger.account("acme").await.unwrap().unwrap();
+    assert_eq!(
+        (view.balance.nanos(), view.spent),
+        (-NanoUsd::MAX.nanos(), NanoUsd::MAX)
+    );
+}
+
+#[tokio::test]
+async fn an_epoch_begins_when_the_server_is_back() {
+    let Some(mut server) = TestServer::start_durable().await else {
+        return;
+    };
+    let clock = TestClock::new();
+    let first = join(&server, &clock).await;
+    let epochs = first.ledger.epochs();
+    let opened = steps(1, [open_with(1)]);
+    first.ledger.apply(&node(1), "acme", &opened).await.unwrap();
+    let before = *epochs.borrow();
+    server.kill();
+    until("the loss is noticed", async || {
+        first.ledger.watermark(&node(1), "acme").await.is_err()
+    })
+    .await;
+    server.restart().await;
+    until("the server is back", async || {
+        first.ledger.watermark(&node(1), "acme").await == Ok(1)
+    })
+    .await;
+    assert_ne!(*epochs.borrow(), before);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use crate::store::redis::test_server::TestServer;
 const DAY_MS: i64 = 86_400_000;
 /// 2201-01-01.
 const LAST_DAY: i64 = 84_371;
-const DAYS_AT_ONCE: usize = 5_000;
+const DAYS_AT_ONCE: usize = 2_000;
 
 const SAMPLE: &str = "local reply = {}
     for ms = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]) do
