@@ -48,7 +48,7 @@ const DOMAIN_BANS: [&str; 9] = [
 ];
 
 /// Module by module of `src/`, what it must not know. `wiring` and `main` may know everything.
-const IMPORT_BANS: [(&str, &[&str]); 17] = [
+const IMPORT_BANS: [(&str, &[&str]); 18] = [
     (
         "domain",
         &[
@@ -68,6 +68,7 @@ const IMPORT_BANS: [(&str, &[&str]); 17] = [
             "side",
             "store",
             "switches",
+            "usual",
             "wiring",
         ],
     ),
@@ -85,6 +86,7 @@ const IMPORT_BANS: [(&str, &[&str]); 17] = [
     ("pools", UPPER),
     ("sessions", UPPER),
     ("switches", UPPER),
+    ("usual", UPPER),
     ("live", UPPER),
     ("gateway", &["cli", "side", "wiring"]),
     ("side", &["cli", "gateway", "wiring"]),

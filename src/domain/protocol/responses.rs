@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::domain::json_pick::Segment::{Each, Key};
 use crate::domain::json_pick::{Path, PathSet, Picker, Take};
-use crate::domain::protocol::MidStreamFailure;
 use crate::domain::protocol::facts::{Facts, in_band_error, keep, note};
+use crate::domain::protocol::{MidStreamFailure, spoken};
 use crate::domain::usage::{Usage, fields, fields::Fields};
 
 const TYPE: usize = 0;
@@ -38,7 +38,7 @@ const RESPONSE_PATHS: usize = 11;
 const WEB_SEARCH: &str = "web_search_call";
 
 /// What to pick out of events and bodies.
-pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(PICKS));
+pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(&[PICKS, spoken::RESPONSES].concat()));
 
 const PICKS: &[Path] = &[
     Path::new(&[Key("type")], Take::Scalar),

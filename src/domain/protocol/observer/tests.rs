@@ -9,6 +9,7 @@ use super::*;
 
 mod closing;
 mod goldens;
+mod spoken;
 mod usage;
 
 fn folder() -> PathBuf {
