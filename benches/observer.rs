@@ -1,11 +1,14 @@
 //! What looking at a stream costs, beside what copying the same chunks costs.
 //!
 //! `observe` pushes a stream in chunks of 150 bytes, which is what providers write; `copy` copies the same chunks into one buffer.
+//! `classes` counts the text in such a stream by kinds of bytes, which is a part of `observe`; its throughput is of the stream's bytes.
 
 use std::hint::black_box;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use weir::domain::protocol::{Framing, Observer, Protocol};
+use weir::domain::tokens::{CharClasses, Factors};
 
 const CHUNK_BYTES: usize = 150;
 const EVENTS: usize = 500;
@@ -41,6 +44,7 @@ fn measure(criterion: &mut Criterion) {
         group.bench_function("observe", |bencher| {
             bencher.iter(|| push(&mut observer, black_box(&stream)))
         });
+        bencher_of_classes(&mut group);
         let mut copy = Vec::with_capacity(stream.len());
         group.bench_function("copy", |bencher| {
             bencher.iter(|| {
@@ -53,6 +57,20 @@ fn measure(criterion: &mut Criterion) {
         });
         group.finish();
     }
+}
+
+fn bencher_of_classes(group: &mut BenchmarkGroup<'_, WallTime>) {
+    let mut classes = CharClasses::default();
+    group.bench_function("classes", |bencher| {
+        bencher.iter(|| {
+            for _ in 0..EVENTS {
+                classes.push(black_box(b"a few words of it"));
+            }
+        });
+    });
+    group.bench_function("estimate", |bencher| {
+        bencher.iter(|| black_box(&classes).tokens(&Factors::O200K));
+    });
 }
 
 fn push(observer: &mut Observer, stream: &[u8]) {

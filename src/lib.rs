@@ -23,6 +23,7 @@ pub mod resolver;
 pub mod pools;
 pub mod sessions;
 pub mod switches;
+pub mod usual;
 
 pub mod live;
 

@@ -9,6 +9,8 @@ use crate::domain::json_pick::Segment::{Each, Key};
 use crate::domain::json_pick::{Path, PathSet, Picker, Take};
 use crate::domain::protocol::facts::{Facts, in_band_error, keep, note, source};
 use crate::domain::protocol::{FailureKind, MidStreamFailure};
+use crate::domain::protocol::facts::{Facts, in_band_error, keep, note};
+use crate::domain::protocol::{FailureKind, MidStreamFailure, spoken};
 use crate::domain::usage::{Usage, fields::Fields};
 
 const USAGE: usize = 0;
@@ -32,7 +34,7 @@ macro_rules! part {
 }
 
 /// What to pick out of events and bodies.
-pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(PICKS));
+pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(&[PICKS, spoken::GEMINI].concat()));
 
 const PICKS: &[Path] = &[
     Path::new(&[Key("usageMetadata")], Take::Tree),

@@ -11,6 +11,7 @@ use crate::domain::protocol::Protocol;
 use crate::domain::protocol::dialect::Dialect;
 use crate::domain::protocol::facts::Facts;
 use crate::domain::sse::{EventSink, SseFramer};
+use crate::domain::tokens::{CharClasses, Factors, unreadable_tokens};
 use crate::domain::usage::Usage;
 
 /// How an answer's body is cut into messages.
@@ -126,10 +127,14 @@ struct Answer {
 
 #[derive(Debug)]
 enum Frame {
-    Sse { framer: SseFramer, head: Head },
+    Sse {
+        framer: SseFramer,
+        head: Head,
+    },
     Json,
     JsonArray(ArrayFramer),
-    Opaque,
+    /// With the bytes that have passed.
+    Opaque(u64),
 }
 
 const DONE_MARKER: &[u8] = b"[DONE]";
@@ -191,7 +196,7 @@ impl Observer {
             },
             Framing::Json => Frame::Json,
             Framing::JsonArray => Frame::JsonArray(ArrayFramer::new()),
-            Framing::Opaque => Frame::Opaque,
+            Framing::Opaque => Frame::Opaque(0),
         };
         Self {
             picker: Picker::new(dialect.paths()),
@@ -217,7 +222,7 @@ impl Observer {
                     answer.dialect.event(element, b"", &mut answer.facts)
                 });
             }
-            Frame::Opaque => {}
+            Frame::Opaque(bytes) => *bytes = bytes.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX)),
         }
     }
 
@@ -236,7 +241,7 @@ impl Observer {
             }
             Frame::Json => self.picker.is_done(),
             Frame::JsonArray(framer) => self.answer.facts.terminal && framer.is_closed(),
-            Frame::Opaque => true,
+            Frame::Opaque(_) => true,
         }
     }
 
@@ -253,6 +258,22 @@ impl Observer {
             .dialect
             .event(&self.picker, framer.open_name(), &mut answer.facts);
         Some(answer)
+    }
+
+    /// The output tokens that have passed so far, estimated from the text that the model has written; cheap at any time.
+    ///
+    /// Text, arguments of tool calls and the reasoning that is shown; hidden reasoning cannot be seen. An opaque answer is
+    /// estimated by its bytes.
+    pub fn output_estimate(&self) -> u64 {
+        match &self.frame {
+            Frame::Opaque(bytes) => unreadable_tokens(*bytes),
+            Frame::Sse { .. } | Frame::Json | Frame::JsonArray(_) => self.classes().tokens(&Factors::O200K),
+        }
+    }
+
+    /// What kinds of bytes the text has that the model has written so far; none of an opaque answer.
+    pub fn classes(&self) -> &CharClasses {
+        self.picker.heard().classes()
     }
 
     /// What the answer has said so far.
@@ -309,7 +330,7 @@ impl Observer {
                 Some([before, event.as_slice()].concat())
             }
             Frame::JsonArray(framer) => framer.failure_tail(&self.picker, &dialect.failure_element(failure)?),
-            Frame::Json | Frame::Opaque => None,
+            Frame::Json | Frame::Opaque(_) => None,
         }
     }
 

@@ -9,6 +9,8 @@ use crate::domain::json_pick::Segment::{Each, Key};
 use crate::domain::json_pick::{Path, PathSet, Picker, Take};
 use crate::domain::protocol::facts::{Facts, in_band_error, keep, note, note_name, source};
 use crate::domain::protocol::{FailureKind, MidStreamFailure};
+use crate::domain::protocol::facts::{Facts, in_band_error, keep, note};
+use crate::domain::protocol::{MidStreamFailure, spoken};
 use crate::domain::usage::{Usage, fields, fields::Fields};
 
 const TYPE: usize = 0;
@@ -40,7 +42,7 @@ const RESPONSE_PATHS: usize = 12;
 const WEB_SEARCH: &str = "web_search_call";
 
 /// What to pick out of events and bodies.
-pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(PICKS));
+pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(&[PICKS, spoken::RESPONSES].concat()));
 
 const PICKS: &[Path] = &[
     Path::new(&[Key("type")], Take::Scalar),

@@ -10,6 +10,7 @@ use super::*;
 mod closing;
 mod goldens;
 mod sources;
+mod spoken;
 mod usage;
 
 fn folder() -> PathBuf {
