@@ -8,8 +8,6 @@ use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_pick::Segment::{Each, Key};
 use crate::domain::json_pick::{Path, PathSet, Picker, Take};
 use crate::domain::protocol::facts::{Facts, in_band_error, keep, note, source};
-use crate::domain::protocol::{FailureKind, MidStreamFailure};
-use crate::domain::protocol::facts::{Facts, in_band_error, keep, note};
 use crate::domain::protocol::{FailureKind, MidStreamFailure, spoken};
 use crate::domain::usage::{Usage, fields::Fields};
 

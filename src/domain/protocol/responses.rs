@@ -8,9 +8,7 @@ use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_pick::Segment::{Each, Key};
 use crate::domain::json_pick::{Path, PathSet, Picker, Take};
 use crate::domain::protocol::facts::{Facts, in_band_error, keep, note, note_name, source};
-use crate::domain::protocol::{FailureKind, MidStreamFailure};
-use crate::domain::protocol::facts::{Facts, in_band_error, keep, note};
-use crate::domain::protocol::{MidStreamFailure, spoken};
+use crate::domain::protocol::{FailureKind, MidStreamFailure, spoken};
 use crate::domain::usage::{Usage, fields, fields::Fields};
 
 const TYPE: usize = 0;
