@@ -9,8 +9,7 @@
 //! hand where the steps stand that the store has not acknowledged; [`crate::settlement`] sends them.
 
 use std::{
-    io,
-    path::{Path, PathBuf},
+    collections::HashSet,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -18,11 +17,11 @@ use std::{
     thread::JoinHandle,
 };
 
-use thiserror::Error;
 use tokio::sync::{Notify, watch};
 
 mod accounts;
 mod contents;
+mod error;
 mod folder;
 mod frame;
 mod position;
@@ -34,13 +33,14 @@ mod steps;
 mod sync;
 mod tail;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use crate::config::JournalConfig as JournalSettings;
+pub use error::JournalError;
 pub use position::Position;
 pub use reader::Reader;
 pub use reservation::{ADMIT_BYTES_MAX, REQUEST_BYTES, Reservation, STEP_BYTES_MAX};
-pub use steps::Unsent;
+pub use steps::{KeyKept, Unsent};
 pub use tail::{JournalFull, RECORD_BYTES_MAX, SEGMENT_BYTES_MIN};
 
 use crate::{
@@ -59,57 +59,6 @@ use tail::{Allocate, Tail};
 const ACKNOWLEDGED: &str = "acknowledged";
 /// The file of the last numbers of accounts whose steps stand in segments that are removed.
 const NUMBERS: &str = "numbers";
-
-/// Why the journal did not do as asked.
-#[derive(Debug, Error)]
-pub enum JournalError {
-    /// A folder has one owner.
-    #[error("another weir process has the journal {} open, stop it first or give this one a folder of its own (journal.path)", .0.display())]
-    InUse(PathBuf),
-    /// The folder is not where it was made.
-    #[error("the journal {path} was copied or moved here. If the original is lost for good, delete {path}/place and start again. If it is still in use, delete everything in this copy: the original settles what is in it", path = .0.display())]
-    Copied(PathBuf),
-    /// The file with the node's name holds something else.
-    #[error("{} does not hold a node's name: restore it from a backup, or move the whole folder away to begin a new journal", .0.display())]
-    Name(PathBuf),
-    /// A segment of another journal.
-    #[error("the journal segment {} was written by another node or another version of weir, move it out of the folder", .0.display())]
-    Foreign(PathBuf),
-    /// The file system refused.
-    #[error("journal {}: {source}; check that it exists, has space, and that weir may write there", path.display())]
-    Io {
-        /// The folder or file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// No room.
-    #[error(transparent)]
-    Full(#[from] JournalFull),
-    /// The record is larger than a frame may be.
-    #[error("a record of {bytes} bytes is too large for the journal, {max} are allowed")]
-    TooLarge {
-        /// Its size.
-        bytes: u64,
-        /// The limit.
-        max: u64,
-    },
-    /// The record is a step; only [`Journal::append_step`] numbers them.
-    #[error("a step is recorded with append_step, which numbers it")]
-    Numbered,
-    /// The record may be lost with the next power cut: the disk failed while it was to be written.
-    #[error("the journal's disk failed, the record may not be kept")]
-    NotDurable,
-}
-
-impl JournalError {
-    fn io(path: &Path, source: io::Error) -> Self {
-        Self::Io {
-            path: path.to_owned(),
-            source,
-        }
-    }
-}
 
 /// An open journal and what it held.
 #[derive(Debug)]
@@ -134,10 +83,12 @@ struct Shared {
     /// There is something to sync, or the journal is to close.
     work: Condvar,
     synced: watch::Sender<Synced>,
-    /// Steps were recorded.
+    /// Steps are on disk.
     woken: Notify,
     /// Steps were acknowledged.
     progress: Notify,
+    /// Held while forgotten steps are looked up.
+    lookup: Mutex<()>,
     failures: AtomicU64,
     lost: AtomicU64,
 }
@@ -149,6 +100,8 @@ struct State {
     /// The frame being written.
     buffer: Vec<u8>,
     dirty: bool,
+    /// Accounts with steps on disk that nobody has taken notice of.
+    ready: HashSet<String>,
     closing: bool,
     /// Everything in front of it is in a backup.
     backed_up: Position,
@@ -197,6 +150,7 @@ impl Journal {
                 contents,
                 buffer: Vec::new(),
                 dirty: true,
+                ready: HashSet::new(),
                 closing: false,
                 backed_up: Position::START,
             }),
@@ -204,6 +158,7 @@ impl Journal {
             synced: watch::Sender::new(Synced::up_to(begin)),
             woken: Notify::new(),
             progress: Notify::new(),
+            lookup: Mutex::new(()),
             failures: AtomicU64::new(0),
             lost: AtomicU64::new(0),
         });
@@ -275,8 +230,6 @@ impl Journal {
             state.contents.accounts.raise(account, floor);
         }
         let position = self.write(&mut state, &record, reservation)?;
-        drop(state);
-        self.shared.woken.notify_one();
         Ok((seq, position))
     }
 

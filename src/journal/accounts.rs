@@ -151,23 +151,25 @@ impl Accounts {
         account.acked = account.acked.max(last);
     }
 
-    /// The accounts whose forgotten steps are to be looked up, with the range that is missing: more than the first, less
-    /// than the second.
-    pub(super) fn take_rewound(&mut self) -> HashMap<String, (u64, u64)> {
-        let names = std::mem::take(&mut self.rewound);
-        let range = |name: String| {
-            let account = self.by_name.get(&name)?;
-            let first = account
-                .places
-                .front()
-                .map_or(account.last.saturating_add(1), |place| place.seq);
-            Some((name, (account.acked, first)))
-        };
-        names.into_iter().filter_map(range).collect()
+    /// Whether steps of the account are to be looked up before any can be sent.
+    pub(super) fn is_rewound(&self, account: &str) -> bool {
+        self.rewound.contains(account)
     }
 
-    /// Puts steps that were looked up in front of the others.
-    pub(super) fn restore(&mut self, name: &str, places: Vec<Place>) {
+    /// The accounts whose forgotten steps are to be looked up, with the range that is missing: more than the first, less
+    /// than the second.
+    pub(super) fn rewound(&self) -> HashMap<String, (u64, u64)> {
+        let range = |name: &String| {
+            let account = self.by_name.get(name)?;
+            let front = account.places.front();
+            let first = front.map_or(account.last.saturating_add(1), |place| place.seq);
+            Some((name.clone(), (account.acked, first)))
+        };
+        self.rewound.iter().filter_map(range).collect()
+    }
+
+    /// Puts the steps above `above` that were looked up in front of the others.
+    pub(super) fn restore(&mut self, name: &str, above: u64, places: Vec<Place>) {
         let Some(account) = self.by_name.get_mut(name) else {
             return;
         };
@@ -177,6 +179,10 @@ impl Accounts {
                 account.places.push_front(place);
                 self.unacknowledged += 1;
             }
+        }
+        // Otherwise the store has forgotten even more in the meantime.
+        if above <= account.acked {
+            self.rewound.remove(name);
         }
     }
 

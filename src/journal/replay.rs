@@ -117,8 +117,12 @@ pub(super) fn replay(folder: &Folder) -> Result<Replayed, JournalError> {
             fs::remove_file(&path).map_err(failed)?;
             continue;
         }
-        if file.metadata().map_err(failed)?.len() > end {
+        let longer = file.metadata().map_err(failed)?.len() > end;
+        if longer {
             file.set_len(end).map_err(failed)?;
+        }
+        // What the process before had no time to sync.
+        if longer || number == last {
             file.sync_all().map_err(failed)?;
         }
         let summary = replayed.contents.segments.entry(number).or_default();
@@ -167,10 +171,14 @@ fn read(
     }
 }
 
-/// Whether a frame that is none is what a crash leaves of the last one: it lacks its end, and nothing stands behind it.
+/// Whether a frame that is none is what a crash leaves of the last one: it lacks its end, and nothing stands behind it. A
+/// payload is JSON, so it has no zeros of its own, while whole frames behind it would have some.
 fn torn(file: &File, at: u64, claimed: u64) -> io::Result<bool> {
-    let closing = at.saturating_add(claimed).saturating_sub(1);
-    frame::zeros_from(file, closing)
+    let payload = at.saturating_add(frame::HEAD as u64);
+    match frame::find(file, payload, at.saturating_add(claimed), |byte| byte == 0)? {
+        Some(lacking) => frame::zeros_from(file, lacking),
+        None => Ok(false),
+    }
 }
 
 /// Keeps the bytes of a segment from `from` to `end`, and says so.

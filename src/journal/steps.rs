@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     fs::File,
     io,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, PoisonError, atomic::Ordering},
 };
 
 use super::{
@@ -12,9 +12,8 @@ use super::{
     accounts::Place,
     frame::{Found, Frames},
 };
-use crate::domain::key::KeyRecord;
 use crate::domain::{
-    key::KeyId,
+    key::{KeyId, KeyRecord},
     ledger::{Change, Record, Step},
     money::NanoUsd,
     secret::KeyDigest,
@@ -31,7 +30,7 @@ pub struct Unsent {
 
 /// A key's last record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyState {
+pub enum KeyKept {
     /// The key as it stands.
     Is(KeyDigest, Box<KeyRecord>),
     /// The key was deleted, with its last revision.
@@ -39,10 +38,10 @@ pub enum KeyState {
 }
 
 impl Journal {
-    /// Waits until steps are recorded; answers with their accounts. For one caller.
+    /// Waits until steps are on disk; answers with their accounts. For one caller.
     pub async fn woken(&self) -> HashSet<String> {
         loop {
-            let woken = self.shared.lock().contents.accounts.take_woken();
+            let woken = std::mem::take(&mut self.shared.lock().ready);
             if !woken.is_empty() {
                 return woken;
             }
@@ -50,20 +49,24 @@ impl Journal {
         }
     }
 
-    /// Up to `max` steps of an account that the store has not acknowledged. Blocks on the disk, seldom for long.
+    /// Up to `max` steps of an account that the store has not acknowledged, and that are on this disk: a
+    /// store never knows more than the journal does after a power cut. Blocks on the disk, seldom for long.
     ///
     /// # Errors
     /// A segment cannot be read; trying again may help.
     pub fn unsent(&self, account: &str, max: usize) -> Result<Unsent, JournalError> {
-        let (places, acknowledged, last) = {
+        if self.shared.lock().contents.accounts.is_rewound(account) {
+            self.look_up_forgotten()?;
+        }
+        let synced = *self.shared.synced.borrow();
+        let (mut places, acknowledged, last) = {
             let state = self.shared.lock();
             let accounts = &state.contents.accounts;
-            (
-                accounts.places(account, max),
-                accounts.watermark(account),
-                accounts.last(account),
-            )
+            let places = accounts.places(account, max);
+            (places, accounts.watermark(account), accounts.last(account))
         };
+        let none_left = places.is_empty();
+        places.retain(|place| synced.knows(place.position));
         let mut unsent = Unsent::default();
         let mut files = Files::default();
         let mut next = acknowledged + 1;
@@ -82,7 +85,7 @@ impl Journal {
             next = place.seq + 1;
         }
         // Steps behind the last one that is left, lost with the end of a segment.
-        if unsent.steps.is_empty() {
+        if none_left {
             while next <= last && unsent.steps.len() < max {
                 unsent.fill(next);
                 next += 1;
@@ -99,11 +102,15 @@ impl Journal {
         })
     }
 
-    /// The record at a position; `None` if it is damaged.
+    /// The record at a position; `None` if it is damaged or gone.
     fn record(&self, files: &mut Files, position: Position) -> Result<Option<Record>, JournalError> {
         let path = self.shared.folder.segment(position.segment);
         let failed = |source| JournalError::io(&path, source);
-        let file = files.open(self, position.segment).map_err(failed)?;
+        let file = match files.open(self, position.segment) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
         let end = file.metadata().map_err(failed)?.len();
         let mut frames = Frames::single(file, position.segment, position.offset, end);
         Ok(match frames.next().map_err(failed)? {
@@ -137,7 +144,12 @@ impl Journal {
     /// # Errors
     /// A segment cannot be read.
     pub fn look_up_forgotten(&self) -> Result<(), JournalError> {
-        let wanted = self.shared.lock().contents.accounts.take_rewound();
+        // One at a time: whoever waited may find the work done.
+        let _turn = self.shared.lookup.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = self.shared.lock().contents.accounts.rewound();
+        if wanted.is_empty() {
+            return Ok(());
+        }
         let segments: Vec<u64> = {
             let state = self.shared.lock();
             let needed = |steps: &HashMap<String, (u64, u64)>| {
@@ -182,8 +194,9 @@ impl Journal {
             }
         }
         let mut state = self.shared.lock();
-        for (account, places) in found {
-            state.contents.accounts.restore(&account, places);
+        for (account, (above, _)) in wanted {
+            let places = found.remove(&account).unwrap_or_default();
+            state.contents.accounts.restore(&account, above, places);
         }
         Ok(())
     }
@@ -197,15 +210,15 @@ impl Journal {
     ///
     /// # Errors
     /// A segment cannot be read.
-    pub fn keys(&self) -> Result<Vec<KeyState>, JournalError> {
+    pub fn keys(&self) -> Result<Vec<KeyKept>, JournalError> {
         let mut positions: Vec<Position> = self.shared.lock().contents.keys.values().copied().collect();
         positions.sort_unstable();
         let mut files = Files::default();
         let mut keys = Vec::new();
         for position in positions {
             match self.record(&mut files, position)? {
-                Some(Record::Key { digest, record }) => keys.push(KeyState::Is(digest, record)),
-                Some(Record::KeyGone { id, revision }) => keys.push(KeyState::Gone(id, revision)),
+                Some(Record::Key { digest, record }) => keys.push(KeyKept::Is(digest, record)),
+                Some(Record::KeyGone { id, revision }) => keys.push(KeyKept::Gone(id, revision)),
                 Some(Record::Admit(_) | Record::Checkpoint(_) | Record::Step { .. }) | None => {}
             }
         }
