@@ -32,10 +32,13 @@ pub(super) struct Replayed {
     pub(super) next: u64,
 }
 
-/// Requests whose end has not been read yet, in the order of their admission.
+/// A request as it was admitted and where, and the last that is known of it.
+type Left = (Position, Box<Admitted>, Option<Box<Checkpoint>>);
+
+/// Requests whose end has not been read yet.
 #[derive(Default)]
 struct Running {
-    requests: HashMap<String, (Position, Box<Admitted>, Option<Box<Checkpoint>>)>,
+    requests: HashMap<String, Left>,
 }
 
 impl Running {
