@@ -22,6 +22,7 @@ pub mod resolver;
 
 pub mod pools;
 pub mod sessions;
+pub mod settlement;
 pub mod switches;
 pub mod usual;
 

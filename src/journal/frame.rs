@@ -49,10 +49,12 @@ pub(super) fn header(node: &NodeId, number: u64) -> [u8; HEADER] {
 
 /// Reads a header.
 pub(super) fn check_header(bytes: &[u8; HEADER], node: &NodeId, number: u64) -> Header {
-    if *bytes == header(node, number) {
+    let length = MAGIC.len() + 4 + 8 + node.as_str().len();
+    // What fills the header up says nothing.
+    let said = length + 4;
+    if bytes.iter().take(said).eq(header(node, number).iter().take(said)) {
         return Header::Own;
     }
-    let length = MAGIC.len() + 4 + 8 + node.as_str().len();
     let whole = bytes
         .split_at_checked(length)
         .is_some_and(|(checked, sum)| sum.starts_with(&crc32fast::hash(checked).to_le_bytes()));
@@ -212,18 +214,26 @@ fn head(bytes: &[u8]) -> Option<(u32, u32)> {
 
 /// Whether nothing but zeros stands from `at` on.
 pub(super) fn zeros_from(file: &File, at: u64) -> io::Result<bool> {
+    find(file, at, u64::MAX, |byte| byte != 0).map(|found| found.is_none())
+}
+
+/// Where the first byte of a kind stands, from `at` on and in front of `end`.
+pub(super) fn find(file: &File, at: u64, end: u64, wanted: impl Fn(u8) -> bool) -> io::Result<Option<u64>> {
     let mut buffer = vec![0; CHUNK];
     let mut at = at;
-    loop {
-        let read = read_at(file, &mut buffer, at)?;
-        if buffer.iter().take(read).any(|byte| *byte != 0) {
-            return Ok(false);
+    while at < end {
+        let size = usize::try_from(end - at).map_or(CHUNK, |left| left.min(CHUNK));
+        let read = read_at(file, buffer.get_mut(..size).unwrap_or_default(), at)?;
+        let found = buffer.iter().take(read).position(|byte| wanted(*byte));
+        if let Some(index) = found {
+            return Ok(Some(at.saturating_add(index as u64)));
         }
-        if read < buffer.len() {
-            return Ok(true);
+        if read < size {
+            break;
         }
         at = at.saturating_add(read as u64);
     }
+    Ok(None)
 }
 
 /// Fills the buffer as far as the file reaches.

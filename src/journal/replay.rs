@@ -32,10 +32,13 @@ pub(super) struct Replayed {
     pub(super) next: u64,
 }
 
-/// Requests whose end has not been read yet, in the order of their admission.
+/// A request as it was admitted and where, and the last that is known of it.
+type Left = (Position, Box<Admitted>, Option<Box<Checkpoint>>);
+
+/// Requests whose end has not been read yet.
 #[derive(Default)]
 struct Running {
-    requests: HashMap<String, (Position, Box<Admitted>, Option<Box<Checkpoint>>)>,
+    requests: HashMap<String, Left>,
 }
 
 impl Running {
@@ -171,10 +174,14 @@ fn read(
     }
 }
 
-/// Whether a frame that is none is what a crash leaves of the last one: it lacks its end, and nothing stands behind it.
+/// Whether a frame that is none is what a crash leaves of the last one: it lacks its end, and nothing stands behind it. A
+/// payload is JSON, so it has no zeros of its own, while whole frames behind it would have some.
 fn torn(file: &File, at: u64, claimed: u64) -> io::Result<bool> {
-    let closing = at.saturating_add(claimed).saturating_sub(1);
-    frame::zeros_from(file, closing)
+    let payload = at.saturating_add(frame::HEAD as u64);
+    match frame::find(file, payload, at.saturating_add(claimed), |byte| byte == 0)? {
+        Some(lacking) => frame::zeros_from(file, lacking),
+        None => Ok(false),
+    }
 }
 
 /// Keeps the bytes of a segment from `from` to `end`, and says so.

@@ -37,6 +37,17 @@ impl Synced {
         position < self.to && !self.failed(position)
     }
 
+    /// What stands between what is on disk and `end` may be lost.
+    fn lose(&mut self, end: Position) {
+        // Ranges that touch become one; of others the last is remembered.
+        let from = match self.failed {
+            Some((from, to)) if to == self.to => from,
+            Some(_) | None => self.to,
+        };
+        self.failed = Some((from, end));
+        self.to = end;
+    }
+
     fn failed(&self, position: Position) -> bool {
         self.failed.is_some_and(|(from, to)| from <= position && position < to)
     }
@@ -103,13 +114,7 @@ fn sync(shared: &Shared) {
             shared.failures.fetch_add(1, Ordering::Relaxed);
             shared.lock().tail.broken = true;
             tracing::error!(%error, folder = %shared.folder.path.display(), "the journal cannot be synced: nothing is admitted until a new segment works");
-            shared.synced.send_modify(|synced| {
-                let from = synced
-                    .failed
-                    .map_or(synced.to, |(from, to)| if to == synced.to { from } else { synced.to });
-                synced.failed = Some((from, end));
-                synced.to = end;
-            });
+            shared.synced.send_modify(|synced| synced.lose(end));
         }
     }
     if !woken.is_empty() {
@@ -147,7 +152,7 @@ fn keep_house(shared: &Shared, acknowledged: &mut Option<Position>) {
 
 /// After a failure: goes on in a fresh segment, if that one can be made and synced.
 fn recover(shared: &Shared) {
-    let file = {
+    let (file, before, begin) = {
         let mut state = shared.lock();
         if !state.tail.broken || state.tail.roll(&shared.folder).is_err() {
             return;
@@ -156,11 +161,14 @@ fn recover(shared: &Shared) {
             segment: state.tail.current.number,
             offset: frame::HEADER as u64,
         };
-        state
-            .contents
-            .begin(begin, shared.settings.segment_bytes, clock::unix_millis());
-        Arc::clone(&state.tail.current.file)
+        let now = clock::unix_millis();
+        state.contents.begin(begin, shared.settings.segment_bytes, now);
+        let before = std::mem::take(&mut state.tail.unsynced);
+        (Arc::clone(&state.tail.current.file), before, begin)
     };
+    if flush(shared, &before, false).is_err() {
+        shared.synced.send_modify(|synced| synced.lose(begin));
+    }
     match file.sync_all().and_then(|()| shared.folder.sync()) {
         Ok(()) => {
             shared.lock().tail.broken = false;

@@ -204,7 +204,7 @@ fn begin(file: &File, node: &NodeId, number: u64, bytes: u64, allocate: &Allocat
 
 /// Sets the bytes aside with `fallocate`; where the file system knows none, with zeros.
 pub(super) fn allocate(file: &File, bytes: u64) -> io::Result<()> {
-    const ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+    static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
     match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {

@@ -211,7 +211,7 @@ async fn until(mut holds: impl FnMut() -> bool) {
 
 #[tokio::test]
 async fn a_step_reaches_the_store_and_drained_tells() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::journal::tests::scratch();
     let store = Store::new();
     let bench = Bench::start(folder.path(), &store);
     for amount in 1..=600 {
@@ -230,7 +230,7 @@ async fn a_step_reaches_the_store_and_drained_tells() {
 
 #[tokio::test]
 async fn what_a_store_forgets_is_sent_again_also_after_a_restart() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::journal::tests::scratch();
     let store = Store::new();
     let bench = Bench::start(folder.path(), &store);
     for amount in 1..=300 {
@@ -257,7 +257,7 @@ async fn what_a_store_forgets_is_sent_again_also_after_a_restart() {
 #[tokio::test]
 async fn keys_are_told_again_when_the_store_may_have_forgotten() {
     use crate::domain::ledger::Record;
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::journal::tests::scratch();
     let store = Store::new();
     let bench = Bench::start(folder.path(), &store);
     let mut room = bench.journal.reserve(STEP_BYTES_MAX).unwrap();
@@ -283,7 +283,7 @@ async fn keys_are_told_again_when_the_store_may_have_forgotten() {
 
 #[test]
 fn what_was_left_running_is_settled_once() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::journal::tests::scratch();
     let settings = JournalConfig {
         path: folder.path().to_owned(),
         segment_bytes: 64 * 1024,
@@ -330,14 +330,14 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
     #[test]
     fn every_step_is_applied_once_and_in_order(acts in prop::collection::vec(act(), 1..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let names = ["a", "b", "c"];
-            let folder = tempfile::tempdir().unwrap();
+            let folder = crate::journal::tests::scratch();
             let store = Store::new();
             let mut bench = Bench::start(folder.path(), &store);
             let mut expected: BTreeMap<&str, Vec<(u64, i64)>> = BTreeMap::new();

@@ -8,7 +8,7 @@ use super::*;
 
 #[test]
 fn numbers_are_dense_and_in_file_order_under_eight_threads() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = scratch();
     let journal = open(folder.path()).journal;
     std::thread::scope(|scope| {
         for thread in 0..8 {
@@ -32,7 +32,7 @@ fn numbers_are_dense_and_in_file_order_under_eight_threads() {
 
 #[test]
 fn a_reader_follows_the_end() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = scratch();
     let journal = open(folder.path()).journal;
     let mut reader = journal.reader(Position::START);
     for number in 1..200 {
@@ -56,7 +56,7 @@ enum Act {
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         6 => (0..3_usize).prop_map(Act::Step),
-        2 => (1..2000_usize).prop_map(Act::Admit),
+        2 => (1..600_usize).prop_map(Act::Admit),
         2 => (0..3_usize).prop_map(Act::Acknowledge),
         1 => Just(Act::Open),
         1 => Just(Act::Tidy),
@@ -64,12 +64,12 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
     /// Restarts, removals and acknowledgements in any order: numbers go on, and no step that is not acknowledged is lost.
     #[test]
     fn nothing_unacknowledged_is_lost(acts in prop::collection::vec(act(), 1..80)) {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = scratch();
         let mut journal = open(folder.path()).journal;
         let mut last: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
         let names = ["a", "b", "c"];
