@@ -61,6 +61,7 @@ use crate::{
     metrics::Metrics,
     sessions::Sessions,
     switches::Switches,
+    usual::Learnt,
 };
 
 /// Everything a request needs, shared by all of them.
@@ -74,6 +75,8 @@ pub struct Gateway {
     pub keys: Arc<KeyCache>,
     /// Who served the sessions whose state lies at a provider.
     pub sessions: Arc<Sessions>,
+    /// What was learnt of models and keys from finished requests.
+    pub learnt: Arc<Learnt>,
     /// The money of requests.
     pub billing: Billing,
     /// Memory for request bodies.

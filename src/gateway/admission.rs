@@ -29,7 +29,7 @@ use crate::{
         attempts::Attempts,
         body::{self, BodyForm, GatherError, GatheredBody},
         entry::Entry,
-        estimate,
+        estimate::Basis,
         exchange::Forward,
         funds::{self, Caller},
         intake::{self, QueryKeys},
@@ -90,7 +90,7 @@ pub async fn admit(
 
 struct Prepared {
     bill: Option<Bill>,
-    input_tokens: u64,
+    basis: Basis,
     asked: String,
     caller: Option<String>,
     model: Arc<Model>,
@@ -146,13 +146,13 @@ async fn prepare(
         Protocol::Gemini => operation == Operation::StreamGenerateContent,
         Protocol::Messages | Protocol::Responses => scan.stream == Some(true),
     };
-    let tokens = estimate::tokens(gateway, key, &route.model, &scan, &body.bytes);
+    let basis = Basis::new(&gateway.learnt, key, &route.model, &scan);
     let asked = funds::Asked {
         request_id: &entry.record.request_id,
         operation,
         model: &model,
         stream,
-        tokens,
+        tokens: basis.tokens(&scan),
     };
     let headers = &session.req_header().headers;
     let continued = async {
@@ -182,7 +182,7 @@ async fn prepare(
     edit_body(session, operation, &model, attempts.leg(), &scan, kept, &mut body)?;
     Ok(Prepared {
         bill,
-        input_tokens: tokens.input,
+        basis,
         asked: model,
         caller,
         model: route.model,
@@ -306,7 +306,7 @@ fn forward(
 ) -> Forward {
     let Prepared {
         bill,
-        input_tokens,
+        basis,
         asked,
         caller,
         model,
@@ -332,7 +332,7 @@ fn forward(
         finish_permit(gateway, session, &attempts.leg().provider, stream)
     };
     Forward {
-        ticket: Ticket::issue(entry, bill, input_tokens),
+        ticket: Ticket::issue(entry, bill, basis),
         operation,
         stream,
         live: Arc::clone(live),

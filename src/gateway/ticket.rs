@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use crate::{
-    billing::{Bill, Consumed, Progress},
+    billing::{Bill, Progress},
     clock,
     domain::{
         consumption::UsageSource,
@@ -17,6 +17,7 @@ use crate::{
         beside::Beside,
         coding::Coded,
         entry::{Entry, millis_between},
+        estimate::Basis,
     },
 };
 
@@ -104,12 +105,18 @@ impl Meter {
         self.observer.as_ref().filter(|_| !self.is_coded)?.failure_tail(failure)
     }
 
+    /// What the text that has passed is estimated at, in tokens, uncalibrated.
+    pub fn output_estimate(&self) -> u64 {
+        self.observer.as_ref().map_or(0, Observer::output_estimate)
+    }
+
     /// The identifier under which the provider may keep the answer.
     pub fn answer_id(&self) -> Option<String> {
         self.observed()?.answer_id
     }
 
-    fn observed(&self) -> Option<Observed> {
+    /// What the answer has said so far.
+    pub fn observed(&self) -> Option<Observed> {
         self.observer.as_ref().map(Observer::observed)
     }
 }
@@ -122,20 +129,20 @@ pub struct Ticket {
     entry: Entry,
     /// What is charged; `None` for what costs nothing.
     bill: Option<Bill>,
-    /// What the input was estimated at, in tokens.
-    input_tokens: u64,
+    /// What is estimated where nobody reports it.
+    basis: Basis,
     failure: Option<Outcome>,
     settled: bool,
 }
 
 impl Ticket {
     /// Issued by admission only.
-    pub(super) fn issue(entry: Entry, bill: Option<Bill>, input_tokens: u64) -> Self {
+    pub(super) fn issue(entry: Entry, bill: Option<Bill>, basis: Basis) -> Self {
         Self {
             meter: Meter::default(),
             entry,
             bill,
-            input_tokens,
+            basis,
             failure: None,
             settled: false,
         }
@@ -169,7 +176,7 @@ impl Ticket {
     /// A piece of the answer has passed: now and then what has been consumed is noted for the journal and the hold.
     pub fn look(&mut self, now: Instant) {
         if self.bill.as_mut().is_some_and(|bill| bill.is_due(now)) {
-            let consumed = self.consumed(None);
+            let consumed = self.basis.consumed(&self.meter, None);
             let progress = self.progress(now);
             if let Some(bill) = &self.bill {
                 bill.look(progress, &consumed);
@@ -180,19 +187,6 @@ impl Ticket {
     /// Whether nothing is left to pay for the rest of the answer, and it is to be ended therefore.
     pub fn is_cut(&self) -> bool {
         self.bill.as_ref().is_some_and(Bill::is_cut)
-    }
-
-    /// What has been consumed, as far as it is known.
-    fn consumed(&self, outcome: Option<Outcome>) -> Consumed {
-        let reported = self.meter.observed().and_then(|observed| observed.usage);
-        match (reported, outcome) {
-            (Some(usage), _) => Consumed {
-                usage,
-                source: Some(UsageSource::Reported),
-                ..Consumed::default()
-            },
-            (None, _) => Consumed::default(),
-        }
     }
 
     fn progress(&self, now: Instant) -> Progress<'_> {
@@ -234,7 +228,10 @@ impl Ticket {
             return;
         };
         if self.entry.record.attempts > 0 {
-            let consumed = self.consumed(Some(outcome));
+            let consumed = self.basis.consumed(&self.meter, Some(outcome));
+            if outcome == Outcome::Ok && consumed.source == Some(UsageSource::Reported) {
+                self.basis.learn(&self.meter);
+            }
             bill.close(
                 outcome,
                 self.progress(clock::instant()),

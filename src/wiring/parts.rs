@@ -19,6 +19,7 @@ use crate::{
     sessions::Sessions,
     store::KeyStore,
     switches::Switches,
+    usual::Learnt,
     wiring::{StartError, catalogue, money::Money, reload::Reloader, store},
 };
 
@@ -126,6 +127,7 @@ impl Parts {
             switches: Arc::clone(&self.switches),
             sessions: Arc::clone(&self.sessions),
             keys: Arc::clone(&self.keys),
+            learnt: Arc::new(Learnt::new()),
             billing: self.money.billing.clone(),
             budget: self.budget.clone(),
             sinks: Arc::clone(&self.sinks),

@@ -150,6 +150,8 @@ impl WeirBuilder {
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         self = self
             .set("store.embedded.path", path("store"))
+            .set("journal.path", path("journal"))
+            .set("journal.segment_bytes", 1 << 22)
             .set("admin.socket", path("admin.sock"));
         self = self
             .set("admin.audit", path("audit.jsonl"))
