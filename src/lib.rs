@@ -9,10 +9,8 @@ pub mod domain;
 pub mod clock;
 pub mod config;
 
-pub mod account_changes;
 pub mod journal;
 pub mod key_cache;
-pub mod settlement;
 pub mod store;
 
 pub mod access_log;
@@ -20,6 +18,7 @@ pub mod body_budget;
 pub mod metrics;
 pub mod resolver;
 
+pub mod account_changes;
 pub mod pools;
 pub mod sessions;
 pub mod settlement;
