@@ -176,6 +176,7 @@ fn admin_service(parts: &Parts) -> Result<(SideService, watch::Receiver<Bound>),
             keys: Arc::clone(&parts.store),
             ledger: Arc::new(NoMoney),
             changes: Arc::new(NoMoney),
+            archive: parts.archive.clone(),
         },
         Arc::new(Served {
             live: Arc::clone(&parts.live),

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use crate::{
-    config::{Config, StoreConfig, secret_source},
+    config::{Config, RedisConfig, StoreConfig, secret_source},
     key_cache::KeyCacheSettings,
     store::{
         KeyStore,
+        archive::Archive,
         embedded::EmbeddedStore,
         redis::{RedisSettings, RedisStore},
         sessions::SessionStore,
@@ -20,6 +21,8 @@ pub struct Opened {
     pub keys: Arc<dyn KeyStore>,
     /// Who served the sessions whose state lies at a provider.
     pub sessions: Arc<dyn SessionStore>,
+    /// Everything, for backups; `None` where others can read the store besides this process.
+    pub archive: Option<Arc<dyn Archive>>,
 }
 
 /// Opens it; keys and sessions are two views of one engine. A Redis that does not answer is no error: weir starts, says 503, and recovers when it is there.
@@ -31,32 +34,39 @@ pub fn open(config: &Config) -> Result<Opened, StartError> {
             let store = Arc::new(store);
             Ok(Opened {
                 keys: Arc::clone(&store) as Arc<dyn KeyStore>,
-                sessions: store,
+                sessions: Arc::clone(&store) as Arc<dyn SessionStore>,
+                archive: Some(store),
             })
         }
         StoreConfig::Redis(redis) => {
-            let password = match &redis.password {
-                None => None,
-                Some(reference) => Some(required(reference)?),
-            };
-            let settings = RedisSettings {
-                nodes: redis.nodes.iter().map(ToString::to_string).collect(),
-                username: redis.username.clone(),
-                password,
-                database: i64::from(redis.database),
-                tls: redis.tls,
-                ca_file: redis.ca_file.clone(),
-                namespace: redis.namespace.clone(),
-                budget: redis.budget,
-            };
-            let store = RedisStore::open(&settings).map_err(|error| StartError::failed("the Redis store", error))?;
+            let store = RedisStore::open(&redis_settings(redis)?)
+                .map_err(|error| StartError::failed("the Redis store", error))?;
             let store = Arc::new(store);
             Ok(Opened {
                 keys: Arc::clone(&store) as Arc<dyn KeyStore>,
                 sessions: store,
+                archive: None,
             })
         }
     }
+}
+
+/// How to reach the Redis that the configuration names.
+pub fn redis_settings(redis: &RedisConfig) -> Result<RedisSettings, StartError> {
+    let password = match &redis.password {
+        None => None,
+        Some(reference) => Some(required(reference)?),
+    };
+    Ok(RedisSettings {
+        nodes: redis.nodes.iter().map(ToString::to_string).collect(),
+        username: redis.username.clone(),
+        password,
+        database: i64::from(redis.database),
+        tls: redis.tls,
+        ca_file: redis.ca_file.clone(),
+        namespace: redis.namespace.clone(),
+        budget: redis.budget,
+    })
 }
 
 fn required(reference: &crate::domain::catalogue::SecretRef) -> Result<crate::domain::secret::Secret, StartError> {

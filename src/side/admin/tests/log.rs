@@ -83,7 +83,9 @@ async fn rows_come_by_account_and_day_whatever_the_size_of_a_page() {
         let (all, _) = ids(&admin, &format!("limit={limit}")).await;
         assert_eq!(all, expected, "limit {limit}");
     }
-    let page = admin.get(&format!("/v1/log?account=b&limit=1&since={}", day_before(now))).await;
+    let page = admin
+        .get(&format!("/v1/log?account=b&limit=1&since={}", day_before(now)))
+        .await;
     let first = &page["rows"][0];
     assert_eq!((&first["account"], &first["cost_nano_usd"]), (&json!("b"), &json!(3)));
     assert!(text(first, "time").ends_with('Z') && first["time_ms"].is_i64());
