@@ -261,7 +261,6 @@ fn beside(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is the mapper of map_err")]
 fn failed(error: StoreError) -> StartError {
     StartError::failed("the store", error)
 }

@@ -30,7 +30,7 @@ impl Held {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Store the key in this form, new or in place of its old form.
-    Put(Held),
+    Put(Box<Held>),
     /// Forget the key, if it is there, and remember that it was deleted.
     Remove(KeyId),
     /// All is as asked already.
@@ -95,19 +95,19 @@ impl Live {
         if self.by_digest.contains_key(digest) || self.keys.contains_key(&record.id) {
             return Err(StoreError::Duplicate);
         }
-        Ok(Step::Put(Held {
+        Ok(Step::Put(Box::new(Held {
             digest: *digest,
             record: record.clone(),
             last_used: None,
-        }))
+        })))
     }
 
     pub(super) fn decide_update(&self, id: &KeyId, change: &KeyChange) -> Result<Step, StoreError> {
         let held = self.held(id)?;
-        Ok(Step::Put(Held {
+        Ok(Step::Put(Box::new(Held {
             record: change.apply(&held.record),
             ..held.clone()
-        }))
+        })))
     }
 
     pub(super) fn decide_rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<Step, StoreError> {
@@ -115,21 +115,21 @@ impl Live {
         if self.by_digest.contains_key(digest) {
             return Err(StoreError::Duplicate);
         }
-        Ok(Step::Put(Held {
+        Ok(Step::Put(Box::new(Held {
             digest: *digest,
             record: held.record.rotated(hint),
             last_used: held.last_used,
-        }))
+        })))
     }
 
     pub(super) fn decide_revoke(&self, id: &KeyId, at: i64) -> Result<Step, StoreError> {
         let held = self.held(id)?;
         match held.record.state {
             KeyState::Revoked { .. } => Ok(Step::Nothing(id.clone())),
-            KeyState::Active => Ok(Step::Put(Held {
+            KeyState::Active => Ok(Step::Put(Box::new(Held {
                 record: held.record.revoked(at),
                 ..held.clone()
-            })),
+            }))),
         }
     }
 
@@ -156,11 +156,11 @@ impl Live {
         if self.by_digest.get(&digest).is_some_and(|id| *id != told.id) {
             return Err(StoreError::Duplicate);
         }
-        Ok(Step::Put(Held {
+        Ok(Step::Put(Box::new(Held {
             digest,
             record,
             last_used: held.last_used,
-        }))
+        })))
     }
 
     pub(super) fn decide_heal_gone(&self, id: &KeyId, revision: u64) -> Step {
@@ -190,7 +190,7 @@ impl Live {
                 let after = held.digest;
                 self.gone.remove(&held.record.id);
                 let before = self.take(&held.record.id);
-                self.put(held);
+                self.put(*held);
                 (before, Some(after))
             }
         };
