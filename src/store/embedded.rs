@@ -19,7 +19,9 @@ use crate::store::sessions::{self, EMBEDDED_SESSIONS_MAX, SESSION_LIFETIME, Sess
 use crate::store::{Changes, KeyChange, KeyStore, KeyView, Lookup, OpenError, StoreError};
 
 mod archive;
+mod database;
 mod file;
+pub mod ledger;
 mod live;
 #[cfg(test)]
 mod tests;

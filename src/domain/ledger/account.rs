@@ -105,6 +105,11 @@ impl Account {
         self.keys.get(id)
     }
 
+    /// The revision of a key's record that counts here; `None`: none is known.
+    pub fn key_revision(&self, id: &KeyId) -> Option<u64> {
+        self.keys.get(id)?.revision()
+    }
+
     /// See [`crate::store::ledger::LedgerStore::admit`].
     pub fn admit(&mut self, ask: &Admit, now_ms: i64) -> Admission {
         self.holds.drop_lapsed(now_ms);

@@ -13,7 +13,8 @@ use tokio::sync::mpsc;
 
 use super::{
     EmbeddedStore, blocking,
-    file::{GONE, KEYS, StoreFile, USED, decode, encode, unavailable},
+    database::unavailable,
+    file::{GONE, KEYS, StoreFile, USED, decode, encode},
     live::{Held, Step},
 };
 use crate::{
@@ -147,7 +148,7 @@ impl Archive for EmbeddedStore {
             let mut live = shared.live.write().unwrap_or_else(PoisonError::into_inner);
             let steps = held
                 .into_iter()
-                .map(Step::Put)
+                .map(|held| Step::Put(Box::new(held)))
                 .chain(gone.into_iter().map(Step::Remove));
             for step in steps {
                 live.apply(step);

@@ -1,17 +1,14 @@
 //! The durable form of the embedded store: one redb file. Every commit is on the disk when it returns.
 
 use std::collections::HashSet;
-use std::fs::{DirBuilder, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use redb::{
-    Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition,
-    WriteTransaction,
+    Database, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction,
 };
 use serde::{Deserialize, Serialize};
 
+use super::database::{self, unavailable};
 use super::live::{Held, Step};
 use crate::domain::key::{KeyId, KeyRecord};
 use crate::domain::secret::KeyDigest;
@@ -49,59 +46,23 @@ impl StoreFile {
     /// the keys, and the ids of those that were deleted.
     pub(super) fn open(folder: &Path) -> Result<(Self, Vec<Held>, HashSet<KeyId>), OpenError> {
         let path = folder.join(FILE_NAME);
-        let open = || {
-            let this = Self::open_file(folder, &path)?;
-            let corrupt = |reason| OpenError::Corrupt {
-                path: path.clone(),
-                reason,
-            };
-            let keys = this.read_all().map_err(corrupt)?;
-            let gone = this.read_gone().map_err(corrupt)?;
+        database::at_start(&path, || {
+            let mut database = database::open(&path, PAGE_CACHE_BYTES)?;
+            // Pages have checksums, which redb looks at only when asked. What it repairs here is its map of free pages;
+            // damage to the keys is an error, because all commits are of two phases.
+            if !database
+                .check_integrity()
+                .map_err(|error| database::open_error(&path, error))?
+            {
+                tracing::warn!(path = %path.display(), "the key store's map of free pages was damaged and has been rebuilt");
+            }
+            let this = Self { database };
+            this.settle_format()
+                .map_err(|reason| database::corrupt(&path, reason))?;
+            let keys = this.read_all().map_err(|reason| database::corrupt(&path, reason))?;
+            let gone = this.read_gone().map_err(|reason| database::corrupt(&path, reason))?;
             Ok((this, keys, gone))
-        };
-        // redb takes some damaged pages for a fault of its own and panics. Nothing of it is used after that.
-        catch_unwind(AssertUnwindSafe(open)).unwrap_or_else(|_| {
-            Err(OpenError::Corrupt {
-                path: path.clone(),
-                reason: "its pages are damaged".to_owned(),
-            })
         })
-    }
-
-    fn open_file(folder: &Path, path: &Path) -> Result<Self, OpenError> {
-        let refused = |error: std::io::Error| OpenError::File {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        };
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
-            .map_err(refused)?;
-        let mut options = OpenOptions::new();
-        let file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path);
-        let mut builder = Database::builder();
-        builder.set_cache_size(PAGE_CACHE_BYTES);
-        let mut database = builder
-            .create_file(file.map_err(refused)?)
-            .map_err(|error| open_error(path, error))?;
-        // Pages have checksums, which redb looks at only when asked. What it repairs here is its map of free pages; damage
-        // to the keys is an error, because all commits are of two phases.
-        if !database.check_integrity().map_err(|error| open_error(path, error))? {
-            tracing::warn!(path = %path.display(), "the key store's map of free pages was damaged and has been rebuilt");
-        }
-        let this = Self { database };
-        this.settle_format().map_err(|reason| OpenError::Corrupt {
-            path: path.to_owned(),
-            reason,
-        })?;
-        Ok(this)
     }
 
     /// A transaction that commits in two phases: without them redb takes damage to the last commit for a commit that was
@@ -288,24 +249,4 @@ pub(super) fn decode(id: &str, stored: &[u8], last_used: Option<i64>) -> Result<
         record: stored.record,
         last_used,
     })
-}
-
-fn open_error(path: &Path, error: DatabaseError) -> OpenError {
-    let path = PathBuf::from(path);
-    match error {
-        DatabaseError::DatabaseAlreadyOpen => OpenError::InUse(path),
-        DatabaseError::Storage(redb::StorageError::Io(error)) => OpenError::File {
-            path,
-            reason: error.to_string(),
-        },
-        other => OpenError::Corrupt {
-            path,
-            reason: other.to_string(),
-        },
-    }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "it is the mapper of map_err")]
-pub(super) fn unavailable(error: redb::Error) -> StoreError {
-    StoreError::Unavailable(format!("the store file cannot be written: {error}"))
 }

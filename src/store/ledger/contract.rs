@@ -45,7 +45,6 @@ impl TestClock {
     }
 
     /// For an engine that is given its time.
-    #[expect(dead_code, reason = "for the engines to come")]
     pub(crate) fn source(&self) -> Arc<dyn Fn() -> i64 + Send + Sync> {
         let clock = self.clone();
         Arc::new(move || clock.now_ms())

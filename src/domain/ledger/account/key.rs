@@ -73,6 +73,10 @@ impl AccountKey {
         self.mirror = Some(mirror);
     }
 
+    pub(super) fn revision(&self) -> Option<u64> {
+        self.mirror.map(|mirror| mirror.revision)
+    }
+
     pub(super) fn terms(&self) -> KeyTerms {
         self.mirror.map(|mirror| mirror.terms).unwrap_or_default()
     }

@@ -109,8 +109,8 @@ impl<'a> Program<'a> {
             0..30 => self.admit(what).await,
             30..40 => self.top_up(what).await,
             40..60 => self.settle(),
-            60..64 => self.administer(),
-            64..82 => self.send(what).await,
+            60..66 => self.administer(),
+            66..82 => self.send(what).await,
             82..85 => self.change_key(),
             85..93 => self.move_clock(),
             93..95 => self.renew_or_release().await,
@@ -218,9 +218,9 @@ impl<'a> Program<'a> {
             this.chance(percent).then_some(limit)
         };
         Rates {
-            rpm: some(self, if self.with_rates { 40 } else { 0 }, 20),
-            tpm: some(self, if self.with_rates { 40 } else { 0 }, 200),
-            concurrency: some(self, 40, 8),
+            rpm: some(self, if self.with_rates { 30 } else { 0 }, 60),
+            tpm: some(self, if self.with_rates { 30 } else { 0 }, 600),
+            concurrency: some(self, 30, 12),
         }
     }
 
@@ -228,19 +228,19 @@ impl<'a> Program<'a> {
     /// which that was is forgotten by a store that has rolled back.
     fn administer(&mut self) {
         let account = usize::from(self.one_of(3));
-        let change = match self.rng.random_range(0..9) {
+        let change = match self.rng.random_range(0..12) {
             0 => Change::Open {
                 balance: self.amount(300),
                 at: self.now() / 1000,
             },
-            1..4 => Change::Credit {
-                amount: self.amount(1_000),
+            1..5 => Change::Credit {
+                amount: self.amount(1_500),
             },
-            4 => Change::Adjust {
+            5 => Change::Adjust {
                 amount: NanoUsd::from_nanos(self.rng.random_range(-200..200)),
             },
-            5 => Change::Suspend,
-            6..8 => Change::Resume,
+            6 => Change::Suspend,
+            7..10 => Change::Resume,
             _ => Change::SetTerms {
                 terms: AccountTerms {
                     low_balance: None,
@@ -285,7 +285,7 @@ impl<'a> Program<'a> {
             .chance(30)
             .then(|| self.now() / 1000 + self.rng.random_range(-5..100_000));
         // Withdrawn keys come back here, so that the program does not run dry.
-        let state = if self.chance(15) {
+        let state = if self.chance(10) {
             KeyState::Revoked { at: 1 }
         } else {
             KeyState::Active

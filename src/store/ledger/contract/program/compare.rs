@@ -43,14 +43,14 @@ impl Program<'_> {
 
     pub(super) async fn send_everything(&mut self) {
         for number in 0..NODES {
-            for account in 0..ACCOUNTS.len() {
-                let known = self.fixture.store.watermark(&node(number), ACCOUNTS[account]).await;
+            for (index, account) in ACCOUNTS.into_iter().enumerate() {
+                let known = self.fixture.store.watermark(&node(number), account).await;
                 let known = usize::try_from(known.unwrap()).unwrap();
-                let missing = self.journals[usize::from(number)][account][known..].to_vec();
+                let missing = &self.journals[usize::from(number)][index][known..];
                 for steps in missing.chunks(100) {
                     let expected = steps.last().unwrap().seq;
-                    self.model.apply(&node(number), ACCOUNTS[account], steps);
-                    let given = self.fixture.store.apply(&node(number), ACCOUNTS[account], steps).await;
+                    self.model.apply(&node(number), account, steps);
+                    let given = self.fixture.store.apply(&node(number), account, steps).await;
                     assert_eq!(given, Ok(expected), "a journal that is sent again");
                 }
             }
