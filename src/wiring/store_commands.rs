@@ -26,7 +26,7 @@ use crate::{
             Archive, Archives,
             file::{self, FORMAT, Header, Items},
         },
-        embedded::EmbeddedStore,
+        embedded::{EmbeddedStore, ledger::EmbeddedLedger},
         redis::{Adopt, Init, RedisStore},
     },
     wiring::{StartError, client_runtime, load, store},
@@ -210,7 +210,8 @@ async fn load_all(archives: &Archives, from: &Path) -> Result<(), StartError> {
 fn embedded_archives(folder: &Path) -> Result<Archives, StartError> {
     let opened = |error: OpenError| StartError::failed("the embedded store", error);
     let keys = EmbeddedStore::open(folder).map_err(opened)?;
-    Ok(Archives(vec![Arc::new(keys)]))
+    let ledger = EmbeddedLedger::open(folder, Arc::new(clock::unix_millis)).map_err(opened)?;
+    Ok(Archives(vec![Arc::new(keys), Arc::new(ledger)]))
 }
 
 /// Does something on a Redis that is connected.

@@ -5,7 +5,18 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     cli::store::StoreArgs,
-    store::contract::{digest, id, record},
+    domain::{
+        consumption::Row,
+        ledger::{AccountView, Change, KeySpend, Settlement, Step},
+        money::NanoUsd,
+    },
+    store::{
+        contract::{digest, id, record},
+        ledger::{
+            LedgerStore,
+            contract::{START_MS, key_id, node, row},
+        },
+    },
 };
 
 struct Node {
@@ -35,6 +46,10 @@ impl Node {
 
     fn store(&self) -> EmbeddedStore {
         EmbeddedStore::open(&self.folder.path().join("store")).unwrap()
+    }
+
+    fn ledger(&self) -> EmbeddedLedger {
+        EmbeddedLedger::open(&self.folder.path().join("store"), Arc::new(|| START_MS)).unwrap()
     }
 
     fn run(&self, command: &StoreCommand) -> Result<Value, String> {
@@ -73,6 +88,47 @@ fn filled() -> Node {
     node
 }
 
+type Seen = (Option<AccountView>, KeySpend, u64, Vec<Row>);
+
+/// 700 requests of one key, charged.
+fn settled(at: &Node) -> Seen {
+    let ledger = at.ledger();
+    client_runtime().unwrap().block_on(async {
+        for seq in 1..=700_u64 {
+            let cost = NanoUsd::from_nanos(i64::try_from(seq).unwrap());
+            let row = row("acme", 1, &format!("r{seq}"), START_MS, cost);
+            let settlement = Settlement {
+                request: row.request_id.clone(),
+                key: row.key_id.clone(),
+                at_ms: START_MS,
+                tokens_estimated: 0,
+                tokens_used: 0,
+                cost,
+                row: Some(row),
+            };
+            let change = Change::Settle(Box::new(settlement));
+            ledger.apply(&node(1), "acme", &[Step { seq, change }]).await.unwrap();
+        }
+        ledger.flush().await.unwrap();
+    });
+    drop(ledger);
+    seen(at)
+}
+
+fn seen(at: &Node) -> Seen {
+    let ledger = at.ledger();
+    client_runtime().unwrap().block_on(async {
+        let rows = ledger.rows("acme", START_MS / 86_400_000, 0, 1000).await.unwrap();
+        assert_eq!(rows.len(), 700);
+        (
+            ledger.account("acme").await.unwrap(),
+            ledger.key_spend("acme", &key_id(1)).await.unwrap(),
+            ledger.watermark(&node(1), "acme").await.unwrap(),
+            rows,
+        )
+    })
+}
+
 fn keys(store: &EmbeddedStore) -> Vec<crate::store::KeyView> {
     client_runtime().unwrap().block_on(store.list(None, 10)).unwrap()
 }
@@ -81,8 +137,11 @@ fn keys(store: &EmbeddedStore) -> Vec<crate::store::KeyView> {
 fn a_backup_is_put_back_into_an_empty_store() {
     let (first, second) = (filled(), Node::new());
     let file = first.folder.path().join("backup.jsonl");
-    assert_eq!(first.backup(&file).unwrap()["items"], 4);
-    assert_eq!(second.restore(&file).unwrap()["items"], 4);
+    let spent = settled(&first);
+    // Four keys, an account with a key of its own, and 700 rows: more than one batch.
+    assert_eq!(first.backup(&file).unwrap()["items"], 706);
+    assert_eq!(second.restore(&file).unwrap()["items"], 706);
+    assert_eq!(seen(&second), spent);
     let store = second.store();
     assert_eq!(keys(&store), keys(&first.store()));
     let (digest, record) = (digest(4), record(4, 100));
