@@ -8,6 +8,7 @@ pub mod log;
 pub mod models;
 pub mod provider;
 pub mod rules;
+pub mod store;
 
 use std::{
     ffi::OsString,
@@ -56,6 +57,9 @@ pub enum Command {
     Provider(provider::ProviderCommand),
     /// List the models that are served
     Models(ClientArgs),
+    /// Set up, back up and restore the store
+    #[command(subcommand)]
+    Store(store::StoreCommand),
     /// Show what provider files do
     #[command(subcommand)]
     Rules(rules::RulesCommand),

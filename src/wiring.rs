@@ -10,6 +10,7 @@ pub mod reload;
 pub mod server;
 pub mod signals;
 pub mod store;
+mod store_commands;
 pub mod trust;
 
 use std::{
@@ -93,6 +94,7 @@ pub fn run(command: Command) -> Result<(), StartError> {
         Command::Models(args) => client_runtime()?
             .block_on(cli::run_models(&args, socket, &mut out))
             .map_err(client),
+        Command::Store(command) => store_commands::run(&command, &mut out),
         Command::Rules(command) => explain_rules(&command, &mut out),
         Command::SampleProvider(args) => {
             let running = provider_runtime(args.threads)?.block_on(sample_provider::run(&args));

@@ -114,6 +114,9 @@ fn every_documented_form_is_understood() {
         "log query --limit 5 --json",
         "log export --format csv --out log.csv --account a",
         "log export --format jsonl",
+        "store init --conf weir.toml --adopt",
+        "store backup --conf weir.toml --out backup.jsonl --json",
+        "store restore --from backup.jsonl",
         "models --json",
         "sample-provider --listen 127.0.0.1:0",
     ] {
@@ -132,6 +135,8 @@ fn bad_usage_is_an_error_and_help_is_not() {
         "key create --account a --name n --reset yearly",
         "key create --account a --name n --rpm fast",
         "account create",
+        "store backup",
+        "store restore --conf weir.toml",
         "account adjust --id a --usd -1",
         "account credit --id a --usd --json",
         "log export --out log.csv",

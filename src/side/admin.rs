@@ -2,6 +2,7 @@
 //! Who may connect is decided by the socket's file mode; every change is in the audit record before it is made.
 
 mod accounts;
+mod backup;
 mod change;
 mod fields;
 mod keys;
@@ -9,7 +10,15 @@ mod log;
 mod providers;
 mod reply;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::{
     Extension, Json, Router,
@@ -33,7 +42,7 @@ use crate::{
     clock,
     domain::{price::Price, secret::KeyPrefix},
     side::audit::{Audit, AuditError, AuditRecord},
-    store::{KeyStore, ledger::LedgerStore},
+    store::{KeyStore, archive::Archive, ledger::LedgerStore},
 };
 
 /// The largest request body.
@@ -46,6 +55,8 @@ const HEADER_READ: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a whole connection may last: the client makes one call on each.
 const CONNECTION_WAIT: Duration = Duration::from_secs(60);
+/// How long one may last that takes a backup.
+const BACKUP_WAIT: Duration = Duration::from_secs(4 * 3600);
 
 /// What the API works on.
 #[derive(Clone)]
@@ -53,6 +64,7 @@ pub struct AdminState {
     store: Arc<dyn KeyStore>,
     ledger: Arc<dyn LedgerStore>,
     changes: Arc<dyn AccountChanges>,
+    archive: Option<Arc<dyn Archive>>,
     providers: Arc<dyn Providers>,
     prefix: KeyPrefix,
     audit: Audit,
@@ -69,6 +81,8 @@ pub struct Stores {
     pub ledger: Arc<dyn LedgerStore>,
     /// Accounts, to change; and where changes of keys are written down.
     pub changes: Arc<dyn AccountChanges>,
+    /// Everything, for backups; `None` where others can read the store besides this process.
+    pub archive: Option<Arc<dyn Archive>>,
 }
 
 /// A model as the API shows it.
@@ -132,6 +146,16 @@ struct Peer {
     pid: Option<i32>,
 }
 
+/// How long a connection may last, which one of its calls can extend.
+#[derive(Clone, Debug, Default)]
+struct Patience(Arc<AtomicBool>);
+
+impl Patience {
+    fn extend(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 impl AdminState {
     /// The API on these parts.
     pub fn new(stores: Stores, providers: Arc<dyn Providers>, prefix: KeyPrefix, audit: Audit) -> Self {
@@ -139,6 +163,7 @@ impl AdminState {
             store: stores.keys,
             ledger: stores.ledger,
             changes: stores.changes,
+            archive: stores.archive,
             providers,
             prefix,
             audit,
@@ -175,6 +200,7 @@ fn router(state: AdminState) -> Router {
         .route("/v1/accounts/{id}/suspend", post(accounts::suspend))
         .route("/v1/accounts/{id}/resume", post(accounts::resume))
         .route("/v1/log", get(log::query))
+        .route("/v1/backup", get(backup::send))
         .route("/v1/keys", post(keys::create).get(keys::list))
         .route(
             "/v1/keys/{id}",
@@ -219,13 +245,18 @@ pub async fn serve(listener: UnixListener, state: AdminState, mut shutdown: watc
         let router = router.clone();
         tokio::spawn(async move {
             // Errors of one connection are its client's to see.
-            let _ = tokio::time::timeout(CONNECTION_WAIT, connection(stream, router)).await;
+            let patience = Patience::default();
+            let mut serving = pin!(connection(stream, router, patience.clone()));
+            let ended = tokio::time::timeout(CONNECTION_WAIT, &mut serving).await;
+            if ended.is_err() && patience.0.load(Ordering::Relaxed) {
+                let _ = tokio::time::timeout(BACKUP_WAIT, serving).await;
+            }
             drop(permit);
         });
     }
 }
 
-async fn connection(stream: UnixStream, router: Router) -> Result<(), hyper::Error> {
+async fn connection(stream: UnixStream, router: Router, patience: Patience) -> Result<(), hyper::Error> {
     let peer = stream.peer_cred().map_or_else(
         |_| Peer::default(),
         |cred| Peer {
@@ -233,7 +264,7 @@ async fn connection(stream: UnixStream, router: Router) -> Result<(), hyper::Err
             pid: cred.pid(),
         },
     );
-    let service = TowerToHyperService::new(router.layer(Extension(peer)));
+    let service = TowerToHyperService::new(router.layer(Extension(peer)).layer(Extension(patience)));
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_READ)

@@ -17,7 +17,7 @@ use crate::{
     pools::Pools,
     resolver::{Resolver, ResolverSettings},
     sessions::Sessions,
-    store::KeyStore,
+    store::{KeyStore, archive::Archive},
     switches::Switches,
     usual::Learnt,
     wiring::{StartError, catalogue, money::Money, reload::Reloader, store},
@@ -33,6 +33,8 @@ pub struct Parts {
     pub switches: Arc<Switches>,
     /// Where keys are kept.
     pub store: Arc<dyn KeyStore>,
+    /// All that it keeps, for backups of a store that this process owns.
+    pub archive: Option<Arc<dyn Archive>>,
     /// Who served the sessions whose state lies at a provider.
     pub sessions: Arc<Sessions>,
     /// Ends when they are written after `stop`.
@@ -64,6 +66,7 @@ impl Parts {
             keys: store,
             sessions: session_store,
             ledger,
+            archive,
         } = store::open(&config)?;
         let sinks = Arc::new(sinks(&config, &catalogue)?);
         let (stop, stopped) = watch::channel(false);
@@ -104,6 +107,7 @@ impl Parts {
             live,
             switches: Arc::new(switches),
             store,
+            archive,
             sessions: Arc::new(sessions),
             session_task,
             keys,

@@ -179,6 +179,7 @@ fn admin_service(parts: &Parts) -> Result<(SideService, watch::Receiver<Bound>),
                 Arc::clone(&parts.money.journal),
                 Arc::clone(&parts.money.ledger),
             )),
+            archive: parts.archive.clone(),
         },
         Arc::new(Served {
             live: Arc::clone(&parts.live),

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::{
     clock,
-    config::{Config, StoreConfig, secret_source},
+    config::{Config, RedisConfig, StoreConfig, secret_source},
     key_cache::KeyCacheSettings,
     store::{
         KeyStore,
+        archive::{Archive, Archives},
         embedded::{EmbeddedStore, ledger::EmbeddedLedger},
         ledger::LedgerStore,
         redis::{RedisLedger, RedisSettings, RedisStore},
@@ -24,6 +25,8 @@ pub struct Opened {
     pub sessions: Arc<dyn SessionStore>,
     /// Accounts, quotas, holds and the log.
     pub ledger: Ledger,
+    /// Everything, for backups; `None` where others can read the store besides this process.
+    pub archive: Option<Arc<dyn Archive>>,
 }
 
 /// The ledger's engine.
@@ -53,36 +56,44 @@ pub fn open(config: &Config) -> Result<Opened, StartError> {
             let store = Arc::new(store);
             let ledger = EmbeddedLedger::open(&embedded.path, Arc::new(clock::unix_millis))
                 .map_err(|error| StartError::failed("the embedded ledger", error))?;
+            let ledger = Arc::new(ledger);
             Ok(Opened {
                 keys: Arc::clone(&store) as Arc<dyn KeyStore>,
-                sessions: store,
-                ledger: Ledger::Embedded(Arc::new(ledger)),
+                sessions: Arc::clone(&store) as Arc<dyn SessionStore>,
+                ledger: Ledger::Embedded(Arc::clone(&ledger)),
+                archive: Some(Arc::new(Archives(vec![store, ledger]))),
             })
         }
         StoreConfig::Redis(redis) => {
-            let password = match &redis.password {
-                None => None,
-                Some(reference) => Some(required(reference)?),
-            };
-            let settings = RedisSettings {
-                nodes: redis.nodes.iter().map(ToString::to_string).collect(),
-                username: redis.username.clone(),
-                password,
-                database: i64::from(redis.database),
-                tls: redis.tls,
-                ca_file: redis.ca_file.clone(),
-                namespace: redis.namespace.clone(),
-                budget: redis.budget,
-            };
-            let store = RedisStore::open(&settings).map_err(|error| StartError::failed("the Redis store", error))?;
+            let store = RedisStore::open(&redis_settings(redis)?)
+                .map_err(|error| StartError::failed("the Redis store", error))?;
             let store = Arc::new(store);
             Ok(Opened {
                 keys: Arc::clone(&store) as Arc<dyn KeyStore>,
                 sessions: Arc::clone(&store) as Arc<dyn SessionStore>,
                 ledger: Ledger::Redis(Arc::new(RedisLedger::new(store))),
+                archive: None,
             })
         }
     }
+}
+
+/// How to reach the Redis that the configuration names.
+pub fn redis_settings(redis: &RedisConfig) -> Result<RedisSettings, StartError> {
+    let password = match &redis.password {
+        None => None,
+        Some(reference) => Some(required(reference)?),
+    };
+    Ok(RedisSettings {
+        nodes: redis.nodes.iter().map(ToString::to_string).collect(),
+        username: redis.username.clone(),
+        password,
+        database: i64::from(redis.database),
+        tls: redis.tls,
+        ca_file: redis.ca_file.clone(),
+        namespace: redis.namespace.clone(),
+        budget: redis.budget,
+    })
 }
 
 fn required(reference: &crate::domain::catalogue::SecretRef) -> Result<crate::domain::secret::Secret, StartError> {

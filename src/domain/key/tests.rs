@@ -66,7 +66,7 @@ fn the_stored_form_is_pinned() {
     assert_eq!(
         text,
         format!(
-            r#"{{"id":"{id}","name":"laptop","account":"acme","created_at":100,"expires_at":200,"models":null,"state":"revoked","at":7,"hint":"wxyz","revision":0,"terms":{"reset":"none","on_exhausted":"finish"}}}"#
+            r#"{{"id":"{id}","name":"laptop","account":"acme","created_at":100,"expires_at":200,"models":null,"state":"revoked","at":7,"hint":"wxyz","revision":0,"terms":{{"reset":"none","on_exhausted":"finish"}}}}"#
         )
     );
 }

@@ -20,6 +20,7 @@ use crate::{
     side::audit::Audit,
     store::{
         KeyStore,
+        archive::{Archive, file},
         embedded::EmbeddedStore,
         ledger::{LedgerStore, contract::memory},
     },
@@ -80,7 +81,9 @@ impl Fixture {
 
     /// With one account, `a`, that has no balance.
     async fn with_audit(folder: TempDir, audit: &Path) -> Self {
-        let store: Arc<dyn KeyStore> = Arc::new(EmbeddedStore::open(&folder.path().join("store")).unwrap());
+        let store = Arc::new(EmbeddedStore::open(&folder.path().join("store")).unwrap());
+        let archive: Arc<dyn Archive> = Arc::clone(&store) as Arc<dyn Archive>;
+        let store: Arc<dyn KeyStore> = store;
         let ledger = memory::ledger();
         let changes = Arc::new(DirectChanges::new(Arc::clone(&ledger)));
         let balance = NanoUsd::ZERO;
@@ -89,6 +92,7 @@ impl Fixture {
             keys: Arc::clone(&store),
             ledger: Arc::clone(&ledger),
             changes: Arc::clone(&changes) as Arc<dyn AccountChanges>,
+            archive: Some(archive),
         };
         let audit = Audit::open(audit).unwrap();
         let prefix = KeyPrefix::new("weir").unwrap();
@@ -289,6 +293,24 @@ async fn lists_are_paged_and_filtered_by_account() {
         }
     }
     assert_eq!(seen, ["even"; 4]);
+}
+
+#[tokio::test]
+async fn a_backup_comes_whole() {
+    let admin = Fixture::new().await;
+    for number in 0..300 {
+        admin
+            .create(json!({ "name": format!("k{number}"), "account": "a" }))
+            .await;
+    }
+    let mut bytes = Vec::new();
+    admin.client.download("/v1/backup", &mut bytes).await.unwrap();
+    let path = admin.folder.path().join("backup");
+    std::fs::write(&path, bytes).unwrap();
+    let (header, end) = file::check(&path).unwrap();
+    assert_eq!((header.engine.as_str(), end.items), ("embedded", 300));
+    let error = admin.client.download("/v1/backups", &mut Vec::new()).await.unwrap_err();
+    assert!(error.to_string().contains("no such path"), "{error}");
 }
 
 #[tokio::test]

@@ -9,13 +9,20 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
+use tokio::sync::mpsc;
 
-use super::Item;
+use super::{Archive, Item};
+use crate::store::StoreError;
 
 /// The format written here. A file of a later one is refused, not guessed at.
 pub const FORMAT: u32 = 1;
 /// The longest line that is read. An item is a key, an account or a row, none of which comes near.
 const LINE_BYTES_MAX: u64 = 4 << 20;
+
+/// Items that wait to be written: whoever reads a store slowly makes it send slowly.
+const ITEMS_WAITING: usize = 256;
+/// How large a piece is sent on.
+const PIECE_BYTES: usize = 64 * 1024;
 
 /// The first line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -180,6 +187,34 @@ impl Items {
         }
         Ok(batch)
     }
+}
+
+/// Sends a whole backup, in pieces of some size.
+///
+/// # Errors
+/// When the store does not tell all; then the last line is missing.
+pub async fn encode(archive: &dyn Archive, header: &Header, to: mpsc::Sender<Vec<u8>>) -> Result<(), StoreError> {
+    let (items_to, mut items) = mpsc::channel(ITEMS_WAITING);
+    let unwritable = |_| StoreError::Corrupt("an item cannot be written".to_owned());
+    let encoding = async move {
+        let mut encoder = Encoder::default();
+        let mut piece = encoder.header(header).map_err(unwritable)?;
+        while let Some(item) = items.recv().await {
+            piece.extend(encoder.item(&item).map_err(unwritable)?);
+            if piece.len() >= PIECE_BYTES && to.send(std::mem::take(&mut piece)).await.is_err() {
+                break;
+            }
+        }
+        Ok((encoder, piece, to))
+    };
+    let (dumped, encoded) = tokio::join!(archive.dump(items_to), encoding);
+    let (encoder, mut piece, to) = encoded?;
+    if dumped.is_ok() {
+        piece.extend(encoder.end().map_err(unwritable)?);
+    }
+    // Who does not receive any more does not want it.
+    let _ = to.send(piece).await;
+    dumped
 }
 
 fn end_of(line: &[u8]) -> Option<End> {

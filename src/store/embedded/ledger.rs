@@ -22,6 +22,7 @@ use crate::domain::{
 use crate::store::ledger::{APPLY_STEPS_MAX, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore};
 use crate::store::{OpenError, StoreError};
 
+mod archive;
 mod books;
 mod file;
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::test_server::TestServer;
 use super::{Adopt, Init, RedisStore};
 use crate::clock;
 use crate::domain::secret::{KeyPrefix, ServiceKey};
+use crate::store::archive::Archive;
 use crate::store::contract::{Fixture, digest, id, record, suite, until};
 use crate::store::{FEED_CHANGES_MAX, KeyChange, KeyStore, StoreError};
 
@@ -95,6 +96,43 @@ async fn a_redis_that_is_not_set_up_is_unavailable_and_setting_up_is_for_once() 
     assert_eq!(store.init(Adopt::Data).await, Ok(Init::Made));
     assert!(is_found(&*store, 1).await);
     running.abort();
+}
+
+#[tokio::test]
+async fn a_backup_is_put_back_under_the_word_that_nodes_know() {
+    let Some(server) = TestServer::start().await else {
+        return;
+    };
+    let joined = server.join("weir").await;
+    let store = &joined.store;
+    for number in [1, 2, 3] {
+        store.create(&digest(number), &record(number, 100)).await.unwrap();
+    }
+    store.touch(&[(id(2), 700)]).await.unwrap();
+    store.delete(&id(3)).await.unwrap();
+    let keys = store.list(None, 10).await.unwrap();
+    let generation = store.known_generation().await.unwrap().unwrap();
+    let (to, mut items) = tokio::sync::mpsc::channel(10);
+    store.dump(to).await.unwrap();
+    let mut backup = Vec::new();
+    while let Some(item) = items.recv().await {
+        backup.push(item);
+    }
+    assert_eq!(backup.len(), 3);
+    assert!(!store.is_empty().await.unwrap());
+    assert!(
+        store.load(&backup).await.is_err(),
+        "only into a store that nobody believes"
+    );
+
+    let () = server.ask(&["FLUSHALL"]).await;
+    assert!(store.is_empty().await.unwrap());
+    store.load(&backup).await.unwrap();
+    assert!(store.list(None, 10).await.is_err(), "a part is not taken for all");
+    assert_eq!(store.restored(Some(&generation)).await, Ok(Init::Made));
+    assert_eq!(store.list(None, 10).await.unwrap(), keys);
+    store.heal(&digest(3), &record(3, 100)).await.unwrap();
+    assert_eq!(store.by_id(&id(3)).await, Ok(None));
 }
 
 #[tokio::test]

@@ -228,6 +228,11 @@ impl Weir {
         WeirBuilder::new().all_providers(base_url).start()
     }
 
+    /// Runs `weir store init`, for a store that was away when the gateway was started.
+    pub(crate) fn set_up_store(&self) {
+        set_up(self.folder.path(), &self.environment);
+    }
+
     /// A new connection to the gateway.
     pub(crate) fn connect(&self) -> Client {
         Client::connect(self.gateway)

@@ -86,6 +86,10 @@ impl Books {
         }
     }
 
+    pub(super) fn file(&self) -> &LedgerFile {
+        &self.file
+    }
+
     pub(super) fn slot(&self, id: &str) -> Option<Arc<Slot>> {
         let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
         accounts.get(id).map(Arc::clone)

@@ -24,6 +24,8 @@ use crate::domain::{
 use crate::store::embedded::database::{self, unavailable};
 use crate::store::{OpenError, StoreError};
 
+mod archive;
+
 /// Account to a sealed [`Standing`].
 const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("accounts");
 /// Account and key to a sealed [`AccountKey`].
