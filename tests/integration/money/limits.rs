@@ -120,6 +120,7 @@ fn race(nodes: &[Weir], clients: usize) {
     });
     // Those that were refused while others held the rest of the quota may come again: until it is spent.
     let mut served = served.into_inner();
+    first.books(served + 1);
     while first.exchange(&Wire::Messages.request(&key.text, prompt)).status == 200 {
         served += 1;
         first.books(served + 1);
