@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use crate::{
-    config::{Config, StoreConfig, secret_source},
+    config::{Config, RedisConfig, RedisModeConfig, StoreConfig, secret_source},
+    domain::{catalogue::SecretRef, secret::Secret},
     key_cache::KeyCacheSettings,
     store::{
         KeyStore,
         embedded::EmbeddedStore,
-        redis::{RedisSettings, RedisStore},
+        redis::{RedisMode, RedisSettings, RedisStore},
         sessions::SessionStore,
     },
     wiring::StartError,
@@ -35,20 +36,7 @@ pub fn open(config: &Config) -> Result<Opened, StartError> {
             })
         }
         StoreConfig::Redis(redis) => {
-            let password = match &redis.password {
-                None => None,
-                Some(reference) => Some(required(reference)?),
-            };
-            let settings = RedisSettings {
-                nodes: redis.nodes.iter().map(ToString::to_string).collect(),
-                username: redis.username.clone(),
-                password,
-                database: i64::from(redis.database),
-                tls: redis.tls,
-                ca_file: redis.ca_file.clone(),
-                namespace: redis.namespace.clone(),
-                budget: redis.budget,
-            };
+            let settings = redis_settings(redis)?;
             let store = RedisStore::open(&settings).map_err(|error| StartError::failed("the Redis store", error))?;
             let store = Arc::new(store);
             Ok(Opened {
@@ -59,13 +47,42 @@ pub fn open(config: &Config) -> Result<Opened, StartError> {
     }
 }
 
-fn required(reference: &crate::domain::catalogue::SecretRef) -> Result<crate::domain::secret::Secret, StartError> {
+fn redis_settings(redis: &RedisConfig) -> Result<RedisSettings, StartError> {
+    let mode = match &redis.mode {
+        RedisModeConfig::Standalone => RedisMode::Standalone,
+        RedisModeConfig::Cluster => RedisMode::Cluster,
+        RedisModeConfig::Sentinel {
+            master_name,
+            username,
+            password,
+        } => RedisMode::Sentinel {
+            master_name: master_name.clone(),
+            username: username.clone(),
+            password: required("sentinel_password", password.as_ref())?,
+        },
+    };
+    Ok(RedisSettings {
+        mode,
+        nodes: redis.nodes.iter().map(ToString::to_string).collect(),
+        username: redis.username.clone(),
+        password: required("password", redis.password.as_ref())?,
+        database: i64::from(redis.database),
+        tls: redis.tls,
+        ca_file: redis.ca_file.clone(),
+        namespace: redis.namespace.clone(),
+        budget: redis.budget,
+    })
+}
+
+/// The secret that a key refers to, which has to be there; `None` without a reference.
+fn required(key: &str, reference: Option<&SecretRef>) -> Result<Option<Secret>, StartError> {
+    let Some(reference) = reference else { return Ok(None) };
     match secret_source::read(reference) {
-        Ok(Some(secret)) => Ok(secret),
+        Ok(Some(secret)) => Ok(Some(secret)),
         Ok(None) => Err(StartError::Configuration(format!(
-            "[store.redis] password: {reference} is not there"
+            "[store.redis] {key}: {reference} is not there"
         ))),
-        Err(reason) => Err(StartError::Configuration(format!("[store.redis] password: {reason}"))),
+        Err(reason) => Err(StartError::Configuration(format!("[store.redis] {key}: {reason}"))),
     }
 }
 

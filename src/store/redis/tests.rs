@@ -3,11 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::test_server::TestServer;
+use super::test_server::{Joined, TestServer};
 use crate::clock;
 use crate::domain::secret::{KeyPrefix, ServiceKey};
 use crate::store::contract::{Fixture, digest, id, record, suite, until};
 use crate::store::{FEED_CHANGES_MAX, KeyChange, KeyStore, StoreError};
+
+mod cluster;
+mod sentinel;
+mod settings;
+mod trouble;
 
 const BUDGET: Duration = Duration::from_millis(100);
 /// How much later than its budget a call may end on a busy machine.
@@ -32,6 +37,18 @@ async fn sessions_are_remembered_by_their_latest_word() {
     let joined = server.join("weir").await;
     let now = clock::unix_seconds();
     crate::store::sessions::contract::sessions_are_remembered_by_their_latest_word(&*joined.store, now).await;
+}
+
+/// How long it takes until a change is acknowledged.
+async fn until_written(store: &dyn KeyStore, number: u8) -> Duration {
+    let start = clock::instant();
+    until("a change is acknowledged", async || {
+        let done = store.create(&digest(number), &record(number, 100)).await;
+        // One whose answer was lost has been made.
+        matches!(done, Ok(()) | Err(StoreError::Duplicate))
+    })
+    .await;
+    start.elapsed()
 }
 
 async fn is_found(store: &dyn KeyStore, number: u8) -> bool {
@@ -146,14 +163,10 @@ async fn a_server_that_is_away_at_the_start_is_reached_when_it_comes() {
     first.store.create(&digest(1), &record(1, 100)).await.unwrap();
     drop(first);
     server.kill();
-    let store = std::sync::Arc::new(super::RedisStore::open(&server.settings("weir", BUDGET)).unwrap());
-    let (_shutdown, stop) = tokio::sync::watch::channel(false);
-    let runner = std::sync::Arc::clone(&store);
-    let running = tokio::spawn(async move { runner.run(stop).await });
-    assert!(!is_found(&*store, 1).await);
+    let joined = Joined::begin(&server.settings("weir", BUDGET));
+    assert!(!is_found(&*joined.store, 1).await);
     server.restart().await;
-    until("the key is found", async || is_found(&*store, 1).await).await;
-    running.abort();
+    until("the key is found", async || is_found(&*joined.store, 1).await).await;
 }
 
 #[tokio::test]
