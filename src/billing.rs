@@ -87,6 +87,13 @@ pub struct Wanted<'a> {
     pub prices: Vec<(String, Arc<Price>)>,
 }
 
+/// What an admitted request got, from the store or from its key's grace.
+struct Held {
+    hold: NanoUsd,
+    at_ms: i64,
+    watermark: u64,
+}
+
 /// Why a request is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotAdmitted {
@@ -150,22 +157,7 @@ impl Billing {
             ended_key,
             ended_account,
         };
-        let doubt = shared.uncertain.begin(&ask);
-        let (hold, at_ms, watermark) = match shared.ledger.admit(&ask).await {
-            Ok(answer) => {
-                doubt.settled();
-                let grant = granted(answer)?;
-                shared.grace.end(&key.id);
-                shared.note_balance(&key.account, &grant);
-                (grant.hold, grant.at_ms, grant.watermark)
-            }
-            Err(error) => {
-                let hold = shared.grace(key, estimate, &error)?;
-                // Its settlement ends the hold that the store may have put.
-                doubt.settled();
-                (hold, clock::unix_millis(), 0)
-            }
-        };
+        let Held { hold, at_ms, watermark } = shared.hold(key, &ask).await?;
         row.admitted_ms = at_ms;
         row.cost_nano_usd = dearest(&prices, &row.usage);
         if let Some((_, price)) = prices.first() {
@@ -271,6 +263,37 @@ impl Billing {
 }
 
 impl Shared {
+    async fn hold(&self, key: &KeyRecord, ask: &Admit) -> Result<Held, NotAdmitted> {
+        let doubt = self.uncertain.begin(ask);
+        match self.ledger.admit(ask).await {
+            Ok(answer) => {
+                doubt.settled();
+                let grant = match answer {
+                    Admission::Granted(grant) => grant,
+                    Admission::Refused(denied) => return Err(NotAdmitted::Denied(denied)),
+                    Admission::StaleKey => return Err(NotAdmitted::StaleKey),
+                };
+                self.grace.end(&key.id);
+                self.note_balance(&key.account, &grant);
+                Ok(Held {
+                    hold: grant.hold,
+                    at_ms: grant.at_ms,
+                    watermark: grant.watermark,
+                })
+            }
+            Err(error) => {
+                let hold = self.grace(key, ask.estimate, &error)?;
+                // Its settlement ends the hold that the store may have put.
+                doubt.settled();
+                Ok(Held {
+                    hold,
+                    at_ms: clock::unix_millis(),
+                    watermark: 0,
+                })
+            }
+        }
+    }
+
     /// The store cannot be asked: what the key may commit all the same.
     fn grace(&self, key: &KeyRecord, estimate: NanoUsd, error: &StoreError) -> Result<NanoUsd, NotAdmitted> {
         tracing::debug!(%error, "the ledger did not answer");
@@ -339,14 +362,6 @@ impl Shared {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn granted(answer: Admission) -> Result<Grant, NotAdmitted> {
-    match answer {
-        Admission::Granted(grant) => Ok(grant),
-        Admission::Refused(denied) => Err(NotAdmitted::Denied(denied)),
-        Admission::StaleKey => Err(NotAdmitted::StaleKey),
-    }
 }
 
 /// What the request may cost at the dearest of its providers, and the tokens it may use.

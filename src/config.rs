@@ -121,7 +121,7 @@ pub enum StoreConfig {
     /// Files of this node.
     Embedded(EmbeddedConfig),
     /// A Redis shared between nodes.
-    Redis(RedisConfig),
+    Redis(Box<RedisConfig>),
 }
 
 /// `[store.embedded]`
@@ -134,7 +134,9 @@ pub struct EmbeddedConfig {
 /// `[store.redis]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisConfig {
-    /// Where Redis listens; never empty.
+    /// What the nodes are.
+    pub mode: RedisModeConfig,
+    /// Where Redis, or its sentinels, listen; never empty, one in standalone mode.
     pub nodes: Vec<HostPort>,
     /// The ACL user; none means the default user.
     pub username: Option<String>,
@@ -150,6 +152,24 @@ pub struct RedisConfig {
     pub namespace: String,
     /// Time for one store call, all tries included.
     pub budget: Duration,
+}
+
+/// How the servers of a Redis belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedisModeConfig {
+    /// One server.
+    Standalone,
+    /// A master and its replicas, watched by the nodes.
+    Sentinel {
+        /// What the sentinels call the master; never empty.
+        master_name: String,
+        /// The ACL user at the sentinels; none means the default user.
+        username: Option<String>,
+        /// Where that user's password is found.
+        password: Option<SecretRef>,
+    },
+    /// Masters that share the slots; the nodes are some of them.
+    Cluster,
 }
 
 /// A host name or address with a port.

@@ -18,6 +18,7 @@ pub mod hello;
 pub mod intake;
 pub mod key_slots;
 pub mod listing;
+pub mod permits;
 pub mod relay;
 pub mod reply;
 pub mod ticket;

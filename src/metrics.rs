@@ -22,11 +22,13 @@ mod gen_ai;
 mod money;
 mod process;
 mod providers;
+mod store;
 
 use gen_ai::GenAi;
 use money::Money;
 pub use money::MoneyFigures;
 use providers::Providers;
+use store::Store;
 
 /// The content type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -58,7 +60,7 @@ pub struct Metrics {
     access_log_dropped: IntCounter,
     sessions_unwritten: IntCounter,
     key_cache: IntCounterVec,
-    store_up: IntGauge,
+    store: Store,
     resolver_failures: IntCounterVec,
     panics: IntCounter,
     reloads: IntCounterVec,
@@ -112,7 +114,7 @@ impl Metrics {
                 "Sessions whose credential only this node knows, because too many waited to be written.",
             )?,
             key_cache: make.counters("weir_key_cache_total", "What the key cache did.", &["event"])?,
-            store_up: make.gauge("weir_store_up", "1 while the store is reachable.")?,
+            store: Store::new(&make)?,
             resolver_failures: make.counters(
                 "weir_resolver_failures_total",
                 "Failed lookups of provider hosts.",
@@ -219,11 +221,6 @@ impl Metrics {
     /// A panic was caught.
     pub fn panicked(&self) {
         self.panics.inc();
-    }
-
-    /// Whether the store is reachable.
-    pub fn store_is(&self, state: Health) {
-        self.store_up.set(state.as_gauge());
     }
 
     /// The request bytes held in memory now.

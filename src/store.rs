@@ -4,6 +4,7 @@
 //! atomic step. A node remembers the version it has worked through and reads on from there, at once when nudged and at
 //! every poll besides, so that a lost nudge costs at most one poll interval.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
@@ -91,6 +92,11 @@ pub trait KeyStore: Send + Sync {
     /// Moves whenever the feed should be read at once. A nudge may be spurious and may be lost; it carries no content.
     fn nudges(&self) -> watch::Receiver<u64>;
 
+    /// What is wrong with how the store is set up. It serves nonetheless.
+    fn warnings(&self) -> BTreeSet<StoreWarning> {
+        BTreeSet::new()
+    }
+
     /// What the store does in the background (connections), until `shutdown` turns true. [`crate::key_cache::KeyCache::run`]
     /// drives it. A store without such work returns at once.
     async fn run(&self, shutdown: watch::Receiver<bool>) {
@@ -124,8 +130,47 @@ pub struct Changes {
     /// The version the store is at now. Lower than the one asked for after a restart or a failover.
     pub version: u64,
     /// The digests concerned, perhaps repeated; `None` if the feed does not reach back that far, or the store is behind
-    /// the version asked for: then nothing that is cached can be trusted.
+    /// the version asked for, or another server answers for it than the last time: then nothing that is cached can be
+    /// trusted.
     pub digests: Option<Vec<KeyDigest>>,
+}
+
+/// A setting under which a store may lose what it has acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StoreWarning {
+    /// It may throw data away to make room.
+    Eviction,
+    /// It writes nothing to disk as it goes.
+    NoAppendOnlyFile,
+    /// A master goes on taking changes that no replica gets.
+    NoMinReplicas,
+}
+
+impl StoreWarning {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Eviction, Self::NoAppendOnlyFile, Self::NoMinReplicas];
+
+    /// Its name in metrics and logs.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Eviction => "eviction",
+            Self::NoAppendOnlyFile => "no_append_only_file",
+            Self::NoMinReplicas => "no_min_replicas",
+        }
+    }
+
+    /// What is wrong and what to do.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::Eviction => "redis may evict keys: set maxmemory-policy to noeviction",
+            Self::NoAppendOnlyFile => {
+                "redis keeps no append-only file, a crash of it loses what it acknowledged since its last snapshot: set appendonly to yes"
+            }
+            Self::NoMinReplicas => {
+                "redis acknowledges changes that no replica has, a failover may lose them: set min-replicas-to-write to 1"
+            }
+        }
+    }
 }
 
 /// Why a store did not do as asked.

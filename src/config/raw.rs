@@ -83,6 +83,10 @@ pub(super) struct RawEmbedded {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawRedis {
+    pub(super) mode: Option<String>,
+    pub(super) master_name: Option<String>,
+    pub(super) sentinel_username: Option<String>,
+    pub(super) sentinel_password: Option<RawSecret>,
     pub(super) nodes: Option<Vec<String>>,
     pub(super) username: Option<String>,
     pub(super) password: Option<RawSecret>,

@@ -7,17 +7,19 @@ use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 
 use super::raw::{
-    RawAdmin, RawConfig, RawGateway, RawJournal, RawKeyCache, RawLog, RawPrices, RawProvider, RawRedis, RawRules,
-    RawStore, RawUpstream,
+    RawAdmin, RawConfig, RawGateway, RawJournal, RawKeyCache, RawLog, RawPrices, RawProvider, RawRules, RawStore,
+    RawUpstream,
 };
 use super::values::{KeyPath, Values};
 use super::{
     AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, JournalConfig, KeyCacheConfig, LogConfig,
-    OpsConfig, PricesConfig, RedisConfig, RulesConfig, StoreConfig, UpstreamConfig,
+    OpsConfig, PricesConfig, RulesConfig, StoreConfig, UpstreamConfig,
 };
 use crate::domain::catalogue::{CatalogueSettings, ProviderOverride};
 use crate::domain::secret::KeyPrefix;
 use crate::domain::strict_toml::FileError;
+
+mod redis;
 
 const DAY_SECONDS: u64 = 86_400;
 /// Pingora's own limit for a header block, in bytes.
@@ -197,58 +199,14 @@ fn store(values: &mut Values<'_>, raw: RawStore) -> StoreConfig {
     let embedded = EmbeddedConfig {
         path: values.path(&["store", "embedded", "path"], path),
     };
-    let redis = redis(values, raw.redis);
+    let redis = redis::resolve(values, raw.redis);
     match raw.engine.as_deref() {
         None | Some("embedded") => StoreConfig::Embedded(embedded),
-        Some("redis") => StoreConfig::Redis(redis),
+        Some("redis") => StoreConfig::Redis(Box::new(redis)),
         Some(_) => {
             values.wrong(&["store", "engine"], "no such engine, give embedded or redis");
             StoreConfig::Embedded(embedded)
         }
-    }
-}
-
-fn redis(values: &mut Values<'_>, raw: RawRedis) -> RedisConfig {
-    const NODES: KeyPath<'_> = &["store", "redis", "nodes"];
-    let given = raw.nodes.unwrap_or_else(|| vec!["127.0.0.1:6379".to_owned()]);
-    if given.len() != 1 {
-        values.wrong(
-            NODES,
-            "give exactly one server, Sentinel and Cluster are not served yet",
-        );
-    }
-    let nodes = given.iter().filter_map(|node| values.host_port(NODES, node)).collect();
-    let namespace = raw.namespace.unwrap_or_else(|| "weir".to_owned());
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-    if !(1..=64).contains(&namespace.len()) || !namespace.bytes().all(plain) {
-        values.wrong(
-            &["store", "redis", "namespace"],
-            "not usable, give 1 to 64 of A-Z, a-z, 0-9, _, . and -",
-        );
-    }
-    if raw.username.as_deref().is_some_and(str::is_empty) {
-        values.wrong(
-            &["store", "redis", "username"],
-            "empty, leave it out for the default user",
-        );
-    }
-    let tls = raw.tls.unwrap_or(false);
-    if raw.ca_file.is_some() && !tls {
-        values.wrong(
-            &["store", "redis", "ca_file"],
-            "without effect, set tls = true beside it",
-        );
-    }
-    let database = values.number(&["store", "redis", "database"], raw.database, 0, 0..=65_535);
-    RedisConfig {
-        nodes,
-        username: raw.username,
-        password: values.secret(&["store", "redis", "password"], raw.password.as_ref()),
-        database: u16::try_from(database).unwrap_or(u16::MAX),
-        tls,
-        ca_file: path(values, &["store", "redis", "ca_file"], raw.ca_file.as_deref()),
-        namespace,
-        budget: values.millis(&["store", "redis", "budget_ms"], raw.budget_ms, 100, 1..=10_000),
     }
 }
 

@@ -16,8 +16,6 @@ pub mod input;
 mod steps;
 
 #[cfg(test)]
-mod fit;
-#[cfg(test)]
 mod tests;
 
 pub use factors::Factors;

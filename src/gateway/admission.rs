@@ -10,6 +10,7 @@ use rand::RngExt;
 use crate::{
     billing::Bill,
     clock,
+    config::GatewayConfig,
     domain::{
         catalogue::Model,
         credential::{self, CredentialError},
@@ -20,7 +21,7 @@ use crate::{
         query,
         refusal::Refusal,
         route::{self, Leg, Route, RouteError},
-        rules::{self, Provider, RequestFacts},
+        rules::{self, RequestFacts},
         secret::KeyPrefix,
         session_hint::{Continuity, continuity},
     },
@@ -32,9 +33,9 @@ use crate::{
         estimate::Basis,
         exchange::Forward,
         funds::{self, Caller},
-        intake::{self, QueryKeys},
+        intake::{self, BodyHead, QueryKeys},
         key_slots::KeySlot,
-        listing,
+        listing, permits,
         ticket::Ticket,
     },
     live::Live,
@@ -115,29 +116,13 @@ async fn prepare(
     let limits = &live.config.gateway;
     let body_head = intake::check_body_head(session.req_header(), limits.body_bytes_max)?;
     query::check_alt(operation, session.req_header().uri.query()).map_err(|reason| Refusal::QueryInvalid { reason })?;
-    let count_slot = count_slot(gateway, live, key, operation)?;
+    let count_slot = permits::count_slot(gateway, live, key, operation)?;
     // What the path names can be refused before the body is read.
     if let Some(model) = &path_model {
         routed(gateway, live, key, operation, model, entry)?;
     }
-    let mut body = body::gather(
-        session,
-        body_head,
-        limits.body_bytes_max,
-        limits.body_read,
-        &gateway.budget,
-    )
-    .await?;
+    let (mut body, scan) = read_body(gateway, session, limits, body_head).await?;
     entry.record.request_bytes = body.bytes.len() as u64;
-    let scan = json_scan::scan(
-        &body.bytes,
-        &ScanLimits {
-            depth_max: limits.json_depth_max,
-        },
-    )
-    .map_err(|error| Refusal::BodyInvalid {
-        reason: error.to_string(),
-    })?;
     let model = asked_model(operation, path_model, &scan)?;
     fail::fail_point!("admission");
     let route = routed(gateway, live, key, operation, &model, entry)?;
@@ -193,6 +178,33 @@ async fn prepare(
         body,
         count_slot,
     })
+}
+
+/// The body, whole, and what it says.
+async fn read_body(
+    gateway: &Gateway,
+    session: &mut Session,
+    limits: &GatewayConfig,
+    body_head: BodyHead,
+) -> Result<(GatheredBody, Scan), GatherError> {
+    let body = body::gather(
+        session,
+        body_head,
+        limits.body_bytes_max,
+        limits.body_read,
+        &gateway.budget,
+    )
+    .await?;
+    let scan = json_scan::scan(
+        &body.bytes,
+        &ScanLimits {
+            depth_max: limits.json_depth_max,
+        },
+    )
+    .map_err(|error| Refusal::BodyInvalid {
+        reason: error.to_string(),
+    })?;
+    Ok((body, scan))
 }
 
 /// What a request continues, and who has it. One look at the store at most, and only for state at a provider.
@@ -329,7 +341,7 @@ fn forward(
         // It costs nothing, so there is nothing to learn from an answer that nobody reads.
         None
     } else {
-        finish_permit(gateway, session, &attempts.leg().provider, stream)
+        permits::finish_permit(gateway, session, &attempts.leg().provider, stream)
     };
     Forward {
         ticket: Ticket::issue(entry, bill, basis),
@@ -357,40 +369,6 @@ fn forward(
         finish_permit,
         count_slot,
     }
-}
-
-/// A place among those that the key has for counting tokens. Agents count in bursts (25 at once were seen) and pay
-/// nothing for it, so this limit is apart from those on generation (protocols.md 1.6).
-fn count_slot(
-    gateway: &Gateway,
-    live: &Live,
-    key: &KeyRecord,
-    operation: Operation,
-) -> Result<Option<KeySlot>, Refusal> {
-    if !operation.counts_tokens() {
-        return Ok(None);
-    }
-    let concurrency = live.config.gateway.count_tokens_concurrency;
-    let slot = gateway.count_slots.enter(key.id.as_str(), concurrency);
-    slot.map(Some).ok_or(Refusal::CountTokensBusy { concurrency })
-}
-
-/// Whether the answer is read to its end although the client has left (design.md section 5, `on_client_gone`).
-/// Bounded in number by the permits, in time by the limits of every answer.
-fn finish_permit(
-    gateway: &Gateway,
-    session: &mut Session,
-    provider: &Provider,
-    stream: bool,
-) -> Option<tokio::sync::OwnedSemaphorePermit> {
-    let policy = &provider.on_client_gone;
-    let action = if stream { policy.stream } else { policy.unary };
-    if action == rules::ClientGoneAction::Abort {
-        return None;
-    }
-    let permit = Arc::clone(&gateway.finishing).try_acquire_owned().ok()?;
-    session.set_abort_on_close(false);
-    Some(permit)
 }
 
 /// Whether a second attempt can send the body again after the first has sent it.

@@ -29,10 +29,17 @@ pub(crate) struct Fixture {
     pub(crate) kept: Box<dyn Any + Send>,
 }
 
-/// The suite for one engine. `$open` is an async function that gives a [`Fixture`], or `None` to skip with a word.
+/// The suite for one engine. `$open` is an async function that gives a [`Fixture`], or `None` to skip with a word; each
+/// behaviour is a test. `in_turn $join`: all of them within one test, each with what the async closure gives for its name.
 macro_rules! suite {
     ($open:path) => {
-        $crate::store::contract::suite! { $open =>
+        $crate::store::contract::suite! { @all tests $open }
+    };
+    (in_turn $join:expr) => {
+        $crate::store::contract::suite! { @all in_turn $join }
+    };
+    (@all $how:ident $with:expr) => {
+        $crate::store::contract::suite! { @$how $with =>
             a_created_key_is_found_by_its_digest_and_its_id
             a_taken_digest_or_id_is_refused
             an_unknown_id_is_not_found
@@ -52,13 +59,19 @@ macro_rules! suite {
             concurrent_changes_are_all_counted
         }
     };
-    ($open:path => $($behaviour:ident)*) => {
+    (@tests $open:expr => $($behaviour:ident)*) => {
         $(#[tokio::test]
         async fn $behaviour() {
             if let Some(fixture) = $open().await {
                 $crate::store::contract::$behaviour(&*fixture.store).await;
                 drop(fixture.kept);
             }
+        })*
+    };
+    (@in_turn $join:expr => $($behaviour:ident)*) => {
+        $({
+            let joined = $join(stringify!($behaviour)).await;
+            $crate::store::contract::$behaviour(&*joined.store).await;
         })*
     };
 }

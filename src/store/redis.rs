@@ -1,4 +1,5 @@
-//! The store that nodes share: one Redis, every operation one script, every call within a fixed time.
+//! The store that nodes share: one Redis (a server, a master with sentinels, or a cluster), every operation one script,
+//! every call within a fixed time.
 //!
 //! All keys have one hash tag, `{<namespace>:keys}`, so that every script stays within one slot of a cluster:
 //! - `:ids` digest to key id, `:digests` key id to digest, `:records` key id to record (JSON), `:used` key id to last use,
@@ -11,17 +12,19 @@
 //!
 //! Only SHA-256 digests are stored, never a key.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ::redis::{Client, ProtocolVersion, ScriptInvocation};
+use ::redis::ScriptInvocation;
 use async_trait::async_trait;
 use once_cell::sync::OnceCell;
 use tokio::sync::watch;
 
 pub use self::generation::{Adopt, Init};
 pub use self::ledger::RedisLedger;
-pub use self::settings::RedisSettings;
+pub use self::settings::{RedisMode, RedisSettings};
 
 use self::link::{Effort, Link};
 use self::reply::Reply;
@@ -31,10 +34,12 @@ use crate::domain::secret::KeyDigest;
 use crate::domain::session_hint::{ServedBy, StateKey};
 use crate::store::sessions::{self, SESSION_LIFETIME, SessionStore};
 use crate::store::{
-    Changes, FEED_CHANGES_MAX, KeyChange, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, OpenError, StoreError,
+    Changes, FEED_CHANGES_MAX, KeyChange, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, OpenError, StoreError, StoreWarning,
 };
 
+mod address;
 mod archive;
+mod dialer;
 mod generation;
 mod ledger;
 mod link;
@@ -69,7 +74,6 @@ const KEY_NAMES: [&str; 8] = [
 /// The Redis store. It connects, and stays connected, while [`KeyStore::run`] runs.
 pub struct RedisStore {
     link: Link,
-    push_client: Client,
     scripts: Scripts,
     keys: Vec<String>,
     namespace: String,
@@ -80,6 +84,8 @@ pub struct RedisStore {
     /// The generation this node has seen first; kept for the life of the process.
     generation: OnceCell<String>,
     nudge: Arc<watch::Sender<u64>>,
+    /// The epoch up to which the feed has been followed.
+    followed: AtomicU64,
 }
 
 impl RedisStore {
@@ -91,8 +97,7 @@ impl RedisStore {
             .collect::<Result<_, _>>()?;
         let (nudge, _) = watch::channel(0);
         Ok(Self {
-            link: Link::new(settings.client(ProtocolVersion::RESP2)?, settings.budget),
-            push_client: settings.client(ProtocolVersion::RESP3)?,
+            link: Link::new(settings)?,
             scripts: Scripts::new(),
             keys,
             namespace: settings.namespace.clone(),
@@ -102,6 +107,7 @@ impl RedisStore {
             budget: settings.budget,
             generation: OnceCell::new(),
             nudge: Arc::new(nudge),
+            followed: AtomicU64::new(0),
         })
     }
 
@@ -314,9 +320,20 @@ impl KeyStore for RedisStore {
     }
 
     async fn changes_since(&self, version: u64) -> Result<Changes, StoreError> {
+        // Read before the call: what moves during it is found by the next one.
+        let epoch = *self.link.epochs().borrow();
         let mut call = self.prepare(&self.scripts.changes);
         call.arg(version);
-        self.call(&call, Effort::Read(self.budget)).await?.changes(version)
+        let mut changes = self.call(&call, Effort::Read(self.budget)).await?.changes(version)?;
+        // Another server may lack changes that were seen, and have others under the same numbers.
+        if self.followed.fetch_max(epoch, Ordering::Relaxed) < epoch {
+            changes.digests = None;
+        }
+        Ok(changes)
+    }
+
+    fn warnings(&self) -> BTreeSet<StoreWarning> {
+        self.link.warnings()
     }
 
     fn nudges(&self) -> watch::Receiver<u64> {
@@ -327,7 +344,8 @@ impl KeyStore for RedisStore {
         tokio::select! {
             _ = shutdown.wait_for(|stop| *stop) => {}
             () = self.link.keep_up(&self.scripts) => {}
-            () = tracking::follow(&self.push_client, &self.version_key, &self.nudge) => {}
+            () = tracking::follow(&self.link, &self.version_key, &self.nudge) => {}
+            () = tracking::follow_epochs(self.link.epochs(), &self.nudge) => {}
         }
     }
 }

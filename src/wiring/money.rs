@@ -1,8 +1,9 @@
 //! The money side: ledger, journal, settlement and billing, built in the order of their dependence.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
 use crate::{
@@ -23,6 +24,9 @@ use crate::{
 
 /// How long the last settlements may take to reach the store when the process ends; they are in the journal anyway.
 const LAST_SETTLEMENTS_WAIT: Duration = Duration::from_secs(2);
+
+/// How long the start waits for that.
+const RELEASE_WAIT: Duration = Duration::from_millis(500);
 
 /// What deals with money.
 pub struct Money {
@@ -54,12 +58,17 @@ impl Money {
             damaged,
             ..
         } = Journal::open(&config.journal).map_err(|error| StartError::failed("the journal", error))?;
+        let cut: BTreeSet<String> = unsettled
+            .iter()
+            .map(|(admitted, _)| admitted.row.account.clone())
+            .collect();
         settle_left_over(&journal, unsettled).map_err(|error| StartError::failed("the journal", error))?;
         let ledger = engine.store();
         if let Ledger::Embedded(embedded) = &engine {
             let (embedded, stopped) = (Arc::clone(embedded), stopped.clone());
             background.spawn(async move { embedded.run(stopped).await });
         }
+        background.block_on(release(&*ledger, &journal, &cut));
         let settler = Settler::new(Arc::clone(&journal), Arc::clone(&ledger), Arc::new(Healer(keys)));
         let settled = stopped.clone();
         background.spawn(async move { settler.run(settled).await });
@@ -119,6 +128,17 @@ impl Money {
         {
             tracing::warn!(%error, "the ledger's file lacks the last changes: they are in the journal, and are applied at the next start");
         }
+    }
+}
+
+/// Ends what a process before held for requests that died with it. Before the first admission: nothing of this process is
+/// held yet.
+async fn release(ledger: &dyn LedgerStore, journal: &Journal, accounts: &BTreeSet<String>) {
+    let all = join_all(accounts.iter().map(|account| ledger.release(journal.node(), account)));
+    match tokio::time::timeout(RELEASE_WAIT, all).await {
+        Ok(ended) if ended.iter().all(Result::is_ok) => {}
+        // Their settlements end them, too.
+        Ok(_) | Err(_) => tracing::debug!("the holds of requests that were cut could not be ended at once"),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     pools::Pools,
     resolver::{Resolver, ResolverSettings},
     sessions::Sessions,
-    store::{KeyStore, archive::Archive},
+    store::{KeyStore, StoreWarning, archive::Archive},
     switches::Switches,
     usual::Learnt,
     wiring::{StartError, catalogue, money::Money, reload::Reloader, store},
@@ -150,6 +150,7 @@ impl Parts {
         let (keys, budget) = (Arc::clone(&self.keys), self.budget.clone());
         let (resolver, sinks) = (Arc::clone(&self.resolver), Arc::downgrade(&self.sinks));
         let (drain, sessions) = (self.drain.clone(), Arc::clone(&self.sessions));
+        let store = Arc::clone(&self.store);
         metrics.sample(move |metrics| {
             let (live, now) = (live.get(), clock::instant());
             for provider in live.catalogue.providers() {
@@ -167,6 +168,10 @@ impl Parts {
                 metrics.provider_pool_is(provider, resting, pool.ejected(now));
             }
             metrics.store_is(health(keys.store_is_reachable()));
+            let warnings = store.warnings();
+            for warning in StoreWarning::ALL {
+                metrics.store_warning_is(warning.kind(), warnings.contains(&warning));
+            }
             metrics.body_bytes_buffered_are(budget.in_use());
             metrics.requests_in_flight_are(drain.running());
             metrics.sessions_unwritten_are(sessions.lost());

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use crate::{
     clock,
-    config::{Config, RedisConfig, StoreConfig, secret_source},
+    config::{Config, RedisConfig, RedisModeConfig, StoreConfig, secret_source},
+    domain::{catalogue::SecretRef, secret::Secret},
     key_cache::KeyCacheSettings,
     store::{
         KeyStore,
         archive::{Archive, Archives},
         embedded::{EmbeddedStore, ledger::EmbeddedLedger},
         ledger::LedgerStore,
-        redis::{RedisLedger, RedisSettings, RedisStore},
+        redis::{RedisLedger, RedisMode, RedisSettings, RedisStore},
         sessions::SessionStore,
     },
     wiring::StartError,
@@ -80,14 +81,24 @@ pub fn open(config: &Config) -> Result<Opened, StartError> {
 
 /// How to reach the Redis that the configuration names.
 pub fn redis_settings(redis: &RedisConfig) -> Result<RedisSettings, StartError> {
-    let password = match &redis.password {
-        None => None,
-        Some(reference) => Some(required(reference)?),
+    let mode = match &redis.mode {
+        RedisModeConfig::Standalone => RedisMode::Standalone,
+        RedisModeConfig::Cluster => RedisMode::Cluster,
+        RedisModeConfig::Sentinel {
+            master_name,
+            username,
+            password,
+        } => RedisMode::Sentinel {
+            master_name: master_name.clone(),
+            username: username.clone(),
+            password: required("sentinel_password", password.as_ref())?,
+        },
     };
     Ok(RedisSettings {
+        mode,
         nodes: redis.nodes.iter().map(ToString::to_string).collect(),
         username: redis.username.clone(),
-        password,
+        password: required("password", redis.password.as_ref())?,
         database: i64::from(redis.database),
         tls: redis.tls,
         ca_file: redis.ca_file.clone(),
@@ -96,13 +107,15 @@ pub fn redis_settings(redis: &RedisConfig) -> Result<RedisSettings, StartError> 
     })
 }
 
-fn required(reference: &crate::domain::catalogue::SecretRef) -> Result<crate::domain::secret::Secret, StartError> {
+/// The secret that a key refers to, which has to be there; `None` without a reference.
+fn required(key: &str, reference: Option<&SecretRef>) -> Result<Option<Secret>, StartError> {
+    let Some(reference) = reference else { return Ok(None) };
     match secret_source::read(reference) {
-        Ok(Some(secret)) => Ok(secret),
+        Ok(Some(secret)) => Ok(Some(secret)),
         Ok(None) => Err(StartError::Configuration(format!(
-            "[store.redis] password: {reference} is not there"
+            "[store.redis] {key}: {reference} is not there"
         ))),
-        Err(reason) => Err(StartError::Configuration(format!("[store.redis] password: {reason}"))),
+        Err(reason) => Err(StartError::Configuration(format!("[store.redis] {key}: {reason}"))),
     }
 }
 

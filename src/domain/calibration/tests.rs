@@ -1,3 +1,5 @@
+//! Tests of `calibration`.
+
 use proptest::prelude::*;
 
 use super::*;

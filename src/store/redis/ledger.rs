@@ -50,9 +50,6 @@ const AT_ONCE: usize = 32;
 pub struct RedisLedger {
     store: Arc<RedisStore>,
     entered: Entered,
-    epochs: watch::Sender<u64>,
-    /// Whether the last call had no answer.
-    away: AtomicBool,
     /// Whether it has been said that the accounts are not those of this installation.
     alarmed: AtomicBool,
     #[cfg(test)]
@@ -66,12 +63,9 @@ type TestTime = Arc<dyn Fn() -> i64 + Send + Sync>;
 impl RedisLedger {
     /// The ledger in the same Redis as the keys.
     pub fn new(store: Arc<RedisStore>) -> Self {
-        let (epochs, _) = watch::channel(0);
         Self {
             store,
             entered: Entered::default(),
-            epochs,
-            away: AtomicBool::new(false),
             alarmed: AtomicBool::new(false),
             #[cfg(test)]
             clock: None,
@@ -109,15 +103,8 @@ impl RedisLedger {
             .map_or_else(String::new, |clock| clock().to_string())
     }
 
-    /// Sends a call. A Redis that could not answer may be another one when it does again.
     async fn send(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<Answer, StoreError> {
-        let answer = self.store.link.call(call, effort).await;
-        if answer.is_err() {
-            self.away.store(true, Ordering::Relaxed);
-        } else if self.away.swap(false, Ordering::Relaxed) {
-            self.epochs.send_modify(|epoch| *epoch = epoch.wrapping_add(1));
-        }
-        answer.map(Answer::new)
+        self.store.link.call(call, effort).await.map(Answer::new)
     }
 
     /// The status of an answer, and the answer. A missing account is one only while the Redis is the one this node knows.
@@ -149,7 +136,7 @@ impl RedisLedger {
 
     /// Enters an account into the index, unless this process knows that it is there and it is not new.
     async fn enter(&self, account: &str, is_new: bool) -> Result<(), StoreError> {
-        let epoch = *self.epochs.borrow();
+        let epoch = *self.store.link.epochs().borrow();
         if !is_new && self.entered.has(account, epoch) {
             return Ok(());
         }
@@ -307,6 +294,6 @@ impl LedgerStore for RedisLedger {
     }
 
     fn epochs(&self) -> watch::Receiver<u64> {
-        self.epochs.subscribe()
+        self.store.link.epochs()
     }
 }

@@ -1,18 +1,20 @@
 //! Tests of the Redis store, against a real server.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
-
-use super::test_server::TestServer;
-use super::{Adopt, Init, RedisStore};
+use super::test_server::{Joined, TestServer};
+use super::{Adopt, Init};
 use crate::clock;
 use crate::domain::secret::{KeyPrefix, ServiceKey};
 use crate::store::archive::Archive;
 use crate::store::contract::{Fixture, digest, id, record, suite, until};
 use crate::store::{FEED_CHANGES_MAX, KeyChange, KeyStore, StoreError};
+
+mod cluster;
+mod sentinel;
+mod settings;
+mod trouble;
 
 const BUDGET: Duration = Duration::from_millis(100);
 /// How much later than its budget a call may end on a busy machine.
@@ -37,6 +39,18 @@ async fn sessions_are_remembered_by_their_latest_word() {
     let joined = server.join("weir").await;
     let now = clock::unix_seconds();
     crate::store::sessions::contract::sessions_are_remembered_by_their_latest_word(&*joined.store, now).await;
+}
+
+/// How long it takes until a change is acknowledged.
+async fn until_written(store: &dyn KeyStore, number: u8) -> Duration {
+    let start = clock::instant();
+    until("a change is acknowledged", async || {
+        let done = store.create(&digest(number), &record(number, 100)).await;
+        // One whose answer was lost has been made.
+        matches!(done, Ok(()) | Err(StoreError::Duplicate))
+    })
+    .await;
+    start.elapsed()
 }
 
 async fn is_found(store: &dyn KeyStore, number: u8) -> bool {
@@ -79,10 +93,8 @@ async fn a_redis_that_is_not_set_up_is_unavailable_and_setting_up_is_for_once() 
     drop(joined);
     // A node that has seen no generation yet, at a Redis that has lost it.
     let () = server.ask(&["DEL", "{weir:keys}:generation"]).await;
-    let store = Arc::new(RedisStore::open(&server.settings("weir", Duration::from_secs(10))).unwrap());
-    let (_shutdown, stop) = watch::channel(false);
-    let runner = Arc::clone(&store);
-    let running = tokio::spawn(async move { runner.run(stop).await });
+    let late = Joined::begin(&server.settings("weir", Duration::from_secs(10)));
+    let store = &late.store;
     for lookup in [store.find(&digest(1)).await, store.find(&digest(2)).await] {
         assert!(
             matches!(&lookup, Err(StoreError::Unavailable(why)) if why.contains("weir store init")),
@@ -94,8 +106,7 @@ async fn a_redis_that_is_not_set_up_is_unavailable_and_setting_up_is_for_once() 
     assert_eq!(store.init(Adopt::Refuse).await, Ok(Init::HasData));
     assert!(store.find(&digest(1)).await.is_err());
     assert_eq!(store.init(Adopt::Data).await, Ok(Init::Made));
-    assert!(is_found(&*store, 1).await);
-    running.abort();
+    assert!(is_found(&**store, 1).await);
 }
 
 #[tokio::test]
@@ -218,14 +229,10 @@ async fn a_server_that_is_away_at_the_start_is_reached_when_it_comes() {
     first.store.create(&digest(1), &record(1, 100)).await.unwrap();
     drop(first);
     server.kill();
-    let store = Arc::new(RedisStore::open(&server.settings("weir", BUDGET)).unwrap());
-    let (_shutdown, stop) = watch::channel(false);
-    let runner = Arc::clone(&store);
-    let running = tokio::spawn(async move { runner.run(stop).await });
-    assert!(!is_found(&*store, 1).await);
+    let joined = Joined::begin(&server.settings("weir", BUDGET));
+    assert!(!is_found(&*joined.store, 1).await);
     server.restart().await;
-    until("the key is found", async || is_found(&*store, 1).await).await;
-    running.abort();
+    until("the key is found", async || is_found(&*joined.store, 1).await).await;
 }
 
 #[tokio::test]

@@ -1,3 +1,5 @@
+//! Tests of `bill`.
+
 use super::*;
 
 const EVIDENCE: Evidence = Evidence {
