@@ -228,7 +228,7 @@ fn key_cache(values: &mut Values<'_>, raw: &RawKeyCache) -> KeyCacheConfig {
 
 fn journal(values: &mut Values<'_>, raw: &RawJournal) -> JournalConfig {
     let path = raw.path.as_deref().unwrap_or("/var/lib/weir/journal");
-    let days = values.number(&["journal", "keep_days"], raw.keep_days, 7, 0..=3650);
+    let days = values.number(&["journal", "keep_days"], raw.keep_days, 7, 1..=3650);
     JournalConfig {
         path: values.path(&["journal", "path"], path),
         segment_bytes: values.number(

@@ -121,6 +121,8 @@ async fn what_a_failover_lost_is_sent_again_and_exact() {
         return;
     };
     let server = Arc::new(server);
+    // A replica has at least what it was set up with.
+    SecondDatabase(server.clone()).remember().await;
     let fixture = Fixture {
         store: node.ledger.clone(),
         clock,

@@ -18,7 +18,10 @@ async fn a_redis_that_may_evict_any_key_serves_nothing_until_it_is_mended() {
     until("the reason is said", refused).await;
     assert!(joined.store.warnings().contains(&StoreWarning::Eviction));
     let () = server.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
-    until("it serves", async || joined.store.find(&digest(1)).await.is_ok()).await;
+    until("it serves", async || {
+        joined.store.init(Adopt::Refuse).await.is_ok() && joined.store.find(&digest(1)).await.is_ok()
+    })
+    .await;
     assert!(!joined.store.warnings().contains(&StoreWarning::Eviction));
     let () = server.ask(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lfu"]).await;
     until("a change under way is noticed too", refused).await;

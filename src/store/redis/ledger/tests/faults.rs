@@ -59,6 +59,7 @@ async fn a_redis_that_refuses_to_write_is_unavailable_with_nothing_half_done() {
         is_unavailable(&ledger.apply(&node(1), "acme", &end).await);
         is_unavailable(&ledger.apply(&node(1), "beta", &steps(1, [open_with(1)])).await);
         let () = server.ask(over).await;
+        until("the fault is over", async || ledger.account("acme").await.is_ok()).await;
         assert_eq!(ledger.account("acme").await.unwrap(), before, "{begin:?}");
         assert_eq!(ledger.watermark(&node(1), "acme").await, Ok(1));
         assert_eq!(names().await, names_before);
@@ -80,12 +81,14 @@ async fn a_redis_that_is_busy_or_cut_off_from_its_master_is_unavailable() {
     is_unavailable(&ledger.watermark(&node(1), "acme").await);
     is_unavailable(&ledger.account("acme").await);
     let () = server.ask(&["REPLICAOF", "NO", "ONE"]).await;
+    until("it is a master again", async || ledger.account("acme").await.is_ok()).await;
     let () = server.ask(&["CONFIG", "SET", "busy-reply-threshold", "1"]).await;
     let busy = server.ask_in_background(&["EVAL", "while true do end", "0"]);
     until("it is busy", async || ledger.watermark(&node(1), "acme").await.is_err()).await;
     is_unavailable(&ledger.admit(&ask(&node(1), "r1", 1)).await);
     let () = server.ask(&["SCRIPT", "KILL"]).await;
     busy.await.unwrap();
+    until("it answers again", async || ledger.account("acme").await.is_ok()).await;
     granted(ledger.admit(&ask(&node(1), "r1", 1)).await);
 }
 
