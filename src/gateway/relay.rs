@@ -232,6 +232,7 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
         forward.watch = None;
         forward.ticket.meter.body_ended();
     }
+    forward.ticket.charge_whole();
     rewrite(forward, piece, end);
     doubt(forward, piece, end);
     if forward.error_body.is_some() {

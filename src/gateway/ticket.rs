@@ -29,6 +29,8 @@ pub struct Meter {
     beside: Option<Beside>,
     /// The bytes are compressed: nothing of weir's own can stand among them.
     is_coded: bool,
+    /// Nothing follows the event that makes the answer whole: its usage is known then.
+    ends_with_event: bool,
     framing: Option<Framing>,
     first_content: Option<Instant>,
     response_bytes: u64,
@@ -42,6 +44,7 @@ impl Meter {
         self.status = status;
         self.framing = Some(framing);
         self.is_coded = *coded != Coded::No;
+        self.ends_with_event = framing == Framing::Sse && protocol != Protocol::Gemini;
         // An error answer is held, and decoded whole at its end.
         self.beside = match coded {
             Coded::By(coding) if status < 400 && framing != Framing::Opaque => Some(Beside::new(*coding)),
@@ -78,6 +81,11 @@ impl Meter {
     pub fn is_complete(&self) -> bool {
         let unreadable = self.beside.as_ref().is_some_and(|beside| !beside.is_readable());
         self.status >= 400 || unreadable || self.observer.as_ref().is_some_and(Observer::is_complete)
+    }
+
+    /// Whether all that is ever known of the answer is known.
+    pub fn is_final(&self) -> bool {
+        self.ended || self.ends_with_event && self.observer.as_ref().is_some_and(Observer::is_complete)
     }
 
     /// Whether the answer's bytes are compressed.
@@ -182,6 +190,20 @@ impl Ticket {
                 bill.look(progress, &consumed);
             }
         }
+    }
+
+    /// All is known of the answer: it is charged before the client has its end, because the client's next request may come
+    /// at once, and is to find neither its place taken nor its hold.
+    pub fn charge_whole(&mut self) {
+        if self.bill.is_none() || self.failure.is_some() || !self.meter.is_final() || !self.meter.is_complete() {
+            return;
+        }
+        let outcome = match self.meter.observed() {
+            _ if self.meter.status >= 400 => Outcome::ProviderError,
+            Some(observed) if observed.in_band_error.is_some() => Outcome::InBandError,
+            Some(_) | None => Outcome::Ok,
+        };
+        self.charge(outcome);
     }
 
     /// Whether nothing is left to pay for the rest of the answer, and it is to be ended therefore.

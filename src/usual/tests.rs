@@ -1,3 +1,5 @@
+//! Tests of `usual`.
+
 use super::*;
 
 fn key(id: &str) -> KeyId {

@@ -1,3 +1,5 @@
+//! Tests of `tokens`.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of `input`.
+
 use super::*;
 use crate::domain::calibration::Calibration;
 use crate::domain::json_scan::{ScanLimits, scan};
