@@ -8,7 +8,7 @@ use crate::{
     domain::{
         consumption::{Modifiers, Row, UsageSource},
         key::{KeyDenied, KeyRecord},
-        ledger::Denied,
+        ledger::{Denied, Scope},
         money::NanoUsd,
         operation::Operation,
         refusal::{Limit, Refusal},
@@ -52,7 +52,8 @@ pub struct Tokens {
     pub output: u64,
 }
 
-/// Puts a hold for the request; `None` where nothing is charged. A key that was changed meanwhile is read again once.
+/// Puts a hold for the request; `None` where nothing is charged. A key that was changed meanwhile is read again once: no limit
+/// of a key is said to be reached that has just been raised, on whichever node.
 pub async fn hold(
     gateway: &Gateway,
     caller: &Caller,
@@ -64,9 +65,13 @@ pub async fn hold(
     }
     let first = gateway.billing.admit(wanted(&caller.key, asked, route)).await;
     let (key, answer) = match first {
-        Err(NotAdmitted::StaleKey) => {
+        Err(refused) if may_be_outdated(refused) => {
             let key = fresh(gateway, &caller.digest, clock::instant()).await?;
-            let answer = gateway.billing.admit(wanted(&key, asked, route)).await;
+            let is_news = refused == NotAdmitted::StaleKey || key.revision != caller.key.revision;
+            let answer = match is_news {
+                true => gateway.billing.admit(wanted(&key, asked, route)).await,
+                false => Err(refused),
+            };
             (key, answer)
         }
         answer => (Arc::clone(&caller.key), answer),
@@ -81,6 +86,19 @@ pub async fn hold(
         // A key that changes faster than it can be read is not served on a guess.
         NotAdmitted::StaleKey | NotAdmitted::StoreAway => Refusal::StoreUnavailable,
     })
+}
+
+/// Whether the refusal rests on what this node knows of the key.
+fn may_be_outdated(refused: NotAdmitted) -> bool {
+    match refused {
+        NotAdmitted::StaleKey => true,
+        NotAdmitted::Denied(denied) => match denied {
+            Denied::KeyExpired | Denied::QuotaExhausted { .. } => true,
+            Denied::Concurrency { scope, .. } | Denied::RateLimited { scope, .. } => scope == Scope::Key,
+            Denied::KeyRevoked | Denied::AccountUnknown | Denied::AccountSuspended | Denied::BalanceExhausted => false,
+        },
+        NotAdmitted::StoreAway | NotAdmitted::JournalFull => false,
+    }
 }
 
 async fn fresh(gateway: &Gateway, digest: &KeyDigest, now: Instant) -> Result<Arc<KeyRecord>, Refusal> {
