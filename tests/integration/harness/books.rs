@@ -48,7 +48,9 @@ impl Weir {
                 rows: if at_rest { self.rows() } else { Vec::new() },
                 account,
             };
-            (at_rest && books.rows.len() >= rows).then_some(books)
+            // Nothing was charged while the rows were read.
+            let is_still = at_rest && self.account() == books.account;
+            (is_still && books.rows.len() >= rows).then_some(books)
         });
         assert_eq!(books.rows.len(), rows, "rows");
         books.assert_add_up(self);
