@@ -34,6 +34,8 @@ use crate::{
 pub mod bill;
 pub mod grace;
 pub mod running;
+#[cfg(test)]
+mod tests;
 mod uncertain;
 
 pub use bill::{Bill, Consumed, Progress};

@@ -354,6 +354,7 @@ impl ProxyHttp for Gateway {
             if end {
                 // Before the client has the end: its next request may come at once.
                 forward.remember(&self.sessions);
+                forward.ticket.charge_now();
             }
             Ok(None)
         })

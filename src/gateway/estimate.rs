@@ -85,12 +85,14 @@ impl Basis {
 }
 
 /// How the request ended, as far as its bill is concerned. A report counts as final only where the provider ended its
-/// answer itself.
+/// answer itself, be it that the client had left meanwhile.
 fn end(outcome: Option<Outcome>, meter: &Meter) -> End {
     match outcome {
         Some(Outcome::Ok) => End::Whole,
         Some(Outcome::ProviderError | Outcome::CredentialRefused | Outcome::Refused) => End::Refused,
         Some(Outcome::ProviderUnreachable) => End::NoAnswer,
+        Some(Outcome::ClientGone) if meter.status() >= 400 => End::Refused,
+        Some(Outcome::ClientGone) if meter.is_complete() => End::Whole,
         Some(Outcome::ClientGone) => End::ClientLeft,
         Some(Outcome::ProviderTimeout | Outcome::ProviderCut | Outcome::Internal) if meter.output_estimate() == 0 => {
             End::NoAnswer

@@ -227,9 +227,9 @@ impl Ticket {
             return;
         }
         self.settled = true;
+        self.charge_now();
         let observed = self.meter.observed();
         let outcome = self.failure.unwrap_or_else(|| self.outcome(observed.as_ref()));
-        self.charge(outcome);
         let record = &mut self.entry.record;
         record.status = self.meter.status;
         record.response_bytes = self.meter.response_bytes;
@@ -242,6 +242,15 @@ impl Ticket {
             record.finish_reason = observed.finish_reason;
         }
         self.entry.close(outcome);
+    }
+
+    /// The answer is over, in whatever way, but for the last bytes that are about to go to the client: it is charged before
+    /// them, because the client's next request may come as soon as it has them. Later calls do nothing.
+    pub fn charge_now(&mut self) {
+        if self.bill.is_some() {
+            let observed = self.meter.observed();
+            self.charge(self.failure.unwrap_or_else(|| self.outcome(observed.as_ref())));
+        }
     }
 
     /// What was never sent to a provider costs nothing, and has no row.

@@ -8,7 +8,10 @@
 //! | the same, before any report | the estimates; before the first byte, input only | `estimated` |
 //! | it answered 400 or above, without a report | nothing | `estimated` |
 //! | no answer came (connection failed, silent, cut before its head), and the client had not left | nothing | `estimated` |
-//! | a report of more than the model can take or give, and of four times the estimate | the estimates | `estimated` |
+//! | a report of more than the model can take or give, and of four times the estimate | as if nothing was reported | `estimated` |
+//!
+//! What a model can take or give and nobody has written down is bounded by [`INPUT_PLAUSIBLE`] and [`OUTPUT_PLAUSIBLE`], what
+//! tools are called by [`CALLS_PLAUSIBLE`]: a provider's slip costs hundreds of dollars at most, not millions.
 //!
 //! Reasoning that a provider does not show is in its report only: an answer that broke off before is billed without it.
 
@@ -16,6 +19,14 @@ use crate::domain::{calibration::Factor, consumption::UsageSource, usage::Usage}
 
 /// A report beyond what the model can do is not believed if it is also so many times the estimate.
 pub const ABSURD_TIMES: u64 = 4;
+/// The input tokens that a model is taken to have room for at most where its context is not known: as many as the largest
+/// context on offer.
+pub const INPUT_PLAUSIBLE: u64 = 10_000_000;
+/// The output tokens of one answer that are believed where the model's most is not known: several times the most on offer,
+/// hidden reasoning included.
+pub const OUTPUT_PLAUSIBLE: u64 = 1_000_000;
+/// The searches, and the fetches, of one answer that are believed.
+pub const CALLS_PLAUSIBLE: u64 = 10_000;
 
 /// What is known of a request that has ended.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +68,10 @@ pub enum End {
 /// The usage to bill, and where it comes from. The text that passed is billed as `output_text`.
 pub fn bill(evidence: &Evidence) -> (Usage, UsageSource) {
     let estimate = estimate(evidence);
-    match (evidence.reported, evidence.end) {
-        (Some(reported), _) if is_absurd(&reported, &estimate, evidence) => (estimate, UsageSource::Estimated),
+    let reported = evidence
+        .reported
+        .filter(|reported| !is_absurd(reported, &estimate, evidence));
+    match (reported, evidence.end) {
         (Some(reported), End::Whole | End::Refused) => (reported, UsageSource::Reported),
         (Some(reported), End::Cut | End::ClientLeft | End::NoAnswer) => {
             (at_least_what_passed(reported, &estimate), UsageSource::Partial)
@@ -100,18 +113,20 @@ fn at_least_what_passed(reported: Usage, estimate: &Usage) -> Usage {
     }
 }
 
-/// Whether either side is more than the model can do and far more than what weir has seen. Without a known maximum every
-/// report is believed: hidden reasoning may be any multiple of the text.
+/// Whether either side is more than the model can do and far more than what weir has seen. Hidden reasoning may be any
+/// multiple of the text, so the latter alone says nothing.
 fn is_absurd(reported: &Usage, estimate: &Usage, evidence: &Evidence) -> bool {
-    let beyond = |tokens: u64, estimated: u64, max: Option<u64>| {
-        max.is_some_and(|max| tokens > max) && tokens >= estimated.saturating_mul(ABSURD_TIMES)
-    };
-    beyond(reported.input_total(), estimate.input_total(), evidence.context_tokens)
-        || beyond(
-            reported.output_total(),
-            estimate.output_total(),
-            evidence.output_tokens_max,
-        )
+    let beyond =
+        |tokens: u64, estimated: u64, max: u64| tokens > max && tokens >= estimated.saturating_mul(ABSURD_TIMES);
+    beyond(
+        reported.input_total(),
+        estimate.input_total(),
+        evidence.context_tokens.unwrap_or(INPUT_PLAUSIBLE),
+    ) || beyond(
+        reported.output_total(),
+        estimate.output_total(),
+        evidence.output_tokens_max.unwrap_or(OUTPUT_PLAUSIBLE),
+    ) || reported.web_searches.max(reported.web_fetches) > CALLS_PLAUSIBLE
 }
 
 #[cfg(test)]

@@ -18,10 +18,12 @@ use crate::domain::{
 
 mod cases;
 pub(crate) mod memory;
+mod midnight;
 mod model;
 mod program;
 
 pub(crate) use cases::*;
+pub(crate) use midnight::a_request_counts_in_the_periods_of_its_admission;
 pub(crate) use program::an_engine_answers_as_the_model_does;
 
 /// Saturday 2026-11-21, 12:00 UTC.
@@ -77,6 +79,8 @@ macro_rules! ledger_suite {
             an_account_comes_into_being_with_its_first_step
             a_step_is_applied_once_and_in_order
             what_was_settled_is_charged_logged_and_no_longer_held
+            a_settlement_that_is_sent_five_times_has_one_effect
+            a_request_counts_in_the_periods_of_its_admission
             rows_are_paged_by_account_and_day
             accounts_are_listed_by_name
             admissions_at_once_never_hold_more_than_is_left

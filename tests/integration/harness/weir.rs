@@ -150,9 +150,12 @@ impl WeirBuilder {
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         self = self
             .set("store.embedded.path", path("store"))
-            .set("journal.path", path("journal"))
-            .set("journal.segment_bytes", 1 << 22)
             .set("admin.socket", path("admin.sock"));
+        if !self.settings.contains_key("journal") {
+            self = self
+                .set("journal.path", path("journal"))
+                .set("journal.segment_bytes", 1 << 22);
+        }
         self = self
             .set("admin.audit", path("audit.jsonl"))
             .set("log.access", path("access.jsonl"));

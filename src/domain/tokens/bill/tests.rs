@@ -107,6 +107,44 @@ fn only_a_report_that_the_model_cannot_have_done_and_weir_has_not_seen_is_disbel
     assert_eq!(billed(limits, usage(3_999, 0, 10, 0)), Reported);
     assert_eq!(billed(limits, usage(1_000, 0, 10, 780)), Reported);
     assert_eq!(billed(limits, usage(10, 0, 499, 0)), Reported);
-    // Nothing is known of the model.
-    assert_eq!(billed(EVIDENCE, usage(1_000, 0, 1 << 53, 0)), Reported);
+}
+
+#[test]
+fn a_report_is_bounded_where_nothing_is_known_of_the_model() {
+    let billed = |reported, end| {
+        bill(&Evidence {
+            reported: Some(reported),
+            end,
+            ..EVIDENCE
+        })
+    };
+    use UsageSource::{Estimated, Partial, Reported};
+    let estimate = usage(1_000, 0, 200, 0);
+    let calls = |web_searches, web_fetches| Usage {
+        web_searches,
+        web_fetches,
+        ..usage(900, 0, 100, 0)
+    };
+    for (within, beyond) in [
+        (usage(INPUT_PLAUSIBLE, 0, 1, 0), usage(INPUT_PLAUSIBLE, 1, 1, 0)),
+        (usage(1, 0, 1, OUTPUT_PLAUSIBLE - 1), usage(1, 0, 1, OUTPUT_PLAUSIBLE)),
+        (calls(CALLS_PLAUSIBLE, 0), calls(CALLS_PLAUSIBLE + 1, 0)),
+        (calls(0, CALLS_PLAUSIBLE), calls(0, CALLS_PLAUSIBLE + 1)),
+        (usage(1, 0, 1, 0), usage(1 << 53, 1 << 53, 1 << 53, 1 << 53)),
+    ] {
+        assert_eq!(billed(within, End::Whole), (within, Reported));
+        assert_eq!(billed(within, End::Cut).1, Partial);
+        for end in [End::Whole, End::Cut, End::ClientLeft] {
+            assert_eq!(billed(beyond, end), (estimate, Estimated), "{beyond:?}");
+        }
+        // No content had passed: as without a report.
+        assert_eq!(billed(beyond, End::Refused), (Usage::default(), Estimated));
+    }
+    // A prompt that weir has seen to be so long.
+    let long = Evidence {
+        reported: Some(usage(INPUT_PLAUSIBLE * 2, 0, 1, 0)),
+        input_scanned: INPUT_PLAUSIBLE,
+        ..EVIDENCE
+    };
+    assert_eq!(bill(&long).1, Reported);
 }

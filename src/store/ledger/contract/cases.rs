@@ -138,6 +138,39 @@ pub(crate) async fn what_was_settled_is_charged_logged_and_no_longer_held(fixtur
     assert_eq!(store.key_spend("beta", &key_id(1)).await, Ok(KeySpend::default()));
 }
 
+/// By whoever sends it, alone, at the same time as itself, and behind a question whose answer nobody waited for.
+pub(crate) async fn a_settlement_that_is_sent_five_times_has_one_effect(fixture: &Fixture) {
+    let (store, now) = (&fixture.store, fixture.clock.now_ms());
+    store.apply(&node(1), "acme", &steps(1, [open(100, 50)])).await.unwrap();
+    for (request, watermark) in [("r1", 2), ("r2", 3)] {
+        assert!(matches!(
+            store.admit(&ask(request, 30)).await,
+            Ok(Admission::Granted(_))
+        ));
+        let end = steps(watermark, [settled(request, now, now, 10)]);
+        let by = node(1);
+        let mut lost = store.apply(&by, "acme", &end);
+        // It is sent, and its answer is lost.
+        let _ = std::future::poll_fn(|context| std::task::Poll::Ready(lost.as_mut().poll(context))).await;
+        drop(lost);
+        let calls = (0..5).map(|_| {
+            let (store, end) = (Arc::clone(store), end.clone());
+            tokio::spawn(async move { store.apply(&node(1), "acme", &end).await })
+        });
+        for call in calls.collect::<Vec<_>>() {
+            assert_eq!(call.await.unwrap(), Ok(watermark));
+        }
+    }
+    let view = store.account("acme").await.unwrap().unwrap();
+    assert_eq!((view.balance, view.spent, view.held), (nanos(80), nanos(20), nanos(0)));
+    assert_eq!(view.running, 0);
+    let spend = store.key_spend("acme", &key_id(1)).await.unwrap();
+    assert_eq!((spend.all, spend.day), (nanos(20), nanos(20)));
+    let rows = store.rows("acme", now / DAY_MS, 0, 10).await.unwrap();
+    let requests: Vec<&str> = rows.iter().map(|row| row.request_id.as_str()).collect();
+    assert_eq!(requests, ["r1", "r2"]);
+}
+
 pub(crate) async fn rows_are_paged_by_account_and_day(fixture: &Fixture) {
     let (store, now) = (&fixture.store, fixture.clock.now_ms());
     let requests: Vec<String> = (0..25).map(|number| format!("r{number}")).collect();
