@@ -43,7 +43,7 @@ pub enum JournalError {
         /// The limit.
         max: u64,
     },
-    /// The record is a step; only [`Journal::append_step`] numbers them.
+    /// The record is a step; only [`super::Journal::append_step`] numbers them.
     #[error("a step is recorded with append_step, which numbers it")]
     Numbered,
     /// The record may be lost with the next power cut: the disk failed while it was to be written.

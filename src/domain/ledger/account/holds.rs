@@ -7,7 +7,7 @@
 //! - the sum of all amounts, and how many holds there are;
 //! - by key: how many holds, and the sums of their amounts by the name of each of the four periods of their admission.
 //!
-//! [`Holds::drop_lapsed`] comes first wherever the time is known and something may change (admit, top-up, renew). A node
+//! `drop_lapsed` comes first wherever the time is known and something may change (admit, top-up, renew). A node
 //! whose last hold ends is forgotten, with its lease.
 
 use std::collections::{BTreeMap, HashMap};
