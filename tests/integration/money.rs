@@ -1,5 +1,8 @@
 //! Money that adds up: what is charged, who is refused, and what faults do to neither.
 
 mod crash;
+mod emptied;
 mod exact;
+mod failover;
 mod limits;
+mod redis_away;

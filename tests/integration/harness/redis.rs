@@ -15,25 +15,47 @@ pub(crate) struct RedisServer {
     port: u16,
     process: Option<Process>,
     folder: TempDir,
+    arguments: Vec<String>,
 }
+
+/// Loses nothing that it has acknowledged, also when it is killed.
+const DURABLE: [&str; 6] = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
+const FILE: &str = "redis.conf";
 
 impl RedisServer {
     /// Starts one; None when there is no redis-server on this machine.
     pub(crate) fn start() -> Option<RedisServer> {
+        RedisServer::launch(&[], "")
+    }
+
+    /// Starts one with further arguments, and this text in its configuration file.
+    pub(crate) fn launch(arguments: &[&str], file: &str) -> Option<RedisServer> {
         program("redis-server")?;
         for _ in 0..10 {
             // Another process may take the port between these two lines: then the server ends and the next port is tried.
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let port = free_port();
             let mut server = RedisServer {
                 port,
                 process: None,
                 folder: TempDir::new().unwrap(),
+                arguments: arguments.iter().map(ToString::to_string).collect(),
             };
+            std::fs::write(server.folder.path().join(FILE), file).unwrap();
             if server.up() {
                 return Some(server);
             }
         }
         panic!("redis-server did not start on any of ten free ports");
+    }
+
+    /// Its port.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Sends the server a signal (`STOP`, `CONT`).
+    pub(crate) fn signal(&self, name: &str) {
+        self.process.as_ref().unwrap().signal(name);
     }
 
     /// The address as weir's configuration wants it.
@@ -52,9 +74,13 @@ impl RedisServer {
     pub(crate) fn up(&mut self) -> bool {
         let mut command = Command::new("redis-server");
         command
+            .arg(self.folder.path().join(FILE))
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--dir"])
             .arg(self.folder.path());
-        command.args(["--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
+        if !self.arguments.iter().any(|argument| argument == "--sentinel") {
+            command.args(DURABLE);
+        }
+        command.args(&self.arguments);
         let mut process = Process::start(&command, self.folder.path(), "redis");
         let up = wait_within(DEADLINE, || {
             if process.ended().is_some() {
@@ -79,7 +105,8 @@ impl RedisServer {
         super::weir::all_bytes_below(self.folder.path())
     }
 
-    fn try_command(&self, words: &[&str]) -> Option<String> {
+    /// Sends one command and returns the raw answer; None when the server is away.
+    pub(crate) fn try_command(&self, words: &[&str]) -> Option<String> {
         let mut socket = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
         socket.set_read_timeout(Some(DEADLINE)).ok()?;
         let mut text = format!("*{}\r\n", words.len());
@@ -93,4 +120,9 @@ impl RedisServer {
         socket.read_to_end(&mut answer).ok()?;
         Some(String::from_utf8_lossy(&answer).into_owned())
     }
+}
+
+/// A port that is free now.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
