@@ -1,7 +1,7 @@
 //! A real redis-server on a free port, with its files in a temporary folder.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -113,9 +113,10 @@ impl RedisServer {
         for word in words {
             text.push_str(&format!("${}\r\n{word}\r\n", word.len()));
         }
-        // QUIT ends the answer, so that it can be read to the end of the connection.
+        // QUIT ends the answer, so that it can be read to the end of the connection. A sentinel does not know it.
         text.push_str("*1\r\n$4\r\nQUIT\r\n");
         socket.write_all(text.as_bytes()).ok()?;
+        socket.shutdown(Shutdown::Write).ok()?;
         let mut answer = Vec::new();
         socket.read_to_end(&mut answer).ok()?;
         Some(String::from_utf8_lossy(&answer).into_owned())

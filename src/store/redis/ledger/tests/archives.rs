@@ -139,11 +139,12 @@ async fn accounts_go_through_a_backup_from_redis_to_redis() {
     assert!(!Archive::is_empty(&*to.ledger).await.unwrap());
     // No account is there before all of it is.
     assert_eq!(to.ledger.account("acme").await.unwrap(), None);
-    to.ledger.restored(Some("word")).await.unwrap();
+    let word = to.joined.store.known_generation().await.unwrap().unwrap();
+    to.ledger.restored(Some(&word)).await.unwrap();
 
     assert_eq!(items(&*to.ledger).await, before);
     let state: Vec<String> = server.ask(&["HMGET", "{weir:a:acme}:state", "gen", "created"]).await;
-    assert_eq!(state, ["word", "1"]);
+    assert_eq!(state, [word, "1".to_owned()]);
     let ttl: i64 = server.ask(&["TTL", "{weir:a:acme}:spent:all"]).await;
     assert_eq!(ttl, -1, "what a key has spent in all is kept for good");
 }
