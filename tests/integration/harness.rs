@@ -6,6 +6,7 @@ pub(crate) mod answer;
 pub(crate) mod books;
 pub(crate) mod certificates;
 pub(crate) mod client;
+pub(crate) mod cluster;
 pub(crate) mod h2c;
 pub(crate) mod load;
 pub(crate) mod models;

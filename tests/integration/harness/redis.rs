@@ -100,6 +100,11 @@ impl RedisServer {
             .unwrap_or_else(|| panic!("redis did not answer {words:?}"))
     }
 
+    /// What it says of its role; nothing while it is down.
+    pub(crate) fn replication(&self) -> String {
+        self.try_command(&["INFO", "replication"]).unwrap_or_default()
+    }
+
     /// Every byte the server keeps: its append-only files.
     pub(crate) fn stored_bytes(&self) -> Vec<u8> {
         super::weir::all_bytes_below(self.folder.path())

@@ -79,13 +79,6 @@ impl Watched {
     }
 }
 
-impl RedisServer {
-    /// What it says of its role; nothing while it is down.
-    fn replication(&self) -> String {
-        self.try_command(&["INFO", "replication"]).unwrap_or_default()
-    }
-}
-
 impl WeirBuilder {
     /// Keeps everything in the Redis that these sentinels name.
     pub(crate) fn sentinel(self, watched: &Watched) -> WeirBuilder {

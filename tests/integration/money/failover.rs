@@ -1,5 +1,6 @@
 //! A replica takes over that lacks the master's last changes: what the journal has is told to it.
 
+use crate::harness::cluster::Cluster;
 use crate::harness::load::{Load, assert_served};
 use crate::harness::request::ALL_WIRES;
 use crate::harness::sample::SampleProvider;
@@ -12,8 +13,9 @@ const CLIENTS: usize = 6;
 /// What each round credits: 1 USD.
 const CREDIT: i64 = 1_000_000_000;
 
-struct Scene {
-    watched: Watched,
+/// Servers of which one can take another's place.
+struct Scene<Servers> {
+    servers: Servers,
     provider: SampleProvider,
     weir: Weir,
     key: Key,
@@ -22,23 +24,20 @@ struct Scene {
     others: usize,
 }
 
-impl Scene {
-    fn set(sentinels: usize) -> Option<Scene> {
-        let watched = Watched::start(sentinels)?;
+impl<Servers> Scene<Servers> {
+    fn set(servers: Servers, with: impl FnOnce(WeirBuilder, &Servers) -> WeirBuilder) -> Scene<Servers> {
         let provider = SampleProvider::start();
-        let weir = WeirBuilder::new()
-            .all_providers(&provider.base_url())
-            .sentinel(&watched)
-            .start();
+        let builder = WeirBuilder::new().all_providers(&provider.base_url());
+        let weir = with(builder, &servers).start();
         let key = weir.key();
-        Some(Scene {
-            watched,
+        Scene {
+            servers,
             provider,
             weir,
             key,
             credits: 0,
             others: 0,
-        })
+        }
     }
 
     fn status(&self, key: &Key) -> u16 {
@@ -46,7 +45,7 @@ impl Scene {
     }
 
     /// A change of the master under load: a credit and a revocation right before it hold after it.
-    fn round(&mut self, change: impl FnOnce(&mut Watched)) {
+    fn round(&mut self, change: impl FnOnce(&mut Servers)) {
         let doomed = self.weir.key();
         assert_served(
             ALL_WIRES[0],
@@ -59,7 +58,7 @@ impl Scene {
             .cli_json(&["account", "credit", "--id", "tests", "--usd", "1"]);
         self.credits += CREDIT;
         self.weir.cli_json(&["key", "revoke", &doomed.id]);
-        change(&mut self.watched);
+        change(&mut self.servers);
         self.weir.wait_for_store(true);
         load.serve(20);
         wait_until("the revocation to hold", || match self.status(&doomed) {
@@ -83,27 +82,56 @@ impl Scene {
 
 #[test]
 fn planned_failovers_lose_no_money() {
-    let Some(mut scene) = Scene::set(3) else {
+    let Some(watched) = Watched::start(3) else {
         skip!("redis-server is not installed")
     };
+    let mut scene = Scene::set(watched, WeirBuilder::sentinel);
     for _ in 0..rounds(1, 20) {
         scene.round(|watched| watched.fail_over());
-        scene.watched.wait_in_step();
+        scene.servers.wait_in_step();
     }
 }
 
 #[test]
 fn a_killed_master_loses_no_money() {
-    let Some(mut scene) = Scene::set(1) else {
+    let Some(watched) = Watched::start(1) else {
         skip!("redis-server is not installed")
     };
+    let mut scene = Scene::set(watched, WeirBuilder::sentinel);
     for _ in 0..rounds(1, 5) {
-        let master = scene.watched.master();
+        let master = scene.servers.master();
         scene.round(|watched| {
             watched.servers[master].down();
             watched.wait_for_master(1 - master);
         });
-        assert!(scene.watched.servers[master].up());
-        scene.watched.wait_in_step();
+        assert!(scene.servers.servers[master].up());
+        scene.servers.wait_in_step();
     }
+}
+
+#[test]
+fn a_cluster_that_loses_the_accounts_master_loses_no_money() {
+    let Some(cluster) = Cluster::start() else {
+        skip!("redis-server is not installed")
+    };
+    let mut scene = Scene::set(cluster, WeirBuilder::cluster);
+    let (master, replica) = scene.servers.place_of("{weir:a:tests}:state");
+    // A planned change first, then the new master is killed.
+    scene.round(|cluster| {
+        wait_until("the replica to begin to take over", || {
+            cluster.servers[replica]
+                .command(&["CLUSTER", "FAILOVER"])
+                .starts_with("+OK")
+        });
+        cluster.wait_for_master(replica);
+    });
+    wait_until("the old master to be in step", || {
+        scene.servers.servers[master]
+            .replication()
+            .contains("master_link_status:up")
+    });
+    scene.round(|cluster| {
+        cluster.servers[replica].down();
+        cluster.wait_for_master(master);
+    });
 }
