@@ -60,7 +60,8 @@ impl Watched {
         });
     }
 
-    /// Has a sentinel change the master, and waits until it is the other one.
+    /// Has a sentinel change the master, and waits until it is the other one, and the first one no more: until then that one
+    /// takes changes which are lost.
     pub(crate) fn fail_over(&self) {
         let before = self.master();
         wait_until("a sentinel to begin a failover", || {
@@ -69,6 +70,9 @@ impl Watched {
                 .starts_with("+OK")
         });
         self.wait_for_master(1 - before);
+        wait_until("the old master to be a replica", || {
+            self.servers[before].replication().contains("role:slave")
+        });
     }
 
     /// Waits until this server is the master.

@@ -124,6 +124,9 @@ fn a_cluster_that_loses_the_accounts_master_loses_no_money() {
                 .starts_with("+OK")
         });
         cluster.wait_for_master(replica);
+        wait_until("the old master to be a replica", || {
+            cluster.servers[master].replication().contains("role:slave")
+        });
     });
     wait_until("the old master to be in step", || {
         scene.servers.servers[master]
