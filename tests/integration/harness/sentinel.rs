@@ -43,11 +43,12 @@ impl Watched {
         Some(watched)
     }
 
-    /// Which of the servers is the master.
+    /// Which of the servers is the master, when there is but one.
     pub(crate) fn master(&self) -> usize {
         wait_for("a master", || {
             let is_master = |server: &RedisServer| server.replication().contains("role:master");
-            self.servers.iter().position(is_master)
+            let masters = [0, 1].map(|number| is_master(&self.servers[number]));
+            (masters[0] != masters[1]).then_some(usize::from(masters[1]))
         })
     }
 
@@ -60,8 +61,8 @@ impl Watched {
         });
     }
 
-    /// Has a sentinel change the master, and waits until it is the other one, and the first one no more: until then that one
-    /// takes changes which are lost.
+    /// Has a sentinel change the master, and waits until it is the other one and the gateway, which must be busy, has come to
+    /// it. Sentinels leave the old one a master for some ten seconds more.
     pub(crate) fn fail_over(&self) {
         let before = self.master();
         wait_until("a sentinel to begin a failover", || {
@@ -70,8 +71,10 @@ impl Watched {
                 .starts_with("+OK")
         });
         self.wait_for_master(1 - before);
-        wait_until("the old master to be a replica", || {
-            self.servers[before].replication().contains("role:slave")
+        wait_until("the gateway to be with the new master", || {
+            self.servers[1 - before]
+                .command(&["CLIENT", "LIST"])
+                .contains("cmd=evalsha")
         });
     }
 

@@ -1,11 +1,13 @@
 //! A replica takes over that lacks the master's last changes: what the journal has is told to it.
 
+use std::time::Instant;
+
 use crate::harness::cluster::Cluster;
 use crate::harness::load::{Load, assert_served};
 use crate::harness::request::ALL_WIRES;
 use crate::harness::sample::SampleProvider;
 use crate::harness::sentinel::Watched;
-use crate::harness::tools::{rounds, skip};
+use crate::harness::tools::{note, rounds, skip};
 use crate::harness::weir::Key;
 use crate::harness::{Weir, WeirBuilder, wait_until};
 
@@ -58,9 +60,16 @@ impl<Servers> Scene<Servers> {
             .cli_json(&["account", "credit", "--id", "tests", "--usd", "1"]);
         self.credits += CREDIT;
         self.weir.cli_json(&["key", "revoke", &doomed.id]);
+        let began = Instant::now();
         change(&mut self.servers);
+        let changed = began.elapsed();
         self.weir.wait_for_store(true);
         load.serve(20);
+        note(&format!(
+            "master changed within {changed:?}, served again within {:?}",
+            began.elapsed()
+        ));
+        let before = self.others;
         wait_until("the revocation to hold", || match self.status(&doomed) {
             401 => true,
             // The new master did not know of it for a moment, or is not reached yet.
@@ -73,6 +82,7 @@ impl<Servers> Scene<Servers> {
         for _ in 0..20 {
             assert_eq!(self.status(&doomed), 401);
         }
+        note(&format!("a revoked key was served {} times more", self.others - before));
         let served = load.end();
         self.others += served;
         let books = self.weir.books_as_billed(&self.provider, self.credits);
@@ -86,9 +96,11 @@ fn planned_failovers_lose_no_money() {
         skip!("redis-server is not installed")
     };
     let mut scene = Scene::set(watched, WeirBuilder::sentinel);
-    for _ in 0..rounds(1, 20) {
+    for round in 0..rounds(1, 20) {
+        if round > 0 {
+            scene.servers.wait_in_step();
+        }
         scene.round(|watched| watched.fail_over());
-        scene.servers.wait_in_step();
     }
 }
 
