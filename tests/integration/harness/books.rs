@@ -19,14 +19,14 @@ impl Weir {
     /// The account of the tests.
     #[track_caller]
     pub(crate) fn account(&self) -> Json {
-        self.cli_json(&["account", "show", "--id", ACCOUNT])
+        self.cli_json_at_last(&["account", "show", "--id", ACCOUNT])
     }
 
     /// All rows of the account of the tests.
     #[track_caller]
     pub(crate) fn rows(&self) -> Vec<Json> {
         let words = ["log", "query", "--account", ACCOUNT, "--limit", "1000000"];
-        match self.cli_json(&words) {
+        match self.cli_json_at_last(&words) {
             Json::Array(rows) => rows,
             row => vec![row],
         }
@@ -35,7 +35,7 @@ impl Weir {
     /// One key, as `weir key show` tells it.
     #[track_caller]
     pub(crate) fn key_shown(&self, id: &str) -> Json {
-        self.cli_json(&["key", "show", id])
+        self.cli_json_at_last(&["key", "show", id])
     }
 
     /// Waits until nothing runs and `rows` requests have been charged, and checks that everything adds up: the counters are

@@ -59,7 +59,7 @@ impl<Servers> Scene<Servers> {
         self.weir
             .cli_json(&["account", "credit", "--id", "tests", "--usd", "1"]);
         self.credits += CREDIT;
-        self.weir.cli_json(&["key", "revoke", &doomed.id]);
+        self.weir.cli_json_at_last(&["key", "revoke", &doomed.id]);
         let began = Instant::now();
         change(&mut self.servers);
         let changed = began.elapsed();
