@@ -202,17 +202,28 @@ impl Billing {
     pub async fn run(self, mut shutdown: watch::Receiver<bool>) {
         let mut checkpoint = tokio::time::interval(CHECKPOINT_EVERY);
         let mut renew = tokio::time::interval(RENEW_EVERY);
+        let mut epochs = self.shared.ledger.epochs();
+        let mut watching = true;
         loop {
             tokio::select! {
                 _ = checkpoint.tick() => self.shared.checkpoint(),
-                _ = renew.tick() => {
-                    let shared = Arc::clone(&self.shared);
-                    tokio::spawn(async move { shared.renew().await });
+                _ = renew.tick() => self.renew(),
+                // A store that is back is told at once which requests still run, and which never did.
+                moved = epochs.changed(), if watching => {
+                    watching = moved.is_ok();
+                    if watching {
+                        self.renew();
+                    }
                 }
                 _ = shutdown.wait_for(|stop| *stop) => break,
             }
         }
         self.shared.checkpoint();
+    }
+
+    fn renew(&self) {
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move { shared.renew().await });
     }
 
     /// How many accounts' balances were low when they were last asked for.

@@ -14,7 +14,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::redis::ScriptInvocation;
@@ -86,6 +86,8 @@ pub struct RedisStore {
     nudge: Arc<watch::Sender<u64>>,
     /// The epoch up to which the feed has been followed.
     followed: AtomicU64,
+    /// Whether the last answer was that of a Redis without this installation's data.
+    lost: AtomicBool,
 }
 
 impl RedisStore {
@@ -108,6 +110,7 @@ impl RedisStore {
             generation: OnceCell::new(),
             nudge: Arc::new(nudge),
             followed: AtomicU64::new(0),
+            lost: AtomicBool::new(false),
         })
     }
 
@@ -122,7 +125,13 @@ impl RedisStore {
     }
 
     async fn call(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<Reply, StoreError> {
-        let reply = Reply::read(self.link.call(call, effort).await?)?;
+        let reply = Reply::read(self.link.call(call, effort).await?);
+        let lost = matches!(reply, Err(StoreError::Unavailable(_)));
+        if self.lost.swap(lost, Ordering::Relaxed) && !lost {
+            // Its data was put back, as far as a backup has it: the same server may have forgotten the rest.
+            self.link.move_epoch();
+        }
+        let reply = reply?;
         if !reply.generation.is_empty() {
             self.generation.get_or_init(|| reply.generation.clone());
         }

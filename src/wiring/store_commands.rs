@@ -27,7 +27,7 @@ use crate::{
             file::{self, FORMAT, Header, Items},
         },
         embedded::{EmbeddedStore, ledger::EmbeddedLedger},
-        redis::{Adopt, Init, RedisStore},
+        redis::{Adopt, Init, RedisLedger, RedisStore},
     },
     wiring::{StartError, client_runtime, load, store},
 };
@@ -122,7 +122,7 @@ fn write_backup(config: &Config, path: &Path) -> Result<(), StartError> {
         }
         StoreConfig::Redis(redis) => with_redis(redis, async |store| {
             let generation = store.known_generation().await.map_err(failed)?;
-            let archives = Archives(vec![store]);
+            let (archives, _) = redis_archives(&store);
             copy(&archives, &header("redis", generation), &mut file).await
         })?,
     }
@@ -165,10 +165,13 @@ fn restore(args: &RestoreArgs) -> Result<Told, StartError> {
             })?;
         }
         StoreConfig::Redis(redis) => with_redis(redis, async |store| {
-            let archives = Archives(vec![Arc::clone(&store) as Arc<dyn Archive>]);
+            let (archives, ledger) = redis_archives(&store);
             must_be_empty(&archives).await?;
             load_all(&archives, &args.from).await?;
-            let made = store.restored(header.generation.as_deref()).await.map_err(failed)?;
+            // The accounts first: a store that nodes believe has all of them.
+            let generation = header.generation.as_deref();
+            ledger.restored(generation).await.map_err(failed)?;
+            let made = store.restored(generation).await.map_err(failed)?;
             match made {
                 Init::Made => Ok(()),
                 Init::Already | Init::HasData => Err(not_empty()),
@@ -212,6 +215,13 @@ fn embedded_archives(folder: &Path) -> Result<Archives, StartError> {
     let keys = EmbeddedStore::open(folder).map_err(opened)?;
     let ledger = EmbeddedLedger::open(folder, Arc::new(clock::unix_millis)).map_err(opened)?;
     Ok(Archives(vec![Arc::new(keys), Arc::new(ledger)]))
+}
+
+/// What a Redis keeps.
+fn redis_archives(store: &Arc<RedisStore>) -> (Archives, Arc<RedisLedger>) {
+    let ledger = Arc::new(RedisLedger::new(Arc::clone(store)));
+    let both: Vec<Arc<dyn Archive>> = vec![Arc::clone(store) as _, Arc::clone(&ledger) as _];
+    (Archives(both), ledger)
 }
 
 /// Does something on a Redis that is connected.

@@ -5,4 +5,8 @@ mod disconnects;
 mod disk;
 mod exact;
 mod faults;
+mod emptied;
+mod exact;
+mod failover;
 mod limits;
+mod redis_away;

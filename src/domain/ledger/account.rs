@@ -70,12 +70,18 @@ pub struct Account {
 /// What an account is besides its keys, its holds and its buckets: the part that has to last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
-    balance: NanoUsd,
-    spent: NanoUsd,
-    suspended: bool,
-    terms: AccountTerms,
-    created_at: i64,
-    watermarks: BTreeMap<NodeId, u64>,
+    /// What is left: all credits and adjustments, less all charges.
+    pub balance: NanoUsd,
+    /// All charges so far.
+    pub spent: NanoUsd,
+    /// Whether nothing is admitted.
+    pub suspended: bool,
+    /// Its limits.
+    pub terms: AccountTerms,
+    /// When it was made, in seconds since the Unix epoch; 0: it was charged before it was made.
+    pub created_at: i64,
+    /// The last step of each node that is applied.
+    pub watermarks: BTreeMap<NodeId, u64>,
 }
 
 /// What a request gets that may be admitted.

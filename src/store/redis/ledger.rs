@@ -3,7 +3,8 @@
 //! All keys of an account have one hash tag, `{<namespace>:a:<account>}`, so that a script about it is one atomic step in a
 //! cluster too. Scripts are given the name of the first and make the others from it:
 //! - `:state` the account: `balance`, `spent`, `suspended`, `created`, its terms, `gen` (see below), `wm:<node>` the watermark
-//!   of each node, `k:<key>` the terms of each key as last seen, `b:...` what of each rate limit is used up,
+//!   of each node, `k:<key>` the terms of each key as last seen, `b:...` what of each rate limit is used up;
+//!   `restored` instead of `balance` while a backup is being put back: the account is not there yet,
 //! - `:nodes` the nodes that hold something, `:held:<node>` their holds and the end of their lease,
 //! - `:spent:<period>` key to nano-USD, gone some days after the period,
 //! - `:log:<day>` the rows of a day as JSON, in the order they were applied in.
@@ -37,8 +38,10 @@ use self::index::Entered;
 pub(super) use self::scripts::LedgerScripts;
 
 mod answer;
+mod archive;
 mod arguments;
 mod index;
+mod kept;
 mod scripts;
 #[cfg(test)]
 mod tests;

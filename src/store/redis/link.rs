@@ -185,6 +185,11 @@ impl Link {
     }
 
     /// Moves at every reconnect and whenever a master has changed: then what was acknowledged may be lost.
+    /// What was acknowledged may be gone, for a reason that the link cannot see.
+    pub(super) fn move_epoch(&self) {
+        self.epochs.move_on();
+    }
+
     pub(super) fn epochs(&self) -> watch::Receiver<u64> {
         self.epochs.subscribe()
     }

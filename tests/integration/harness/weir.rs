@@ -312,27 +312,35 @@ impl Weir {
     /// Runs `weir WORDS --json --admin unix:...` and reads its answer.
     #[track_caller]
     pub(crate) fn cli_json(&self, words: &[&str]) -> Json {
+        self.try_cli_json(words).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same again and again until it works: a busy machine may leave the store unanswered for a moment.
+    #[track_caller]
+    pub(crate) fn cli_json_at_last(&self, words: &[&str]) -> Json {
+        wait_for(&format!("weir {words:?}"), || self.try_cli_json(words).ok())
+    }
+
+    fn try_cli_json(&self, words: &[&str]) -> Result<Json, String> {
         let output = self.cli(words, &["--json"]);
         let (out, err) = (
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr),
         );
-        assert!(
-            output.status.success(),
-            "weir {words:?} failed ({}): {out}{err}",
-            output.status
-        );
+        if !output.status.success() {
+            return Err(format!("weir {words:?} failed ({}): {out}{err}", output.status));
+        }
         // One object, or one per line where there may be many.
         let mut values: Vec<Json> = out
             .lines()
             .filter(|line| !line.trim().is_empty())
             .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("weir {words:?} --json: {error}")))
             .collect();
-        if values.len() == 1 {
+        Ok(if values.len() == 1 {
             values.remove(0)
         } else {
             Json::Array(values)
-        }
+        })
     }
 
     /// Runs `weir WORDS --admin unix:... FLAGS`.

@@ -20,9 +20,10 @@ const COUNTERS_KEPT_MS: i64 = 7 * 24 * 3600 * 1000;
 /// One key. Its buckets are not kept when it is written down: they start full.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountKey {
-    mirror: Option<Mirror>,
+    /// What is known of its record; `None`: it has settled only.
+    pub mirror: Option<Mirror>,
     /// By the period's name. Those that have nothing are not there.
-    spent: BTreeMap<String, NanoUsd>,
+    pub spent: BTreeMap<String, NanoUsd>,
     #[serde(skip)]
     buckets: Buckets,
     /// The day whose first admission dropped old counters.
@@ -32,11 +33,15 @@ pub struct AccountKey {
 
 /// What of a key's record decides on admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Mirror {
-    revision: u64,
-    revoked: bool,
-    expires_at: Option<i64>,
-    pub(super) terms: KeyTerms,
+pub struct Mirror {
+    /// Which form of the record it is.
+    pub revision: u64,
+    /// Whether the key was withdrawn.
+    pub revoked: bool,
+    /// When it ends, in seconds since the Unix epoch.
+    pub expires_at: Option<i64>,
+    /// Its limits. What happens in the middle of an answer is the record's to say.
+    pub terms: KeyTerms,
 }
 
 impl Mirror {

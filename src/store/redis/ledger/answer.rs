@@ -146,7 +146,8 @@ impl Answer {
     }
 }
 
-fn parse<T: FromStr>(text: &str) -> Result<T, StoreError> {
+/// A figure.
+pub(super) fn parse<T: FromStr>(text: &str) -> Result<T, StoreError> {
     text.parse()
         .map_err(|_| StoreError::Corrupt("a ledger script answered a figure that is no number".to_owned()))
 }

@@ -3,7 +3,9 @@
 
 use ::redis::ScriptInvocation;
 
-use crate::domain::key::KeyState;
+use crate::domain::consumption::Row;
+use crate::domain::key::{KeyId, KeyState};
+use crate::domain::ledger::account::{Standing, key::AccountKey};
 use crate::domain::ledger::{Admit, Change, Rates, Settlement, Step, TopUp};
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
@@ -18,15 +20,11 @@ const TOKENS_MAX: u64 = 3 * Rates::MAX;
 /// What `admit.lua` takes.
 pub(super) fn admit(call: &mut ScriptInvocation<'_>, ask: &Admit) {
     let key = &ask.key;
-    let state = match key.state {
-        KeyState::Active => "active",
-        KeyState::Revoked { .. } => "revoked",
-    };
     call.arg(ask.node.as_str())
         .arg(&ask.request)
         .arg(key.id.as_str())
         .arg(key.revision)
-        .arg(state)
+        .arg(state(matches!(key.state, KeyState::Revoked { .. })))
         .arg(optional(key.expires_at))
         .arg(optional(key.terms.quota.map(bounded)))
         .arg(key.terms.reset.as_str());
@@ -78,12 +76,65 @@ fn settle(call: &mut ScriptInvocation<'_>, settlement: &Settlement) -> Result<()
     match &settlement.row {
         None => call.arg("").arg(""),
         Some(row) => {
-            let text = serde_json::to_string(row)
-                .map_err(|_| StoreError::Corrupt(format!("the row of {} cannot be written", row.request_id)))?;
-            call.arg(row.time_ms.div_euclid(DAY_MS)).arg(text)
+            let (day, text) = self::row(row)?;
+            call.arg(day).arg(text)
         }
     };
     Ok(())
+}
+
+/// The day of a row, and the row.
+pub(super) fn row(row: &Row) -> Result<(i64, String), StoreError> {
+    let text = serde_json::to_string(row)
+        .map_err(|_| StoreError::Corrupt(format!("the row of {} cannot be written", row.request_id)))?;
+    Ok((row.time_ms.div_euclid(DAY_MS), text))
+}
+
+/// What `put_back.lua` takes of an account.
+pub(super) fn standing(standing: &Standing) -> Vec<[String; 3]> {
+    let field = |name: &str, value: String| [String::new(), name.to_owned(), value];
+    let Rates { rpm, tpm, concurrency } = standing.terms.rates;
+    let suspended = standing.suspended.then_some(1);
+    let fields = [
+        ("balance", bounded(standing.balance).to_string()),
+        ("spent", bounded(standing.spent).to_string()),
+        ("created", standing.created_at.to_string()),
+        ("suspended", optional(suspended)),
+        ("low_balance", optional(standing.terms.low_balance.map(NanoUsd::nanos))),
+        ("rpm", optional(rpm)),
+        ("tpm", optional(tpm)),
+        ("concurrency", optional(concurrency)),
+    ];
+    let fields = fields.into_iter().filter(|(_, value)| !value.is_empty());
+    let own = fields.map(|(name, value)| field(name, value));
+    let watermarks = standing.watermarks.iter();
+    own.chain(watermarks.map(|(node, seq)| field(&format!("wm:{}", node.as_str()), seq.to_string())))
+        .collect()
+}
+
+/// What `put_back.lua` takes of a key.
+pub(super) fn account_key(id: &KeyId, key: &AccountKey) -> Vec<[String; 3]> {
+    let mirror = key.mirror.iter().map(|mirror| {
+        let Rates { rpm, tpm, concurrency } = mirror.terms.rates;
+        let parts = [
+            mirror.revision.to_string(),
+            state(mirror.revoked).to_owned(),
+            optional(mirror.expires_at),
+            optional(mirror.terms.quota.map(bounded)),
+            mirror.terms.reset.as_str().to_owned(),
+            optional(rpm),
+            optional(tpm),
+            optional(concurrency),
+        ];
+        [String::new(), format!("k:{}", id.as_str()), parts.join("|")]
+    });
+    let spent = key.spent.iter();
+    let spent = spent.map(|(period, amount)| [period.clone(), id.as_str().to_owned(), bounded(*amount).to_string()]);
+    mirror.chain(spent).collect()
+}
+
+fn state(revoked: bool) -> &'static str {
+    if revoked { "revoked" } else { "active" }
 }
 
 fn rates(call: &mut ScriptInvocation<'_>, rates: &Rates) {

@@ -20,6 +20,10 @@ pub(in crate::store::redis) struct LedgerScripts {
     pub(super) rows: Loaded,
     pub(super) enter: Loaded,
     pub(super) names: Loaded,
+    pub(super) kept: Loaded,
+    pub(super) put_back: Loaded,
+    pub(super) put_rows: Loaded,
+    pub(super) restored: Loaded,
 }
 
 impl LedgerScripts {
@@ -36,10 +40,14 @@ impl LedgerScripts {
             rows: script!("rows.lua"),
             enter: Loaded::new(include_str!("enter.lua")),
             names: Loaded::new(include_str!("names.lua")),
+            kept: script!("period.lua" "kept.lua"),
+            put_back: script!("put_back.lua"),
+            put_rows: script!("put_rows.lua"),
+            restored: script!("restored.lua"),
         }
     }
 
-    pub(in crate::store::redis) fn all(&self) -> [&Loaded; 11] {
+    pub(in crate::store::redis) fn all(&self) -> [&Loaded; 15] {
         let Self {
             admit,
             top_up,
@@ -52,9 +60,14 @@ impl LedgerScripts {
             rows,
             enter,
             names,
+            kept,
+            put_back,
+            put_rows,
+            restored,
         } = self;
         [
-            admit, top_up, apply, watermark, renew, release, account, key_spend, rows, enter, names,
+            admit, top_up, apply, watermark, renew, release, account, key_spend, rows, enter, names, kept, put_back,
+            put_rows, restored,
         ]
     }
 }

@@ -16,6 +16,7 @@ use crate::store::ledger::contract::{Failover, Fixture, TestClock, key_id, ledge
 use crate::store::ledger::{LedgerStore, contract};
 use crate::store::redis::test_server::{Joined, TestServer};
 
+mod archives;
 mod faults;
 mod lost_answers;
 mod periods;
