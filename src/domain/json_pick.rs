@@ -252,10 +252,10 @@ impl Picker {
             (Listening::No, _) => {}
             (Listening::Text, Some(Token::TextEnd)) => {
                 self.heard
-                    .push(taken.split_last().map_or(taken, |(_quote, piece)| piece));
+                    .push_run(taken.split_last().map_or(taken, |(_quote, piece)| piece));
                 self.stop_listening();
             }
-            (Listening::Text, _) => self.heard.push(taken),
+            (Listening::Text, _) => self.heard.push_run(taken),
             (Listening::Within(outer), _) => {
                 self.heard.push_plain(taken);
                 if token == Some(Token::Close) && self.lexer.depth() == outer {

@@ -18,24 +18,24 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-pub use factors::Factors;
-use steps::{CLASS, FIRST_PLACE, KINDS, STEPS, Step};
+use steps::{CLASS, FIRST_ROW, TURNS};
 
 /// Tokens for bytes that cannot be read (compressed in an unknown way, or no JSON): one for so many bytes.
 pub const UNREADABLE_BYTES_PER_TOKEN: u64 = 4;
 
-/// How many bytes of each kind a text has. Constant in size; any split of the same bytes gives the same counts.
+/// What the bytes of a text are worth, each by its kind. Constant in size; any split of the same bytes gives the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CharClasses {
-    counts: [u64; KINDS],
-    place: u8,
+    /// In millionths of a token of o200k. A sum and not a count per kind, for counts in memory cost more than all the rest.
+    worth: u64,
+    row: u32,
 }
 
 impl Default for CharClasses {
     fn default() -> Self {
         Self {
-            counts: [0; KINDS],
-            place: FIRST_PLACE,
+            worth: 0,
+            row: FIRST_ROW,
         }
     }
 }
@@ -44,46 +44,38 @@ impl CharClasses {
     /// Counts the next bytes of the text; a cut may lie within a character. Bytes that are no UTF-8 count as something.
     #[inline]
     pub fn push(&mut self, bytes: &[u8]) {
-        // None of the defaults is ever taken: the tables are as large as their indices.
-        let nothing = Step {
-            kind: steps::NOTHING,
-            place: FIRST_PLACE,
-        };
-        let mut place = self.place;
+        let (mut row, mut worth) = (self.row, 0);
         for byte in bytes {
-            let class = CLASS.get(usize::from(*byte)).copied().unwrap_or(0);
-            let row = STEPS.get(usize::from(place));
-            let step = row
-                .and_then(|row| row.get(usize::from(class)))
-                .copied()
-                .unwrap_or(nothing);
-            place = step.place;
-            if let Some(count) = self.counts.get_mut(usize::from(step.kind)) {
-                *count = count.wrapping_add(1);
-            }
+            step(&mut row, &mut worth, *byte);
         }
-        self.place = place;
+        self.row = row;
+        self.worth = self.worth.saturating_add(worth);
     }
 
     /// The text ends here, and another one begins: no word goes on.
     pub fn end_text(&mut self) {
-        self.place = FIRST_PLACE;
+        self.row = FIRST_ROW;
     }
 
-    /// Whether nothing was counted.
+    /// Whether nothing that is worth something was counted.
     pub fn is_empty(&self) -> bool {
-        self.counts.iter().all(|count| *count == 0)
+        self.worth == 0
     }
 
     /// The estimate in tokens, rounded up.
-    pub fn tokens(&self, factors: &Factors) -> u64 {
-        let millionths = self
-            .counts
-            .iter()
-            .zip(&factors.0)
-            .map(|(count, factor)| count.saturating_mul(u64::from(*factor)))
-            .fold(0, u64::saturating_add);
-        millionths.div_ceil(1_000_000)
+    pub fn tokens(&self) -> u64 {
+        self.worth.div_ceil(1_000_000)
+    }
+}
+
+/// Adds what a byte is worth at the place of a row, and goes on to the next place.
+#[inline(always)]
+fn step(row: &mut u32, worth: &mut u64, byte: u8) {
+    let class = CLASS.get(usize::from(byte)).copied().unwrap_or(0);
+    // It is never missing: the table is as large as its indices.
+    if let Some(turn) = TURNS.get((*row + u32::from(class)) as usize) {
+        *row = turn.row;
+        *worth += u64::from(turn.worth);
     }
 }
 

@@ -43,15 +43,31 @@ impl Heard {
                 let run = memchr::memchr(b'\\', rest).unwrap_or(rest.len());
                 let (plain, escaped) = rest.split_at_checked(run).unwrap_or((rest, &[]));
                 self.classes.push(plain);
-                rest = escaped.get(1..).unwrap_or_default();
-                if !escaped.is_empty() {
-                    self.escape = Escape::Slash { high: 0 };
-                }
+                rest = match escaped {
+                    [_slash, letter, after @ ..] if *letter != b'u' => {
+                        self.classes.push(&[meant(*letter)]);
+                        after
+                    }
+                    [_slash, after @ ..] => {
+                        self.escape = Escape::Slash { high: 0 };
+                        after
+                    }
+                    [] => &[],
+                };
                 continue;
             }
             if self.step(*first) {
                 rest = after;
             }
+        }
+    }
+
+    /// Counts a piece of a string that is a run without a backslash, or one byte of an escape: what a lexer gives.
+    #[inline]
+    pub fn push_run(&mut self, piece: &[u8]) {
+        match (self.escape, piece) {
+            (Escape::None, [first, ..]) if *first != b'\\' => self.classes.push(piece),
+            _ => self.push(piece),
         }
     }
 
@@ -99,15 +115,7 @@ impl Heard {
                 if high != 0 {
                     self.count(REPLACEMENT);
                 }
-                let plain = match byte {
-                    b'n' => b'\n',
-                    b't' => b'\t',
-                    b'r' => b'\r',
-                    b'b' => 0x08,
-                    b'f' => 0x0C,
-                    itself => itself,
-                };
-                self.classes.push(&[plain]);
+                self.classes.push(&[meant(byte)]);
                 self.escape = Escape::None;
                 true
             }
@@ -154,6 +162,18 @@ impl Heard {
 
     fn count(&mut self, character: char) {
         self.classes.push(character.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+}
+
+/// What a letter behind a backslash stands for.
+fn meant(letter: u8) -> u8 {
+    match letter {
+        b'n' => b'\n',
+        b't' => b'\t',
+        b'r' => b'\r',
+        b'b' => 0x08,
+        b'f' => 0x0C,
+        itself => itself,
     }
 }
 

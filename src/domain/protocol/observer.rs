@@ -11,7 +11,7 @@ use crate::domain::protocol::Protocol;
 use crate::domain::protocol::dialect::Dialect;
 use crate::domain::protocol::facts::Facts;
 use crate::domain::sse::{EventSink, SseFramer};
-use crate::domain::tokens::{CharClasses, Factors, unreadable_tokens};
+use crate::domain::tokens::{CharClasses, unreadable_tokens};
 use crate::domain::usage::Usage;
 
 /// How an answer's body is cut into messages.
@@ -267,7 +267,7 @@ impl Observer {
     pub fn output_estimate(&self) -> u64 {
         match &self.frame {
             Frame::Opaque(bytes) => unreadable_tokens(*bytes),
-            Frame::Sse { .. } | Frame::Json | Frame::JsonArray(_) => self.classes().tokens(&Factors::O200K),
+            Frame::Sse { .. } | Frame::Json | Frame::JsonArray(_) => self.classes().tokens(),
         }
     }
 

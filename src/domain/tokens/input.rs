@@ -5,7 +5,6 @@
 //! base64 are counted by kind and not by length; only their first and last bytes are looked at. The structure counts as
 //! providers render it: little for the names of fields in messages, as text for the schemas of tools.
 
-use super::Factors;
 use crate::domain::calibration::Factor;
 use crate::domain::json_pick::Heard;
 
@@ -25,11 +24,13 @@ pub const PAYLOAD_BYTES_MIN: usize = 1 << 10;
 const PAYLOAD_ENDS: usize = 256;
 
 /// Bytes of text that are counted one by one.
-pub const EXACT_BYTES: u64 = 64 << 10;
-/// Bytes of a block of the text behind.
-const BLOCK_BYTES: u64 = 1 << 10;
-/// Of so many blocks one is counted, and stands for all.
-pub const SAMPLED_EVERY: u64 = 16;
+pub const EXACT_BYTES: u64 = 16 << 10;
+/// Bytes of a block of the text behind: small, so that many parts of a conversation have their say.
+const BLOCK_BYTES: u64 = 128;
+/// Of so many blocks the first is counted, and stands for all.
+pub const SAMPLED_EVERY: u64 = 32;
+/// Bytes of so many blocks.
+const ROUND_BYTES: u64 = BLOCK_BYTES * SAMPLED_EVERY;
 
 /// Tokens, in halves, of a field's name outside of tools: with its value, providers add some four tokens per message.
 const FIELD_HALVES: u64 = 1;
@@ -75,24 +76,38 @@ impl InputTally {
     }
 
     fn text(&mut self, raw: &[u8]) {
+        if self.is_passed_over(raw.len()) {
+            self.text_bytes = self.text_bytes.saturating_add(raw.len() as u64);
+        } else {
+            self.count(raw);
+        }
+    }
+
+    /// Whether so many bytes lie wholly in blocks that are not counted.
+    fn is_passed_over(&self, length: usize) -> bool {
+        let place = self.text_bytes % ROUND_BYTES;
+        self.text_bytes >= EXACT_BYTES && place >= BLOCK_BYTES && length as u64 <= ROUND_BYTES - place
+    }
+
+    fn count(&mut self, raw: &[u8]) {
         let mut rest = raw;
         while !rest.is_empty() {
-            let exact = self.text_bytes < EXACT_BYTES;
-            let room = if exact {
-                EXACT_BYTES - self.text_bytes
-            } else {
-                BLOCK_BYTES - self.text_bytes % BLOCK_BYTES
+            let is_exact = self.text_bytes < EXACT_BYTES;
+            let place = self.text_bytes % ROUND_BYTES;
+            let room = match (is_exact, place) {
+                (true, _) => EXACT_BYTES - self.text_bytes,
+                (false, 0..BLOCK_BYTES) => BLOCK_BYTES - place,
+                (false, _) => ROUND_BYTES - place,
             };
             let length = usize::try_from(room).unwrap_or(rest.len());
             let (piece, after) = rest.split_at_checked(length).unwrap_or((rest, &[]));
-            let bytes = u64::try_from(piece.len()).unwrap_or(u64::MAX);
-            if exact {
+            if is_exact {
                 self.exact.push(piece);
-            } else if (self.text_bytes / BLOCK_BYTES).is_multiple_of(SAMPLED_EVERY) {
+            } else if place < BLOCK_BYTES {
                 self.sampled.push(piece);
-                self.sampled_bytes = self.sampled_bytes.saturating_add(bytes);
+                self.sampled_bytes = self.sampled_bytes.saturating_add(piece.len() as u64);
             }
-            self.text_bytes = self.text_bytes.saturating_add(bytes);
+            self.text_bytes = self.text_bytes.saturating_add(piece.len() as u64);
             rest = after;
         }
         self.exact.end_apart();
@@ -101,7 +116,7 @@ impl InputTally {
 
     /// The estimate, in tokens of o200k.
     pub(in crate::domain) fn tokens(&self) -> u64 {
-        let tokens = |heard: &Heard| heard.classes().tokens(&Factors::O200K);
+        let tokens = |heard: &Heard| heard.classes().tokens();
         let behind = u128::from(self.text_bytes.saturating_sub(EXACT_BYTES));
         let sampled = u128::from(tokens(&self.sampled)) * behind / u128::from(self.sampled_bytes.max(1));
         [

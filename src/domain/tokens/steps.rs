@@ -4,13 +4,16 @@
 //! they know by heart. So a byte is worth more where a piece begins, and a long piece is worth more than a short one:
 //! the places in a word, a number or a run are told apart. Two look-ups per byte, no branches.
 
+use super::factors::O200K;
+
 /// How many kinds of bytes are told apart; [`NOTHING`] is one of them.
 pub(super) const KINDS: usize = 80;
 /// The kind of bytes that are worth nothing: all of a character but its first byte.
 pub(super) const NOTHING: u8 = 0;
 
 /// Classes of bytes.
-const CLASSES: usize = 32;
+const CLASSES: usize = ROW_CLASSES as usize;
+const ROW_CLASSES: u32 = 32;
 /// Places of the machine.
 const PLACES: usize = 64;
 
@@ -73,7 +76,7 @@ const IN_WIDE: u8 = 55;
 const IN_INDIC: u8 = 56; // 56..=59
 const INDIC_MAX: u8 = 4;
 
-// Kinds; each is counted.
+// Kinds; each has a factor.
 const WORD_AT_START: u8 = 1;
 const WORD_AFTER_SPACE: u8 = 2;
 const WORD_AFTER_JOINER: u8 = 3;
@@ -124,18 +127,30 @@ const GREEK_FIRST: u8 = 79;
 
 /// What a byte is at a place: its kind, and the next place.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
-    pub(super) kind: u8,
-    pub(super) place: u8,
+struct Step {
+    kind: u8,
+    place: u8,
 }
 
-/// The place before the first byte.
-pub(super) const FIRST_PLACE: u8 = START;
+/// A [`Step`] as it is read: what the byte is worth, in millionths of a token, and where the row of the next place begins in
+/// [`TURNS`]: one look-up waits for the other, so nothing is left to compute between them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    pub(super) row: u32,
+    pub(super) worth: u32,
+}
+
+/// The row of the place before the first byte.
+pub(super) const FIRST_ROW: u32 = row(START);
 
 /// The class of each byte.
 pub(super) static CLASS: [u8; 256] = classes();
-/// What each class is at each place.
-pub(super) static STEPS: [[Step; CLASSES]; PLACES] = steps();
+/// What each class is at each place: the row of the place, then the class.
+pub(super) static TURNS: [Turn; CLASSES * PLACES] = turns();
+
+const fn row(place: u8) -> u32 {
+    place as u32 * ROW_CLASSES
+}
 
 #[expect(
     clippy::indexing_slicing,
@@ -187,15 +202,21 @@ const fn class(byte: u8) -> u8 {
     clippy::indexing_slicing,
     reason = "evaluated by the compiler: a wrong place does not compile"
 )]
-const fn steps() -> [[Step; CLASSES]; PLACES] {
-    let mut all = [[Step { kind: 0, place: 0 }; CLASSES]; PLACES];
+const fn turns() -> [Turn; CLASSES * PLACES] {
+    let mut all = [Turn {
+        row: FIRST_ROW,
+        worth: 0,
+    }; CLASSES * PLACES];
     let mut place = 0;
     while place < PLACES {
         let mut class = 0;
         while class < CLASSES {
             #[expect(clippy::cast_possible_truncation, reason = "both are below 256")]
             let step = step(place as u8, class as u8);
-            all[place][class] = step;
+            all[place * CLASSES + class] = Turn {
+                row: row(step.place),
+                worth: O200K[step.kind as usize],
+            };
             class += 1;
         }
         place += 1;

@@ -13,7 +13,7 @@ fn counts(protocol: Protocol, framing: Framing, answer: &str, text: &str) {
     for size in [1, 2, 7, 150, answer.len()] {
         let observer = observe(protocol, framing, answer.as_bytes(), size);
         assert_eq!(observer.classes(), &plain(text), "{protocol:?} {framing:?} by {size}");
-        assert_eq!(observer.output_estimate(), plain(text).tokens(&Factors::O200K));
+        assert_eq!(observer.output_estimate(), plain(text).tokens());
     }
 }
 
