@@ -3,10 +3,9 @@
 mod crash;
 mod disconnects;
 mod disk;
-mod exact;
-mod faults;
 mod emptied;
 mod exact;
 mod failover;
+mod faults;
 mod limits;
 mod redis_away;
