@@ -26,7 +26,7 @@ pub const UNREADABLE_BYTES_PER_TOKEN: u64 = 4;
 /// What the bytes of a text are worth, each by its kind. Constant in size; any split of the same bytes gives the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CharClasses {
-    /// In millionths of a token of o200k. A sum and not a count per kind, for counts in memory cost more than all the rest.
+    /// In millionths of a token of o200k. A sum and not a count per kind: sixteen bytes are all there is to keep.
     worth: u64,
     row: u32,
 }

@@ -61,6 +61,21 @@ impl Watched {
         });
     }
 
+    /// Waits, while nothing is written, until the replica has all that the master has: also the word by which the gateway
+    /// knows its Redis, without which it would rightly refuse the replica.
+    pub(crate) fn wait_caught_up(&self) {
+        let offset = |server: &RedisServer, name: &str| -> Option<u64> {
+            let said = server.replication();
+            let line = said.lines().find_map(|line| line.strip_prefix(name))?;
+            line.trim().parse().ok()
+        };
+        wait_until("the replica to have everything", || {
+            let master = self.master();
+            let written = offset(&self.servers[master], "master_repl_offset:");
+            written.is_some() && written == offset(&self.servers[1 - master], "slave_repl_offset:")
+        });
+    }
+
     /// Has a sentinel change the master, and waits until it is the other one and the gateway, which must be busy, has come to
     /// it. Sentinels leave the old one a master for some ten seconds more.
     pub(crate) fn fail_over(&self) {

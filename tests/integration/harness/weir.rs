@@ -420,9 +420,11 @@ impl Drop for Weir {
     fn drop(&mut self) {
         let logs = self.logs();
         if std::thread::panicking() {
-            let tail: Vec<&str> = logs.lines().rev().take(60).collect();
-            eprintln!("--- the gateway's last lines ---");
-            tail.iter().rev().for_each(|line| eprintln!("{line}"));
+            eprintln!("--- the gateway's last lines, and those of its access log ---");
+            for text in [format!("{}{}", self.process.out(), self.process.err()), logs] {
+                let tail: Vec<&str> = text.lines().rev().take(30).collect();
+                tail.iter().rev().for_each(|line| eprintln!("{line}"));
+            }
             return;
         }
         // Holds for every test: nothing that must stay secret is ever written, and no hook panics by itself.

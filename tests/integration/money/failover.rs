@@ -100,6 +100,7 @@ fn planned_failovers_lose_no_money() {
         if round > 0 {
             scene.servers.wait_in_step();
         }
+        scene.servers.wait_caught_up();
         scene.round(|watched| watched.fail_over());
     }
 }
@@ -112,6 +113,7 @@ fn a_killed_master_loses_no_money() {
     let mut scene = Scene::set(watched, WeirBuilder::sentinel);
     for _ in 0..rounds(1, 5) {
         let master = scene.servers.master();
+        scene.servers.wait_caught_up();
         scene.round(|watched| {
             watched.servers[master].down();
             watched.wait_for_master(1 - master);
