@@ -1,11 +1,17 @@
 //! What looking at a stream costs, beside what copying the same chunks costs.
 //!
 //! `observe` pushes a stream in chunks of 150 bytes, which is what providers write; `copy` copies the same chunks into one buffer.
+//! `observe_uncounted` pushes the same stream with the text under a name of the same length that nobody knows: what `observe`
+//! takes longer is the price of counting text.
+//! `observed` is what a look at a running answer costs, some ten times a second.
+//! `classes` counts the text in such a stream by kinds of bytes, which is a part of `observe`; its throughput is of the stream's bytes.
 
 use std::hint::black_box;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use weir::domain::protocol::{Framing, Observer, Protocol};
+use weir::domain::tokens::CharClasses;
 
 const CHUNK_BYTES: usize = 150;
 const EVENTS: usize = 500;
@@ -41,6 +47,14 @@ fn measure(criterion: &mut Criterion) {
         group.bench_function("observe", |bencher| {
             bencher.iter(|| push(&mut observer, black_box(&stream)))
         });
+        let uncounted = without_known_text(&stream);
+        let mut observer = Observer::new(protocol, Framing::Sse);
+        observer.push(&head);
+        group.bench_function("observe_uncounted", |bencher| {
+            bencher.iter(|| push(&mut observer, black_box(&uncounted)))
+        });
+        group.bench_function("observed", |bencher| bencher.iter(|| black_box(&observer).observed()));
+        bencher_of_classes(&mut group);
         let mut copy = Vec::with_capacity(stream.len());
         group.bench_function("copy", |bencher| {
             bencher.iter(|| {
@@ -53,6 +67,27 @@ fn measure(criterion: &mut Criterion) {
         });
         group.finish();
     }
+}
+
+fn bencher_of_classes(group: &mut BenchmarkGroup<'_, WallTime>) {
+    let mut classes = CharClasses::default();
+    group.bench_function("classes", |bencher| {
+        bencher.iter(|| {
+            for _ in 0..EVENTS {
+                classes.push(black_box(b"a few words of it"));
+            }
+        });
+    });
+    group.bench_function("estimate", |bencher| {
+        bencher.iter(|| black_box(&classes).tokens());
+    });
+}
+
+fn without_known_text(stream: &[u8]) -> Vec<u8> {
+    String::from_utf8_lossy(stream)
+        .replace("\"text\":\"a few", "\"tezt\":\"a few")
+        .replace("\"delta\":\"a few", "\"delto\":\"a few")
+        .into_bytes()
 }
 
 fn push(observer: &mut Observer, stream: &[u8]) {

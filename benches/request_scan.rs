@@ -27,10 +27,33 @@ fn agent_body(size: usize) -> Vec<u8> {
     format!(r#"{{"max_tokens":4096,"stream":true,"messages":[{turns}],"model":"claude-sample"}}"#).into_bytes()
 }
 
+/// A body of about `size` bytes that is one picture.
+fn picture_body(size: usize) -> Vec<u8> {
+    let picture = "iVBORw0KGgoAAAANSUhEUgAAAAUA".repeat(size / 28);
+    format!(r#"{{"messages":[{{"role":"user","content":[{{"type":"image","data":"{picture}"}}]}}],"model":"claude-sample"}}"#)
+        .into_bytes()
+}
+
+/// A body of about `size` bytes that is all text: files, as tools give them back.
+fn text_body(size: usize) -> Vec<u8> {
+    let file = r#"fn main() {\n    let mut total = 0_u64;\n    for line in input.lines() {\n        total += line.len();\n    }\n    println!(\"{total}\");\n}\n\n"#;
+    let turn = format!(
+        r#"{{"role":"user","content":[{{"type":"tool_result","content":"{}"}}]}}"#,
+        file.repeat(20)
+    );
+    let turns = vec![turn.as_str(); size / turn.len()].join(",");
+    format!(r#"{{"max_tokens":4096,"messages":[{turns}],"model":"claude-sample"}}"#).into_bytes()
+}
+
 fn request_scan(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("request_scan");
-    for (name, size) in [("2KB", 2 << 10), ("64KB", 64 << 10), ("1MB", 1 << 20)] {
-        let body = agent_body(size);
+    for (name, body) in [
+        ("2KB", agent_body(2 << 10)),
+        ("64KB", agent_body(64 << 10)),
+        ("1MB", agent_body(1 << 20)),
+        ("1MB_text", text_body(1 << 20)),
+        ("32MB_picture", picture_body(32 << 20)),
+    ] {
         group.throughput(Throughput::Bytes(body.len() as u64));
         group.bench_with_input(BenchmarkId::new("scan", name), &body, |bencher, body| {
             bencher.iter(|| scan(black_box(body), &LIMITS));

@@ -1,10 +1,14 @@
 //! The command line: what it says, and the subcommands that call the admin API.
 
+pub mod account;
 pub mod admin_client;
 pub mod key;
+pub mod limits;
+pub mod log;
 pub mod models;
 pub mod provider;
 pub mod rules;
+pub mod store;
 
 use std::{
     ffi::OsString,
@@ -39,14 +43,23 @@ pub enum Command {
     Demo(DemoArgs),
     /// Check the configuration and all rule files
     Check(CheckArgs),
+    /// Create, credit, correct, limit, suspend, list and show accounts
+    #[command(subcommand)]
+    Account(account::AccountCommand),
     /// Create, list, show, change, rotate, revoke and delete service keys
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// Query and export the consumption log
+    #[command(subcommand)]
+    Log(log::LogCommand),
     /// List providers, and switch them off and on while weir runs
     #[command(subcommand)]
     Provider(provider::ProviderCommand),
     /// List the models that are served
     Models(ClientArgs),
+    /// Set up, back up and restore the store
+    #[command(subcommand)]
+    Store(store::StoreCommand),
     /// Show what provider files do
     #[command(subcommand)]
     Rules(rules::RulesCommand),
@@ -101,6 +114,26 @@ pub async fn run_key(
 ) -> Result<(), ClientError> {
     let client = AdminClient::new(admin_client::socket(command.client(), socket_of)?);
     key::run(command, &client, out).await
+}
+
+/// Runs `weir account ...`.
+pub async fn run_account(
+    command: &account::AccountCommand,
+    socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
+    out: &mut impl Write,
+) -> Result<(), ClientError> {
+    let client = AdminClient::new(admin_client::socket(command.client(), socket_of)?);
+    account::run(command, &client, out).await
+}
+
+/// Runs `weir log ...`.
+pub async fn run_log(
+    command: &log::LogCommand,
+    socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
+    out: &mut impl Write,
+) -> Result<(), ClientError> {
+    let client = AdminClient::new(admin_client::socket(command.client(), socket_of)?);
+    log::run(command, &client, out).await
 }
 
 /// Runs `weir provider ...`.

@@ -3,6 +3,7 @@
 //! [`Config::load`] is the only way in. What it returns is settled: defaults filled, limits held, paths absolute,
 //! secrets still references (see [`secret_source`]). `conf/weir.toml` describes every key.
 
+pub mod money;
 mod raw;
 mod resolve;
 pub mod secret_source;
@@ -36,6 +37,10 @@ pub struct Config {
     pub store: StoreConfig,
     /// The local cache in front of the store.
     pub key_cache: KeyCacheConfig,
+    /// What happens to money where the store cannot be asked.
+    pub money: money::MoneyConfig,
+    /// What this node owes to accounts.
+    pub journal: JournalConfig,
     /// Metrics and health.
     pub ops: OpsConfig,
     /// The admin API.
@@ -44,6 +49,8 @@ pub struct Config {
     pub log: LogConfig,
     /// Which rule files are read.
     pub rules: RulesConfig,
+    /// Which price lists are read.
+    pub prices: PricesConfig,
     /// `[provider.NAME]` and `[[model]]`, for the catalogue.
     pub catalogue: CatalogueSettings,
 }
@@ -114,7 +121,7 @@ pub enum StoreConfig {
     /// Files of this node.
     Embedded(EmbeddedConfig),
     /// A Redis shared between nodes.
-    Redis(RedisConfig),
+    Redis(Box<RedisConfig>),
 }
 
 /// `[store.embedded]`
@@ -127,7 +134,9 @@ pub struct EmbeddedConfig {
 /// `[store.redis]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisConfig {
-    /// Where Redis listens; never empty.
+    /// What the nodes are.
+    pub mode: RedisModeConfig,
+    /// Where Redis, or its sentinels, listen; never empty, one in standalone mode.
     pub nodes: Vec<HostPort>,
     /// The ACL user; none means the default user.
     pub username: Option<String>,
@@ -143,6 +152,24 @@ pub struct RedisConfig {
     pub namespace: String,
     /// Time for one store call, all tries included.
     pub budget: Duration,
+}
+
+/// How the servers of a Redis belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedisModeConfig {
+    /// One server.
+    Standalone,
+    /// A master and its replicas, watched by the nodes.
+    Sentinel {
+        /// What the sentinels call the master; never empty.
+        master_name: String,
+        /// The ACL user at the sentinels; none means the default user.
+        username: Option<String>,
+        /// Where that user's password is found.
+        password: Option<SecretRef>,
+    },
+    /// Masters that share the slots; the nodes are some of them.
+    Cluster,
 }
 
 /// A host name or address with a port.
@@ -169,6 +196,8 @@ impl std::fmt::Display for HostPort {
 pub struct KeyCacheConfig {
     /// Longest use of a cached key record without asking the store.
     pub lifetime: Duration,
+    /// Longest use of a cached key record while the store is away.
+    pub offline: Duration,
     /// How long an unknown key is remembered as unknown.
     pub negative: Duration,
     /// Most cached records.
@@ -177,6 +206,19 @@ pub struct KeyCacheConfig {
     pub poll: Duration,
     /// How often last-used times are written to the store.
     pub flush_used: Duration,
+}
+
+/// `[journal]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalConfig {
+    /// The folder, of this process alone.
+    pub path: PathBuf,
+    /// The size of one file.
+    pub segment_bytes: u64,
+    /// How long files are kept after the store has taken over what is in them.
+    pub keep: Duration,
+    /// Longest time from a record to its being on disk.
+    pub sync: Duration,
 }
 
 /// `[ops]`
@@ -224,6 +266,15 @@ pub struct RulesConfig {
     pub shipped: bool,
     /// A folder of further `*.toml`; one with a shipped file's name replaces it.
     pub folder: Option<PathBuf>,
+}
+
+/// `[prices]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PricesConfig {
+    /// Whether the price list inside the binary is used.
+    pub shipped: bool,
+    /// A further list; its entries replace those with the same name and provider.
+    pub file: Option<PathBuf>,
 }
 
 /// Why a configuration cannot be used. Never contains a value that stood where a secret belongs.
@@ -289,6 +340,7 @@ impl Config {
             ("upstream", pool(&self.upstream) != pool(&before.upstream)),
             ("store", self.store != before.store),
             ("key_cache", self.key_cache != before.key_cache),
+            ("journal", self.journal != before.journal),
             ("ops", self.ops != before.ops),
             ("admin", self.admin != before.admin),
             ("log", self.log != before.log),

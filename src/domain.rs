@@ -20,4 +20,11 @@ pub mod query;
 pub mod refusal;
 pub mod session_hint;
 pub mod sse;
+pub mod tokens;
 pub mod usage;
+
+pub mod calibration;
+pub mod consumption;
+pub mod ledger;
+pub mod money;
+pub mod price;

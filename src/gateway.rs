@@ -10,12 +10,15 @@ pub mod doubtful;
 pub mod drain;
 pub mod entry;
 pub mod error_body;
+pub mod estimate;
 pub mod exchange;
+pub mod funds;
 pub mod guard;
 pub mod hello;
 pub mod intake;
 pub mod key_slots;
 pub mod listing;
+pub mod permits;
 pub mod relay;
 pub mod reply;
 pub mod ticket;
@@ -37,6 +40,7 @@ use rand::RngExt;
 use tokio::sync::Semaphore;
 
 use crate::{
+    billing::Billing,
     body_budget::BodyBudget,
     clock,
     domain::{
@@ -58,6 +62,7 @@ use crate::{
     metrics::Metrics,
     sessions::Sessions,
     switches::Switches,
+    usual::Learnt,
 };
 
 /// Everything a request needs, shared by all of them.
@@ -71,6 +76,10 @@ pub struct Gateway {
     pub keys: Arc<KeyCache>,
     /// Who served the sessions whose state lies at a provider.
     pub sessions: Arc<Sessions>,
+    /// What was learnt of models and keys from finished requests.
+    pub learnt: Arc<Learnt>,
+    /// The money of requests.
+    pub billing: Billing,
     /// Memory for request bodies.
     pub budget: BodyBudget,
     /// Metrics and access log.
@@ -156,13 +165,13 @@ impl Gateway {
             return self.answer(session, shape, entry, Ok(hello::reply())).await;
         }
         let prefix = &live.config.gateway.key_prefix;
-        let key = match admission::authenticate(self, session, prefix, shape, keys, &mut entry).await {
-            Ok(key) => key,
+        let caller = match admission::authenticate(self, session, prefix, shape, keys, &mut entry).await {
+            Ok(caller) => caller,
             Err(refusal) => return Err((entry, refusal.into())),
         };
         let wanted = match target {
             Target::Forward { operation, model } => {
-                return admission::admit(self, session, live, &key, operation, model, entry)
+                return admission::admit(self, session, live, &caller, operation, model, entry)
                     .await
                     .map(Some);
             }
@@ -171,7 +180,7 @@ impl Gateway {
         };
         let query = session.req_header().uri.query();
         let is_off = |provider: &str| self.switches.is_off(provider);
-        let reply = listing::reply(&live.catalogue, is_off, &key, shape, wanted.as_deref(), query);
+        let reply = listing::reply(&live.catalogue, is_off, &caller.key, shape, wanted.as_deref(), query);
         self.answer(session, shape, entry, reply).await
     }
 
@@ -345,6 +354,7 @@ impl ProxyHttp for Gateway {
             if end {
                 // Before the client has the end: its next request may come at once.
                 forward.remember(&self.sessions);
+                forward.ticket.charge_now();
             }
             Ok(None)
         })

@@ -39,6 +39,8 @@ const FLIGHT_LOCKS: usize = 64;
 pub struct KeyCacheSettings {
     /// The longest an entry is believed without asking again.
     pub lifetime: Duration,
+    /// The longest an entry is believed while the store is away: a key that was used in the last minutes goes on working.
+    pub offline_lifetime: Duration,
     /// The same for "no such key".
     pub negative_lifetime: Duration,
     /// The most entries; when their share of it is full the oldest go.
@@ -55,6 +57,7 @@ pub struct Counters {
     hits: AtomicU64,
     negative_hits: AtomicU64,
     misses: AtomicU64,
+    offline_hits: AtomicU64,
     flushes: AtomicU64,
 }
 
@@ -126,6 +129,11 @@ impl KeyCache {
         let flushes = self.shard(digest).map(|shard| shard.flushes);
         let found = self.store.find(digest).await;
         self.note(&found);
+        if let Err(StoreError::Unavailable(_)) = &found
+            && let Some(record) = self.offline(digest, now)
+        {
+            return Ok(Some(record));
+        }
         let Lookup { record, version } = found?;
         let record = record.map(Arc::new);
         let entry = Entry {
@@ -134,6 +142,14 @@ impl KeyCache {
         };
         self.keep(*digest, entry, version, flushes);
         Ok(record)
+    }
+
+    /// The record as the store has it now: for a key that was found to be out of date.
+    pub async fn find_anew(&self, digest: &KeyDigest, now: Instant) -> Result<Option<Arc<KeyRecord>>, StoreError> {
+        if let Some(mut shard) = self.shard(digest) {
+            shard.entries.remove(digest);
+        }
+        self.find(digest, now).await
     }
 
     /// Notes that a key is used now; written to the store in batches.
@@ -155,18 +171,20 @@ impl KeyCache {
     }
 
     /// Events and how often each has happened since the start.
-    pub fn events(&self) -> [(&'static str, u64); 4] {
+    pub fn events(&self) -> [(&'static str, u64); 5] {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let Counters {
             hits,
             negative_hits,
             misses,
+            offline_hits,
             flushes,
         } = &self.counters;
         [
             ("hit", read(hits)),
             ("negative_hit", read(negative_hits)),
             ("miss", read(misses)),
+            ("offline_hit", read(offline_hits)),
             ("flush", read(flushes)),
         ]
     }
@@ -254,6 +272,16 @@ impl KeyCache {
         }
         counter.fetch_add(1, Ordering::Relaxed);
         Some(entry.record.clone())
+    }
+
+    /// What was known of a key that worked not long ago.
+    fn offline(&self, digest: &KeyDigest, now: Instant) -> Option<Arc<KeyRecord>> {
+        let shard = self.shard(digest)?;
+        let entry = shard.entries.get(digest)?;
+        let age = now.saturating_duration_since(entry.loaded);
+        let record = entry.record.clone().filter(|_| age <= self.settings.offline_lifetime)?;
+        self.counters.offline_hits.fetch_add(1, Ordering::Relaxed);
+        Some(record)
     }
 
     /// Keeps what was read at `version`, when the shard had seen `flushes`.

@@ -9,6 +9,7 @@ pub mod domain;
 pub mod clock;
 pub mod config;
 
+pub mod journal;
 pub mod key_cache;
 pub mod store;
 
@@ -17,12 +18,16 @@ pub mod body_budget;
 pub mod metrics;
 pub mod resolver;
 
+pub mod account_changes;
 pub mod pools;
 pub mod sessions;
+pub mod settlement;
 pub mod switches;
+pub mod usual;
 
 pub mod live;
 
+pub mod billing;
 pub mod gateway;
 pub mod side;
 

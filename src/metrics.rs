@@ -19,11 +19,16 @@ use prometheus::{
 use crate::access_log::RequestRecord;
 
 mod gen_ai;
+mod money;
 mod process;
 mod providers;
+mod store;
 
 use gen_ai::GenAi;
+use money::Money;
+pub use money::MoneyFigures;
 use providers::Providers;
+use store::Store;
 
 /// The content type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -51,10 +56,11 @@ pub struct Metrics {
     streams_open: IntGauge,
     body_bytes: IntGauge,
     providers: Providers,
+    money: Money,
     access_log_dropped: IntCounter,
     sessions_unwritten: IntCounter,
     key_cache: IntCounterVec,
-    store_up: IntGauge,
+    store: Store,
     resolver_failures: IntCounterVec,
     panics: IntCounter,
     reloads: IntCounterVec,
@@ -101,13 +107,14 @@ impl Metrics {
             streams_open: make.gauge("weir_streams_open", "Streamed answers under way.")?,
             body_bytes: make.gauge("weir_body_bytes_buffered", "Request bytes held in memory.")?,
             providers: Providers::new(&make)?,
+            money: Money::new(&make)?,
             access_log_dropped: make.counter("weir_access_log_dropped_total", "Access log lines that were lost.")?,
             sessions_unwritten: make.counter(
                 "weir_sessions_unwritten_total",
                 "Sessions whose credential only this node knows, because too many waited to be written.",
             )?,
             key_cache: make.counters("weir_key_cache_total", "What the key cache did.", &["event"])?,
-            store_up: make.gauge("weir_store_up", "1 while the store is reachable.")?,
+            store: Store::new(&make)?,
             resolver_failures: make.counters(
                 "weir_resolver_failures_total",
                 "Failed lookups of provider hosts.",
@@ -214,11 +221,6 @@ impl Metrics {
     /// A panic was caught.
     pub fn panicked(&self) {
         self.panics.inc();
-    }
-
-    /// Whether the store is reachable.
-    pub fn store_is(&self, state: Health) {
-        self.store_up.set(state.as_gauge());
     }
 
     /// The request bytes held in memory now.

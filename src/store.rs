@@ -4,6 +4,7 @@
 //! atomic step. A node remembers the version it has worked through and reads on from there, at once when nudged and at
 //! every poll besides, so that a lost nudge costs at most one poll interval.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
@@ -15,10 +16,12 @@ use crate::domain::secret::KeyDigest;
 
 pub use crate::domain::key::KeyChange;
 
+pub mod archive;
 #[cfg(test)]
 pub(crate) mod contract;
 pub mod embedded;
 mod feed;
+pub mod ledger;
 pub mod redis;
 pub mod sessions;
 
@@ -67,8 +70,17 @@ pub trait KeyStore: Send + Sync {
     /// first time. Acknowledged means durable: a revocation that is lost gives a stolen key back.
     async fn revoke(&self, id: &KeyId, at: i64) -> Result<KeyView, StoreError>;
 
-    /// Removes a key and all that is known of it.
-    async fn delete(&self, id: &KeyId) -> Result<(), StoreError>;
+    /// Removes a key and all that is known of it but that it was deleted. Answers with the key as it was last.
+    async fn delete(&self, id: &KeyId) -> Result<KeyView, StoreError>;
+
+    /// Tells the store again that a key stood in this form, in case it has forgotten: a failover loses what was acknowledged.
+    /// [`KeyRecord::healed`] decides what holds; a key that is missing comes back, unless it was deleted. Where nothing is
+    /// news, nothing changes and neither version nor feed move. [`StoreError::Duplicate`] if the digest is another key's.
+    async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError>;
+
+    /// Tells the store again that a key was deleted at this revision. A key that stands at a later one stays. A key that is
+    /// deleted, here or by [`KeyStore::delete`], comes back by [`KeyStore::create`] alone.
+    async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError>;
 
     /// Notes when keys were last used (seconds since the Unix epoch). The later time wins, unknown keys are passed over.
     /// This is no change: neither version nor feed move, or every request would flush every cache.
@@ -79,6 +91,11 @@ pub trait KeyStore: Send + Sync {
 
     /// Moves whenever the feed should be read at once. A nudge may be spurious and may be lost; it carries no content.
     fn nudges(&self) -> watch::Receiver<u64>;
+
+    /// What is wrong with how the store is set up. It serves nonetheless.
+    fn warnings(&self) -> BTreeSet<StoreWarning> {
+        BTreeSet::new()
+    }
 
     /// What the store does in the background (connections), until `shutdown` turns true. [`crate::key_cache::KeyCache::run`]
     /// drives it. A store without such work returns at once.
@@ -99,6 +116,8 @@ pub struct Lookup {
 /// A key with what is known of its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyView {
+    /// The digest that finds it.
+    pub digest: KeyDigest,
     /// The record.
     pub record: KeyRecord,
     /// When it was last used, in seconds since the Unix epoch; some seconds late, `None` if never.
@@ -111,8 +130,47 @@ pub struct Changes {
     /// The version the store is at now. Lower than the one asked for after a restart or a failover.
     pub version: u64,
     /// The digests concerned, perhaps repeated; `None` if the feed does not reach back that far, or the store is behind
-    /// the version asked for: then nothing that is cached can be trusted.
+    /// the version asked for, or another server answers for it than the last time: then nothing that is cached can be
+    /// trusted.
     pub digests: Option<Vec<KeyDigest>>,
+}
+
+/// A setting under which a store may lose what it has acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StoreWarning {
+    /// It may throw data away to make room.
+    Eviction,
+    /// It writes nothing to disk as it goes.
+    NoAppendOnlyFile,
+    /// A master goes on taking changes that no replica gets.
+    NoMinReplicas,
+}
+
+impl StoreWarning {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Eviction, Self::NoAppendOnlyFile, Self::NoMinReplicas];
+
+    /// Its name in metrics and logs.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Eviction => "eviction",
+            Self::NoAppendOnlyFile => "no_append_only_file",
+            Self::NoMinReplicas => "no_min_replicas",
+        }
+    }
+
+    /// What is wrong and what to do.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::Eviction => "redis may evict keys: set maxmemory-policy to noeviction",
+            Self::NoAppendOnlyFile => {
+                "redis keeps no append-only file, a crash of it loses what it acknowledged since its last snapshot: set appendonly to yes"
+            }
+            Self::NoMinReplicas => {
+                "redis acknowledges changes that no replica has, a failover may lose them: set min-replicas-to-write to 1"
+            }
+        }
+    }
 }
 
 /// Why a store did not do as asked.
@@ -141,6 +199,9 @@ pub enum OpenError {
     /// The embedded store has one owner.
     #[error("another weir process has this store open: {}, stop it first or give this one a path of its own", .0.display())]
     InUse(PathBuf),
+    /// A backup was being put back and that was cut short.
+    #[error("a restore into {} did not finish: remove the store's files there and restore again", .0.display())]
+    Unfinished(PathBuf),
     /// The file system refused.
     #[error("cannot open the key store {}: {reason}", path.display())]
     File {

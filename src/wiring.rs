@@ -3,11 +3,14 @@
 pub mod catalogue;
 pub mod demo;
 pub mod gateway_service;
+pub mod money;
 pub mod parts;
+pub mod prices;
 pub mod reload;
 pub mod server;
 pub mod signals;
 pub mod store;
+mod store_commands;
 pub mod trust;
 
 use std::{
@@ -79,12 +82,19 @@ pub fn run(command: Command) -> Result<(), StartError> {
         Command::Key(command) => client_runtime()?
             .block_on(cli::run_key(&command, socket, &mut out))
             .map_err(client),
+        Command::Account(command) => client_runtime()?
+            .block_on(cli::run_account(&command, socket, &mut out))
+            .map_err(client),
+        Command::Log(command) => client_runtime()?
+            .block_on(cli::run_log(&command, socket, &mut out))
+            .map_err(client),
         Command::Provider(command) => client_runtime()?
             .block_on(cli::run_provider(&command, socket, &mut out))
             .map_err(client),
         Command::Models(args) => client_runtime()?
             .block_on(cli::run_models(&args, socket, &mut out))
             .map_err(client),
+        Command::Store(command) => store_commands::run(&command, &mut out),
         Command::Rules(command) => explain_rules(&command, &mut out),
         Command::SampleProvider(args) => {
             let running = provider_runtime(args.threads)?.block_on(sample_provider::run(&args));

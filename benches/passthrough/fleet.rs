@@ -18,6 +18,13 @@ const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 /// The model that the bench asks for; its name orders nothing from the sample provider.
 const MODEL: &str = "bench";
 
+/// The variable with the provider's credential, and the credential.
+const SECRET_NAME: &str = "WEIR_BENCH_PROVIDER_SECRET";
+const SECRET: &str = "bench-provider-secret";
+
+/// What it costs: every request is held, charged and settled.
+const PRICES: &str = "version = \"bench\"\n[[price]]\nname = \"bench\"\ntiers = [{ input = \"3\", output = \"15\" }]\n";
+
 /// How the provider answers: always the same bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Script {
@@ -68,6 +75,8 @@ pub(crate) enum Form {
     Unary,
     /// As a stream.
     Stream,
+    /// Not at all: how many tokens the request has is asked, which costs nothing.
+    Count,
 }
 
 impl Fleet {
@@ -109,16 +118,20 @@ pub(crate) fn direct_request(form: Form) -> Vec<u8> {
 }
 
 fn request(form: Form, key: &str) -> Vec<u8> {
-    let body = json!({
+    let mut body = json!({
         "model": MODEL,
-        "max_tokens": 4096,
-        "stream": form == Form::Stream,
         "system": "You are a terse assistant.",
         "messages": [{ "role": "user", "content": "Tell me what a weir does, in a few words." }],
-    })
-    .to_string();
+    });
+    let mut path = "/v1/messages/count_tokens";
+    if form != Form::Count {
+        path = "/v1/messages";
+        body["max_tokens"] = 4096.into();
+        body["stream"] = (form == Form::Stream).into();
+    }
+    let body = body.to_string();
     format!(
-        "POST /v1/messages HTTP/1.1\r\nhost: gateway.test\r\nx-api-key: {key}\r\nanthropic-version: 2023-06-01\r\n\
+        "POST {path} HTTP/1.1\r\nhost: gateway.test\r\nx-api-key: {key}\r\nanthropic-version: 2023-06-01\r\n\
          accept: application/json\r\nuser-agent: weir-passthrough\r\ncontent-type: application/json\r\n\
          content-length: {}\r\n\r\n{body}",
         body.len()
@@ -184,17 +197,30 @@ fn weir(subject: Subject, store: &str, provider: SocketAddr, folder: &Path) -> P
          [store]\n{store}\n\
          [ops]\nlisten = \"127.0.0.1:0\"\n\
          [admin]\nsocket = \"{admin}\"\naudit = \"{home_shown}/audit.jsonl\"\n\
+         [journal]\npath = \"{home_shown}/journal\"\n\
+         [prices]\nfile = \"{home_shown}/prices.toml\"\n\
          [log]\naccess = \"{home_shown}/access.jsonl\"\nlevel = \"warn\"\n\
-         [provider.anthropic]\nbase_url = \"http://{provider}\"\nsecret = \"env:WEIR_BENCH_PROVIDER_SECRET\"\n\
-         [[model]]\nname = \"{MODEL}\"\nproviders = [\"anthropic\"]\nprotocols = [\"messages\"]\nfree = true\n",
+         [provider.anthropic]\nbase_url = \"http://{provider}\"\nsecret = \"env:{SECRET_NAME}\"\n\
+         [[model]]\nname = \"{MODEL}\"\nproviders = [\"anthropic\"]\nprotocols = [\"messages\"]\n",
         pool = bare::POOL_SIZE,
         admin = admin.display(),
     );
+    fs::write(home.join("prices.toml"), PRICES).expect("a file in the temporary folder");
     let conf = home.join("weir.toml");
     fs::write(&conf, text).expect("a file in the temporary folder");
     let ready = home.join("ready.json");
+    if subject == Subject::Redis {
+        let set_up = Command::new(WEIR)
+            .args(["store", "init", "--conf"])
+            .arg(&conf)
+            .env(SECRET_NAME, SECRET)
+            .output();
+        let set_up = set_up.expect("weir store can be started");
+        let said = String::from_utf8_lossy(&set_up.stderr);
+        assert!(set_up.status.success(), "weir store init: {said}");
+    }
     let mut command = Command::new(WEIR);
-    command.env("WEIR_BENCH_PROVIDER_SECRET", "bench-provider-secret");
+    command.env(SECRET_NAME, SECRET);
     command
         .arg("serve")
         .arg("--conf")
@@ -207,12 +233,31 @@ fn weir(subject: Subject, store: &str, provider: SocketAddr, folder: &Path) -> P
         told.get("gateway")?.as_str()?.parse().ok()
     });
     process.wait_until_accepting(address);
+    create_account(&admin);
     Proxy {
         subject,
         address,
         process,
         key: created_key(&admin),
     }
+}
+
+fn create_account(admin: &Path) {
+    let created = Command::new(WEIR)
+        .args([
+            "account",
+            "create",
+            "--id",
+            "bench",
+            "--balance-usd",
+            "1000000",
+            "--admin",
+        ])
+        .arg(format!("unix:{}", admin.display()))
+        .output()
+        .expect("weir account can be started");
+    let said = String::from_utf8_lossy(&created.stderr);
+    assert!(created.status.success(), "weir account create: {said}");
 }
 
 fn created_key(admin: &Path) -> String {
@@ -236,7 +281,8 @@ fn created_key(admin: &Path) -> String {
         .to_owned()
 }
 
-fn redis_server(folder: &Path) -> (Process, SocketAddr) {
+/// Starts a server on a free port.
+pub(crate) fn redis_server(folder: &Path) -> (Process, SocketAddr) {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let address = free.expect("a free port");
     let mut command = Command::new("redis-server");

@@ -30,6 +30,7 @@ impl Reference {
         match form {
             Form::Unary => check_message(&answer.body)?,
             Form::Stream => check_stream(&answer.body, fleet.script.deltas)?,
+            Form::Count => check_count(&answer.body)?,
         }
         Ok(Self {
             body: answer.body,
@@ -56,6 +57,12 @@ fn check_message(body: &[u8]) -> Result<(), String> {
     } else {
         Err("not a message".to_owned())
     }
+}
+
+fn check_count(body: &[u8]) -> Result<(), String> {
+    let count: Value = serde_json::from_slice(body).map_err(|error| format!("not a count: {error}"))?;
+    let tokens = count["input_tokens"].as_u64();
+    tokens.map(drop).ok_or_else(|| "not a count".to_owned())
 }
 
 fn check_stream(body: &[u8], deltas: usize) -> Result<(), String> {

@@ -1,15 +1,16 @@
 //! The client of the admin API, for the subcommands.
 
 use std::{
+    io::Write,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use bytes::Bytes;
 use clap::Args;
-use http::{Method, Request, header};
+use http::{Method, Request, Response, header};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1;
+use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::UnixStream;
@@ -93,15 +94,38 @@ impl AdminClient {
         }
     }
 
+    /// Reads an answer of any length into `out`. Waits for each piece as long as for a whole call.
+    pub async fn download(&self, path: &str, out: &mut impl Write) -> Result<(), ClientError> {
+        let late = |_| self.unreachable("no answer in time");
+        let sending = self.send(Method::GET, path, None);
+        let answer = tokio::time::timeout(CALL_WAIT, sending).await.map_err(late)??;
+        if !answer.status().is_success() {
+            return self.read(answer).await.map(drop);
+        }
+        let mut body = answer.into_body();
+        while let Some(frame) = tokio::time::timeout(CALL_WAIT, body.frame()).await.map_err(late)? {
+            let frame = frame.map_err(|error| self.unreachable(error))?;
+            if let Some(piece) = frame.data_ref() {
+                out.write_all(piece)?;
+            }
+        }
+        Ok(())
+    }
+
     async fn exchange(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ClientError> {
+        let answer = self.send(method, path, body).await?;
+        self.read(answer).await
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Response<Incoming>, ClientError> {
         let stream = UnixStream::connect(&self.socket)
             .await
             .map_err(|error| self.unreachable(error))?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| self.unreachable(error))?;
-        // The connection ends with the one call that is made on it.
-        let driver = tokio::spawn(connection);
+        // Ends with the one call that is made on it: nobody has the sender any more.
+        tokio::spawn(connection);
         let text = body.map_or_else(String::new, Value::to_string);
         let request = Request::builder()
             .method(method)
@@ -110,10 +134,13 @@ impl AdminClient {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(Bytes::from(text)))
             .map_err(|error| self.unreachable(error))?;
-        let answer = sender
+        sender
             .send_request(request)
             .await
-            .map_err(|error| self.unreachable(error))?;
+            .map_err(|error| self.unreachable(error))
+    }
+
+    async fn read(&self, answer: Response<Incoming>) -> Result<Value, ClientError> {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
         let bytes = body
@@ -121,7 +148,6 @@ impl AdminClient {
             .await
             .map_err(|error| self.unreachable(error))?
             .to_bytes();
-        driver.abort();
         let value: Value = serde_json::from_slice(&bytes).map_err(|error| self.unreachable(error))?;
         if status.is_success() {
             return Ok(value);

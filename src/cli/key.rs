@@ -7,8 +7,13 @@ use http::Method;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
-use super::admin_client::{AdminClient, ClientArgs, ClientError};
+use super::{
+    admin_client::{AdminClient, ClientArgs, ClientError},
+    limits::{QuotaArgs, RateArgs, put_or_null},
+};
 
+/// How a quota that is not there is shown.
+const UNLIMITED: &str = "Unlimited";
 /// Keys asked for at once.
 const PAGE: usize = 500;
 
@@ -46,6 +51,12 @@ pub struct CreateArgs {
     /// The models it may use, separated by commas, or all
     #[arg(long, value_name = "LIST|all", default_value = "all")]
     pub models: String,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub quota: QuotaArgs,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub rates: RateArgs,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
@@ -91,6 +102,12 @@ pub struct UpdateArgs {
     pub models: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
+    pub quota: QuotaArgs,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub rates: RateArgs,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
 }
 
@@ -112,22 +129,30 @@ pub async fn run(command: &KeyCommand, client: &AdminClient, out: &mut impl Writ
     let answer = match command {
         KeyCommand::List(args) => return list(args, client, out).await,
         KeyCommand::Create(args) => {
-            let body = fields(
+            let mut body = fields(
                 Some(&args.account),
                 Some(&args.name),
                 Some(&args.expires),
                 Some(&args.models),
             );
-            client.call(Method::POST, "/v1/keys", Some(&body)).await?
+            args.quota.put(&mut body);
+            args.rates.put(&mut body);
+            client
+                .call(Method::POST, "/v1/keys", Some(&Value::Object(body)))
+                .await?
         }
         KeyCommand::Update(args) => {
-            let body = fields(
+            let mut body = fields(
                 args.account.as_deref(),
                 args.name.as_deref(),
                 args.expires.as_deref(),
                 args.models.as_deref(),
             );
-            client.call(Method::PATCH, &path(&args.id, ""), Some(&body)).await?
+            args.quota.put(&mut body);
+            args.rates.put(&mut body);
+            client
+                .call(Method::PATCH, &path(&args.id, ""), Some(&Value::Object(body)))
+                .await?
         }
         KeyCommand::Show(args) => client.call(Method::GET, &path(&args.id, ""), None).await?,
         KeyCommand::Rotate(args) => client.call(Method::POST, &path(&args.id, "/rotate"), None).await?,
@@ -152,8 +177,8 @@ async fn list(args: &ListArgs, client: &AdminClient, out: &mut impl Write) -> Re
     if !args.client.json {
         writeln!(
             out,
-            "{:<20}  {:<8}  {:<20}  {:<24}  {:<20}  LAST USED",
-            "ID", "STATE", "ACCOUNT", "NAME", "EXPIRES"
+            "{:<20}  {:<8}  {:<20}  {:<24}  {:<20}  {:<20}  {:<16}  {:<16}  {:<20}  LAST USED",
+            "ID", "STATE", "ACCOUNT", "NAME", "EXPIRES", "QUOTA USD", "SPENT USD", "HELD USD", "RESETS"
         )?;
     }
     loop {
@@ -169,12 +194,16 @@ async fn list(args: &ListArgs, client: &AdminClient, out: &mut impl Write) -> Re
                 };
                 writeln!(
                     out,
-                    "{:<20}  {:<8}  {:<20}  {:<24}  {:<20}  {}",
+                    "{:<20}  {:<8}  {:<20}  {:<24}  {:<20}  {:<20}  {:<16}  {:<16}  {:<20}  {}",
                     text("id", ""),
                     text("state", ""),
                     text("account", ""),
                     text("name", ""),
                     text("expires_at", "never"),
+                    quota(key),
+                    text("spent_usd", "unknown"),
+                    text("held_usd", "unknown"),
+                    text("resets_at", "never"),
                     text("last_used", "never"),
                 )?;
             }
@@ -186,12 +215,27 @@ async fn list(args: &ListArgs, client: &AdminClient, out: &mut impl Write) -> Re
     }
 }
 
+/// The quota and its period in few words.
+fn quota(key: &Value) -> String {
+    let text = |field: &str| key.get(field).and_then(Value::as_str);
+    match (text("quota_usd"), text("reset")) {
+        (None, _) => UNLIMITED.to_owned(),
+        (Some(quota), None | Some("none")) => quota.to_owned(),
+        (Some(quota), Some(reset)) => format!("{quota} {reset}"),
+    }
+}
+
 fn path(id: &str, action: &str) -> String {
     format!("/v1/keys/{}{action}", utf8_percent_encode(id, NON_ALPHANUMERIC))
 }
 
 /// The body of a create or update: only what was given. `never` and `all` are null.
-fn fields(account: Option<&str>, name: Option<&str>, expires: Option<&str>, models: Option<&str>) -> Value {
+fn fields(
+    account: Option<&str>,
+    name: Option<&str>,
+    expires: Option<&str>,
+    models: Option<&str>,
+) -> Map<String, Value> {
     let mut fields = Map::new();
     if let Some(account) = account {
         fields.insert("account".to_owned(), json!(account));
@@ -199,16 +243,7 @@ fn fields(account: Option<&str>, name: Option<&str>, expires: Option<&str>, mode
     if let Some(name) = name {
         fields.insert("name".to_owned(), json!(name));
     }
-    if let Some(expires) = expires {
-        fields.insert(
-            "expires_at".to_owned(),
-            if expires == "never" {
-                Value::Null
-            } else {
-                json!(expires)
-            },
-        );
-    }
+    put_or_null(&mut fields, "expires_at", expires, "never");
     if let Some(models) = models {
         let names = || models.split(',').map(str::trim).collect::<Vec<_>>();
         fields.insert(
@@ -216,7 +251,18 @@ fn fields(account: Option<&str>, name: Option<&str>, expires: Option<&str>, mode
             if models == "all" { Value::Null } else { json!(names()) },
         );
     }
-    Value::Object(fields)
+    fields
+}
+
+/// What is said of a field that has no value.
+fn absent(field: &str) -> &'static str {
+    match field {
+        "models" => "all",
+        "quota_usd" => UNLIMITED,
+        "rpm" | "tpm" | "concurrency" => "none",
+        "spent_usd" | "held_usd" | "running" => "unknown",
+        _ => "never",
+    }
 }
 
 /// `field: value` lines; a fresh key comes last, with a word of warning.
@@ -224,14 +270,14 @@ fn print(answer: &Value, out: &mut impl Write) -> std::io::Result<()> {
     let Value::Object(fields) = answer else {
         return writeln!(out, "{answer}");
     };
-    for (field, value) in fields.iter().filter(|(field, _)| *field != "key") {
-        let shown = match value {
-            Value::Null if field == "models" => "all".to_owned(),
-            Value::Null if field == "revoked_at" => continue,
-            Value::Null => "never".to_owned(),
-            Value::String(text) => text.clone(),
-            Value::Array(list) => list.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
-            other => other.to_string(),
+    let is_shown = |field: &str| field != "key" && !field.ends_with("_nano_usd");
+    for (field, value) in fields.iter().filter(|(field, _)| is_shown(field)) {
+        let shown = match (value, field.as_str()) {
+            (Value::Null, "revoked_at") => continue,
+            (Value::Null, _) => absent(field).to_owned(),
+            (Value::String(text), _) => text.clone(),
+            (Value::Array(list), _) => list.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
+            (other, _) => other.to_string(),
         };
         writeln!(out, "{field:<12} {shown}")?;
     }

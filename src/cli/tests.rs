@@ -14,6 +14,8 @@ use tokio::net::UnixListener;
 
 use super::*;
 
+mod money;
+
 fn line(text: &str) -> Result<Command, clap::Error> {
     parse(
         std::iter::once("weir")
@@ -40,7 +42,7 @@ struct FakeWeir {
 
 type Shared = Arc<Mutex<FakeWeir>>;
 
-/// Runs a key command against a fake weir: what was printed, and what was asked.
+/// Runs a client command against a fake weir: what was printed, and what was asked.
 async fn run(answers: Vec<(u16, Value)>, command: &str) -> (Result<String, ClientError>, Vec<Call>) {
     let folder = TempDir::new().unwrap();
     let socket = folder.path().join("admin.sock");
@@ -52,7 +54,12 @@ async fn run(answers: Vec<(u16, Value)>, command: &str) -> (Result<String, Clien
     let listener = UnixListener::bind(&socket).unwrap();
     let server = tokio::spawn(async move { axum::serve(listener, router).await });
     let mut out = Vec::new();
-    let result = run_key(&key_command(command), |_| Ok(socket), &mut out).await;
+    let result = match line(command).unwrap() {
+        Command::Key(command) => run_key(&command, |_| Ok(socket), &mut out).await,
+        Command::Account(command) => run_account(&command, |_| Ok(socket), &mut out).await,
+        Command::Log(command) => run_log(&command, |_| Ok(socket), &mut out).await,
+        other => panic!("not a client command: {other:?}"),
+    };
     server.abort();
     let asked = std::mem::take(&mut fake.lock().unwrap().asked);
     (result.map(|()| String::from_utf8(out).unwrap()), asked)
@@ -93,6 +100,23 @@ fn every_documented_form_is_understood() {
         "key rotate key_0000000000000001 --conf weir.toml",
         "key revoke key_0000000000000001",
         "key delete key_0000000000000001",
+        "key create --account a --name n --quota-usd 12.5 --reset weekly --rpm 60 --tpm none --concurrency 4",
+        "key update key_0000000000000001 --quota-usd unlimited --on-exhausted cut",
+        "account create --id a --balance-usd 5 --low-balance-usd 1 --rpm none",
+        "account credit --id a --usd 0.000000001",
+        "account adjust --id a --usd -0.25 --reason mistake --json",
+        "account update --id a --low-balance-usd none --concurrency 7",
+        "account suspend --id a --admin unix:/run/weir/admin.sock",
+        "account resume --id a",
+        "account list",
+        "account show --id a --json",
+        "log query --account a --key key_0000000000000001 --model m --since 2026-01-01 --until 2026-02-01T00:00:00Z",
+        "log query --limit 5 --json",
+        "log export --format csv --out log.csv --account a",
+        "log export --format jsonl",
+        "store init --conf weir.toml --adopt",
+        "store backup --conf weir.toml --out backup.jsonl --json",
+        "store restore --from backup.jsonl",
         "models --json",
         "sample-provider --listen 127.0.0.1:0",
     ] {
@@ -108,7 +132,14 @@ fn bad_usage_is_an_error_and_help_is_not() {
         "serve --port 1",
         "demo --listen localhost",
         "key create --name n",
-        "key create --account a --name n --quota-usd 1",
+        "key create --account a --name n --reset yearly",
+        "key create --account a --name n --rpm fast",
+        "account create",
+        "store backup",
+        "store restore --conf weir.toml",
+        "account adjust --id a --usd -1",
+        "account credit --id a --usd --json",
+        "log export --out log.csv",
         "key show",
         "key list --admin /run/weir/admin.sock",
         "key list --admin unix:",

@@ -15,10 +15,13 @@ pub(super) struct RawConfig {
     pub(super) upstream: RawUpstream,
     pub(super) store: RawStore,
     pub(super) key_cache: RawKeyCache,
+    pub(super) money: super::money::RawMoney,
+    pub(super) journal: RawJournal,
     pub(super) ops: RawOps,
     pub(super) admin: RawAdmin,
     pub(super) log: RawLog,
     pub(super) rules: RawRules,
+    pub(super) prices: RawPrices,
     pub(super) provider: BTreeMap<String, RawProvider>,
     pub(super) model: Vec<RawModel>,
 }
@@ -80,6 +83,10 @@ pub(super) struct RawEmbedded {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawRedis {
+    pub(super) mode: Option<String>,
+    pub(super) master_name: Option<String>,
+    pub(super) sentinel_username: Option<String>,
+    pub(super) sentinel_password: Option<RawSecret>,
     pub(super) nodes: Option<Vec<String>>,
     pub(super) username: Option<String>,
     pub(super) password: Option<RawSecret>,
@@ -95,10 +102,21 @@ pub(super) struct RawRedis {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawKeyCache {
     pub(super) lifetime_seconds: Option<u64>,
+    pub(super) offline_seconds: Option<u64>,
     pub(super) negative_seconds: Option<u64>,
     pub(super) entries_max: Option<u64>,
     pub(super) poll_ms: Option<u64>,
     pub(super) flush_used_seconds: Option<u64>,
+}
+
+/// `[journal]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawJournal {
+    pub(super) path: Option<String>,
+    pub(super) segment_bytes: Option<u64>,
+    pub(super) keep_days: Option<u64>,
+    pub(super) sync_ms: Option<u64>,
 }
 
 /// `[ops]`
@@ -131,6 +149,14 @@ pub(super) struct RawLog {
 pub(super) struct RawRules {
     pub(super) shipped: Option<bool>,
     pub(super) folder: Option<String>,
+}
+
+/// `[prices]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawPrices {
+    pub(super) shipped: Option<bool>,
+    pub(super) file: Option<String>,
 }
 
 /// `[provider.NAME]`

@@ -2,20 +2,24 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
 
 use super::raw::{
-    RawAdmin, RawConfig, RawGateway, RawKeyCache, RawLog, RawProvider, RawRedis, RawRules, RawStore, RawUpstream,
+    RawAdmin, RawConfig, RawGateway, RawJournal, RawKeyCache, RawLog, RawPrices, RawProvider, RawRules, RawStore,
+    RawUpstream,
 };
 use super::values::{KeyPath, Values};
 use super::{
-    AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, KeyCacheConfig, LogConfig, OpsConfig,
-    RedisConfig, RulesConfig, StoreConfig, UpstreamConfig,
+    AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, JournalConfig, KeyCacheConfig, LogConfig,
+    OpsConfig, PricesConfig, RulesConfig, StoreConfig, UpstreamConfig,
 };
 use crate::domain::catalogue::{CatalogueSettings, ProviderOverride};
 use crate::domain::secret::KeyPrefix;
 use crate::domain::strict_toml::FileError;
+
+mod redis;
 
 const DAY_SECONDS: u64 = 86_400;
 /// Pingora's own limit for a header block, in bytes.
@@ -41,12 +45,15 @@ pub(super) fn resolve(file: &str, text: &str, folder: &Path, raw: RawConfig) -> 
     let upstream = upstream(&mut values, &raw.upstream);
     let store = store(&mut values, raw.store);
     let key_cache = key_cache(&mut values, &raw.key_cache);
+    let money = super::money::resolve(&mut values, &raw.money);
+    let journal = journal(&mut values, &raw.journal);
     let ops = OpsConfig {
         listen: values.address(&["ops", "listen"], raw.ops.listen.as_deref(), loopback(9464)),
     };
     let admin = admin(&mut values, &raw.admin);
     let log = log(&mut values, &raw.log);
     let rules = rules(&mut values, &raw.rules);
+    let prices = prices(&mut values, &raw.prices);
     let providers = raw.provider.into_iter();
     let overrides = providers
         .map(|(name, raw)| {
@@ -73,10 +80,13 @@ pub(super) fn resolve(file: &str, text: &str, folder: &Path, raw: RawConfig) -> 
             upstream,
             store,
             key_cache,
+            money,
+            journal,
             ops,
             admin,
             log,
             rules,
+            prices,
             catalogue,
         }),
         _ => Err(values.errors),
@@ -189,10 +199,10 @@ fn store(values: &mut Values<'_>, raw: RawStore) -> StoreConfig {
     let embedded = EmbeddedConfig {
         path: values.path(&["store", "embedded", "path"], path),
     };
-    let redis = redis(values, raw.redis);
+    let redis = redis::resolve(values, raw.redis);
     match raw.engine.as_deref() {
         None | Some("embedded") => StoreConfig::Embedded(embedded),
-        Some("redis") => StoreConfig::Redis(redis),
+        Some("redis") => StoreConfig::Redis(Box::new(redis)),
         Some(_) => {
             values.wrong(&["store", "engine"], "no such engine, give embedded or redis");
             StoreConfig::Embedded(embedded)
@@ -200,53 +210,10 @@ fn store(values: &mut Values<'_>, raw: RawStore) -> StoreConfig {
     }
 }
 
-fn redis(values: &mut Values<'_>, raw: RawRedis) -> RedisConfig {
-    const NODES: KeyPath<'_> = &["store", "redis", "nodes"];
-    let given = raw.nodes.unwrap_or_else(|| vec!["127.0.0.1:6379".to_owned()]);
-    if given.len() != 1 {
-        values.wrong(
-            NODES,
-            "give exactly one server, Sentinel and Cluster are not served yet",
-        );
-    }
-    let nodes = given.iter().filter_map(|node| values.host_port(NODES, node)).collect();
-    let namespace = raw.namespace.unwrap_or_else(|| "weir".to_owned());
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-    if !(1..=64).contains(&namespace.len()) || !namespace.bytes().all(plain) {
-        values.wrong(
-            &["store", "redis", "namespace"],
-            "not usable, give 1 to 64 of A-Z, a-z, 0-9, _, . and -",
-        );
-    }
-    if raw.username.as_deref().is_some_and(str::is_empty) {
-        values.wrong(
-            &["store", "redis", "username"],
-            "empty, leave it out for the default user",
-        );
-    }
-    let tls = raw.tls.unwrap_or(false);
-    if raw.ca_file.is_some() && !tls {
-        values.wrong(
-            &["store", "redis", "ca_file"],
-            "without effect, set tls = true beside it",
-        );
-    }
-    let database = values.number(&["store", "redis", "database"], raw.database, 0, 0..=65_535);
-    RedisConfig {
-        nodes,
-        username: raw.username,
-        password: values.secret(&["store", "redis", "password"], raw.password.as_ref()),
-        database: u16::try_from(database).unwrap_or(u16::MAX),
-        tls,
-        ca_file: path(values, &["store", "redis", "ca_file"], raw.ca_file.as_deref()),
-        namespace,
-        budget: values.millis(&["store", "redis", "budget_ms"], raw.budget_ms, 100, 1..=10_000),
-    }
-}
-
 fn key_cache(values: &mut Values<'_>, raw: &RawKeyCache) -> KeyCacheConfig {
     KeyCacheConfig {
         lifetime: values.seconds(&["key_cache", "lifetime_seconds"], raw.lifetime_seconds, 60, 1..=3600),
+        offline: values.seconds(&["key_cache", "offline_seconds"], raw.offline_seconds, 300, 0..=86_400),
         negative: values.seconds(&["key_cache", "negative_seconds"], raw.negative_seconds, 5, 1..=3600),
         entries_max: values.count(&["key_cache", "entries_max"], raw.entries_max, 100_000, 1..=10_000_000),
         poll: values.millis(&["key_cache", "poll_ms"], raw.poll_ms, 500, 10..=10_000),
@@ -256,6 +223,22 @@ fn key_cache(values: &mut Values<'_>, raw: &RawKeyCache) -> KeyCacheConfig {
             5,
             1..=3600,
         ),
+    }
+}
+
+fn journal(values: &mut Values<'_>, raw: &RawJournal) -> JournalConfig {
+    let path = raw.path.as_deref().unwrap_or("/var/lib/weir/journal");
+    let days = values.number(&["journal", "keep_days"], raw.keep_days, 7, 1..=3650);
+    JournalConfig {
+        path: values.path(&["journal", "path"], path),
+        segment_bytes: values.number(
+            &["journal", "segment_bytes"],
+            raw.segment_bytes,
+            64 << 20,
+            1 << 20..=1 << 30,
+        ),
+        keep: Duration::from_secs(days.saturating_mul(DAY_SECONDS)),
+        sync: values.millis(&["journal", "sync_ms"], raw.sync_ms, 10, 1..=1000),
     }
 }
 
@@ -311,6 +294,13 @@ fn rules(values: &mut Values<'_>, raw: &RawRules) -> RulesConfig {
     RulesConfig {
         shipped: raw.shipped.unwrap_or(true),
         folder: path(values, &["rules", "folder"], raw.folder.as_deref()),
+    }
+}
+
+fn prices(values: &mut Values<'_>, raw: &RawPrices) -> PricesConfig {
+    PricesConfig {
+        shipped: raw.shipped.unwrap_or(true),
+        file: path(values, &["prices", "file"], raw.file.as_deref()),
     }
 }
 

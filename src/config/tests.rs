@@ -1,7 +1,7 @@
 //! Tests of `config`.
 
 use super::*;
-use crate::domain::{catalogue::Catalogue, rules, secret::Secret};
+use crate::domain::{catalogue::Catalogue, price::PriceList, rules, secret::Secret};
 
 const SHIPPED: &str = include_str!("../../conf/weir.toml");
 
@@ -51,7 +51,9 @@ fn the_shipped_file_spells_out_the_defaults() {
 #[test]
 fn the_shipped_file_names_every_key() {
     // Every example at work is a file that loads; that no key is missing shows in the parser's own list of them.
-    let text = uncommented(|_| true).replace("tls = false", "tls = true");
+    let text = uncommented(|_| true)
+        .replace("tls = false", "tls = true")
+        .replace("mode = \"standalone\"", "mode = \"sentinel\"");
     let config = parse(&text).unwrap();
     assert_eq!(config.catalogue.models.len(), 1);
     assert_eq!(config.catalogue.overrides.len(), 1);
@@ -63,6 +65,7 @@ fn the_shipped_file_names_every_key() {
         ("admin", "[admin]"),
         ("log", "[log]"),
         ("rules", "[rules]"),
+        ("prices", "[prices]"),
         ("provider.anthropic", "[provider.anthropic]"),
         ("model", "[[model]]"),
     ] {
@@ -142,6 +145,18 @@ fn values_are_checked_key_by_key() {
         ("[store.redis]\nnamespace = \"a{b}\"", "store.redis.namespace"),
         ("[store.redis]\nusername = \"\"", "store.redis.username"),
         ("[store.redis]\nca_file = \"x.pem\"", "store.redis.ca_file"),
+        ("[store.redis]\nmode = \"both\"", "store.redis.mode"),
+        ("[store.redis]\nmode = \"sentinel\"", "store.redis.master_name"),
+        ("[store.redis]\nmaster_name = \"m\"", "store.redis.master_name"),
+        (
+            "[store.redis]\nmode = \"cluster\"\nsentinel_username = \"u\"",
+            "store.redis.sentinel_username",
+        ),
+        (
+            "[store.redis]\nmode = \"cluster\"\ndatabase = 1",
+            "store.redis.database",
+        ),
+        ("[store.redis]\nmode = \"cluster\"\nnodes = []", "store.redis.nodes"),
         ("[key_cache]\nentries_max = 0", "key_cache.entries_max"),
         ("[ops]\nlisten = \"127.0.0.1:8080\"", "ops.listen"),
         ("[log]\nlevel = \"loud\"", "log.level"),
@@ -176,6 +191,7 @@ fn a_secret_in_the_file_is_refused_without_an_echo() {
         "[provider.x]\nsecret = [\"sk-canary-1234\"]",
         "[provider.x]\nsecret = 1234",
         "[store.redis]\npassword = \"canary1234\"",
+        "[store.redis]\nsentinel_password = \"canary1234\"",
         "[store.redis]\npassword = canary1234",
         "[store.redis]\npassword = \"canary1234\ntls = true",
     ] {
@@ -235,10 +251,38 @@ fn a_file_is_read_with_its_own_folder() {
 
 #[test]
 fn the_shipped_examples_fit_the_shipped_providers() {
-    let text = uncommented(|_| true).replace("tls = false", "tls = true");
+    let text = uncommented(|_| true)
+        .replace("tls = false", "tls = true")
+        .replace("mode = \"standalone\"", "mode = \"sentinel\"");
     let config = parse(&text).unwrap();
-    let built = Catalogue::build(&rules::shipped(), &config.catalogue, &|_| Ok(Some(Secret::new("s"))));
+    let prices = PriceList::shipped().unwrap();
+    let built = Catalogue::build(&rules::shipped(), &config.catalogue, &prices, &|_| {
+        Ok(Some(Secret::new("s")))
+    });
     let (catalogue, warnings) = built.unwrap_or_else(|errors| panic!("{errors:?}"));
     assert!(catalogue.find("house-model").is_some());
     assert!(warnings.is_empty(), "{warnings:?}");
+}
+
+#[test]
+fn a_redis_is_one_server_or_sentinels_or_a_cluster() {
+    let redis = |text: &str| {
+        let text = format!("[store]\nengine = \"redis\"\n[store.redis]\n{text}");
+        match parse(&text).unwrap().store {
+            StoreConfig::Redis(redis) => redis,
+            StoreConfig::Embedded(_) => panic!("not redis"),
+        }
+    };
+    assert_eq!(redis("").mode, RedisModeConfig::Standalone);
+    let cluster = redis("mode = \"cluster\"\nnodes = [\"a:1\", \"b:2\"]");
+    assert_eq!((cluster.mode, cluster.nodes.len()), (RedisModeConfig::Cluster, 2));
+    let sentinel = redis("mode = \"sentinel\"\nmaster_name = \"main\"\nsentinel_password = \"env:S\"");
+    assert_eq!(sentinel.nodes[0].to_string(), "127.0.0.1:26379");
+    let RedisModeConfig::Sentinel {
+        master_name, password, ..
+    } = sentinel.mode
+    else {
+        panic!("not sentinel");
+    };
+    assert_eq!((master_name.as_str(), password.is_some()), ("main", true));
 }

@@ -2,6 +2,7 @@
 //! read.
 
 mod build;
+mod pricing;
 pub mod secret_ref;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -9,6 +10,7 @@ use std::{collections::BTreeMap, sync::Arc};
 pub use crate::domain::rules::RawModel;
 use crate::domain::{
     operation::Operation,
+    price::{Price, PriceList},
     protocol::Protocol,
     rules::{Fallback, Provider, RuleFile, endpoint::EndpointTemplate},
     secret::Secret,
@@ -47,10 +49,12 @@ pub struct Model {
     pub context_tokens: Option<u64>,
     /// Output tokens that it gives, if known.
     pub output_tokens: Option<u64>,
-    /// The name of its price.
-    pub price: Option<String>,
+    /// The name of its price; its own name if its file gives none.
+    pub price: String,
     /// Whether it costs nothing.
     pub free: bool,
+    /// What it costs at each of its providers that is on, by the provider's name.
+    pub prices: BTreeMap<String, Arc<Price>>,
     /// When it appeared, in seconds since the epoch; 0 if its file does not say.
     pub created_unix: i64,
 }
@@ -63,6 +67,11 @@ impl Model {
             .iter()
             .filter(move |provider| allowed && provider.is_on())
             .filter_map(move |provider| Some((provider, provider.endpoints.of(operation)?)))
+    }
+
+    /// What it costs at a provider; there is a price at each that is on.
+    pub fn price_at(&self, provider: &Provider) -> Option<&Arc<Price>> {
+        self.prices.get(&provider.name)
     }
 
     /// What a provider calls it.
@@ -129,6 +138,21 @@ pub enum Warning {
         /// Where its secret was looked for.
         secret: SecretRef,
     },
+    /// A price of the operator's own list is in no use.
+    #[error(
+        "{file}:{line}: the price `{name}`{} belongs to no model; is that its name?",
+        provider.as_ref().map(|provider| format!(" for provider `{provider}`")).unwrap_or_default()
+    )]
+    PriceUnused {
+        /// The price list.
+        file: String,
+        /// Where it stands.
+        line: usize,
+        /// The price.
+        name: String,
+        /// The provider that it holds for, if not for all.
+        provider: Option<String>,
+    },
     /// weir.toml switches a provider off.
     #[error("provider `{provider}` is off: weir.toml says so, its models are not listed")]
     Disabled {
@@ -138,7 +162,8 @@ pub enum Warning {
 }
 
 impl Catalogue {
-    /// Compiles provider files and the settings of weir.toml. `secrets` looks a secret up: `Ok(None)` means that it is
+    /// Compiles provider files and the settings of weir.toml. Every model needs a price at each of its providers that is on,
+    /// or `free = true`; a provider that is off needs none, because nothing is served by it. `secrets` looks a secret up: `Ok(None)` means that it is
     /// not there, which switches the provider off with a warning.
     ///
     /// # Errors
@@ -146,9 +171,29 @@ impl Catalogue {
     pub fn build(
         files: &[RuleFile],
         settings: &CatalogueSettings,
+        prices: &PriceList,
         secrets: &dyn Fn(&SecretRef) -> Result<Option<Secret>, String>,
     ) -> Result<(Self, Vec<Warning>), Vec<FileError>> {
-        build::build(files, settings, secrets)
+        build::build(files, settings, prices, secrets)
+    }
+
+    /// Models whose price differs from the one in `before` under one and the same version: what was charged before cannot be
+    /// computed again from the new list.
+    pub fn repriced_under_one_version<'a>(&'a self, before: &Self) -> Vec<&'a str> {
+        let repriced = |model: &&Arc<Model>| {
+            let Some(old) = before.find(&model.name) else {
+                return false;
+            };
+            let mut prices = model.prices.iter();
+            prices.any(|(provider, price)| {
+                let old = old.prices.get(provider);
+                old.is_some_and(|old| old != price && old.version() == price.version())
+            })
+        };
+        self.models()
+            .filter(repriced)
+            .map(|model| model.name.as_str())
+            .collect()
     }
 
     /// The model of that public name, whether or not it can be served now.

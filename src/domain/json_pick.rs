@@ -5,12 +5,14 @@
 
 use std::borrow::Cow;
 
+mod heard;
 mod key;
 mod lexer;
 mod path;
 #[cfg(test)]
 pub(in crate::domain) mod tests;
 
+pub use heard::Heard;
 use key::Key;
 use lexer::{Lexer, Token};
 use path::{NodeId, ROOT};
@@ -53,6 +55,19 @@ pub struct Picker {
     slots: Vec<Slot>,
     /// The slots that a reset has to clear.
     touched: u64,
+    /// What was listened to since the picker was made; a reset leaves it.
+    heard: Heard,
+    listening: Listening,
+}
+
+/// Whether the bytes that come are listened to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listening {
+    No,
+    /// In a string.
+    Text,
+    /// In an object or array with so many containers around it.
+    Within(usize),
 }
 
 impl Picker {
@@ -71,6 +86,8 @@ impl Picker {
             scratch: Vec::new(),
             slots: vec![Slot::default(); set.takes().len()],
             touched: 0,
+            heard: Heard::default(),
+            listening: Listening::No,
         }
     }
 
@@ -79,6 +96,7 @@ impl Picker {
         self.lexer.reset();
         self.pending = None;
         self.active = 0;
+        self.stop_listening();
         self.key.end();
         for at in bits(std::mem::take(&mut self.touched)) {
             if let Some(slot) = self.slots.get_mut(at) {
@@ -98,6 +116,11 @@ impl Picker {
             self.take(taken, token);
         }
         bytes.len() - rest.len()
+    }
+
+    /// All that was listened to (see [`Take::Text`]) since the picker was made, over all resets.
+    pub fn heard(&self) -> &Heard {
+        &self.heard
     }
 
     /// Whether the top-level value is closed.
@@ -166,6 +189,9 @@ impl Picker {
     }
 
     fn take(&mut self, taken: &[u8], token: Option<Token>) {
+        if self.listening != Listening::No {
+            self.listen(taken, token);
+        }
         match token {
             None => {
                 self.key.extend(taken);
@@ -187,7 +213,7 @@ impl Picker {
             }
             Some(Token::Text | Token::Plain) => {
                 self.keep(taken);
-                self.scalar_starts(taken);
+                self.scalar_starts(taken, token == Some(Token::Text));
             }
             Some(Token::Open(_)) => {
                 self.keep(taken);
@@ -220,11 +246,38 @@ impl Picker {
         }
     }
 
-    fn scalar_starts(&mut self, taken: &[u8]) {
+    /// Hears the bytes, if they still belong to what is listened to.
+    fn listen(&mut self, taken: &[u8], token: Option<Token>) {
+        match (self.listening, token) {
+            (Listening::No, _) => {}
+            (Listening::Text, Some(Token::TextEnd)) => {
+                self.heard
+                    .push_run(taken.split_last().map_or(taken, |(_quote, piece)| piece));
+                self.stop_listening();
+            }
+            (Listening::Text, _) => self.heard.push_run(taken),
+            (Listening::Within(outer), _) => {
+                self.heard.push_plain(taken);
+                if token == Some(Token::Close) && self.lexer.depth() == outer {
+                    self.stop_listening();
+                }
+            }
+        }
+    }
+
+    fn stop_listening(&mut self) {
+        self.heard.end();
+        self.listening = Listening::No;
+    }
+
+    fn scalar_starts(&mut self, taken: &[u8], is_text: bool) {
         let outer = self.lexer.depth();
         let Some(node) = self.value_node(outer) else { return };
         let leaves = self.set.leaves(node);
         self.count_each(leaves.count);
+        if leaves.text && is_text && self.listening == Listening::No {
+            self.listening = Listening::Text;
+        }
         self.begin(leaves.scalar, leaves.scalar_limit, outer, taken);
     }
 
@@ -241,6 +294,11 @@ impl Picker {
         }
         if let Some(place) = self.nodes.get_mut(outer) {
             *place = node.filter(|_| leaves.tree == 0);
+        }
+        if leaves.text && self.listening == Listening::No {
+            self.listening = Listening::Within(outer);
+            self.heard
+                .push_plain(taken.last_chunk::<1>().map_or(b"".as_slice(), |byte| byte));
         }
         self.begin(leaves.tree, TREE_BYTES_MAX, outer, taken);
     }
@@ -295,7 +353,7 @@ impl Picker {
                 Take::Presence if too_long || !matches!(scratch.as_slice(), b"null" | b"false" | b"\"\"") => {
                     slot.state = SlotState::Taken;
                 }
-                Take::Presence | Take::Count => {}
+                Take::Presence | Take::Count | Take::Text => {}
                 Take::CountOf(word) => {
                     let same =
                         matches!(scratch.as_slice(), [b'"', inner @ .., b'"'] if !too_long && inner == word.as_bytes());

@@ -23,6 +23,8 @@ use facts::Facts;
 pub use json_end::{JsonEnd, Progress};
 use levels::{Container, Levels};
 
+use crate::domain::tokens::input::InputTally;
+
 /// The deepest nesting that can be configured, in levels; the level stack is an array of this many bits.
 pub const DEPTH_MAX: usize = 1024;
 
@@ -43,11 +45,13 @@ pub struct Scan {
     pub model: Option<ModelSpan>,
     /// The value of `stream` if it is a boolean. Any other value is the provider's to refuse.
     pub stream: Option<bool>,
-    /// The last non-negative integer, in tokens, of `max_tokens`, `max_output_tokens` or
+    /// The last non-negative integer, in tokens, of `max_tokens`, `max_output_tokens`, `max_completion_tokens` or
     /// `generationConfig.maxOutputTokens` (either spelling of both names: Gemini takes both).
     pub output_max: Option<u64>,
     /// Whether there is a `contents` key, whatever its value.
     pub has_contents: bool,
+    /// What the body costs to read, in tokens of o200k, estimated by [`crate::domain::tokens::input`].
+    pub input_tokens: u64,
 }
 
 /// The model a request names, and where.
@@ -75,6 +79,7 @@ pub fn scan(body: &[u8], limits: &ScanLimits) -> Result<Scan, ScanError> {
         cursor: Cursor::new(text),
         levels: Levels::new(limits.depth_max.clamp(1, DEPTH_MAX)),
         facts: Facts::default(),
+        input: InputTally::default(),
     };
     let mut expect = walk.open_top()?;
     loop {
@@ -93,7 +98,7 @@ pub fn scan(body: &[u8], limits: &ScanLimits) -> Result<Scan, ScanError> {
             Expect::CommaOrEnd => walk.comma_or_end()?,
             Expect::Nothing => match walk.cursor.peek() {
                 Some(_) => return Err(ScanError::TrailingData { at: walk.cursor.at() }),
-                None => return Ok(walk.facts.into_scan()),
+                None => return Ok(walk.into_scan()),
             },
         };
     }
@@ -121,9 +126,17 @@ struct Walk<'a> {
     cursor: Cursor<'a>,
     levels: Levels,
     facts: Facts,
+    input: InputTally,
 }
 
 impl Walk<'_> {
+    fn into_scan(self) -> Scan {
+        Scan {
+            input_tokens: self.input.tokens(),
+            ..self.facts.into_scan()
+        }
+    }
+
     fn open_top(&mut self) -> Result<Expect, ScanError> {
         self.cursor.skip_space();
         match self.cursor.peek() {
@@ -140,6 +153,7 @@ impl Walk<'_> {
             Some(b'"') => {
                 let token = string::skip(&mut self.cursor)?;
                 self.facts.string(self.cursor.text(), &token);
+                self.input.string(token.raw(self.cursor.text()));
                 return Ok(Expect::CommaOrEnd);
             }
             Some(b'{') => {
@@ -153,14 +167,17 @@ impl Walk<'_> {
             Some(b'-' | b'0'..=b'9') => {
                 let integer = number::skip(&mut self.cursor)?;
                 self.facts.number(start, integer)?;
+                self.input.scalar();
             }
             Some(b't') => {
                 self.cursor.literal(b"true")?;
                 self.facts.boolean(start, true)?;
+                self.input.scalar();
             }
             Some(b'f') => {
                 self.cursor.literal(b"false")?;
                 self.facts.boolean(start, false)?;
+                self.input.scalar();
             }
             Some(b'n') => {
                 self.cursor.literal(b"null")?;
@@ -177,6 +194,7 @@ impl Walk<'_> {
         }
         let token = string::skip(&mut self.cursor)?;
         self.facts.key(self.levels.depth(), self.cursor.text(), &token)?;
+        self.input.key(token.raw(self.cursor.text()), self.facts.in_tools());
         self.cursor.skip_space();
         if self.cursor.peek() != Some(b':') {
             return Err(self.cursor.fault(Fault::ColonExpected));

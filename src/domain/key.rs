@@ -6,6 +6,7 @@ use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::domain::ledger::{KeyTerms, KeyTermsChange};
 use crate::domain::secret::random_base62;
 
 #[cfg(test)]
@@ -107,6 +108,9 @@ pub struct KeyRecord {
     pub hint: String,
     /// Counts the changes to this record.
     pub revision: u64,
+    /// What it may spend, and how fast.
+    #[serde(default)]
+    pub terms: KeyTerms,
 }
 
 /// Why a known key does not work.
@@ -151,6 +155,25 @@ impl KeyRecord {
         }
     }
 
+    /// What a store that has this record holds once it is told that the key stood as `told`; `None`: it stays as it is. The
+    /// higher revision wins, and a revocation wins over every revision: it is for good, on whichever side it was seen.
+    pub fn healed(&self, told: &Self) -> Option<Self> {
+        let is_newer = told.revision > self.revision;
+        let later = if is_newer { told } else { self };
+        let revoked = [self.state, told.state]
+            .into_iter()
+            .find(|state| matches!(state, KeyState::Revoked { .. }));
+        match (later.state, revoked) {
+            // Neither side has had this combination, so it gets a revision that neither has.
+            (KeyState::Active, Some(state)) => Some(Self {
+                state,
+                revision: later.revision.saturating_add(1),
+                ..later.clone()
+            }),
+            _ => is_newer.then(|| told.clone()),
+        }
+    }
+
     /// Whether the key may ask for a model of this public name.
     pub fn allows_model(&self, model: &str) -> bool {
         self.models
@@ -159,17 +182,18 @@ impl KeyRecord {
     }
 }
 
-/// What of a record an operator may change; `None` leaves a field as it is.
+/// What of a record an operator may change; `None` leaves a field as it is. The account stays: what a key has spent is
+/// counted there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyChange {
     /// A new name.
     pub name: Option<String>,
-    /// Another account.
-    pub account: Option<String>,
     /// Another end, or none.
     pub expires_at: Option<Option<i64>>,
     /// Another list of models, or all of them.
     pub models: Option<Option<Vec<String>>>,
+    /// Other limits.
+    pub terms: KeyTermsChange,
 }
 
 impl KeyChange {
@@ -177,9 +201,9 @@ impl KeyChange {
     pub fn apply(&self, record: &KeyRecord) -> KeyRecord {
         KeyRecord {
             name: self.name.clone().unwrap_or_else(|| record.name.clone()),
-            account: self.account.clone().unwrap_or_else(|| record.account.clone()),
             expires_at: self.expires_at.unwrap_or(record.expires_at),
             models: self.models.clone().unwrap_or_else(|| record.models.clone()),
+            terms: self.terms.apply(record.terms),
             revision: record.revision.saturating_add(1),
             ..record.clone()
         }

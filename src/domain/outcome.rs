@@ -19,6 +19,8 @@ pub enum Outcome {
     CredentialRefused,
     /// The client left before the answer was complete.
     ClientGone,
+    /// weir ended the answer: nothing was left to pay for the rest, and the key is set to be cut then.
+    LimitReached,
     /// weir said no itself, before anything was sent to a provider.
     Refused,
     /// weir failed.
@@ -27,7 +29,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// Every outcome, in the order of declaration: for metrics that are registered before the first request.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Ok,
         Self::ProviderError,
         Self::InBandError,
@@ -36,6 +38,7 @@ impl Outcome {
         Self::ProviderUnreachable,
         Self::CredentialRefused,
         Self::ClientGone,
+        Self::LimitReached,
         Self::Refused,
         Self::Internal,
     ];
@@ -51,8 +54,49 @@ impl Outcome {
             Self::ProviderUnreachable => "provider_unreachable",
             Self::CredentialRefused => "credential_refused",
             Self::ClientGone => "client_gone",
+            Self::LimitReached => "limit_reached",
             Self::Refused => "refused",
             Self::Internal => "internal",
+        }
+    }
+}
+
+/// The status that stands for a client that left before it got one (as nginx logs it).
+const CLIENT_LEFT: u16 = 499;
+
+impl Outcome {
+    /// The status that the request is recorded with (spec section 7.4): what the client got, or what stands for it where
+    /// the answer failed behind its 200.
+    pub fn recorded_status(self, answered: u16) -> u16 {
+        match self {
+            Self::ProviderCut | Self::InBandError | Self::ProviderUnreachable => answered.max(502),
+            Self::ProviderTimeout => answered.max(504),
+            Self::Internal => answered.max(500),
+            Self::ClientGone if answered == 0 => CLIENT_LEFT,
+            Self::Ok
+            | Self::ProviderError
+            | Self::CredentialRefused
+            | Self::ClientGone
+            | Self::LimitReached
+            | Self::Refused => answered,
+        }
+    }
+
+    /// Whether a request that was forwarded is billed (design.md section 5): all but what weir refused and what the provider
+    /// says was the client's own mistake.
+    pub fn is_billed(self, status: u16) -> bool {
+        match self {
+            Self::Refused => false,
+            Self::ProviderError => matches!(status, 408 | 429 | 500..),
+            Self::Ok
+            | Self::InBandError
+            | Self::ProviderCut
+            | Self::ProviderTimeout
+            | Self::ProviderUnreachable
+            | Self::CredentialRefused
+            | Self::ClientGone
+            | Self::LimitReached
+            | Self::Internal => true,
         }
     }
 }
@@ -62,6 +106,38 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+
+    #[test]
+    fn a_failure_behind_a_200_is_recorded_as_one() {
+        for (outcome, answered, recorded) in [
+            (Outcome::Ok, 200, 200),
+            (Outcome::ProviderError, 529, 529),
+            (Outcome::ProviderCut, 200, 502),
+            (Outcome::InBandError, 200, 502),
+            (Outcome::ProviderTimeout, 200, 504),
+            (Outcome::ProviderTimeout, 504, 504),
+            (Outcome::ProviderUnreachable, 503, 503),
+            (Outcome::CredentialRefused, 503, 503),
+            (Outcome::ClientGone, 0, 499),
+            (Outcome::ClientGone, 200, 200),
+            (Outcome::LimitReached, 200, 200),
+            (Outcome::Internal, 0, 500),
+        ] {
+            assert_eq!(outcome.recorded_status(answered), recorded, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn the_clients_own_mistakes_are_not_billed() {
+        for status in [400, 404, 405, 413, 422] {
+            assert!(!Outcome::ProviderError.is_billed(status), "{status}");
+        }
+        for status in [408, 429, 500, 503, 529] {
+            assert!(Outcome::ProviderError.is_billed(status), "{status}");
+        }
+        assert!(!Outcome::Refused.is_billed(429));
+        assert!(Outcome::ClientGone.is_billed(499) && Outcome::ProviderUnreachable.is_billed(503));
+    }
 
     #[test]
     fn labels_differ_and_are_snake_case() {

@@ -11,6 +11,7 @@ pub mod model_page;
 pub mod observer;
 pub mod provider_error;
 pub(in crate::domain) mod responses;
+mod spoken;
 
 pub use model_list::{ListedModel, model_entry, models_list};
 pub use observer::{FailureKind, Framing, InBandError, MidStreamFailure, Observed, Observer, framing_of};

@@ -2,9 +2,12 @@
 
 use crate::domain::protocol::Protocol;
 
+mod limit;
 mod reply;
 #[cfg(test)]
 mod tests;
+
+pub use limit::Limit;
 
 /// A reason to say no. Texts in it come from the client and are shown to the same client only.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,8 +104,12 @@ pub enum Refusal {
     },
     /// All memory for bodies is in use.
     BodyBudgetExhausted,
+    /// A limit of the key or its account is reached.
+    Limited(Limit),
     /// The key store does not answer.
     StoreUnavailable,
+    /// What the request will cost cannot be recorded.
+    JournalFull,
     /// The model's provider is switched off here.
     ProviderDisabled {
         /// The name that was asked for.
@@ -157,12 +164,13 @@ impl Refusal {
             Self::BodyTooLarge { .. } | Self::BodyTooLargeDecoded { .. } => 413,
             Self::ExpectationUnknown => 417,
             Self::UpgradeUnavailable => 426,
-            Self::CountTokensBusy { .. } => 429,
+            Self::CountTokensBusy { .. } | Self::Limited(_) => 429,
             Self::HeadersTooLarge => 431,
             Self::Internal => 500,
             Self::ProviderBroken => 502,
             Self::BodyBudgetExhausted
             | Self::StoreUnavailable
+            | Self::JournalFull
             | Self::ProviderDisabled { .. }
             | Self::ProviderUnreachable
             | Self::ProviderCredentialRefused => 503,
@@ -199,7 +207,9 @@ impl Refusal {
             Self::ExpectationUnknown => "expectation_unknown",
             Self::QueryInvalid { .. } => "query_invalid",
             Self::BodyBudgetExhausted => "body_budget_exhausted",
+            Self::Limited(limit) => limit.reason(),
             Self::StoreUnavailable => "store_unavailable",
+            Self::JournalFull => "journal_full",
             Self::ProviderDisabled { .. } => "provider_disabled",
             Self::ProviderUnreachable => "provider_unreachable",
             Self::ProviderTimeout => "provider_timeout",

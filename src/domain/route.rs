@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::domain::{
     catalogue::{Catalogue, Model},
     operation::Operation,
+    price::Price,
     protocol::Protocol,
     rules::Provider,
 };
@@ -28,6 +29,8 @@ pub struct Leg {
     pub target: String,
     /// What it calls the model.
     pub upstream_model: String,
+    /// What it charges for the model: the charge follows the leg that served.
+    pub price: Arc<Price>,
 }
 
 /// Why there is no route.
@@ -68,13 +71,14 @@ pub fn route(
     }
     let legs: Vec<Leg> = model
         .providers_for(operation)
-        .map(|(provider, template)| {
+        .filter_map(|(provider, template)| {
             let upstream_model = model.upstream_name_at(provider);
-            Leg {
+            Some(Leg {
                 target: template.fill(upstream_model),
                 upstream_model: upstream_model.to_owned(),
+                price: Arc::clone(model.price_at(provider)?),
                 provider: Arc::clone(provider),
-            }
+            })
         })
         .collect();
     if legs.is_empty() {

@@ -167,8 +167,23 @@ pub fn looks_like_service_key(prefix: &KeyPrefix, text: &str) -> bool {
 
 /// SHA-256 of a key's full text. The text cannot be had back from it; even so `Debug` shows only its beginning, so that a
 /// log cannot be matched against a store.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct KeyDigest([u8; 32]);
+
+impl From<KeyDigest> for String {
+    fn from(digest: KeyDigest) -> Self {
+        digest.to_hex()
+    }
+}
+
+impl TryFrom<String> for KeyDigest {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::from_hex(&text).ok_or("a digest is 64 hexadecimal digits in lower case")
+    }
+}
 
 impl KeyDigest {
     /// A digest from its 32 bytes.

@@ -1,9 +1,13 @@
 //! Strict TOML: a file either says something weir understands in full, or the error names file, line, key and the
 //! nearest valid name. Values are never quoted in an error, because a value may be a secret in the wrong place.
 
+mod faults;
+
 use std::ops::Range;
 
 use serde::de::DeserializeOwned;
+
+pub(in crate::domain) use faults::Faults;
 
 /// Longest name from a file that is repeated in an error, in bytes.
 const ECHO_BYTES_MAX: usize = 64;

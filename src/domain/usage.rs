@@ -4,26 +4,43 @@
 ///
 /// The parts do not overlap: each token is in exactly one field, so a price per field can be summed.
 /// Every count is between 0 and [`COUNT_MAX`]; how each protocol's own fields add up to these is in its module.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// In JSON, parts that are zero are left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct Usage {
     /// Input tokens that were neither read from nor written to a cache.
+    #[serde(skip_serializing_if = "is_zero")]
     pub input_uncached: u64,
     /// Input tokens read from a prompt cache.
+    #[serde(skip_serializing_if = "is_zero")]
     pub cache_read: u64,
     /// Input tokens written to a cache of short life (Messages 5 minutes, Responses 30 minutes).
+    #[serde(skip_serializing_if = "is_zero")]
     pub cache_write_short: u64,
     /// Input tokens written to a cache of long life (Messages 1 hour, Responses 12 hours).
+    #[serde(skip_serializing_if = "is_zero")]
     pub cache_write_long: u64,
     /// Output tokens other than reasoning: text and tool input.
+    #[serde(skip_serializing_if = "is_zero")]
     pub output_text: u64,
     /// Output tokens spent on reasoning (thinking).
+    #[serde(skip_serializing_if = "is_zero")]
     pub output_reasoning: u64,
     /// Input tokens that a provider's own tools put into the prompt (Gemini `toolUsePromptTokenCount`).
+    #[serde(skip_serializing_if = "is_zero")]
     pub tool_input: u64,
     /// Web searches made by the provider's own tool.
+    #[serde(skip_serializing_if = "is_zero")]
     pub web_searches: u64,
     /// Web pages fetched by the provider's own tool.
+    #[serde(skip_serializing_if = "is_zero")]
     pub web_fetches: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The largest count that is believed (2^53, the largest integer that every JSON reader keeps exact); anything above becomes this.
@@ -86,6 +103,19 @@ mod tests {
         assert_eq!(fields.object("d").count("e"), Some(3));
         assert_eq!(fields.objects("f").len(), 1);
         assert_eq!(fields.text("b").as_deref(), Some("x"));
+        assert!(fields.is_absent("z") && !fields.is_absent("b"));
+    }
+
+    #[test]
+    fn a_name_is_short_and_plain() {
+        let json = format!(
+            r#"{{"a":"flex","b":"","c":"a b","d":7,"e":null,"f":"{}","g":"\u0007"}}"#,
+            "x".repeat(65)
+        );
+        let fields = Fields::parse(json.as_bytes()).unwrap();
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|key| fields.name(key));
+        assert_eq!(names[0].as_deref(), Some("flex"));
+        assert!(names[1..].iter().all(Option::is_none), "{names:?}");
     }
 
     #[test]

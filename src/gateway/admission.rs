@@ -8,7 +8,9 @@ use pingora_proxy::Session;
 use rand::RngExt;
 
 use crate::{
+    billing::Bill,
     clock,
+    config::GatewayConfig,
     domain::{
         catalogue::Model,
         credential::{self, CredentialError},
@@ -19,7 +21,7 @@ use crate::{
         query,
         refusal::Refusal,
         route::{self, Leg, Route, RouteError},
-        rules::{self, Provider, RequestFacts},
+        rules::{self, RequestFacts},
         secret::KeyPrefix,
         session_hint::{Continuity, continuity},
     },
@@ -28,10 +30,12 @@ use crate::{
         attempts::Attempts,
         body::{self, BodyForm, GatherError, GatheredBody},
         entry::Entry,
+        estimate::Basis,
         exchange::Forward,
-        intake::{self, QueryKeys},
+        funds::{self, Caller},
+        intake::{self, BodyHead, QueryKeys},
         key_slots::KeySlot,
-        listing,
+        listing, permits,
         ticket::Ticket,
     },
     live::Live,
@@ -45,21 +49,18 @@ pub async fn authenticate(
     shape: Protocol,
     keys: &QueryKeys,
     entry: &mut Entry,
-) -> Result<Arc<KeyRecord>, Refusal> {
+) -> Result<Caller, Refusal> {
     let offered = intake::offered(session.req_header(), keys);
     let key = credential::take(shape, &offered, prefix).map_err(|error| match error {
         CredentialError::Missing => Refusal::CredentialMissing,
         CredentialError::Ambiguous => Refusal::CredentialAmbiguous,
         CredentialError::Malformed => Refusal::KeyUnknown,
     })?;
-    let found = gateway
-        .keys
-        .find(&key.digest(), clock::instant())
-        .await
-        .map_err(|error| {
-            tracing::warn!(%error, "the key store did not answer");
-            Refusal::StoreUnavailable
-        })?;
+    let digest = key.digest();
+    let found = gateway.keys.find(&digest, clock::instant()).await.map_err(|error| {
+        tracing::warn!(%error, "the key store did not answer");
+        Refusal::StoreUnavailable
+    })?;
     let record = found.ok_or(Refusal::KeyUnknown)?;
     entry.record.key_id = Some(record.id.as_str().to_owned());
     entry.record.account = Some(record.account.clone());
@@ -69,7 +70,7 @@ pub async fn authenticate(
         KeyDenied::Expired => Refusal::KeyExpired,
     })?;
     gateway.keys.touch(&record.id, now);
-    Ok(record)
+    Ok(Caller { digest, key: record })
 }
 
 /// Reads the body, finds the model and its route, and issues the ticket. On refusal the entry stays with the caller.
@@ -77,18 +78,20 @@ pub async fn admit(
     gateway: &Gateway,
     session: &mut Session,
     live: &Arc<Live>,
-    key: &KeyRecord,
+    caller: &Caller,
     operation: Operation,
     path_model: Option<String>,
     mut entry: Entry,
 ) -> Result<Forward, (Entry, GatherError)> {
-    match prepare(gateway, session, live, key, operation, path_model, &mut entry).await {
+    match prepare(gateway, session, live, caller, operation, path_model, &mut entry).await {
         Ok(prepared) => Ok(forward(gateway, session, live, operation, prepared, entry)),
         Err(error) => Err((entry, error)),
     }
 }
 
 struct Prepared {
+    bill: Option<Bill>,
+    basis: Basis,
     asked: String,
     caller: Option<String>,
     model: Arc<Model>,
@@ -104,47 +107,48 @@ async fn prepare(
     gateway: &Gateway,
     session: &mut Session,
     live: &Arc<Live>,
-    key: &KeyRecord,
+    from: &Caller,
     operation: Operation,
     path_model: Option<String>,
     entry: &mut Entry,
 ) -> Result<Prepared, GatherError> {
+    let key = &from.key;
     let limits = &live.config.gateway;
     let body_head = intake::check_body_head(session.req_header(), limits.body_bytes_max)?;
     query::check_alt(operation, session.req_header().uri.query()).map_err(|reason| Refusal::QueryInvalid { reason })?;
-    let count_slot = count_slot(gateway, live, key, operation)?;
+    let count_slot = permits::count_slot(gateway, live, key, operation)?;
     // What the path names can be refused before the body is read.
     if let Some(model) = &path_model {
         routed(gateway, live, key, operation, model, entry)?;
     }
-    let mut body = body::gather(
-        session,
-        body_head,
-        limits.body_bytes_max,
-        limits.body_read,
-        &gateway.budget,
-    )
-    .await?;
+    let (mut body, scan) = read_body(gateway, session, limits, body_head).await?;
     entry.record.request_bytes = body.bytes.len() as u64;
-    let scan = json_scan::scan(
-        &body.bytes,
-        &ScanLimits {
-            depth_max: limits.json_depth_max,
-        },
-    )
-    .map_err(|error| Refusal::BodyInvalid {
-        reason: error.to_string(),
-    })?;
     let model = asked_model(operation, path_model, &scan)?;
     fail::fail_point!("admission");
     let route = routed(gateway, live, key, operation, &model, entry)?;
     let shared = route.legs.len() > 1 || live.pools.has_choice(&route);
-    let continuity = if shared {
-        let headers = &session.req_header().headers;
-        continued(gateway, operation, key, headers, &body.bytes).await
-    } else {
-        Continuity::default()
+    let stream = match operation.protocol() {
+        Protocol::Gemini => operation == Operation::StreamGenerateContent,
+        Protocol::Messages | Protocol::Responses => scan.stream == Some(true),
     };
+    let basis = Basis::new(&gateway.learnt, key, &route.model, &scan);
+    let asked = funds::Asked {
+        request_id: &entry.record.request_id,
+        operation,
+        model: &model,
+        stream,
+        tokens: basis.tokens(&scan),
+    };
+    let headers = &session.req_header().headers;
+    let continued = async {
+        match shared {
+            true => continued(gateway, operation, key, headers, &body.bytes).await,
+            false => Continuity::default(),
+        }
+    };
+    // Both may ask the store: at the same time.
+    let (continuity, bill) = tokio::join!(continued, funds::hold(gateway, from, &asked, &route));
+    let bill = bill?;
     // The key's id is only needed where an answer will be remembered.
     let caller = (shared && continuity.is_kept).then(|| key.id.as_str().to_owned());
     // Only another provider would need the text as the client sent it.
@@ -161,11 +165,9 @@ async fn prepare(
     .ok_or(Refusal::Internal)?;
     let kept = original.as_ref().map_or(0, Bytes::len);
     edit_body(session, operation, &model, attempts.leg(), &scan, kept, &mut body)?;
-    let stream = match operation.protocol() {
-        Protocol::Gemini => operation == Operation::StreamGenerateContent,
-        Protocol::Messages | Protocol::Responses => scan.stream == Some(true),
-    };
     Ok(Prepared {
+        bill,
+        basis,
         asked: model,
         caller,
         model: route.model,
@@ -176,6 +178,33 @@ async fn prepare(
         body,
         count_slot,
     })
+}
+
+/// The body, whole, and what it says.
+async fn read_body(
+    gateway: &Gateway,
+    session: &mut Session,
+    limits: &GatewayConfig,
+    body_head: BodyHead,
+) -> Result<(GatheredBody, Scan), GatherError> {
+    let body = body::gather(
+        session,
+        body_head,
+        limits.body_bytes_max,
+        limits.body_read,
+        &gateway.budget,
+    )
+    .await?;
+    let scan = json_scan::scan(
+        &body.bytes,
+        &ScanLimits {
+            depth_max: limits.json_depth_max,
+        },
+    )
+    .map_err(|error| Refusal::BodyInvalid {
+        reason: error.to_string(),
+    })?;
+    Ok((body, scan))
 }
 
 /// What a request continues, and who has it. One look at the store at most, and only for state at a provider.
@@ -288,6 +317,8 @@ fn forward(
     mut entry: Entry,
 ) -> Forward {
     let Prepared {
+        bill,
+        basis,
         asked,
         caller,
         model,
@@ -310,10 +341,10 @@ fn forward(
         // It costs nothing, so there is nothing to learn from an answer that nobody reads.
         None
     } else {
-        finish_permit(gateway, session, &attempts.leg().provider, stream)
+        permits::finish_permit(gateway, session, &attempts.leg().provider, stream)
     };
     Forward {
-        ticket: Ticket::issue(entry),
+        ticket: Ticket::issue(entry, bill, basis),
         operation,
         stream,
         live: Arc::clone(live),
@@ -338,40 +369,6 @@ fn forward(
         finish_permit,
         count_slot,
     }
-}
-
-/// A place among those that the key has for counting tokens. Agents count in bursts (25 at once were seen) and pay
-/// nothing for it, so this limit is apart from those on generation (protocols.md 1.6).
-fn count_slot(
-    gateway: &Gateway,
-    live: &Live,
-    key: &KeyRecord,
-    operation: Operation,
-) -> Result<Option<KeySlot>, Refusal> {
-    if !operation.counts_tokens() {
-        return Ok(None);
-    }
-    let concurrency = live.config.gateway.count_tokens_concurrency;
-    let slot = gateway.count_slots.enter(key.id.as_str(), concurrency);
-    slot.map(Some).ok_or(Refusal::CountTokensBusy { concurrency })
-}
-
-/// Whether the answer is read to its end although the client has left (design.md section 5, `on_client_gone`).
-/// Bounded in number by the permits, in time by the limits of every answer.
-fn finish_permit(
-    gateway: &Gateway,
-    session: &mut Session,
-    provider: &Provider,
-    stream: bool,
-) -> Option<tokio::sync::OwnedSemaphorePermit> {
-    let policy = &provider.on_client_gone;
-    let action = if stream { policy.stream } else { policy.unary };
-    if action == rules::ClientGoneAction::Abort {
-        return None;
-    }
-    let permit = Arc::clone(&gateway.finishing).try_acquire_owned().ok()?;
-    session.set_abort_on_close(false);
-    Some(permit)
 }
 
 /// Whether a second attempt can send the body again after the first has sent it.

@@ -219,11 +219,20 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
             watch.byte_seen(now);
         }
         forward.ticket.meter.body_seen(bytes, now);
+        forward.ticket.look(now);
+    }
+    if !end && forward.stream && forward.ticket.is_cut() {
+        return Err(Error::explain(
+            ErrorType::Custom("limit reached"),
+            "nothing is left to pay for the answer",
+        )
+        .into_up());
     }
     if end {
         forward.watch = None;
         forward.ticket.meter.body_ended();
     }
+    forward.ticket.charge_whole();
     rewrite(forward, piece, end);
     doubt(forward, piece, end);
     if forward.error_body.is_some() {
@@ -321,6 +330,12 @@ pub fn failure_of(forward: &Forward, panicked: bool) -> (Outcome, MidStreamFailu
             Outcome::Internal,
             FailureKind::Internal,
             "the gateway failed while passing the answer on; send the request again",
+        )
+    } else if forward.ticket.is_cut() {
+        (
+            Outcome::LimitReached,
+            FailureKind::LimitReached,
+            "the quota of this API key or the balance of its account is used up; the answer ends here",
         )
     } else if forward.watch.as_ref().is_some_and(Watch::expired) {
         (

@@ -124,6 +124,7 @@ async fn answer_failure(session: &mut Session, error: &Error, shape: Protocol, f
     let refusal = forward.refusal.take().unwrap_or_else(|| refusal_of(error, forward));
     forward.ticket.fail(outcome_of(&refusal));
     forward.ticket.answered_with(refusal.status(), refusal.reason());
+    forward.ticket.charge_now();
     let request_id = forward.ticket.request_id().to_owned();
     let reply = match forward.provider().refusals {
         RefusalShape::NativeRoot if shape == Protocol::Messages => refusal.reply_native_root(&request_id),
@@ -138,11 +139,13 @@ async fn answer_failure(session: &mut Session, error: &Error, shape: Protocol, f
 async fn break_off(session: &mut Session, error: &Error, forward: &mut Forward) -> u16 {
     let panicked = *error.etype() == guard::PANICKED;
     if !panicked && let Some(rest) = relay::rest_of_whole(forward) {
+        forward.ticket.charge_now();
         let _ = session.write_response_body(Some(rest), true).await;
         return forward.ticket.meter.status();
     }
     let (outcome, failure) = relay::failure_of(forward, panicked);
     forward.ticket.fail(outcome);
+    forward.ticket.charge_now();
     if let Some(tail) = forward.ticket.meter.failure_tail(&failure) {
         // What was held of a broken event comes first: the tail finishes it.
         let mut held = forward

@@ -6,7 +6,10 @@
 use std::time::Instant;
 
 use crate::{
+    billing::{Bill, Progress},
+    clock,
     domain::{
+        consumption::UsageSource,
         outcome::Outcome,
         protocol::{Framing, MidStreamFailure, Observed, Observer, Protocol},
     },
@@ -14,6 +17,7 @@ use crate::{
         beside::Beside,
         coding::Coded,
         entry::{Entry, millis_between},
+        estimate::Basis,
     },
 };
 
@@ -25,6 +29,8 @@ pub struct Meter {
     beside: Option<Beside>,
     /// The bytes are compressed: nothing of weir's own can stand among them.
     is_coded: bool,
+    /// Nothing follows the event that makes the answer whole: its usage is known then.
+    ends_with_event: bool,
     framing: Option<Framing>,
     first_content: Option<Instant>,
     response_bytes: u64,
@@ -38,6 +44,7 @@ impl Meter {
         self.status = status;
         self.framing = Some(framing);
         self.is_coded = *coded != Coded::No;
+        self.ends_with_event = framing == Framing::Sse && protocol != Protocol::Gemini;
         // An error answer is held, and decoded whole at its end.
         self.beside = match coded {
             Coded::By(coding) if status < 400 && framing != Framing::Opaque => Some(Beside::new(*coding)),
@@ -76,6 +83,11 @@ impl Meter {
         self.status >= 400 || unreadable || self.observer.as_ref().is_some_and(Observer::is_complete)
     }
 
+    /// Whether all that is ever known of the answer is known.
+    pub fn is_final(&self) -> bool {
+        self.ended || self.ends_with_event && self.observer.as_ref().is_some_and(Observer::is_complete)
+    }
+
     /// Whether the answer's bytes are compressed.
     pub fn is_coded(&self) -> bool {
         self.is_coded
@@ -101,12 +113,18 @@ impl Meter {
         self.observer.as_ref().filter(|_| !self.is_coded)?.failure_tail(failure)
     }
 
+    /// What the text that has passed is estimated at, in tokens, uncalibrated.
+    pub fn output_estimate(&self) -> u64 {
+        self.observer.as_ref().map_or(0, Observer::output_estimate)
+    }
+
     /// The identifier under which the provider may keep the answer.
     pub fn answer_id(&self) -> Option<String> {
         self.observed()?.answer_id
     }
 
-    fn observed(&self) -> Option<Observed> {
+    /// What the answer has said so far.
+    pub fn observed(&self) -> Option<Observed> {
         self.observer.as_ref().map(Observer::observed)
     }
 }
@@ -117,16 +135,22 @@ pub struct Ticket {
     /// What has been seen of the answer.
     pub meter: Meter,
     entry: Entry,
+    /// What is charged; `None` for what costs nothing.
+    bill: Option<Bill>,
+    /// What is estimated where nobody reports it.
+    basis: Basis,
     failure: Option<Outcome>,
     settled: bool,
 }
 
 impl Ticket {
     /// Issued by admission only.
-    pub(super) fn issue(entry: Entry) -> Self {
+    pub(super) fn issue(entry: Entry, bill: Option<Bill>, basis: Basis) -> Self {
         Self {
             meter: Meter::default(),
             entry,
+            bill,
+            basis,
             failure: None,
             settled: false,
         }
@@ -157,12 +181,53 @@ impl Ticket {
         self.entry.record.refusal = Some(reason);
     }
 
+    /// A piece of the answer has passed: now and then what has been consumed is noted for the journal and the hold.
+    pub fn look(&mut self, now: Instant) {
+        if self.bill.as_mut().is_some_and(|bill| bill.is_due(now)) {
+            let consumed = self.basis.consumed(&self.meter, None);
+            let progress = self.progress(now);
+            if let Some(bill) = &self.bill {
+                bill.look(progress, &consumed);
+            }
+        }
+    }
+
+    /// All is known of the answer: it is charged before the client has its end, because the client's next request may come
+    /// at once, and is to find neither its place taken nor its hold.
+    pub fn charge_whole(&mut self) {
+        if self.bill.is_none() || self.failure.is_some() || !self.meter.is_final() || !self.meter.is_complete() {
+            return;
+        }
+        let outcome = match self.meter.observed() {
+            _ if self.meter.status >= 400 => Outcome::ProviderError,
+            Some(observed) if observed.in_band_error.is_some() => Outcome::InBandError,
+            Some(_) | None => Outcome::Ok,
+        };
+        self.charge(outcome);
+    }
+
+    /// Whether nothing is left to pay for the rest of the answer, and it is to be ended therefore.
+    pub fn is_cut(&self) -> bool {
+        self.bill.as_ref().is_some_and(Bill::is_cut)
+    }
+
+    fn progress(&self, now: Instant) -> Progress<'_> {
+        let millis = |seen| millis_between(self.entry.started, seen);
+        Progress {
+            provider: self.entry.record.provider.as_deref().unwrap_or_default(),
+            status: self.meter.status,
+            latency_ms: millis(now),
+            ttft_ms: self.meter.first_content.map(millis),
+        }
+    }
+
     /// Accounts for the request. Later calls do nothing.
     pub fn settle(&mut self) {
         if self.settled {
             return;
         }
         self.settled = true;
+        self.charge_now();
         let observed = self.meter.observed();
         let outcome = self.failure.unwrap_or_else(|| self.outcome(observed.as_ref()));
         let record = &mut self.entry.record;
@@ -177,6 +242,34 @@ impl Ticket {
             record.finish_reason = observed.finish_reason;
         }
         self.entry.close(outcome);
+    }
+
+    /// The answer is over, in whatever way, but for the last bytes that are about to go to the client: it is charged before
+    /// them, because the client's next request may come as soon as it has them. Later calls do nothing.
+    pub fn charge_now(&mut self) {
+        if self.bill.is_some() {
+            let observed = self.meter.observed();
+            self.charge(self.failure.unwrap_or_else(|| self.outcome(observed.as_ref())));
+        }
+    }
+
+    /// What was never sent to a provider costs nothing, and has no row.
+    fn charge(&mut self, outcome: Outcome) {
+        let Some(mut bill) = self.bill.take() else {
+            return;
+        };
+        if self.entry.record.attempts > 0 {
+            let consumed = self.basis.consumed(&self.meter, Some(outcome));
+            if outcome == Outcome::Ok && consumed.source == Some(UsageSource::Reported) {
+                self.basis.learn(&self.meter);
+            }
+            bill.close(
+                outcome,
+                self.progress(clock::instant()),
+                &consumed,
+                clock::unix_millis(),
+            );
+        }
     }
 
     fn outcome(&self, observed: Option<&Observed>) -> Outcome {

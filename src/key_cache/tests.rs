@@ -20,6 +20,7 @@ mod nodes;
 const NEVER: Duration = Duration::from_secs(3600);
 const SETTINGS: KeyCacheSettings = KeyCacheSettings {
     lifetime: Duration::from_secs(60),
+    offline_lifetime: Duration::from_secs(300),
     negative_lifetime: Duration::from_secs(5),
     entries_max: 1000,
     poll: Duration::from_millis(5),
@@ -94,8 +95,14 @@ impl KeyStore for WatchedStore {
     async fn revoke(&self, id: &KeyId, at: i64) -> Result<KeyView, StoreError> {
         self.inner()?.revoke(id, at).await
     }
-    async fn delete(&self, id: &KeyId) -> Result<(), StoreError> {
+    async fn delete(&self, id: &KeyId) -> Result<KeyView, StoreError> {
         self.inner()?.delete(id).await
+    }
+    async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
+        self.inner()?.heal(digest, record).await
+    }
+    async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError> {
+        self.inner()?.heal_gone(id, revision).await
     }
     async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
         self.touches.fetch_add(1, Ordering::SeqCst);
@@ -174,6 +181,36 @@ async fn a_hit_asks_no_one() {
     until("the absence is noticed", async || !node.cache.store_is_reachable()).await;
     node.store.is_away.store(false, Ordering::SeqCst);
     until("the return is noticed", async || node.cache.store_is_reachable()).await;
+}
+
+#[tokio::test]
+async fn a_key_that_worked_not_long_ago_works_on_while_the_store_is_away() {
+    let node = Followed::start(SETTINGS).await;
+    let now = clock::instant();
+    assert!(node.find(1, now).await.is_some());
+    assert!(node.find(2, now).await.is_none());
+    node.store.is_away.store(true, Ordering::SeqCst);
+    let later = now + SETTINGS.lifetime + Duration::from_secs(1);
+    assert!(node.find(1, later).await.is_some());
+    assert_eq!(node.events("offline_hit"), 1);
+    let unknown = node.cache.find(&digest(2), later).await;
+    assert!(
+        matches!(unknown, Err(StoreError::Unavailable(_))),
+        "never taken for unknown"
+    );
+    let too_late = now + SETTINGS.offline_lifetime + Duration::from_secs(1);
+    let late = node.cache.find(&digest(1), too_late).await;
+    assert!(matches!(late, Err(StoreError::Unavailable(_))));
+}
+
+#[tokio::test]
+async fn a_key_out_of_date_is_read_anew() {
+    let node = Followed::start(SETTINGS).await;
+    let now = clock::instant();
+    assert!(node.find(1, now).await.is_some());
+    let finds = node.store.finds();
+    assert!(node.cache.find_anew(&digest(1), now).await.unwrap().is_some());
+    assert_eq!(node.store.finds(), finds + 1);
 }
 
 #[tokio::test]

@@ -1,12 +1,24 @@
-//! The admin API on a unix socket: keys and models, for `weir key`, `weir models` and a console to come.
+//! The admin API on a unix socket: accounts, keys, the log, models and providers, for the subcommands and a console to come.
 //! Who may connect is decided by the socket's file mode; every change is in the audit record before it is made.
 
+mod accounts;
+mod backup;
 mod change;
+mod fields;
 mod keys;
+mod log;
 mod providers;
 mod reply;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::{
     Extension, Json, Router,
@@ -22,10 +34,16 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::{
     net::{UnixListener, UnixStream},
-    sync::{Semaphore, watch},
+    sync::{Mutex, Semaphore, watch},
 };
 
-use crate::{domain::secret::KeyPrefix, side::audit::Audit, store::KeyStore};
+use crate::{
+    account_changes::AccountChanges,
+    clock,
+    domain::{price::Price, secret::KeyPrefix},
+    side::audit::{Audit, AuditError, AuditRecord},
+    store::{KeyStore, archive::Archive, ledger::LedgerStore},
+};
 
 /// The largest request body.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -37,14 +55,34 @@ const HEADER_READ: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a whole connection may last: the client makes one call on each.
 const CONNECTION_WAIT: Duration = Duration::from_secs(60);
+/// How long one may last that takes a backup.
+const BACKUP_WAIT: Duration = Duration::from_secs(4 * 3600);
 
 /// What the API works on.
 #[derive(Clone)]
 pub struct AdminState {
     store: Arc<dyn KeyStore>,
+    ledger: Arc<dyn LedgerStore>,
+    changes: Arc<dyn AccountChanges>,
+    archive: Option<Arc<dyn Archive>>,
     providers: Arc<dyn Providers>,
     prefix: KeyPrefix,
     audit: Audit,
+    /// Accounts are changed one after the other.
+    changing: Arc<Mutex<()>>,
+}
+
+/// What keys, accounts and the log are read from and changed by.
+#[derive(Clone)]
+pub struct Stores {
+    /// Keys.
+    pub keys: Arc<dyn KeyStore>,
+    /// Accounts and the log, to read.
+    pub ledger: Arc<dyn LedgerStore>,
+    /// Accounts, to change; and where changes of keys are written down.
+    pub changes: Arc<dyn AccountChanges>,
+    /// Everything, for backups; `None` where others can read the store besides this process.
+    pub archive: Option<Arc<dyn Archive>>,
 }
 
 /// A model as the API shows it.
@@ -58,6 +96,8 @@ pub struct ModelView {
     pub provider: String,
     /// Through which protocols.
     pub protocols: Vec<&'static str>,
+    /// What it costs, by provider.
+    pub prices: BTreeMap<String, Arc<Price>>,
 }
 
 /// A provider as the API shows it.
@@ -106,20 +146,61 @@ struct Peer {
     pid: Option<i32>,
 }
 
+/// How long a connection may last, which one of its calls can extend.
+#[derive(Clone, Debug, Default)]
+struct Patience(Arc<AtomicBool>);
+
+impl Patience {
+    fn extend(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 impl AdminState {
     /// The API on these parts.
-    pub fn new(store: Arc<dyn KeyStore>, providers: Arc<dyn Providers>, prefix: KeyPrefix, audit: Audit) -> Self {
+    pub fn new(stores: Stores, providers: Arc<dyn Providers>, prefix: KeyPrefix, audit: Audit) -> Self {
         Self {
-            store,
+            store: stores.keys,
+            ledger: stores.ledger,
+            changes: stores.changes,
+            archive: stores.archive,
             providers,
             prefix,
             audit,
+            changing: Arc::default(),
         }
+    }
+
+    /// Writes down what is about to be changed, and by whom.
+    async fn audit(
+        &self,
+        peer: Peer,
+        operation: &'static str,
+        key_id: &str,
+        values: serde_json::Value,
+    ) -> Result<(), AuditError> {
+        let record = AuditRecord {
+            time_unix_ms: clock::unix_millis(),
+            peer_uid: peer.uid,
+            peer_pid: peer.pid,
+            operation,
+            key_id: key_id.to_owned(),
+            values,
+        };
+        self.audit.record(record).await
     }
 }
 
 fn router(state: AdminState) -> Router {
     Router::new()
+        .route("/v1/accounts", post(accounts::create).get(accounts::list))
+        .route("/v1/accounts/{id}", get(accounts::show).patch(accounts::update))
+        .route("/v1/accounts/{id}/credit", post(accounts::credit))
+        .route("/v1/accounts/{id}/adjust", post(accounts::adjust))
+        .route("/v1/accounts/{id}/suspend", post(accounts::suspend))
+        .route("/v1/accounts/{id}/resume", post(accounts::resume))
+        .route("/v1/log", get(log::query))
+        .route("/v1/backup", get(backup::send))
         .route("/v1/keys", post(keys::create).get(keys::list))
         .route(
             "/v1/keys/{id}",
@@ -164,13 +245,18 @@ pub async fn serve(listener: UnixListener, state: AdminState, mut shutdown: watc
         let router = router.clone();
         tokio::spawn(async move {
             // Errors of one connection are its client's to see.
-            let _ = tokio::time::timeout(CONNECTION_WAIT, connection(stream, router)).await;
+            let patience = Patience::default();
+            let mut serving = pin!(connection(stream, router, patience.clone()));
+            let ended = tokio::time::timeout(CONNECTION_WAIT, &mut serving).await;
+            if ended.is_err() && patience.0.load(Ordering::Relaxed) {
+                let _ = tokio::time::timeout(BACKUP_WAIT, serving).await;
+            }
             drop(permit);
         });
     }
 }
 
-async fn connection(stream: UnixStream, router: Router) -> Result<(), hyper::Error> {
+async fn connection(stream: UnixStream, router: Router, patience: Patience) -> Result<(), hyper::Error> {
     let peer = stream.peer_cred().map_or_else(
         |_| Peer::default(),
         |cred| Peer {
@@ -178,7 +264,7 @@ async fn connection(stream: UnixStream, router: Router) -> Result<(), hyper::Err
             pid: cred.pid(),
         },
     );
-    let service = TowerToHyperService::new(router.layer(Extension(peer)));
+    let service = TowerToHyperService::new(router.layer(Extension(peer)).layer(Extension(patience)));
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_READ)

@@ -32,9 +32,9 @@ pub struct AuditRecord {
     pub peer_uid: Option<u32>,
     /// The process at the other end of the socket.
     pub peer_pid: Option<i32>,
-    /// What was asked for: `key.create`, `key.revoke` and so on.
+    /// What was asked for: `key.create`, `account.credit` and so on.
     pub operation: &'static str,
-    /// The key concerned.
+    /// The key concerned; empty where none is.
     pub key_id: String,
     /// The new values of the fields that change.
     pub values: serde_json::Value,

@@ -8,8 +8,13 @@ use tokio::time::{sleep, timeout};
 
 use super::{Changes, KeyChange, KeyStore, KeyView, LIST_KEYS_MAX, StoreError};
 use crate::domain::key::{KeyId, KeyRecord, KeyState};
+use crate::domain::ledger::{KeyTerms, KeyTermsChange, Reset};
+use crate::domain::money::NanoUsd;
 use crate::domain::secret::KeyDigest;
 
+pub(crate) use heal::*;
+
+mod heal;
 pub(crate) mod model;
 mod programs;
 
@@ -24,10 +29,17 @@ pub(crate) struct Fixture {
     pub(crate) kept: Box<dyn Any + Send>,
 }
 
-/// The suite for one engine. `$open` is an async function that gives a [`Fixture`], or `None` to skip with a word.
+/// The suite for one engine. `$open` is an async function that gives a [`Fixture`], or `None` to skip with a word; each
+/// behaviour is a test. `in_turn $join`: all of them within one test, each with what the async closure gives for its name.
 macro_rules! suite {
     ($open:path) => {
-        $crate::store::contract::suite! { $open =>
+        $crate::store::contract::suite! { @all tests $open }
+    };
+    (in_turn $join:expr) => {
+        $crate::store::contract::suite! { @all in_turn $join }
+    };
+    (@all $how:ident $with:expr) => {
+        $crate::store::contract::suite! { @$how $with =>
             a_created_key_is_found_by_its_digest_and_its_id
             a_taken_digest_or_id_is_refused
             an_unknown_id_is_not_found
@@ -37,19 +49,29 @@ macro_rules! suite {
             a_rotated_key_needs_a_digest_of_its_own
             a_revocation_is_for_good_and_keeps_its_first_time
             a_deleted_key_leaves_nothing_behind
+            a_forgotten_key_is_put_back
+            a_later_revision_is_taken_over_and_an_earlier_one_is_not
+            a_revocation_holds_whatever_a_store_is_told
+            a_deleted_key_is_not_put_back
             the_latest_use_wins_and_is_no_change
             the_feed_names_exactly_the_digests_of_every_change
             a_change_nudges
             concurrent_changes_are_all_counted
         }
     };
-    ($open:path => $($behaviour:ident)*) => {
+    (@tests $open:expr => $($behaviour:ident)*) => {
         $(#[tokio::test]
         async fn $behaviour() {
             if let Some(fixture) = $open().await {
                 $crate::store::contract::$behaviour(&*fixture.store).await;
                 drop(fixture.kept);
             }
+        })*
+    };
+    (@in_turn $join:expr => $($behaviour:ident)*) => {
+        $({
+            let joined = $join(stringify!($behaviour)).await;
+            $crate::store::contract::$behaviour(&*joined.store).await;
         })*
     };
 }
@@ -84,14 +106,15 @@ pub(crate) fn record(number: u8, created_at: i64) -> KeyRecord {
         state: KeyState::Active,
         hint: "wxyz".into(),
         revision: 0,
+        terms: KeyTerms::default(),
     }
 }
 
-async fn found(store: &dyn KeyStore, number: u8) -> Option<KeyRecord> {
+pub(crate) async fn found(store: &dyn KeyStore, number: u8) -> Option<KeyRecord> {
     store.find(&digest(number)).await.unwrap().record
 }
 
-async fn version(store: &dyn KeyStore) -> u64 {
+pub(crate) async fn version(store: &dyn KeyStore) -> u64 {
     store.find(&digest(255)).await.unwrap().version
 }
 
@@ -101,6 +124,7 @@ pub(crate) async fn a_created_key_is_found_by_its_digest_and_its_id(store: &dyn 
     store.create(&digest(1), &record(1, 100)).await.unwrap();
     assert_eq!(found(store, 1).await, Some(record(1, 100)));
     let view = KeyView {
+        digest: digest(1),
         record: record(1, 100),
         last_used: None,
     };
@@ -178,15 +202,24 @@ pub(crate) async fn an_update_changes_what_it_names_and_nothing_else(store: &dyn
     let view = store.update(&id(1), &renamed).await.unwrap();
     assert_eq!((view.record, view.last_used), (expected.clone(), Some(150)));
     assert_eq!(found(store, 1).await, Some(expected.clone()));
+    let terms = KeyTerms {
+        quota: Some(NanoUsd::MAX),
+        reset: Reset::Weekly,
+        ..KeyTerms::default()
+    };
     let cleared = KeyChange {
-        account: Some("other".into()),
         expires_at: Some(None),
         models: Some(None),
         name: None,
+        terms: KeyTermsChange {
+            quota: Some(Some(NanoUsd::MAX)),
+            reset: Some(Reset::Weekly),
+            ..KeyTermsChange::default()
+        },
     };
     let expected = KeyRecord {
-        account: "other".into(),
         expires_at: None,
+        terms,
         models: None,
         revision: 2,
         ..expected
@@ -213,6 +246,7 @@ pub(crate) async fn a_rotated_key_is_found_by_its_new_text_alone(store: &dyn Key
         ..record(1, 100)
     };
     assert_eq!((&view.record, view.last_used), (&expected, Some(150)));
+    assert_eq!(view.digest, digest(2));
     assert_eq!(found(store, 1).await, None);
     assert_eq!(found(store, 2).await, Some(expected));
     // The old text is free again.
@@ -249,7 +283,8 @@ pub(crate) async fn a_revocation_is_for_good_and_keeps_its_first_time(store: &dy
 pub(crate) async fn a_deleted_key_leaves_nothing_behind(store: &dyn KeyStore) {
     store.create(&digest(1), &record(1, 100)).await.unwrap();
     store.touch(&[(id(1), 150)]).await.unwrap();
-    store.delete(&id(1)).await.unwrap();
+    let before = store.by_id(&id(1)).await.unwrap();
+    assert_eq!(store.delete(&id(1)).await.ok(), before);
     assert_eq!(found(store, 1).await, None);
     assert_eq!(store.by_id(&id(1)).await, Ok(None));
     assert_eq!(store.list(None, 10).await, Ok(vec![]));

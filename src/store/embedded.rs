@@ -18,7 +18,10 @@ use crate::domain::session_hint::{ServedBy, StateKey};
 use crate::store::sessions::{self, EMBEDDED_SESSIONS_MAX, SESSION_LIFETIME, SessionStore};
 use crate::store::{Changes, KeyChange, KeyStore, KeyView, Lookup, OpenError, StoreError};
 
+mod archive;
+mod database;
 mod file;
+pub mod ledger;
 mod live;
 #[cfg(test)]
 mod tests;
@@ -38,8 +41,11 @@ struct Shared {
 impl EmbeddedStore {
     /// Opens the store in `folder`, which is made if need be. Blocks while it reads the file; call it before serving.
     pub fn open(folder: &Path) -> Result<Self, OpenError> {
-        let (file, keys) = StoreFile::open(folder)?;
-        let live = Live::load(keys).map_err(|id| OpenError::Corrupt {
+        if folder.join(archive::UNFINISHED).exists() {
+            return Err(OpenError::Unfinished(folder.to_owned()));
+        }
+        let (file, keys, gone) = StoreFile::open(folder)?;
+        let live = Live::load(keys, gone).map_err(|id| OpenError::Corrupt {
             path: folder.to_owned(),
             reason: format!("{id} has another key's digest"),
         })?;
@@ -69,6 +75,7 @@ impl EmbeddedStore {
 }
 
 impl Shared {
+    /// The key after the change; before it, if it was removed.
     fn change(
         &self,
         id: &KeyId,
@@ -80,10 +87,14 @@ impl Shared {
             file.commit(&step)?;
         }
         let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
+        let removed = match &step {
+            Step::Remove(id) => live.view(id),
+            Step::Put(_) | Step::Nothing(_) => None,
+        };
         if let Some(version) = live.apply(step) {
             self.nudge.send_replace(version);
         }
-        Ok(live.view(id))
+        Ok(removed.or_else(|| live.view(id)))
     }
 
     fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
@@ -146,9 +157,25 @@ impl KeyStore for EmbeddedStore {
             .ok_or(StoreError::NotFound)
     }
 
-    async fn delete(&self, id: &KeyId) -> Result<(), StoreError> {
+    async fn delete(&self, id: &KeyId) -> Result<KeyView, StoreError> {
         let wanted = id.clone();
-        self.change(id, move |live| live.decide_delete(&wanted)).await.map(drop)
+        self.change(id, move |live| live.decide_delete(&wanted))
+            .await?
+            .ok_or(StoreError::NotFound)
+    }
+
+    async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
+        let (digest, id, record) = (*digest, record.id.clone(), record.clone());
+        self.change(&id, move |live| live.decide_heal(&digest, &record))
+            .await
+            .map(drop)
+    }
+
+    async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError> {
+        let wanted = id.clone();
+        self.change(id, move |live| Ok(live.decide_heal_gone(&wanted, revision)))
+            .await
+            .map(drop)
     }
 
     async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {

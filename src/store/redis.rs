@@ -1,36 +1,47 @@
-//! The store that nodes share: one Redis, every operation one script, every call within a fixed time.
+//! The store that nodes share: one Redis (a server, a master with sentinels, or a cluster), every operation one script,
+//! every call within a fixed time.
 //!
 //! All keys have one hash tag, `{<namespace>:keys}`, so that every script stays within one slot of a cluster:
 //! - `:ids` digest to key id, `:digests` key id to digest, `:records` key id to record (JSON), `:used` key id to last use,
 //! - `:order` key ids by time of creation,
 //! - `:version` counts changes, `:feed` holds the last of them as `<version> <digest> [<digest>]`,
-//! - `:generation` a random word written with the first key. A node remembers the one it has seen; a Redis without it was
+//! - `:gone` the ids of deleted keys, so that no node that is behind puts one back,
+//! - `:generation` a random word written by `weir store init`. A node remembers the one it has seen; a Redis without it was
 //!   emptied or replaced, and then the answer is "unavailable", never "unknown key",
 //! - `:session:<digest>` who served a session, kept for a while.
 //!
 //! Only SHA-256 digests are stored, never a key.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ::redis::{Client, ProtocolVersion, ScriptInvocation};
+use ::redis::ScriptInvocation;
 use async_trait::async_trait;
 use once_cell::sync::OnceCell;
 use tokio::sync::watch;
 
-pub use self::settings::RedisSettings;
+pub use self::generation::{Adopt, Init};
+pub use self::ledger::RedisLedger;
+pub use self::settings::{RedisMode, RedisSettings};
 
 use self::link::{Effort, Link};
 use self::reply::Reply;
 use self::scripts::{Loaded, Scripts};
 use crate::domain::key::{KeyId, KeyRecord};
-use crate::domain::secret::{KeyDigest, random_base62};
+use crate::domain::secret::KeyDigest;
 use crate::domain::session_hint::{ServedBy, StateKey};
 use crate::store::sessions::{self, SESSION_LIFETIME, SessionStore};
 use crate::store::{
-    Changes, FEED_CHANGES_MAX, KeyChange, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, OpenError, StoreError,
+    Changes, FEED_CHANGES_MAX, KeyChange, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, OpenError, StoreError, StoreWarning,
 };
 
+mod address;
+mod archive;
+mod dialer;
+mod generation;
+mod ledger;
 mod link;
 mod reply;
 mod scripts;
@@ -47,7 +58,6 @@ const ADMIN_BUDGET: Duration = Duration::from_secs(2);
 const CONFLICTS_MAX: usize = 8;
 /// How many uses one script notes, so that it does not hold up the server.
 const TOUCH_KEYS_MAX: usize = 500;
-const GENERATION_CHARS: usize = 22;
 
 /// The keys every script is given, in the order `prelude.lua` names them.
 const KEY_NAMES: [&str; 8] = [
@@ -64,15 +74,20 @@ const KEY_NAMES: [&str; 8] = [
 /// The Redis store. It connects, and stays connected, while [`KeyStore::run`] runs.
 pub struct RedisStore {
     link: Link,
-    push_client: Client,
     scripts: Scripts,
     keys: Vec<String>,
+    namespace: String,
     version_key: String,
     session_key: String,
+    gone_key: String,
     budget: Duration,
     /// The generation this node has seen first; kept for the life of the process.
     generation: OnceCell<String>,
     nudge: Arc<watch::Sender<u64>>,
+    /// The epoch up to which the feed has been followed.
+    followed: AtomicU64,
+    /// Whether the last answer was that of a Redis without this installation's data.
+    lost: AtomicBool,
 }
 
 impl RedisStore {
@@ -84,15 +99,18 @@ impl RedisStore {
             .collect::<Result<_, _>>()?;
         let (nudge, _) = watch::channel(0);
         Ok(Self {
-            link: Link::new(settings.client(ProtocolVersion::RESP2)?, settings.budget),
-            push_client: settings.client(ProtocolVersion::RESP3)?,
+            link: Link::new(settings)?,
             scripts: Scripts::new(),
             keys,
+            namespace: settings.namespace.clone(),
             version_key: settings.key("version")?,
             session_key: settings.key("session")?,
+            gone_key: settings.key("gone")?,
             budget: settings.budget,
             generation: OnceCell::new(),
             nudge: Arc::new(nudge),
+            followed: AtomicU64::new(0),
+            lost: AtomicBool::new(false),
         })
     }
 
@@ -107,11 +125,23 @@ impl RedisStore {
     }
 
     async fn call(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<Reply, StoreError> {
-        let reply = Reply::read(self.link.call(call, effort).await?)?;
+        let reply = Reply::read(self.link.call(call, effort).await?);
+        let lost = matches!(reply, Err(StoreError::Unavailable(_)));
+        if self.lost.swap(lost, Ordering::Relaxed) && !lost {
+            // Its data was put back, as far as a backup has it: the same server may have forgotten the rest.
+            self.link.move_epoch();
+        }
+        let reply = reply?;
         if !reply.generation.is_empty() {
             self.generation.get_or_init(|| reply.generation.clone());
         }
         Ok(reply)
+    }
+
+    /// Says [`StoreError::Unavailable`] if the Redis was emptied or replaced since this node saw it first.
+    async fn check_generation(&self) -> Result<(), StoreError> {
+        let call = self.prepare(&self.scripts.generation);
+        self.call(&call, Effort::Read(self.budget)).await.map(drop)
     }
 
     /// A key and the very text of its record, against which a change is checked.
@@ -119,11 +149,11 @@ impl RedisStore {
         let mut call = self.prepare(&self.scripts.view);
         call.arg(id.as_str());
         let mut reply = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
-        let (text, used) = (reply.text()?, reply.text()?);
+        let (text, used, digest) = (reply.text()?, reply.text()?, reply.text()?);
         if text.is_empty() {
             return Ok(None);
         }
-        let view = reply::view(&text, &used)?;
+        let view = reply::view(&text, &used, &digest)?;
         Ok(Some((text, view)))
     }
 
@@ -140,19 +170,59 @@ impl RedisStore {
             if record == view.record {
                 return Ok(view);
             }
-            let mut call = self.prepare(&self.scripts.replace);
-            call.arg(FEED_CHANGES_MAX)
-                .arg(id.as_str())
-                .arg(text)
-                .arg(reply::record_text(&record)?);
-            call.arg(digest.map(KeyDigest::to_hex).unwrap_or_default());
-            if !self.call(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict() {
-                return Ok(KeyView { record, ..view });
+            if self.put_back(id, text, &record, digest).await? {
+                let digest = digest.copied().unwrap_or(view.digest);
+                return Ok(KeyView { digest, record, ..view });
             }
         }
-        Err(StoreError::Unavailable(format!(
-            "{id} is being changed by others all the time, try again"
-        )))
+        Err(contended(id))
+    }
+
+    /// Puts a record in place of the one with this text, with a new digest if there is one; false if that text has changed.
+    async fn put_back(
+        &self,
+        id: &KeyId,
+        text: String,
+        record: &KeyRecord,
+        digest: Option<&KeyDigest>,
+    ) -> Result<bool, StoreError> {
+        let mut call = self.prepare(&self.scripts.replace);
+        call.arg(FEED_CHANGES_MAX)
+            .arg(id.as_str())
+            .arg(text)
+            .arg(reply::record_text(record)?);
+        call.arg(digest.map(KeyDigest::to_hex).unwrap_or_default());
+        Ok(!self.call(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict())
+    }
+
+    /// A call of a script that adds a key.
+    fn adding<'a>(
+        &self,
+        loaded: &'a Loaded,
+        digest: &KeyDigest,
+        record: &KeyRecord,
+    ) -> Result<ScriptInvocation<'a>, StoreError> {
+        let mut call = self.prepare(loaded);
+        call.key(&self.gone_key);
+        call.arg(FEED_CHANGES_MAX)
+            .arg(digest.to_hex())
+            .arg(record.id.as_str())
+            .arg(reply::record_text(record)?)
+            .arg(record.created_at);
+        Ok(call)
+    }
+
+    /// Deletes a key, if `expected` is empty or the text of its record. `None`: it is another one.
+    async fn remove(&self, id: &KeyId, expected: &str) -> Result<Option<KeyView>, StoreError> {
+        let mut call = self.prepare(&self.scripts.delete);
+        call.key(&self.gone_key);
+        call.arg(FEED_CHANGES_MAX).arg(id.as_str()).arg(expected);
+        let mut reply = self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
+        if reply.is_conflict() {
+            return Ok(None);
+        }
+        let (text, used, digest) = (reply.text()?, reply.text()?, reply.text()?);
+        Ok(Some(reply::view(&text, &used, &digest)?))
     }
 }
 
@@ -173,13 +243,7 @@ impl KeyStore for RedisStore {
     }
 
     async fn create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
-        let mut call = self.prepare(&self.scripts.create);
-        call.arg(FEED_CHANGES_MAX)
-            .arg(random_base62(GENERATION_CHARS, &mut rand::rng()));
-        call.arg(digest.to_hex())
-            .arg(record.id.as_str())
-            .arg(reply::record_text(record)?)
-            .arg(record.created_at);
+        let call = self.adding(&self.scripts.create, digest, record)?;
         self.call(&call, Effort::Write(ADMIN_BUDGET)).await.map(drop)
     }
 
@@ -205,10 +269,52 @@ impl KeyStore for RedisStore {
         self.replace(id, None, |record| record.revoked(at)).await
     }
 
-    async fn delete(&self, id: &KeyId) -> Result<(), StoreError> {
-        let mut call = self.prepare(&self.scripts.delete);
-        call.arg(FEED_CHANGES_MAX).arg(id.as_str());
-        self.call(&call, Effort::Write(ADMIN_BUDGET)).await.map(drop)
+    async fn delete(&self, id: &KeyId) -> Result<KeyView, StoreError> {
+        self.remove(id, "").await?.ok_or(StoreError::NotFound)
+    }
+
+    async fn heal(&self, digest: &KeyDigest, told: &KeyRecord) -> Result<(), StoreError> {
+        for _ in 0..CONFLICTS_MAX {
+            let is_done = match self.read(&told.id).await? {
+                None => {
+                    let call = self.adding(&self.scripts.heal, digest, told)?;
+                    !self.call(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict()
+                }
+                Some((text, view)) => match view.record.healed(told) {
+                    None => true,
+                    Some(record) => {
+                        let is_newer = told.revision > view.record.revision;
+                        let digest = Some(digest).filter(|digest| is_newer && **digest != view.digest);
+                        self.put_back(&told.id, text, &record, digest).await?
+                    }
+                },
+            };
+            if is_done {
+                return Ok(());
+            }
+        }
+        Err(contended(&told.id))
+    }
+
+    async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError> {
+        for _ in 0..CONFLICTS_MAX {
+            let is_done = match self.read(id).await? {
+                Some((_, view)) if view.record.revision > revision => true,
+                Some((text, _)) => match self.remove(id, &text).await {
+                    Err(StoreError::NotFound) => false,
+                    removed => removed?.is_some(),
+                },
+                None => {
+                    let mut call = self.prepare(&self.scripts.gone);
+                    call.key(&self.gone_key).arg(id.as_str());
+                    !self.call(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict()
+                }
+            };
+            if is_done {
+                return Ok(());
+            }
+        }
+        Err(contended(id))
     }
 
     async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
@@ -223,9 +329,20 @@ impl KeyStore for RedisStore {
     }
 
     async fn changes_since(&self, version: u64) -> Result<Changes, StoreError> {
+        // Read before the call: what moves during it is found by the next one.
+        let epoch = *self.link.epochs().borrow();
         let mut call = self.prepare(&self.scripts.changes);
         call.arg(version);
-        self.call(&call, Effort::Read(self.budget)).await?.changes(version)
+        let mut changes = self.call(&call, Effort::Read(self.budget)).await?.changes(version)?;
+        // Another server may lack changes that were seen, and have others under the same numbers.
+        if self.followed.fetch_max(epoch, Ordering::Relaxed) < epoch {
+            changes.digests = None;
+        }
+        Ok(changes)
+    }
+
+    fn warnings(&self) -> BTreeSet<StoreWarning> {
+        self.link.warnings()
     }
 
     fn nudges(&self) -> watch::Receiver<u64> {
@@ -236,9 +353,14 @@ impl KeyStore for RedisStore {
         tokio::select! {
             _ = shutdown.wait_for(|stop| *stop) => {}
             () = self.link.keep_up(&self.scripts) => {}
-            () = tracking::follow(&self.push_client, &self.version_key, &self.nudge) => {}
+            () = tracking::follow(&self.link, &self.version_key, &self.nudge) => {}
+            () = tracking::follow_epochs(self.link.epochs(), &self.nudge) => {}
         }
     }
+}
+
+fn contended(id: &KeyId) -> StoreError {
+    StoreError::Unavailable(format!("{id} is being changed by others all the time, try again"))
 }
 
 #[async_trait]

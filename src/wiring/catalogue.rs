@@ -10,10 +10,11 @@ use crate::{
     config::{Config, secret_source},
     domain::{
         catalogue::{Catalogue, Warning},
-        rules::{RuleFile, shipped},
+        price::PriceList,
+        rules::{RuleFile, compile::compile, shipped},
         strict_toml::FileError,
     },
-    wiring::StartError,
+    wiring::{StartError, prices},
 };
 
 /// A rule file larger than this is refused unread.
@@ -31,10 +32,17 @@ pub fn build(config: &Config) -> Result<Catalogue, StartError> {
 /// As [`build`], with the warnings returned instead of logged.
 pub fn check(config: &Config) -> Result<(Catalogue, Vec<Warning>), StartError> {
     let files = rule_files(config).map_err(StartError::Configuration)?;
-    Catalogue::build(&files, &config.catalogue, &secret_source::read).map_err(|errors| {
-        let lines: Vec<String> = errors.iter().map(FileError::to_string).collect();
-        StartError::Configuration(lines.join("\n"))
-    })
+    let prices = prices::list(config).map_err(|mut errors| {
+        // One look is enough: what is wrong with the rule files is told beside it.
+        errors.extend(files.iter().filter_map(|file| compile(file).err()).flatten());
+        refused(&errors)
+    })?;
+    Catalogue::build(&files, &config.catalogue, &prices, &secret_source::read).map_err(|errors| refused(&errors))
+}
+
+fn refused(errors: &[FileError]) -> StartError {
+    let lines: Vec<String> = errors.iter().map(FileError::to_string).collect();
+    StartError::Configuration(lines.join("\n"))
 }
 
 /// The hosts that have to be resolved.
@@ -94,7 +102,8 @@ fn base_name(name: &str) -> &str {
 /// The names of the shipped providers, for the demo.
 pub fn shipped_providers() -> Result<Vec<String>, StartError> {
     let none = crate::domain::catalogue::CatalogueSettings::default();
-    let (catalogue, _) = Catalogue::build(&shipped(), &none, &|_| Ok(None))
-        .map_err(|errors| StartError::Configuration(errors.iter().map(FileError::to_string).collect()))?;
+    // Without a secret all are off, and need no price.
+    let (catalogue, _) =
+        Catalogue::build(&shipped(), &none, &PriceList::default(), &|_| Ok(None)).map_err(|errors| refused(&errors))?;
     Ok(catalogue.providers().map(|provider| provider.name.clone()).collect())
 }

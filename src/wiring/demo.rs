@@ -1,16 +1,19 @@
 //! `weir demo`: a whole gateway on this machine with nothing to install and nothing left behind.
 
-use std::{fmt::Write as _, fs, io::Write as _, net::SocketAddr, path::Path};
+use std::{fmt::Write as _, fs, io::Write as _, net::SocketAddr, path::Path, sync::Arc};
 
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::{
+    account_changes::{AccountChanges, journaled::JournaledChanges},
     clock,
     config::Config,
     domain::{
         catalogue::Catalogue,
         key::{KeyId, KeyRecord, KeyState},
+        ledger::{Change, KeyTerms},
+        money::NanoUsd,
         protocol::Protocol,
         secret::ServiceKey,
     },
@@ -83,6 +86,7 @@ fn config(folder: &Path, listen: SocketAddr, provider: SocketAddr) -> Result<Con
     let mut text = format!(
         "[gateway]\nlisten = \"{listen}\"\n\
          [store]\nengine = \"embedded\"\n[store.embedded]\npath = \"store\"\n\
+         [journal]\npath = \"journal\"\n\
          [ops]\nlisten = \"127.0.0.1:0\"\n\
          [admin]\nsocket = \"admin/admin.sock\"\naudit = \"audit.jsonl\"\n\
          [log]\naccess = \"access.jsonl\"\n",
@@ -102,6 +106,9 @@ fn config(folder: &Path, listen: SocketAddr, provider: SocketAddr) -> Result<Con
     Config::load(&file).map_err(|error| StartError::Configuration(error.to_string()))
 }
 
+/// What the demo's account begins with.
+const FUNDS: NanoUsd = NanoUsd::from_nanos(100_000_000_000);
+
 fn first_key(running: &server::Running) -> Result<ServiceKey, StartError> {
     let mut random = rand::rng();
     let key = ServiceKey::generate(&running.parts.config.gateway.key_prefix, &mut random);
@@ -115,11 +122,20 @@ fn first_key(running: &server::Running) -> Result<ServiceKey, StartError> {
         state: KeyState::Active,
         hint: key.hint(),
         revision: 0,
+        terms: KeyTerms::default(),
     };
-    let created = running
-        .background
-        .block_on(running.parts.store.create(&key.digest(), &record));
-    created.map_err(|error| StartError::failed("the demo's key", error))?;
+    let money = &running.parts.money;
+    let changes = JournaledChanges::new(Arc::clone(&money.journal), Arc::clone(&money.ledger));
+    let open = Change::Open {
+        balance: FUNDS,
+        at: record.created_at,
+    };
+    running.background.block_on(async {
+        let funded = changes.submit(&record.account, open).await;
+        funded.map_err(|error| StartError::failed("the demo's account", error))?;
+        let created = running.parts.store.create(&key.digest(), &record).await;
+        created.map_err(|error| StartError::failed("the demo's key", error))
+    })?;
     Ok(key)
 }
 

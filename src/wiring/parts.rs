@@ -17,9 +17,10 @@ use crate::{
     pools::Pools,
     resolver::{Resolver, ResolverSettings},
     sessions::Sessions,
-    store::KeyStore,
+    store::{KeyStore, StoreWarning, archive::Archive},
     switches::Switches,
-    wiring::{StartError, catalogue, reload::Reloader, store},
+    usual::Learnt,
+    wiring::{StartError, catalogue, money::Money, reload::Reloader, store},
 };
 
 /// What is shared between the gateway, the side services and the background.
@@ -32,6 +33,8 @@ pub struct Parts {
     pub switches: Arc<Switches>,
     /// Where keys are kept.
     pub store: Arc<dyn KeyStore>,
+    /// All that it keeps, for backups of a store that this process owns.
+    pub archive: Option<Arc<dyn Archive>>,
     /// Who served the sessions whose state lies at a provider.
     pub sessions: Arc<Sessions>,
     /// Ends when they are written after `stop`.
@@ -46,6 +49,8 @@ pub struct Parts {
     pub drain: Drain,
     /// Memory for request bodies.
     pub budget: BodyBudget,
+    /// What requests cost.
+    pub money: Money,
     /// Ends when the last keys' use has been noted after `stop`.
     pub cache_task: JoinHandle<()>,
     /// Tells the background to stop.
@@ -60,6 +65,8 @@ impl Parts {
         let store::Opened {
             keys: store,
             sessions: session_store,
+            ledger,
+            archive,
         } = store::open(&config)?;
         let sinks = Arc::new(sinks(&config, &catalogue)?);
         let (stop, stopped) = watch::channel(false);
@@ -93,12 +100,14 @@ impl Parts {
             metrics: Arc::clone(&sinks.metrics),
             pools_task,
         };
+        let money = Money::build(&config, ledger, Arc::clone(&store), background, &stopped)?;
         background.spawn(reloader.run(stopped));
         let budget = BodyBudget::new(config.gateway.body_budget_bytes);
         let parts = Self {
             live,
             switches: Arc::new(switches),
             store,
+            archive,
             sessions: Arc::new(sessions),
             session_task,
             keys,
@@ -106,6 +115,7 @@ impl Parts {
             sinks,
             drain: Drain::default(),
             budget,
+            money,
             cache_task,
             stop,
             config,
@@ -121,6 +131,8 @@ impl Parts {
             switches: Arc::clone(&self.switches),
             sessions: Arc::clone(&self.sessions),
             keys: Arc::clone(&self.keys),
+            learnt: Arc::new(Learnt::new()),
+            billing: self.money.billing.clone(),
             budget: self.budget.clone(),
             sinks: Arc::clone(&self.sinks),
             drain: self.drain.clone(),
@@ -132,11 +144,13 @@ impl Parts {
     /// Figures that are read when somebody scrapes.
     fn observe(&self) {
         let metrics = &self.sinks.metrics;
+        self.money.observe(metrics);
         tell_metrics(metrics, &self.live.get().catalogue);
         let (live, switches) = (Arc::clone(&self.live), Arc::clone(&self.switches));
         let (keys, budget) = (Arc::clone(&self.keys), self.budget.clone());
         let (resolver, sinks) = (Arc::clone(&self.resolver), Arc::downgrade(&self.sinks));
         let (drain, sessions) = (self.drain.clone(), Arc::clone(&self.sessions));
+        let store = Arc::clone(&self.store);
         metrics.sample(move |metrics| {
             let (live, now) = (live.get(), clock::instant());
             for provider in live.catalogue.providers() {
@@ -154,6 +168,10 @@ impl Parts {
                 metrics.provider_pool_is(provider, resting, pool.ejected(now));
             }
             metrics.store_is(health(keys.store_is_reachable()));
+            let warnings = store.warnings();
+            for warning in StoreWarning::ALL {
+                metrics.store_warning_is(warning.kind(), warnings.contains(&warning));
+            }
             metrics.body_bytes_buffered_are(budget.in_use());
             metrics.requests_in_flight_are(drain.running());
             metrics.sessions_unwritten_are(sessions.lost());

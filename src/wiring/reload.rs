@@ -100,6 +100,13 @@ impl Reloader {
                 "changed in the configuration; that takes effect with the next start"
             );
         }
+        let repriced = catalogue.repriced_under_one_version(&before.catalogue);
+        if !repriced.is_empty() {
+            tracing::warn!(
+                models = repriced.join(", "),
+                "prices changed but not their version: give the price list a new one, or older charges cannot be computed again"
+            );
+        }
         // Keys are made with the prefix of the start, so they are taken with it too.
         config.gateway.key_prefix = before.config.gateway.key_prefix.clone();
         let hosts = catalogue::hosts(&catalogue);
@@ -148,6 +155,7 @@ impl Reloader {
             files.insert(folder.clone());
             files.extend(catalogue::folder_files(folder).into_iter().flatten());
         }
+        files.extend(live.config.prices.file.clone());
         let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
         for secret in live.catalogue.secrets() {
             match secret {

@@ -15,6 +15,7 @@ use tempfile::NamedTempFile;
 use tokio::{runtime::Runtime, sync::watch};
 
 use crate::{
+    account_changes::journaled::JournaledChanges,
     clock,
     config::Config,
     domain::{
@@ -171,7 +172,15 @@ fn admin_service(parts: &Parts) -> Result<(SideService, watch::Receiver<Bound>),
         Audit::open(&parts.config.admin.audit).map_err(|error| StartError::failed("the audit record", error))?;
     let prefix = parts.config.gateway.key_prefix.clone();
     let state = AdminState::new(
-        Arc::clone(&parts.store),
+        admin::Stores {
+            keys: Arc::clone(&parts.store),
+            ledger: Arc::clone(&parts.money.ledger),
+            changes: Arc::new(JournaledChanges::new(
+                Arc::clone(&parts.money.journal),
+                Arc::clone(&parts.money.ledger),
+            )),
+            archive: parts.archive.clone(),
+        },
         Arc::new(Served {
             live: Arc::clone(&parts.live),
             switches: Arc::clone(&parts.switches),
@@ -237,6 +246,7 @@ fn models(catalogue: &Catalogue) -> Vec<ModelView> {
             .filter(|protocol| model.serves(*protocol))
             .map(Protocol::as_str)
             .collect(),
+        prices: model.prices.clone(),
     };
     catalogue.models().map(view).collect()
 }
@@ -306,8 +316,10 @@ impl Running {
         if !idle {
             cut(&server_ended);
         }
+        background.block_on(parts.money.settle());
         parts.stop.send_replace(true);
         background.block_on(async {
+            let _ = tokio::time::timeout(FLUSH_WAIT, parts.money.end()).await;
             // Bounded: the store's own budget ends it.
             let _ = tokio::time::timeout(FLUSH_WAIT, parts.cache_task).await;
             let _ = tokio::time::timeout(FLUSH_WAIT, parts.session_task).await;

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use crate::{
-    config::{Config, StoreConfig, secret_source},
+    clock,
+    config::{Config, RedisConfig, RedisModeConfig, StoreConfig, secret_source},
+    domain::{catalogue::SecretRef, secret::Secret},
     key_cache::KeyCacheSettings,
     store::{
         KeyStore,
-        embedded::EmbeddedStore,
-        redis::{RedisSettings, RedisStore},
+        archive::{Archive, Archives},
+        embedded::{EmbeddedStore, ledger::EmbeddedLedger},
+        ledger::LedgerStore,
+        redis::{RedisLedger, RedisMode, RedisSettings, RedisStore},
         sessions::SessionStore,
     },
     wiring::StartError,
@@ -20,6 +24,28 @@ pub struct Opened {
     pub keys: Arc<dyn KeyStore>,
     /// Who served the sessions whose state lies at a provider.
     pub sessions: Arc<dyn SessionStore>,
+    /// Accounts, quotas, holds and the log.
+    pub ledger: Ledger,
+    /// Everything, for backups; `None` where others can read the store besides this process.
+    pub archive: Option<Arc<dyn Archive>>,
+}
+
+/// The ledger's engine.
+pub enum Ledger {
+    /// Beside the keys' file, written behind.
+    Embedded(Arc<EmbeddedLedger>),
+    /// In the keys' Redis.
+    Redis(Arc<RedisLedger>),
+}
+
+impl Ledger {
+    /// As what it does.
+    pub fn store(&self) -> Arc<dyn LedgerStore> {
+        match self {
+            Self::Embedded(ledger) => Arc::clone(ledger) as Arc<dyn LedgerStore>,
+            Self::Redis(ledger) => Arc::clone(ledger) as Arc<dyn LedgerStore>,
+        }
+    }
 }
 
 /// Opens it; keys and sessions are two views of one engine. A Redis that does not answer is no error: weir starts, says 503, and recovers when it is there.
@@ -29,43 +55,67 @@ pub fn open(config: &Config) -> Result<Opened, StartError> {
             let store =
                 EmbeddedStore::open(&embedded.path).map_err(|error| StartError::failed("the embedded store", error))?;
             let store = Arc::new(store);
+            let ledger = EmbeddedLedger::open(&embedded.path, Arc::new(clock::unix_millis))
+                .map_err(|error| StartError::failed("the embedded ledger", error))?;
+            let ledger = Arc::new(ledger);
             Ok(Opened {
                 keys: Arc::clone(&store) as Arc<dyn KeyStore>,
-                sessions: store,
+                sessions: Arc::clone(&store) as Arc<dyn SessionStore>,
+                ledger: Ledger::Embedded(Arc::clone(&ledger)),
+                archive: Some(Arc::new(Archives(vec![store, ledger]))),
             })
         }
         StoreConfig::Redis(redis) => {
-            let password = match &redis.password {
-                None => None,
-                Some(reference) => Some(required(reference)?),
-            };
-            let settings = RedisSettings {
-                nodes: redis.nodes.iter().map(ToString::to_string).collect(),
-                username: redis.username.clone(),
-                password,
-                database: i64::from(redis.database),
-                tls: redis.tls,
-                ca_file: redis.ca_file.clone(),
-                namespace: redis.namespace.clone(),
-                budget: redis.budget,
-            };
-            let store = RedisStore::open(&settings).map_err(|error| StartError::failed("the Redis store", error))?;
+            let store = RedisStore::open(&redis_settings(redis)?)
+                .map_err(|error| StartError::failed("the Redis store", error))?;
             let store = Arc::new(store);
             Ok(Opened {
                 keys: Arc::clone(&store) as Arc<dyn KeyStore>,
-                sessions: store,
+                sessions: Arc::clone(&store) as Arc<dyn SessionStore>,
+                ledger: Ledger::Redis(Arc::new(RedisLedger::new(store))),
+                archive: None,
             })
         }
     }
 }
 
-fn required(reference: &crate::domain::catalogue::SecretRef) -> Result<crate::domain::secret::Secret, StartError> {
+/// How to reach the Redis that the configuration names.
+pub fn redis_settings(redis: &RedisConfig) -> Result<RedisSettings, StartError> {
+    let mode = match &redis.mode {
+        RedisModeConfig::Standalone => RedisMode::Standalone,
+        RedisModeConfig::Cluster => RedisMode::Cluster,
+        RedisModeConfig::Sentinel {
+            master_name,
+            username,
+            password,
+        } => RedisMode::Sentinel {
+            master_name: master_name.clone(),
+            username: username.clone(),
+            password: required("sentinel_password", password.as_ref())?,
+        },
+    };
+    Ok(RedisSettings {
+        mode,
+        nodes: redis.nodes.iter().map(ToString::to_string).collect(),
+        username: redis.username.clone(),
+        password: required("password", redis.password.as_ref())?,
+        database: i64::from(redis.database),
+        tls: redis.tls,
+        ca_file: redis.ca_file.clone(),
+        namespace: redis.namespace.clone(),
+        budget: redis.budget,
+    })
+}
+
+/// The secret that a key refers to, which has to be there; `None` without a reference.
+fn required(key: &str, reference: Option<&SecretRef>) -> Result<Option<Secret>, StartError> {
+    let Some(reference) = reference else { return Ok(None) };
     match secret_source::read(reference) {
-        Ok(Some(secret)) => Ok(secret),
+        Ok(Some(secret)) => Ok(Some(secret)),
         Ok(None) => Err(StartError::Configuration(format!(
-            "[store.redis] password: {reference} is not there"
+            "[store.redis] {key}: {reference} is not there"
         ))),
-        Err(reason) => Err(StartError::Configuration(format!("[store.redis] password: {reason}"))),
+        Err(reason) => Err(StartError::Configuration(format!("[store.redis] {key}: {reason}"))),
     }
 }
 
@@ -74,6 +124,7 @@ pub fn cache_settings(config: &Config) -> KeyCacheSettings {
     let cache = &config.key_cache;
     KeyCacheSettings {
         lifetime: cache.lifetime,
+        offline_lifetime: cache.offline,
         negative_lifetime: cache.negative,
         entries_max: cache.entries_max,
         poll: cache.poll,

@@ -3,9 +3,12 @@
 //! No fixed port, no fixed sleep: everything waits for a condition with a deadline ([`wait`]).
 
 pub(crate) mod answer;
+pub(crate) mod books;
 pub(crate) mod certificates;
 pub(crate) mod client;
+pub(crate) mod cluster;
 pub(crate) mod h2c;
+pub(crate) mod load;
 pub(crate) mod models;
 pub(crate) mod node;
 pub(crate) mod packed;
@@ -16,8 +19,10 @@ pub(crate) mod redis;
 pub(crate) mod request;
 pub(crate) mod rules;
 pub(crate) mod sample;
+pub(crate) mod sentinel;
 pub(crate) mod shapes;
 pub(crate) mod steps;
+pub(crate) mod store;
 pub(crate) mod tools;
 pub(crate) mod wait;
 pub(crate) mod weir;

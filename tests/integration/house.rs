@@ -48,7 +48,7 @@ const DOMAIN_BANS: [&str; 9] = [
 ];
 
 /// Module by module of `src/`, what it must not know. `wiring` and `main` may know everything.
-const IMPORT_BANS: [(&str, &[&str]); 17] = [
+const IMPORT_BANS: [(&str, &[&str]); 22] = [
     (
         "domain",
         &[
@@ -58,6 +58,7 @@ const IMPORT_BANS: [(&str, &[&str]); 17] = [
             "clock",
             "config",
             "gateway",
+            "journal",
             "key_cache",
             "live",
             "metrics",
@@ -65,9 +66,11 @@ const IMPORT_BANS: [(&str, &[&str]); 17] = [
             "resolver",
             "sample_provider",
             "sessions",
+            "settlement",
             "side",
             "store",
             "switches",
+            "usual",
             "wiring",
         ],
     ),
@@ -77,6 +80,10 @@ const IMPORT_BANS: [(&str, &[&str]); 17] = [
     ),
     ("config", UPPER),
     ("store", UPPER),
+    ("journal", UPPER),
+    ("settlement", UPPER),
+    ("billing", UPPER),
+    ("account_changes", UPPER),
     ("key_cache", UPPER),
     ("access_log", UPPER),
     ("body_budget", UPPER),
@@ -85,6 +92,7 @@ const IMPORT_BANS: [(&str, &[&str]); 17] = [
     ("pools", UPPER),
     ("sessions", UPPER),
     ("switches", UPPER),
+    ("usual", UPPER),
     ("live", UPPER),
     ("gateway", &["cli", "side", "wiring"]),
     ("side", &["cli", "gateway", "wiring"]),

@@ -14,6 +14,7 @@ fn weir() -> Weir {
     let model = |name: &str, provider: &str| {
         let mut table = toml::Table::new();
         table.insert("name".to_owned(), name.into());
+        table.insert("free".to_owned(), true.into());
         table.insert("providers".to_owned(), Toml::Array(vec![provider.into()]));
         Toml::Table(table)
     };

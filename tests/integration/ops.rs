@@ -147,6 +147,7 @@ fn a_redis_that_is_down_at_start_is_waited_for() {
     assert_eq!(weir.ops_get("/livez").status, 200);
     assert_eq!(weir.ops_get("/readyz").status, 503);
     assert!(redis.up());
+    weir.set_up_store();
     wait_until("readiness", || weir.ops_get("/readyz").status == 200);
     let _ = weir.key();
 }

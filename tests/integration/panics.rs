@@ -60,7 +60,7 @@ fn a_panic_in_mid_stream_is_an_in_band_error_for_one_request() {
             answer.sse();
             answer.chunk(events[0]);
             gate.wait(1);
-            answer.chunk(&events[1..].concat());
+            answer.chunk(events[1..].concat());
             answer.end();
         });
         // The first piece passes and is with the client; at the next the hook panics.

@@ -26,8 +26,10 @@ path = "generation"
 value = {generation}
 [[model]]
 name = "one-model"
+free = true
 [[model]]
 name = "model-of-{generation}"
+free = true
 "#
     )
 }

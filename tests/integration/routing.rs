@@ -49,6 +49,7 @@ messages = "{base_url}/v1/messages"
 responses = "{base_url}/v1/responses"
 [[model]]
 name = "{name}-model"
+free = true
 aliases = ["{name}-alias"]
 "#
     )
@@ -160,7 +161,7 @@ fn another_provider_serves_with_its_own_name_and_rules() {
         ("two", &(two_credentials("two", &second.base_url(), "") + edits)),
     ]);
     let model: toml::Table = toml::from_str(
-        "name = \"either\"\nproviders = [\"one\", \"two\"]\nupstream_name = \"up-one\"\nupstream_names = { two = \"up-two\" }",
+        "name = \"either\"\nfree = true\nproviders = [\"one\", \"two\"]\nupstream_name = \"up-one\"\nupstream_names = { two = \"up-two\" }",
     )
     .unwrap();
     let weir = with_secrets(rules.weir())

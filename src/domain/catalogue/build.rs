@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Catalogue, CatalogueSettings, Model, ProviderOverride, RawModel, SecretRef, Warning};
+use super::{Catalogue, CatalogueSettings, Model, ProviderOverride, RawModel, SecretRef, Warning, pricing};
 use crate::domain::{
     json_scan::is_plausible_model,
+    price::PriceList,
     protocol::Protocol,
     rules::{
         Provider, RuleFile,
@@ -23,6 +24,7 @@ type Secrets<'a> = &'a dyn Fn(&SecretRef) -> Result<Option<Secret>, String>;
 pub(super) fn build(
     files: &[RuleFile],
     settings: &CatalogueSettings,
+    prices: &PriceList,
     secrets: Secrets<'_>,
 ) -> Result<(Catalogue, Vec<Warning>), Vec<FileError>> {
     let mut compiled = compile_all(files)?;
@@ -38,7 +40,7 @@ pub(super) fn build(
     }
     let places = compiled.iter().flat_map(|(_, one)| &one.secrets);
     let secrets = places.map(|place| place.secret.clone()).collect();
-    let mut models = Models::default();
+    let mut models = Models::new(prices);
     let mut providers = Vec::new();
     for (file, one) in compiled {
         let provider = Arc::new(one.provider);
@@ -61,6 +63,7 @@ pub(super) fn build(
         .into_iter()
         .map(|(name, (_, model))| (name, model))
         .collect();
+    warnings.extend(pricing::unused(prices, &models));
     let catalogue = Catalogue {
         models,
         aliases,
@@ -169,13 +172,21 @@ fn complete(
 }
 
 /// The models found so far, each with the file it is from.
-#[derive(Default)]
-struct Models {
+struct Models<'a> {
+    prices: &'a PriceList,
     found: BTreeMap<String, (String, Arc<Model>)>,
     errors: Vec<FileError>,
 }
 
-impl Models {
+impl<'a> Models<'a> {
+    fn new(prices: &'a PriceList) -> Self {
+        Self {
+            prices,
+            found: BTreeMap::new(),
+            errors: Vec::new(),
+        }
+    }
+
     /// Every alias with the model it stands for; one that is a model's name or another's alias is a fault.
     fn aliases(&mut self) -> BTreeMap<String, String> {
         let mut aliases: BTreeMap<String, String> = BTreeMap::new();
@@ -205,7 +216,7 @@ impl Models {
         let other = self.found.get(&raw.name).map(|(other, _)| other.clone());
         let result = match other {
             Some(other) => Err(("name", format!("model `{}` is also in {other}", raw.name))),
-            None => model(raw, vec![Arc::clone(provider)]),
+            None => model(raw, vec![Arc::clone(provider)], self.prices),
         };
         match result {
             Ok(model) => {
@@ -227,7 +238,7 @@ impl Models {
             let result = if twice {
                 Err(("name", format!("model `{}` is there twice", raw.name)))
             } else {
-                named(&raw.providers, providers).and_then(|providers| model(raw, providers))
+                named(&raw.providers, providers).and_then(|providers| model(raw, providers, self.prices))
             };
             match result {
                 Ok(model) => {
@@ -266,7 +277,7 @@ fn named(names: &[String], providers: &[Arc<Provider>]) -> Result<Vec<Arc<Provid
     names.iter().map(find).collect()
 }
 
-fn model(raw: &RawModel, providers: Vec<Arc<Provider>>) -> Result<Model, Fault> {
+fn model(raw: &RawModel, providers: Vec<Arc<Provider>>, prices: &PriceList) -> Result<Model, Fault> {
     let upstream_name = raw.upstream_name.as_ref().unwrap_or(&raw.name);
     for (key, name) in [("name", &raw.name), ("upstream_name", upstream_name)] {
         if !is_plausible_model(name) {
@@ -313,11 +324,12 @@ fn model(raw: &RawModel, providers: Vec<Arc<Provider>>) -> Result<Model, Fault> 
         aliases: raw.aliases.clone(),
         upstream_name: upstream_name.clone(),
         upstream_names: raw.upstream_names.clone(),
+        prices: pricing::prices(raw, &providers, prices).map_err(|message| ("price", message))?,
         providers,
         protocols,
         context_tokens: raw.context_tokens,
         output_tokens: raw.output_tokens,
-        price: raw.price.clone(),
+        price: pricing::price_name(raw).to_owned(),
         free: raw.free,
         created_unix: raw.created.as_deref().map_or(Ok(0), created_unix)?,
     })

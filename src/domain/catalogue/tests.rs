@@ -1,7 +1,12 @@
 //! Tests of `catalogue`.
 
 use super::*;
-use crate::domain::rules::{provider::matches, shipped};
+use crate::domain::{
+    price::SHIPPED_FILE,
+    rules::{provider::matches, shipped},
+};
+
+mod pricing;
 
 /// The catalogue of these tests: what the shipped files give when the named secrets are there.
 pub(in crate::domain) fn with_secrets(there: &[&str], settings: &CatalogueSettings) -> (Catalogue, Vec<Warning>) {
@@ -14,7 +19,17 @@ fn built(there: &[&str], settings: &CatalogueSettings) -> Result<(Catalogue, Vec
         SecretRef::File(path) if path == "/unreadable" => Err("permission denied".to_owned()),
         SecretRef::Env(_) | SecretRef::File(_) | SecretRef::Credential(_) => Ok(None),
     };
-    Catalogue::build(&shipped(), settings, &secrets)
+    Catalogue::build(&shipped(), settings, &prices(), &secrets)
+}
+
+/// The shipped prices and those of the tests' own models.
+fn prices() -> PriceList {
+    let own = ["own-light", "own-pro"].map(|name| {
+        format!("[[price]]\nname = \"{name}\"\nprovider = \"own\"\ntiers = [{{ input = \"1\", output = \"2\" }}]\n")
+    });
+    // In the shipped file's name, so that nobody is warned of them where they are not in use.
+    let own = PriceList::read(SHIPPED_FILE, &format!("version = \"tests\"\n{}", own.concat()));
+    PriceList::shipped().unwrap().with(own.unwrap())
 }
 
 fn refused(settings: &CatalogueSettings) -> String {
@@ -34,6 +49,7 @@ fn settings_model(name: &str, providers: &[&str]) -> RawModel {
     RawModel {
         name: name.to_owned(),
         providers,
+        free: true,
         ..RawModel::default()
     }
 }
@@ -127,10 +143,7 @@ fn models_of_the_settings_add_and_replace() {
         created: Some("2026-11-21".to_owned()),
         ..settings_model("fast", &["openai"])
     };
-    let replaced = RawModel {
-        free: true,
-        ..settings_model("gpt-5.5", &["deepseek", "openai"])
-    };
+    let replaced = settings_model("gpt-5.5", &["deepseek", "openai"]);
     let settings = CatalogueSettings {
         models: vec![own, replaced],
         ..CatalogueSettings::default()
@@ -143,7 +156,7 @@ fn models_of_the_settings_add_and_replace() {
     );
     assert_eq!(own.created_unix, 1_795_219_200);
     let replaced = catalogue.find("gpt-5.5").unwrap();
-    assert!(replaced.free && replaced.price.is_none());
+    assert!(replaced.free && replaced.prices["openai"].version() == "free");
     assert_eq!(replaced.protocols, [Protocol::Messages, Protocol::Responses]);
     assert!(
         replaced.serves(Protocol::Responses) && !replaced.serves(Protocol::Messages),
@@ -216,7 +229,7 @@ fn model_names_are_unique_over_the_files() {
         name: "other.toml".to_owned(),
         text: copy,
     });
-    let errors = Catalogue::build(&files, &CatalogueSettings::default(), &|_| Ok(None)).unwrap_err();
+    let errors = Catalogue::build(&files, &CatalogueSettings::default(), &prices(), &|_| Ok(None)).unwrap_err();
     assert_eq!(errors.len(), 7);
     assert!(
         errors[0]
@@ -229,7 +242,7 @@ fn model_names_are_unique_over_the_files() {
         name: "again.toml".to_owned(),
         ..files[0].clone()
     });
-    let errors = Catalogue::build(&files, &CatalogueSettings::default(), &|_| Ok(None)).unwrap_err();
+    let errors = Catalogue::build(&files, &CatalogueSettings::default(), &prices(), &|_| Ok(None)).unwrap_err();
     assert!(
         errors[0]
             .to_string()
@@ -247,7 +260,7 @@ fn own(text: &str, there: &[&str]) -> Result<Catalogue, String> {
         SecretRef::Env(name) if there.contains(&name.as_str()) => Ok(Some(Secret::new("secret"))),
         _ => Ok(None),
     };
-    Catalogue::build(&[file], &CatalogueSettings::default(), &secrets)
+    Catalogue::build(&[file], &CatalogueSettings::default(), &prices(), &secrets)
         .map(|(catalogue, _)| catalogue)
         .map_err(|errors| errors.iter().map(|error| format!("{error}\n")).collect())
 }

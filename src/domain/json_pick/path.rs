@@ -32,6 +32,9 @@ pub enum Take {
     Count,
     /// Count the strings equal to this one.
     CountOf(&'static str),
+    /// Listen to a string, without its escapes, or to an object or array as it is written: see [`super::Heard`]. Nothing of
+    /// it is kept.
+    Text,
 }
 
 impl Take {
@@ -42,7 +45,7 @@ impl Take {
             Self::Tree => TREE_BYTES_MAX,
             Self::CountOf(word) => word.len() + 2,
             Self::Presence => "false".len(),
-            Self::Count => 0,
+            Self::Count | Self::Text => 0,
         }
     }
 }
@@ -90,6 +93,8 @@ pub(super) struct Leaves {
     pub(super) tree: u64,
     pub(super) presence: u64,
     pub(super) count: u64,
+    /// Whether to listen.
+    pub(super) text: bool,
 }
 
 impl PathSet {
@@ -165,9 +170,10 @@ impl Leaves {
             Take::Tree => self.tree |= bit,
             Take::Presence => self.presence |= bit,
             Take::Count => self.count |= bit,
+            Take::Text => self.text = true,
             Take::Scalar | Take::CountOf(_) => {}
         }
-        if take != Take::Count {
+        if !matches!(take, Take::Count | Take::Text) {
             self.scalar |= bit;
             self.scalar_limit = self.scalar_limit.max(take.limit());
         }

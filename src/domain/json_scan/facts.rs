@@ -14,6 +14,7 @@ enum Field {
     Stream,
     OutputMax,
     GenerationConfig,
+    Tools,
 }
 
 /// The facts found so far. Told of every key and every value in order; a value belongs to the key told last, once.
@@ -30,6 +31,11 @@ pub(super) struct Facts {
 impl Facts {
     pub(super) fn into_scan(self) -> Scan {
         self.scan
+    }
+
+    /// Whether the last key was of the tools that the request declares, or their own.
+    pub(super) fn in_tools(&self) -> bool {
+        self.top == Field::Tools
     }
 
     /// A key of an object at `depth` (1: the top level).
@@ -71,14 +77,18 @@ impl Facts {
             self.scan.has_contents = true;
             return Ok(Field::Other);
         }
-        let is_any = |names: [&str; 2]| names.into_iter().any(|name| key.is(body, name));
-        Ok(if is_any(["max_tokens", "max_output_tokens"]) {
-            Field::OutputMax
-        } else if is_any(["generationConfig", "generation_config"]) {
-            Field::GenerationConfig
-        } else {
-            Field::Other
-        })
+        let is_any = |names: &[&str]| names.iter().any(|name| key.is(body, name));
+        Ok(
+            if is_any(&["max_tokens", "max_output_tokens", "max_completion_tokens"]) {
+                Field::OutputMax
+            } else if is_any(&["generationConfig", "generation_config"]) {
+                Field::GenerationConfig
+            } else if key.is(body, "tools") {
+                Field::Tools
+            } else {
+                Field::Other
+            },
+        )
     }
 
     pub(super) fn string(&mut self, body: &str, value: &StringToken) {

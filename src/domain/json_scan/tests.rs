@@ -7,8 +7,16 @@ use super::*;
 
 const LIMITS: ScanLimits = ScanLimits { depth_max: 256 };
 
+/// Without the estimate of tokens, which has tests of its own.
 fn scanned(body: &str) -> Scan {
-    scan(body.as_bytes(), &LIMITS).unwrap_or_else(|error| panic!("{body}: {error}"))
+    facts(scan(body.as_bytes(), &LIMITS)).unwrap_or_else(|error| panic!("{body}: {error}"))
+}
+
+fn facts(scan: Result<Scan, ScanError>) -> Result<Scan, ScanError> {
+    scan.map(|scan| Scan {
+        input_tokens: 0,
+        ..scan
+    })
 }
 
 fn refused(body: impl AsRef<[u8]>) -> ScanError {
@@ -129,6 +137,7 @@ fn stream_counts_only_if_it_is_a_boolean() {
 #[test]
 fn the_last_non_negative_integer_is_the_output_limit() {
     assert_eq!(scanned(r#"{"max_tokens":1,"max_output_tokens":2}"#).output_max, Some(2));
+    assert_eq!(scanned(r#"{"max_completion_tokens":7}"#).output_max, Some(7));
     assert_eq!(
         scanned(r#"{"generationConfig":{"maxOutputTokens":2},"max_tokens":1}"#).output_max,
         Some(1)
@@ -314,7 +323,7 @@ fn depth_is_limited_without_recursion() {
     for depth_max in [1, 2, 63, 64, 65, 256, DEPTH_MAX] {
         let limits = ScanLimits { depth_max };
         assert_eq!(
-            scan(nested(depth_max).as_bytes(), &limits),
+            facts(scan(nested(depth_max).as_bytes(), &limits)),
             Ok(Scan::default()),
             "{depth_max}"
         );

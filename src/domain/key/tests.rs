@@ -17,6 +17,7 @@ fn record() -> KeyRecord {
         state: KeyState::Active,
         hint: "wxyz".into(),
         revision: 0,
+        terms: KeyTerms::default(),
     }
 }
 
@@ -65,7 +66,7 @@ fn the_stored_form_is_pinned() {
     assert_eq!(
         text,
         format!(
-            r#"{{"id":"{id}","name":"laptop","account":"acme","created_at":100,"expires_at":200,"models":null,"state":"revoked","at":7,"hint":"wxyz","revision":0}}"#
+            r#"{{"id":"{id}","name":"laptop","account":"acme","created_at":100,"expires_at":200,"models":null,"state":"revoked","at":7,"hint":"wxyz","revision":0,"terms":{{"reset":"none","on_exhausted":"finish"}}}}"#
         )
     );
 }
@@ -88,7 +89,7 @@ proptest! {
 
     #[test]
     fn a_change_touches_what_it_names(name: Option<String>, end: Option<Option<i64>>, models: Option<Option<Vec<String>>>) {
-        let change = KeyChange { name: name.clone(), account: None, expires_at: end, models: models.clone() };
+        let change = KeyChange { name: name.clone(), expires_at: end, models: models.clone(), terms: KeyTermsChange::default() };
         let after = change.apply(&record());
         prop_assert_eq!(after.name, name.unwrap_or("laptop".into()));
         prop_assert_eq!(after.expires_at, end.unwrap_or(Some(200)));
@@ -101,4 +102,21 @@ proptest! {
         let id = KeyId::generate(&mut StdRng::seed_from_u64(seed));
         prop_assert_eq!(KeyId::parse(id.as_str()), Ok(id));
     }
+}
+
+#[test]
+fn of_two_forms_of_a_key_the_later_holds_and_a_revocation_always() {
+    let at = |revision| KeyRecord { revision, ..record() };
+    let revoked = |revision| KeyRecord {
+        state: KeyState::Revoked { at: 150 },
+        ..at(revision)
+    };
+    assert_eq!(at(2).healed(&at(2)), None);
+    assert_eq!(at(2).healed(&at(1)), None);
+    assert_eq!(at(2).healed(&at(3)), Some(at(3)));
+    assert_eq!(at(2).healed(&revoked(3)), Some(revoked(3)));
+    assert_eq!(at(2).healed(&revoked(1)), Some(revoked(3)));
+    assert_eq!(revoked(2).healed(&at(5)), Some(revoked(6)));
+    assert_eq!(revoked(2).healed(&at(1)), None);
+    assert_eq!(revoked(2).healed(&revoked(2)), None);
 }

@@ -1,5 +1,6 @@
 //! The three protocols as one closed choice: every function only hands on to the protocol's own module.
 
+use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_pick::{PathSet, Picker};
 use crate::domain::protocol::facts::Facts;
 use crate::domain::protocol::{MidStreamFailure, Protocol, gemini, messages, responses};
@@ -63,6 +64,23 @@ impl Dialect {
             Self::Messages(state) => state.usage(),
             Self::Responses(state) => state.usage(),
             Self::Gemini(state) => state.usage(),
+        }
+    }
+
+    /// Whether what was reported is the last word; `None` when nothing was. `body_whole`: it is the end of a body in one piece.
+    pub(super) fn usage_source(&self, facts: &Facts, body_whole: bool) -> Option<UsageSource> {
+        match self {
+            Self::Messages(state) => state.usage_source(facts, body_whole),
+            Self::Responses(state) => state.usage_source(),
+            Self::Gemini(state) => state.usage_source(facts, body_whole),
+        }
+    }
+
+    pub(super) fn modifiers(&self) -> Modifiers {
+        match self {
+            Self::Messages(state) => state.modifiers(),
+            Self::Responses(state) => state.modifiers(),
+            Self::Gemini(state) => state.modifiers(),
         }
     }
 

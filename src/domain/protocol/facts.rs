@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
+use crate::domain::consumption::UsageSource;
 use crate::domain::json_pick::replace;
 use crate::domain::protocol::InBandError;
+use crate::domain::usage::fields::is_name;
 
 /// What an answer has said so far, but for its usage.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +27,20 @@ pub(super) fn note(kept: &mut Option<String>, text: Option<Cow<'_, str>>) {
         && kept.as_deref() != Some(text.as_ref())
     {
         *kept = Some(text.into_owned());
+    }
+}
+
+/// Keeps the newest name of a tier; a text that is none says nothing (see [`is_name`]).
+pub(super) fn note_name(kept: &mut Option<String>, text: Option<Cow<'_, str>>) {
+    note(kept, text.filter(|text| is_name(text)));
+}
+
+/// Whether reported numbers are the last word: all that are billed are there, and nothing can come behind them.
+pub(super) fn source(is_whole: bool) -> UsageSource {
+    if is_whole {
+        UsageSource::Reported
+    } else {
+        UsageSource::Partial
     }
 }
 

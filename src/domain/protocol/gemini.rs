@@ -4,10 +4,11 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
+use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_pick::Segment::{Each, Key};
 use crate::domain::json_pick::{Path, PathSet, Picker, Take};
-use crate::domain::protocol::facts::{Facts, in_band_error, keep, note};
-use crate::domain::protocol::{FailureKind, MidStreamFailure};
+use crate::domain::protocol::facts::{Facts, in_band_error, keep, note, source};
+use crate::domain::protocol::{FailureKind, MidStreamFailure, spoken};
 use crate::domain::usage::{Usage, fields::Fields};
 
 const USAGE: usize = 0;
@@ -31,7 +32,7 @@ macro_rules! part {
 }
 
 /// What to pick out of events and bodies.
-pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(PICKS));
+pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(&[PICKS, spoken::GEMINI].concat()));
 
 const PICKS: &[Path] = &[
     Path::new(&[Key("usageMetadata")], Take::Tree),
@@ -66,6 +67,8 @@ const PICKS: &[Path] = &[
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     usage_json: Vec<u8>,
+    /// The usage came with the reason to finish, or behind it.
+    usage_is_last: bool,
     searches: u64,
 }
 
@@ -78,6 +81,9 @@ impl State {
         let reason = picker.text(FINISH_REASON).or_else(|| picker.text(BLOCK_REASON));
         facts.terminal |= reason.is_some();
         note(&mut facts.finish_reason, reason);
+        if picker.raw(USAGE).is_some() {
+            self.usage_is_last = facts.finish_reason.is_some();
+        }
         facts.content_seen |= Self::has_content(picker);
         if picker.is_present(ERROR) {
             facts.error = Some(in_band_error(
@@ -95,6 +101,30 @@ impl State {
 
     pub(super) fn heap_bytes(&self) -> usize {
         self.usage_json.capacity()
+    }
+
+    /// `serviceTier` says it plainly; `trafficType` is how the other of the two services says it.
+    pub(super) fn modifiers(&self) -> Modifiers {
+        let usage = Fields::parse(&self.usage_json).unwrap_or_default();
+        Modifiers {
+            service_tier: usage.name("serviceTier").or_else(|| usage.name("trafficType")),
+            ..Modifiers::default()
+        }
+    }
+
+    /// A count that is zero is left out: no output is an output of zero, unless some was seen that no count tells of.
+    pub(super) fn usage_source(&self, facts: &Facts, body_whole: bool) -> Option<UsageSource> {
+        let usage = Fields::parse(&self.usage_json)?;
+        let parts = ["candidatesTokenCount", "thoughtsTokenCount"];
+        let readable = parts
+            .iter()
+            .all(|key| usage.is_absent(key) || usage.count(key).is_some());
+        let counted = parts.iter().any(|key| usage.count(key).is_some());
+        let output_known = readable && (counted || !facts.content_seen);
+        let last = self.usage_is_last || body_whole;
+        Some(source(
+            last && output_known && usage.count("promptTokenCount").is_some(),
+        ))
     }
 
     /// Cached tokens lie inside the prompt's; thoughts and tool prompts are counted beside the candidates and the prompt.
@@ -119,6 +149,7 @@ pub(super) fn failure_chunk(failure: &MidStreamFailure) -> Value {
     let status = match failure.kind {
         FailureKind::ProviderCut => 503,
         FailureKind::ProviderTimeout => 504,
+        FailureKind::LimitReached => 429,
         FailureKind::Internal => 500,
     };
     error_body(status, error_status(status), &failure.message)

@@ -4,10 +4,11 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
+use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_pick::Segment::{Each, Key};
 use crate::domain::json_pick::{Path, PathSet, Picker, Take};
-use crate::domain::protocol::facts::{Facts, in_band_error, note};
-use crate::domain::protocol::{FailureKind, MidStreamFailure};
+use crate::domain::protocol::facts::{Facts, in_band_error, note, source};
+use crate::domain::protocol::{FailureKind, MidStreamFailure, spoken};
 use crate::domain::usage::{COUNT_MAX, Usage, fields::Fields};
 
 const TYPE: usize = 0;
@@ -34,7 +35,7 @@ const START_ID: usize = 20;
 const ID: usize = 21;
 
 /// What to pick out of events and bodies.
-pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(PICKS));
+pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(&[PICKS, spoken::MESSAGES].concat()));
 
 const PICKS: &[Path] = &[
     Path::new(&[Key("type")], Take::Scalar),
@@ -68,11 +69,14 @@ pub(super) struct State {
     reported: bool,
     main: Counts,
     output: Option<u64>,
+    /// The output came with `message_delta` or a whole body, not only with `message_start`, where it is a beginning.
+    output_is_last: bool,
     thinking: Option<u64>,
     web_searches: Option<u64>,
     web_fetches: Option<u64>,
     /// Compactions are not in the numbers above.
     compactions: Option<Usage>,
+    modifiers: Modifiers,
 }
 
 /// The input side of one usage object.
@@ -139,12 +143,13 @@ impl State {
             }
             b"content_block_start" => facts.content_seen |= block_has_content(picker),
             b"message_start" => {
+                self.output_is_last = false;
                 self.merge(picker.raw(START_USAGE));
                 note(&mut facts.model, picker.text(START_MODEL));
                 note(&mut facts.answer_id, picker.text(START_ID));
             }
             b"message_delta" => {
-                self.merge(picker.raw(USAGE));
+                self.output_is_last |= self.merge(picker.raw(USAGE));
                 note(&mut facts.finish_reason, picker.text(DELTA_STOP_REASON));
             }
             b"message_stop" => facts.terminal = true,
@@ -158,7 +163,7 @@ impl State {
 
     /// The whole body of an answer that is not a stream.
     pub(super) fn body(&mut self, picker: &Picker, facts: &mut Facts) {
-        self.merge(picker.raw(USAGE));
+        self.output_is_last |= self.merge(picker.raw(USAGE));
         note(&mut facts.model, picker.text(MODEL));
         note(&mut facts.answer_id, picker.text(ID));
         note(&mut facts.finish_reason, picker.text(STOP_REASON));
@@ -171,13 +176,15 @@ impl State {
         picker.count(CONTENT) > 0
     }
 
-    fn merge(&mut self, usage: Option<&[u8]>) {
+    /// Takes one usage object in; whether it had the output.
+    fn merge(&mut self, usage: Option<&[u8]>) -> bool {
         let Some(usage) = usage.and_then(Fields::parse) else {
-            return;
+            return false;
         };
         self.reported = true;
         self.main.merge(&usage);
-        self.output = usage.count("output_tokens").or(self.output);
+        let output = usage.count("output_tokens");
+        self.output = output.or(self.output);
         self.thinking = usage
             .object("output_tokens_details")
             .count("thinking_tokens")
@@ -189,6 +196,28 @@ impl State {
         if !iterations.is_empty() {
             self.compactions = Some(compactions(&iterations));
         }
+        let Modifiers {
+            service_tier,
+            speed,
+            geo,
+        } = &mut self.modifiers;
+        for (kept, key) in [(service_tier, "service_tier"), (speed, "speed"), (geo, "inference_geo")] {
+            if let Some(name) = usage.name(key) {
+                *kept = Some(name);
+            }
+        }
+        output.is_some()
+    }
+
+    pub(super) fn modifiers(&self) -> Modifiers {
+        self.modifiers.clone()
+    }
+
+    /// `message_delta` is cumulative, and the last of them comes with the reason to stop.
+    pub(super) fn usage_source(&self, facts: &Facts, body_whole: bool) -> Option<UsageSource> {
+        let ended = body_whole || facts.finish_reason.is_some() || (facts.terminal && facts.error.is_none());
+        self.reported
+            .then(|| source(ended && self.output_is_last && self.main.input.is_some()))
     }
 
     pub(super) fn usage(&self) -> Option<Usage> {
@@ -267,6 +296,7 @@ fn error_of(picker: &Picker) -> crate::domain::protocol::InBandError {
 pub(super) fn failure_event(failure: &MidStreamFailure) -> Vec<u8> {
     let kind = match failure.kind {
         FailureKind::ProviderCut | FailureKind::ProviderTimeout => "overloaded_error",
+        FailureKind::LimitReached => "rate_limit_error",
         FailureKind::Internal => "api_error",
     };
     let data = json!({ "type": "error", "error": { "type": kind, "message": failure.message } });

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_array::ArrayFramer;
 use crate::domain::json_pick::Picker;
 use crate::domain::operation::Operation;
@@ -10,6 +11,7 @@ use crate::domain::protocol::Protocol;
 use crate::domain::protocol::dialect::Dialect;
 use crate::domain::protocol::facts::Facts;
 use crate::domain::sse::{EventSink, SseFramer};
+use crate::domain::tokens::{CharClasses, unreadable_tokens};
 use crate::domain::usage::Usage;
 
 /// How an answer's body is cut into messages.
@@ -62,6 +64,8 @@ pub enum FailureKind {
     ProviderCut,
     /// The provider was silent for longer than allowed.
     ProviderTimeout,
+    /// Nothing is left to pay for the rest of the answer.
+    LimitReached,
     /// weir failed.
     Internal,
 }
@@ -71,6 +75,12 @@ pub enum FailureKind {
 pub struct Observed {
     /// The usage that the provider reported, if it reported any.
     pub usage: Option<Usage>,
+    /// Whether those figures are the provider's last word ([`UsageSource::Reported`]) or only some of them
+    /// ([`UsageSource::Partial`]: the answer broke off, or the provider left a count out or sent none that can be read); `None`
+    /// without any. An explicit zero is a figure.
+    pub usage_source: Option<UsageSource>,
+    /// What the answer said that changes its price, as it spelt it.
+    pub modifiers: Modifiers,
     /// The protocol's own word for why the answer ended (`end_turn`, `completed`, `STOP`, ...).
     pub finish_reason: Option<String>,
     /// The error that the provider put into the answer.
@@ -117,10 +127,14 @@ struct Answer {
 
 #[derive(Debug)]
 enum Frame {
-    Sse { framer: SseFramer, head: Head },
+    Sse {
+        framer: SseFramer,
+        head: Head,
+    },
     Json,
     JsonArray(ArrayFramer),
-    Opaque,
+    /// With the bytes that have passed.
+    Opaque(u64),
 }
 
 const DONE_MARKER: &[u8] = b"[DONE]";
@@ -182,7 +196,7 @@ impl Observer {
             },
             Framing::Json => Frame::Json,
             Framing::JsonArray => Frame::JsonArray(ArrayFramer::new()),
-            Framing::Opaque => Frame::Opaque,
+            Framing::Opaque => Frame::Opaque(0),
         };
         Self {
             picker: Picker::new(dialect.paths()),
@@ -208,7 +222,7 @@ impl Observer {
                     answer.dialect.event(element, b"", &mut answer.facts)
                 });
             }
-            Frame::Opaque => {}
+            Frame::Opaque(bytes) => *bytes = bytes.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX)),
         }
     }
 
@@ -227,7 +241,7 @@ impl Observer {
             }
             Frame::Json => self.picker.is_done(),
             Frame::JsonArray(framer) => self.answer.facts.terminal && framer.is_closed(),
-            Frame::Opaque => true,
+            Frame::Opaque(_) => true,
         }
     }
 
@@ -246,6 +260,22 @@ impl Observer {
         Some(answer)
     }
 
+    /// The output tokens that have passed so far, estimated from the text that the model has written; cheap at any time.
+    ///
+    /// Text, arguments of tool calls and the reasoning that is shown; hidden reasoning cannot be seen. An opaque answer is
+    /// estimated by its bytes.
+    pub fn output_estimate(&self) -> u64 {
+        match &self.frame {
+            Frame::Opaque(bytes) => unreadable_tokens(*bytes),
+            Frame::Sse { .. } | Frame::Json | Frame::JsonArray(_) => self.classes().tokens(),
+        }
+    }
+
+    /// What kinds of bytes the text has that the model has written so far; none of an opaque answer.
+    pub fn classes(&self) -> &CharClasses {
+        self.picker.heard().classes()
+    }
+
     /// What the answer has said so far.
     pub fn observed(&self) -> Observed {
         let mut answer = self.open_event().unwrap_or_else(|| self.answer.clone());
@@ -254,6 +284,11 @@ impl Observer {
         }
         Observed {
             usage: answer.dialect.usage(),
+            usage_source: answer.dialect.usage_source(
+                &answer.facts,
+                matches!(self.frame, Frame::Json) && self.picker.is_done(),
+            ),
+            modifiers: answer.dialect.modifiers(),
             finish_reason: answer.facts.finish_reason,
             in_band_error: answer.facts.error,
             model: answer.facts.model,
@@ -295,7 +330,7 @@ impl Observer {
                 Some([before, event.as_slice()].concat())
             }
             Frame::JsonArray(framer) => framer.failure_tail(&self.picker, &dialect.failure_element(failure)?),
-            Frame::Json | Frame::Opaque => None,
+            Frame::Json | Frame::Opaque(_) => None,
         }
     }
 

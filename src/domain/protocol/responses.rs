@@ -4,10 +4,11 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
+use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_pick::Segment::{Each, Key};
 use crate::domain::json_pick::{Path, PathSet, Picker, Take};
-use crate::domain::protocol::MidStreamFailure;
-use crate::domain::protocol::facts::{Facts, in_band_error, keep, note};
+use crate::domain::protocol::facts::{Facts, in_band_error, keep, note, note_name, source};
+use crate::domain::protocol::{FailureKind, MidStreamFailure, spoken};
 use crate::domain::usage::{Usage, fields, fields::Fields};
 
 const TYPE: usize = 0;
@@ -31,14 +32,15 @@ const TOOL_USAGE: usize = 5;
 const INCOMPLETE_REASON: usize = 6;
 const OUTPUT: usize = 7;
 const SEARCHES: usize = 8;
-const RESPONSE_ERROR_TYPE: usize = 9;
-const RESPONSE_ERROR_CODE: usize = 10;
-const RESPONSE_PATHS: usize = 11;
+const SERVICE_TIER: usize = 9;
+const RESPONSE_ERROR_TYPE: usize = 10;
+const RESPONSE_ERROR_CODE: usize = 11;
+const RESPONSE_PATHS: usize = 12;
 
 const WEB_SEARCH: &str = "web_search_call";
 
 /// What to pick out of events and bodies.
-pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(PICKS));
+pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(&[PICKS, spoken::RESPONSES].concat()));
 
 const PICKS: &[Path] = &[
     Path::new(&[Key("type")], Take::Scalar),
@@ -64,6 +66,7 @@ const PICKS: &[Path] = &[
         &[Key("response"), Key("output"), Each, Key("type")],
         Take::CountOf(WEB_SEARCH),
     ),
+    Path::new(&[Key("response"), Key("service_tier")], Take::Scalar),
     Path::new(&[Key("response"), Key("error"), Key("type")], Take::Scalar),
     Path::new(&[Key("response"), Key("error"), Key("code")], Take::Scalar),
     Path::new(&[Key("id")], Take::Scalar),
@@ -75,12 +78,17 @@ const PICKS: &[Path] = &[
     Path::new(&[Key("incomplete_details"), Key("reason")], Take::Scalar),
     Path::new(&[Key("output"), Each], Take::Count),
     Path::new(&[Key("output"), Each, Key("type")], Take::CountOf(WEB_SEARCH)),
+    Path::new(&[Key("service_tier")], Take::Scalar),
 ];
 
 /// What an answer has reported. Usage comes only with the last event, and may be `null`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     usage_json: Vec<u8>,
+    /// The usage came with the event that ends the answer, or with a body.
+    usage_is_last: bool,
+    /// As returned: the first event repeats what was asked for, the last one says what it became.
+    service_tier: Option<String>,
     tool_usage_json: Vec<u8>,
     searches: u64,
     created_at: Option<u64>,
@@ -127,6 +135,7 @@ impl State {
 
     fn finish(&mut self, picker: &Picker, status: &str, facts: &mut Facts) {
         facts.terminal = true;
+        self.usage_is_last = picker.raw(IN_EVENT + USAGE).is_some();
         facts.content_seen |= picker.count(IN_EVENT + OUTPUT) > 0;
         let reason = picker.text(IN_EVENT + INCOMPLETE_REASON).unwrap_or(status.into());
         note(&mut facts.finish_reason, Some(reason));
@@ -137,6 +146,7 @@ impl State {
         note(&mut facts.answer_id, picker.text(base + ID));
         note(&mut facts.model, picker.text(base + MODEL));
         self.created_at = number(picker, base + CREATED_AT).or(self.created_at);
+        note_name(&mut self.service_tier, picker.text(base + SERVICE_TIER));
         keep(&mut self.usage_json, picker.raw(base + USAGE));
         keep(&mut self.tool_usage_json, picker.raw(base + TOOL_USAGE));
         self.searches = self.searches.max(picker.count(base + SEARCHES));
@@ -145,6 +155,7 @@ impl State {
     /// The whole body of an answer that is not a stream.
     pub(super) fn body(&mut self, picker: &Picker, facts: &mut Facts) {
         self.response(picker, IN_BODY, facts);
+        self.usage_is_last = picker.raw(IN_BODY + USAGE).is_some();
         let reason = picker
             .text(IN_BODY + INCOMPLETE_REASON)
             .or_else(|| picker.text(IN_BODY + STATUS));
@@ -161,6 +172,20 @@ impl State {
 
     pub(super) fn heap_bytes(&self) -> usize {
         self.usage_json.capacity() + self.tool_usage_json.capacity()
+    }
+
+    pub(super) fn modifiers(&self) -> Modifiers {
+        Modifiers {
+            service_tier: self.service_tier.clone(),
+            ..Modifiers::default()
+        }
+    }
+
+    /// Usage comes only at the end; whoever sends it earlier has not yet said the last word.
+    pub(super) fn usage_source(&self) -> Option<UsageSource> {
+        let usage = Fields::parse(&self.usage_json)?;
+        let has_both = usage.count("input_tokens").is_some() && usage.count("output_tokens").is_some();
+        Some(source(self.usage_is_last && has_both))
     }
 
     /// Cached, written and reasoning tokens lie inside `input_tokens` and `output_tokens`.
@@ -203,12 +228,17 @@ impl State {
     /// The event that tells the client of a failure: agents act on `response.failed`, the SDKs raise on the `error` beside it.
     pub(super) fn failure_event(&self, failure: &MidStreamFailure, facts: &Facts) -> Vec<u8> {
         let message = &failure.message;
+        // Codex waits and repeats after most codes, not after this one.
+        let code = match failure.kind {
+            FailureKind::LimitReached => "insufficient_quota",
+            FailureKind::ProviderCut | FailureKind::ProviderTimeout | FailureKind::Internal => "server_error",
+        };
         let mut response = json!({
             "id": facts.answer_id.as_deref().unwrap_or("resp_interrupted"),
             "object": "response",
             "created_at": self.created_at.unwrap_or(0),
             "status": "failed",
-            "error": { "code": "server_error", "message": message },
+            "error": { "code": code, "message": message },
             "output": [],
         });
         if let (Some(model), Value::Object(fields)) = (&facts.model, &mut response) {
@@ -218,7 +248,7 @@ impl State {
             "type": "response.failed",
             "sequence_number": self.sequence.map_or(0, |last| last.saturating_add(1)),
             "response": response,
-            "error": { "type": "server_error", "code": "server_error", "message": message },
+            "error": { "type": code, "code": code, "message": message },
         });
         format!("event: response.failed\ndata: {data}\n\n").into_bytes()
     }

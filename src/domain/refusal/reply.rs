@@ -56,9 +56,15 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
     }
     if matches!(
         refusal,
-        Refusal::BodyBudgetExhausted | Refusal::StoreUnavailable | Refusal::CountTokensBusy { .. }
+        Refusal::BodyBudgetExhausted
+            | Refusal::StoreUnavailable
+            | Refusal::JournalFull
+            | Refusal::CountTokensBusy { .. }
     ) {
         headers.push(("retry-after", RETRY_AFTER_SECONDS.to_string()));
+    }
+    if let Refusal::Limited(limit) = refusal {
+        headers.extend(limit.headers(protocol));
     }
     // Agents otherwise repeat a 401 for more than a minute; a provider that is switched off, or refuses every credential
     // there is for it, stays so until an operator acts.
@@ -93,22 +99,28 @@ fn responses_body(refusal: &Refusal, message: &str) -> Value {
         Refusal::ModelUnknown { .. } | Refusal::ModelNotServed { .. } => "model_not_found",
         Refusal::UnknownPath | Refusal::ChatCompletionsRemoved => "unknown_url",
         Refusal::CountTokensBusy { .. } => "rate_limit_exceeded",
+        Refusal::Limited(limit) => limit.responses_code(),
         _ => refusal.reason(),
     };
     let about_model = matches!(
         refusal,
         Refusal::ModelNotAllowed { .. } | Refusal::ModelUnknown { .. } | Refusal::ModelNotServed { .. }
     );
-    responses::error_body(
-        responses::error_type(refusal.status()),
-        message,
-        about_model.then_some("model"),
-        code,
-    )
+    let kind = match code {
+        "insufficient_quota" => code,
+        _ => responses::error_type(refusal.status()),
+    };
+    responses::error_body(kind, message, about_model.then_some("model"), code)
 }
 
 fn gemini_body(refusal: &Refusal, message: &str) -> Value {
-    gemini::error_body(refusal.status(), gemini::error_status(refusal.status()), message)
+    let mut body = gemini::error_body(refusal.status(), gemini::error_status(refusal.status()), message);
+    if let Refusal::Limited(limit) = refusal
+        && let Some(error) = body.get_mut("error").and_then(Value::as_object_mut)
+    {
+        error.insert("details".to_owned(), limit.gemini_details());
+    }
+    body
 }
 
 /// What the client reads: what is wrong, with which, and what to do next.
@@ -157,6 +169,10 @@ fn message(refusal: &Refusal) -> String {
             "The expect header asks for something unknown. Only `Expect: 100-continue` is understood.".to_owned()
         }
         Refusal::BodyBudgetExhausted => "The service has no room for another request body now. Try again shortly.".to_owned(),
+        Refusal::Limited(limit) => limit.message(),
+        Refusal::JournalFull => {
+            "The service cannot record the use of this request now. Try again shortly.".to_owned()
+        }
         Refusal::StoreUnavailable => "API keys cannot be checked now. Try again shortly.".to_owned(),
         Refusal::ProviderUnreachable => "The model's provider cannot be reached now. Try again shortly.".to_owned(),
         Refusal::ProviderTimeout => "The model's provider did not answer in time. Try again, or ask for a shorter answer.".to_owned(),

@@ -60,6 +60,8 @@ fn all() -> Vec<Refusal> {
         },
         Refusal::BodyBudgetExhausted,
         Refusal::StoreUnavailable,
+        Refusal::JournalFull,
+        Refusal::Limited(Limit::Balance),
         Refusal::ProviderDisabled { model: model() },
         Refusal::ProviderUnreachable,
         Refusal::ProviderTimeout,
@@ -208,7 +210,9 @@ fn headers_tell_clients_when_to_come_back() {
             let never = reply.status == 401
                 || matches!(
                     refusal,
-                    Refusal::ProviderDisabled { .. } | Refusal::ProviderCredentialRefused
+                    Refusal::ProviderDisabled { .. }
+                        | Refusal::ProviderCredentialRefused
+                        | Refusal::Limited(Limit::Balance)
                 );
             assert_eq!(retry.as_deref(), never.then_some("false"), "{refusal:?}");
             let id = if protocol == Protocol::Messages {

@@ -8,6 +8,7 @@ fn catalogue(there: &[&str]) -> Catalogue {
         name: "either".to_owned(),
         providers: vec!["anthropic".to_owned(), "deepseek".to_owned()],
         upstream_name: Some("up/stream".to_owned()),
+        price: Some("claude-haiku-4-5".to_owned()),
         ..RawModel::default()
     }];
     with_secrets(
@@ -131,6 +132,8 @@ fn alternatives_follow_in_order_and_disabled_ones_drop_out() {
         })
     };
     assert_eq!(names(&[]).unwrap(), ["anthropic", "deepseek"]);
+    let route = route(&catalogue, Operation::Messages, "either", none_disabled).unwrap();
+    assert!(route.legs.iter().all(|leg| leg.price.version() != "free"));
     assert_eq!(names(&["anthropic"]).unwrap(), ["deepseek"]);
     assert_eq!(names(&["anthropic", "deepseek"]), Err(RouteError::ProviderOff));
 }

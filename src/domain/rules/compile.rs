@@ -3,7 +3,6 @@
 mod bodies;
 mod conditions;
 mod edits;
-mod faults;
 mod resilience;
 mod values;
 
@@ -12,7 +11,6 @@ use std::time::Duration;
 use http::HeaderName;
 use toml::Spanned;
 
-use self::faults::Faults;
 use crate::domain::{
     catalogue::SecretRef,
     operation::Operation,
@@ -24,7 +22,7 @@ use crate::domain::{
         raw::{AuthStyle, RawAuth, RawEndpoints, RawModel, RawProvider, RawTimeouts},
     },
     secret::Secret,
-    strict_toml::{FileError, parse},
+    strict_toml::{Faults, FileError, parse},
 };
 
 /// The longest name of a provider, in bytes.

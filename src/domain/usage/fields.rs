@@ -6,6 +6,9 @@ use serde_json::value::RawValue;
 
 use crate::domain::usage::COUNT_MAX;
 
+/// Bytes of the longest name of a tier, speed or geography that is kept.
+pub(in crate::domain) const NAME_BYTES_MAX: usize = 64;
+
 /// A JSON object whose values are read when they are asked for, so that one bad value spoils no other.
 #[derive(Debug, Default)]
 pub(in crate::domain) struct Fields<'a> {
@@ -23,6 +26,16 @@ impl<'a> Fields<'a> {
     /// A count; `None` when it is missing or not a number.
     pub(in crate::domain) fn count(&self, key: &str) -> Option<u64> {
         count(self.values.get(key)?.get())
+    }
+
+    /// Whether a value is missing or `null`, which is no number that cannot be believed.
+    pub(in crate::domain) fn is_absent(&self, key: &str) -> bool {
+        self.values.get(key).is_none_or(|value| value.get() == "null")
+    }
+
+    /// A short name; `None` when it is missing or none (see [`is_name`]).
+    pub(in crate::domain) fn name(&self, key: &str) -> Option<String> {
+        self.text(key).filter(|text| is_name(text))
     }
 
     /// A string; `None` when it is missing or none.
@@ -50,6 +63,12 @@ impl<'a> Fields<'a> {
             .filter_map(|element| Fields::parse(element.get().as_bytes()))
             .collect()
     }
+}
+
+/// Whether a text may be the name of a service tier, a speed or a geography: it goes into rows that are kept, so it is 1 to
+/// [`NAME_BYTES_MAX`] printable characters without spaces.
+pub(in crate::domain) fn is_name(text: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// A JSON number as a count: fractions are cut, negative is 0, anything above [`COUNT_MAX`] is that. `None` when it is not a number.

@@ -29,7 +29,7 @@ async fn node(server: &TestServer, poll: Duration) -> Node {
     };
     let follower = Arc::clone(&node.cache);
     tokio::spawn(async move { follower.follow().await });
-    until("the feed is followed", async || node.cache.events()[3].1 > 0).await;
+    until("the feed is followed", async || node.cache.events()[4].1 > 0).await;
     node
 }
 

@@ -3,57 +3,74 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::reply::ApiError;
-use crate::domain::{key::KeyChange, strict_toml::nearest};
+use super::{fields, reply::ApiError};
+use crate::domain::{key::KeyChange, money::NanoUsd};
 
 /// The fields that can be set. State, key and hint have operations of their own.
-const FIELDS: [&str; 4] = ["account", "expires_at", "models", "name"];
+const FIELDS: [&str; 10] = [
+    "account",
+    "concurrency",
+    "expires_at",
+    "models",
+    "name",
+    "on_exhausted",
+    "quota_usd",
+    "reset",
+    "rpm",
+    "tpm",
+];
 
 const NAME_CHARS_MAX: usize = 128;
-const ACCOUNT_CHARS_MAX: usize = 64;
 const MODELS_MAX: usize = 1000;
 
+/// What is asked for.
+pub(super) struct Wanted {
+    /// The account of a new key.
+    pub(super) account: Option<String>,
+    /// Everything else.
+    pub(super) change: KeyChange,
+}
+
 /// Reads the body of a create or update; unknown fields are refused with the nearest valid name.
-pub(super) fn read(body: &Map<String, Value>, now_unix: i64) -> Result<KeyChange, ApiError> {
+pub(super) fn read(body: &Map<String, Value>, now_unix: i64) -> Result<Wanted, ApiError> {
+    let mut wanted_account = None;
     let mut change = KeyChange::default();
     for (field, value) in body {
         match field.as_str() {
-            "name" => change.name = Some(name(value)?),
-            "account" => change.account = Some(account(value)?),
+            "name" => change.name = Some(fields::line(field, value, NAME_CHARS_MAX)?),
+            "account" => wanted_account = Some(fields::account(field, value.as_str().unwrap_or_default())?),
             "expires_at" => change.expires_at = Some(expires_at(value, now_unix)?),
             "models" => change.models = Some(models(value)?),
-            other => {
-                let hint = nearest(other, FIELDS.iter().copied()).map_or_else(
-                    || format!("there are {}", FIELDS.join(", ")),
-                    |near| format!("did you mean `{near}`?"),
-                );
-                return Err(ApiError::invalid(format!("field `{other}` cannot be set: {hint}")));
-            }
+            "quota_usd" => change.terms.quota = Some(quota(value)?),
+            "reset" => change.terms.reset = Some(choice(field, value, "none, daily, weekly or monthly")?),
+            "on_exhausted" => change.terms.on_exhausted = Some(choice(field, value, "finish or cut")?),
+            other if fields::rate(&mut change.terms.rates, other, value)? => {}
+            other => return Err(fields::unknown(other, &FIELDS)),
         }
     }
-    Ok(change)
+    Ok(Wanted {
+        account: wanted_account,
+        change,
+    })
 }
 
-fn name(value: &Value) -> Result<String, ApiError> {
-    let text = value.as_str().unwrap_or_default();
-    let length = text.chars().count();
-    if length == 0 || length > NAME_CHARS_MAX || text.chars().any(char::is_control) {
-        return Err(ApiError::invalid(format!(
-            "name: 1 to {NAME_CHARS_MAX} characters, none of them a control character"
-        )));
+/// Zero is a quota: the key is there, and nothing is served.
+fn quota(value: &Value) -> Result<Option<NanoUsd>, ApiError> {
+    if value.is_null() {
+        return Ok(None);
     }
-    Ok(text.to_owned())
+    let quota = fields::usd("quota_usd", value)?;
+    if quota < NanoUsd::ZERO {
+        return Err(ApiError::invalid("quota_usd: zero or more, or null for unlimited"));
+    }
+    Ok(Some(quota))
 }
 
-fn account(value: &Value) -> Result<String, ApiError> {
-    let text = value.as_str().unwrap_or_default();
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    if text.is_empty() || text.len() > ACCOUNT_CHARS_MAX || !text.bytes().all(plain) {
-        return Err(ApiError::invalid(format!(
-            "account: 1 to {ACCOUNT_CHARS_MAX} letters, digits, `.`, `_` or `-`"
-        )));
-    }
-    Ok(text.to_owned())
+fn choice<T: std::str::FromStr>(field: &str, value: &Value, choices: &str) -> Result<T, ApiError> {
+    value
+        .as_str()
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| ApiError::invalid(format!("{field}: {choices}")))
 }
 
 fn expires_at(value: &Value, now_unix: i64) -> Result<Option<i64>, ApiError> {

@@ -2,23 +2,26 @@
 
 use axum::{
     Extension, Json,
-    extract::{Path, Query, State, rejection::JsonRejection},
+    extract::{Path, Query, State},
     http::StatusCode,
 };
+use futures_util::{StreamExt, stream};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
-    AdminState, Peer, change,
+    AdminState, Peer, accounts, change,
+    fields::{Body, object},
     reply::{ApiError, key_body},
 };
 use crate::{
+    account_changes::ChangeError,
     clock,
     domain::{
         key::{KeyId, KeyRecord, KeyState},
+        ledger::KeyTerms,
         secret::ServiceKey,
     },
-    side::audit::AuditRecord,
     store::KeyView,
 };
 
@@ -26,8 +29,9 @@ use crate::{
 const LIST_DEFAULT: usize = 100;
 /// Keys in one answer, at the most.
 const LIST_MAX: usize = 1000;
+/// Questions to the store at one time while a list is made.
+const SPENDS_AT_ONCE: usize = 16;
 
-type Body = Result<Json<Map<String, Value>>, JsonRejection>;
 type Answer = Result<Json<Value>, ApiError>;
 
 /// Which keys to list.
@@ -46,10 +50,14 @@ pub(super) async fn create(
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let body = object(body)?;
     let now = clock::unix_seconds();
-    let wanted = change::read(&body, now)?;
-    let (Some(name), Some(account)) = (wanted.name, wanted.account) else {
+    let change::Wanted {
+        account,
+        change: wanted,
+    } = change::read(&body, now)?;
+    let (Some(name), Some(account)) = (wanted.name, account) else {
         return Err(ApiError::invalid("name and account are needed to create a key"));
     };
+    accounts::existing(&state, &account).await?;
     let (key, id) = fresh(&state);
     let record = KeyRecord {
         id,
@@ -61,14 +69,24 @@ pub(super) async fn create(
         state: KeyState::Active,
         hint: key.hint(),
         revision: 0,
+        terms: wanted.terms.apply(KeyTerms::default()),
     };
-    audit(&state, peer, "key.create", &record.id, Value::Object(body)).await?;
-    state.store.create(&key.digest(), &record).await?;
+    state
+        .audit(peer, "key.create", record.id.as_str(), Value::Object(body))
+        .await?;
+    let digest = key.digest();
+    state.store.create(&digest, &record).await?;
+    if let Err(error) = state.changes.key_changed(&digest, &record).await {
+        // Nobody has seen it yet. Where this fails too, a key stays that nobody has.
+        let _ = state.store.delete(&record.id).await;
+        return Err(error.into());
+    }
     let view = KeyView {
+        digest,
         record,
         last_used: None,
     };
-    Ok((StatusCode::CREATED, Json(key_body(&view, Some(&key)))))
+    Ok((StatusCode::CREATED, Json(body_of(&state, &view, Some(&key)).await)))
 }
 
 pub(super) async fn list(State(state): State<AdminState>, Query(query): Query<ListQuery>) -> Answer {
@@ -87,24 +105,51 @@ pub(super) async fn list(State(state): State<AdminState>, Query(query): Query<Li
                 .as_ref()
                 .is_none_or(|account| *account == view.record.account)
             {
-                shown.push(key_body(&view, None));
+                shown.push(view);
             }
             if shown.len() == limit {
-                return Ok(Json(
-                    json!({ "keys": shown, "next": after.as_ref().map(KeyId::as_str) }),
-                ));
+                let keys = bodies(&state, shown).await;
+                return Ok(Json(json!({ "keys": keys, "next": after.as_ref().map(KeyId::as_str) })));
             }
         }
         if !more {
-            return Ok(Json(json!({ "keys": shown, "next": null })));
+            return Ok(Json(json!({ "keys": bodies(&state, shown).await, "next": null })));
         }
     }
+}
+
+async fn bodies(state: &AdminState, views: Vec<KeyView>) -> Vec<Value> {
+    let bodies = stream::iter(views).map(|view| async move { body_of(state, &view, None).await });
+    bodies.buffered(SPENDS_AT_ONCE).collect().await
+}
+
+/// A key with what it has spent; a store that does not tell leaves that out.
+async fn body_of(state: &AdminState, view: &KeyView, fresh: Option<&ServiceKey>) -> Value {
+    let spend = state.ledger.key_spend(&view.record.account, &view.record.id).await;
+    key_body(view, spend.ok().as_ref(), clock::unix_millis(), fresh)
+}
+
+/// Writes into the journal how a key stands after a change, and shows it.
+async fn noted(state: &AdminState, view: &KeyView, fresh: Option<&ServiceKey>) -> Answer {
+    state
+        .changes
+        .key_changed(&view.digest, &view.record)
+        .await
+        .map_err(|error| unsure(&error))?;
+    Ok(Json(body_of(state, view, fresh).await))
+}
+
+/// The store has made the change, and might yet lose it.
+fn unsure(error: &ChangeError) -> ApiError {
+    ApiError::failed(format!(
+        "the key was changed, but a failover of the store could undo it: {error}; then do it again"
+    ))
 }
 
 pub(super) async fn show(State(state): State<AdminState>, Path(key_id): Path<String>) -> Answer {
     let view = state.store.by_id(&id(&key_id)?).await?;
     let view = view.ok_or(crate::store::StoreError::NotFound)?;
-    Ok(Json(key_body(&view, None)))
+    Ok(Json(body_of(&state, &view, None).await))
 }
 
 pub(super) async fn update(
@@ -115,12 +160,19 @@ pub(super) async fn update(
 ) -> Answer {
     let body = object(body)?;
     let key_id = id(&key_id)?;
-    let change = change::read(&body, clock::unix_seconds())?;
+    let change::Wanted { account, change } = change::read(&body, clock::unix_seconds())?;
+    if account.is_some() {
+        return Err(ApiError::invalid(
+            "account: a key stays with its account, where its use is counted; create another key there",
+        ));
+    }
     if body.is_empty() {
         return Err(ApiError::invalid("nothing to change: name at least one field"));
     }
-    audit(&state, peer, "key.update", &key_id, Value::Object(body)).await?;
-    Ok(Json(key_body(&state.store.update(&key_id, &change).await?, None)))
+    state
+        .audit(peer, "key.update", key_id.as_str(), Value::Object(body))
+        .await?;
+    noted(&state, &state.store.update(&key_id, &change).await?, None).await
 }
 
 pub(super) async fn rotate(
@@ -130,9 +182,10 @@ pub(super) async fn rotate(
 ) -> Answer {
     let key_id = id(&key_id)?;
     let (key, _) = fresh(&state);
-    audit(&state, peer, "key.rotate", &key_id, json!({ "hint": key.hint() })).await?;
+    let values = json!({ "hint": key.hint() });
+    state.audit(peer, "key.rotate", key_id.as_str(), values).await?;
     let view = state.store.rotate(&key_id, &key.digest(), &key.hint()).await?;
-    Ok(Json(key_body(&view, Some(&key))))
+    noted(&state, &view, Some(&key)).await
 }
 
 pub(super) async fn revoke(
@@ -141,11 +194,9 @@ pub(super) async fn revoke(
     Path(key_id): Path<String>,
 ) -> Answer {
     let key_id = id(&key_id)?;
-    audit(&state, peer, "key.revoke", &key_id, json!({})).await?;
-    Ok(Json(key_body(
-        &state.store.revoke(&key_id, clock::unix_seconds()).await?,
-        None,
-    )))
+    state.audit(peer, "key.revoke", key_id.as_str(), json!({})).await?;
+    let view = state.store.revoke(&key_id, clock::unix_seconds()).await?;
+    noted(&state, &view, None).await
 }
 
 pub(super) async fn delete(
@@ -154,8 +205,10 @@ pub(super) async fn delete(
     Path(key_id): Path<String>,
 ) -> Answer {
     let key_id = id(&key_id)?;
-    audit(&state, peer, "key.delete", &key_id, json!({})).await?;
-    state.store.delete(&key_id).await?;
+    state.audit(peer, "key.delete", key_id.as_str(), json!({})).await?;
+    let view = state.store.delete(&key_id).await?;
+    let gone = state.changes.key_gone(&key_id, view.record.revision).await;
+    gone.map_err(|error| unsure(&error))?;
     Ok(Json(json!({ "id": key_id.as_str(), "deleted": true })))
 }
 
@@ -169,29 +222,4 @@ fn fresh(state: &AdminState) -> (ServiceKey, KeyId) {
 
 fn id(text: &str) -> Result<KeyId, ApiError> {
     KeyId::parse(text).map_err(|error| ApiError::invalid(error.to_string()))
-}
-
-fn object(body: Body) -> Result<Map<String, Value>, ApiError> {
-    match body {
-        Ok(Json(fields)) => Ok(fields),
-        Err(rejection) => Err(ApiError::invalid(rejection.body_text())),
-    }
-}
-
-async fn audit(
-    state: &AdminState,
-    peer: Peer,
-    operation: &'static str,
-    key_id: &KeyId,
-    values: Value,
-) -> Result<(), ApiError> {
-    let record = AuditRecord {
-        time_unix_ms: clock::unix_millis(),
-        peer_uid: peer.uid,
-        peer_pid: peer.pid,
-        operation,
-        key_id: key_id.as_str().to_owned(),
-        values,
-    };
-    Ok(state.audit.record(record).await?)
 }

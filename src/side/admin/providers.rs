@@ -7,7 +7,6 @@ use axum::{
 use serde_json::{Value, json};
 
 use super::{AdminState, Peer, reply::ApiError};
-use crate::{clock, side::audit::AuditRecord};
 
 pub(super) async fn list(State(state): State<AdminState>) -> Json<Value> {
     Json(json!({ "providers": state.providers.providers() }))
@@ -39,15 +38,8 @@ async fn switch(state: &AdminState, peer: Peer, name: String, on: bool) -> Resul
             names.join(", ")
         )));
     }
-    let record = AuditRecord {
-        time_unix_ms: clock::unix_millis(),
-        peer_uid: peer.uid,
-        peer_pid: peer.pid,
-        operation: if on { "provider.enable" } else { "provider.disable" },
-        key_id: String::new(),
-        values: json!({ "provider": name }),
-    };
-    state.audit.record(record).await?;
+    let operation = if on { "provider.enable" } else { "provider.disable" };
+    state.audit(peer, operation, "", json!({ "provider": name })).await?;
     let providers = std::sync::Arc::clone(&state.providers);
     let changing = {
         let name = name.clone();

@@ -6,10 +6,16 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
-    domain::{key::KeyState, secret::ServiceKey},
+    account_changes::ChangeError,
+    domain::{
+        key::KeyState,
+        ledger::{AccountView, KeySpend, Reset, period::resets_at},
+        money::NanoUsd,
+        secret::ServiceKey,
+    },
     side::audit::AuditError,
     store::{KeyView, StoreError},
 };
@@ -35,6 +41,14 @@ impl ApiError {
         Self {
             status: StatusCode::INTERNAL_SERVER_ERROR,
             code: "failed",
+            message: message.into(),
+        }
+    }
+
+    pub(super) fn conflict(message: impl Into<String>) -> Self {
+        Self {
+            status: StatusCode::CONFLICT,
+            code: "duplicate",
             message: message.into(),
         }
     }
@@ -82,9 +96,27 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// A key as it is shown; the full text only when it has just been made.
-pub(super) fn key_body(view: &KeyView, fresh: Option<&ServiceKey>) -> Value {
+impl From<ChangeError> for ApiError {
+    fn from(error: ChangeError) -> Self {
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            code: "journal_unavailable",
+            message: format!("nothing was changed: {error}"),
+        }
+    }
+}
+
+/// A key as it is shown; the full text only when it has just been made. `spend` is `None` where the store does not tell.
+pub(super) fn key_body(view: &KeyView, spend: Option<&KeySpend>, now_ms: i64, fresh: Option<&ServiceKey>) -> Value {
     let record = &view.record;
+    let terms = &record.terms;
+    let spent = spend.map(|spend| match terms.reset {
+        Reset::None => spend.all,
+        Reset::Daily => spend.day,
+        Reset::Weekly => spend.week,
+        Reset::Monthly => spend.month,
+    });
+    let held = spend.map(|spend| spend.held);
     let (state, revoked_at) = match record.state {
         KeyState::Active => ("active", None),
         KeyState::Revoked { at } => ("revoked", Some(at)),
@@ -100,11 +132,62 @@ pub(super) fn key_body(view: &KeyView, fresh: Option<&ServiceKey>) -> Value {
         "last_used": view.last_used.map(time),
         "models": record.models,
         "hint": record.hint,
+        "quota_usd": usd(terms.quota),
+        "quota_nano_usd": terms.quota,
+        "reset": terms.reset.as_str(),
+        "resets_at": resets_at(terms.reset, now_ms).map(time),
+        "spent_usd": usd(spent),
+        "spent_nano_usd": spent,
+        "held_usd": usd(held),
+        "held_nano_usd": held,
+        "running": spend.map(|spend| spend.running),
+        "rpm": terms.rates.rpm,
+        "tpm": terms.rates.tpm,
+        "concurrency": terms.rates.concurrency,
+        "on_exhausted": terms.on_exhausted.as_str(),
     });
     if let (Some(key), Value::Object(fields)) = (fresh, &mut body) {
         fields.insert("key".to_owned(), Value::from(key.as_str()));
     }
     body
+}
+
+/// An account as it is shown.
+pub(super) fn account_body(view: &AccountView) -> Map<String, Value> {
+    let terms = &view.terms;
+    let low = terms.low_balance.is_some_and(|low| view.balance <= low);
+    let fields = [
+        ("id", json!(view.id)),
+        ("state", json!(if view.suspended { "suspended" } else { "active" })),
+        ("balance_usd", usd(Some(view.balance))),
+        ("balance_nano_usd", json!(view.balance)),
+        ("held_usd", usd(Some(view.held))),
+        ("held_nano_usd", json!(view.held)),
+        ("spent_usd", usd(Some(view.spent))),
+        ("spent_nano_usd", json!(view.spent)),
+        ("running", json!(view.running)),
+        ("low_balance_usd", usd(terms.low_balance)),
+        ("low_balance_nano_usd", json!(terms.low_balance)),
+        ("balance_is_low", json!(low)),
+        ("rpm", json!(terms.rates.rpm)),
+        ("tpm", json!(terms.rates.tpm)),
+        ("concurrency", json!(terms.rates.concurrency)),
+        ("created_at", time(view.created_at)),
+    ];
+    fields
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+/// An amount as a decimal text.
+fn usd(amount: Option<NanoUsd>) -> Value {
+    amount.map_or(Value::Null, |amount| Value::from(amount.to_string()))
+}
+
+/// RFC 3339 in UTC.
+pub(super) fn time_ms(unix_ms: i64) -> Value {
+    Timestamp::from_millisecond(unix_ms).map_or(Value::Null, |time| Value::from(time.to_string()))
 }
 
 /// RFC 3339 in UTC.

@@ -7,17 +7,33 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{net::UnixListener, sync::watch};
 
-use super::{AdminState, ModelView, ProviderView, Providers, serve};
+use super::{AdminState, ModelView, ProviderView, Providers, Stores, serve};
 use crate::{
+    account_changes::{AccountChanges, direct::DirectChanges},
     cli::admin_client::{AdminClient, ClientError},
-    domain::secret::{KeyPrefix, ServiceKey},
+    domain::{
+        ledger::{Change, Record},
+        money::NanoUsd,
+        price::Price,
+        secret::{KeyPrefix, ServiceKey},
+    },
     side::audit::Audit,
-    store::{KeyStore, embedded::EmbeddedStore},
+    store::{
+        KeyStore,
+        archive::{Archive, file},
+        embedded::EmbeddedStore,
+        ledger::{LedgerStore, contract::memory},
+    },
 };
+
+mod accounts;
+mod log;
 
 struct Fixture {
     client: AdminClient,
     store: Arc<dyn KeyStore>,
+    ledger: Arc<dyn LedgerStore>,
+    changes: Arc<DirectChanges>,
     prefix: KeyPrefix,
     folder: TempDir,
     _stop: watch::Sender<bool>,
@@ -36,6 +52,7 @@ impl Providers for Served {
             display_name: "M 1".to_owned(),
             provider: "p".to_owned(),
             protocols: vec!["messages"],
+            prices: [("p".to_owned(), Arc::new(Price::free()))].into(),
         }]
     }
 
@@ -58,10 +75,28 @@ impl Providers for Served {
 impl Fixture {
     async fn new() -> Self {
         let folder = TempDir::new().unwrap();
-        let store: Arc<dyn KeyStore> = Arc::new(EmbeddedStore::open(&folder.path().join("store")).unwrap());
-        let audit = Audit::open(&folder.path().join("audit.jsonl")).unwrap();
+        let audit = folder.path().join("audit.jsonl");
+        Self::with_audit(folder, &audit).await
+    }
+
+    /// With one account, `a`, that has no balance.
+    async fn with_audit(folder: TempDir, audit: &Path) -> Self {
+        let store = Arc::new(EmbeddedStore::open(&folder.path().join("store")).unwrap());
+        let archive: Arc<dyn Archive> = Arc::clone(&store) as Arc<dyn Archive>;
+        let store: Arc<dyn KeyStore> = store;
+        let ledger = memory::ledger();
+        let changes = Arc::new(DirectChanges::new(Arc::clone(&ledger)));
+        let balance = NanoUsd::ZERO;
+        changes.submit("a", Change::Open { balance, at: 100 }).await.unwrap();
+        let stores = Stores {
+            keys: Arc::clone(&store),
+            ledger: Arc::clone(&ledger),
+            changes: Arc::clone(&changes) as Arc<dyn AccountChanges>,
+            archive: Some(archive),
+        };
+        let audit = Audit::open(audit).unwrap();
         let prefix = KeyPrefix::new("weir").unwrap();
-        let state = AdminState::new(Arc::clone(&store), Arc::new(Served::default()), prefix.clone(), audit);
+        let state = AdminState::new(stores, Arc::new(Served::default()), prefix.clone(), audit);
         let socket = folder.path().join("admin.sock");
         let listener = UnixListener::bind(&socket).unwrap();
         let (stop, shutdown) = watch::channel(false);
@@ -69,10 +104,20 @@ impl Fixture {
         Self {
             client: AdminClient::new(socket),
             store,
+            ledger,
+            changes,
             prefix,
             folder,
             _stop: stop,
         }
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        self.client.call(Method::GET, path, None).await.unwrap()
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Value {
+        self.client.call(Method::POST, path, Some(&body)).await.unwrap()
     }
 
     async fn create(&self, body: Value) -> Value {
@@ -99,7 +144,7 @@ fn text(value: &Value, field: &str) -> String {
 async fn a_key_lives_from_create_to_delete() {
     let admin = Fixture::new().await;
     let created = admin
-        .create(json!({ "name": "laptop", "account": "acme", "expires_at": "2100-01-01T00:00:00Z", "models": ["m-1"] }))
+        .create(json!({ "name": "laptop", "account": "a", "expires_at": "2100-01-01T00:00:00Z", "models": ["m-1"] }))
         .await;
     let (id, key) = (text(&created, "id"), text(&created, "key"));
     let digest = ServiceKey::parse(&admin.prefix, &key).unwrap().digest();
@@ -148,6 +193,15 @@ async fn a_key_lives_from_create_to_delete() {
 
     let audit = admin.audit();
     assert_eq!(audit.lines().count(), 5);
+    let noted = |record: &Record| match record {
+        Record::Key { record, .. } => Some(record.revision),
+        Record::KeyGone { revision, .. } => Some(*revision),
+        _ => None,
+    };
+    let journal = admin.changes.journal();
+    let revisions: Vec<u64> = journal.iter().filter_map(noted).collect();
+    assert_eq!(revisions, [0, 1, 2, 3, 3], "every change is in the journal");
+    assert!(matches!(&journal[3], Record::Key { digest, .. } if *digest == next));
     assert!(
         !audit.contains(&key) && !audit.contains(&text(&rotated, "key")),
         "no key text in the audit record"
@@ -180,6 +234,30 @@ async fn what_cannot_be_set_is_named() {
         ),
         (json!({ "name": "n", "account": "a", "models": [] }), "models:"),
         (json!({ "name": "n", "account": "a", "models": ["a\nb"] }), "models:"),
+        (json!({ "name": "n", "account": "b" }), "weir account create --id b"),
+        (json!({ "name": "n", "account": "a", "rpm": 0 }), "revoke the key"),
+        (
+            json!({ "name": "n", "account": "a", "tpm": 1_000_000_001 }),
+            "tpm: a whole",
+        ),
+        (
+            json!({ "name": "n", "account": "a", "concurrency": "5" }),
+            "concurrency:",
+        ),
+        (json!({ "name": "n", "account": "a", "quota_usd": 5 }), "as a text"),
+        (
+            json!({ "name": "n", "account": "a", "quota_usd": "-1" }),
+            "zero or more",
+        ),
+        (
+            json!({ "name": "n", "account": "a", "quota_usd": "0.0000000001" }),
+            "nine decimal",
+        ),
+        (json!({ "name": "n", "account": "a", "reset": "yearly" }), "monthly"),
+        (
+            json!({ "name": "n", "account": "a", "quota_us": "5" }),
+            "did you mean `quota_usd`?",
+        ),
     ];
     for (body, expected) in cases {
         let message = admin.refused(Method::POST, "/v1/keys", Some(body)).await;
@@ -193,8 +271,9 @@ async fn what_cannot_be_set_is_named() {
 #[tokio::test]
 async fn lists_are_paged_and_filtered_by_account() {
     let admin = Fixture::new().await;
+    admin.post("/v1/accounts", json!({ "id": "even" })).await;
     for number in 0..7 {
-        let account = if number % 2 == 0 { "even" } else { "odd" };
+        let account = if number % 2 == 0 { "even" } else { "a" };
         admin
             .create(json!({ "name": format!("k{number}"), "account": account }))
             .await;
@@ -217,10 +296,29 @@ async fn lists_are_paged_and_filtered_by_account() {
 }
 
 #[tokio::test]
+async fn a_backup_comes_whole() {
+    let admin = Fixture::new().await;
+    for number in 0..300 {
+        admin
+            .create(json!({ "name": format!("k{number}"), "account": "a" }))
+            .await;
+    }
+    let mut bytes = Vec::new();
+    admin.client.download("/v1/backup", &mut bytes).await.unwrap();
+    let path = admin.folder.path().join("backup");
+    std::fs::write(&path, bytes).unwrap();
+    let (header, end) = file::check(&path).unwrap();
+    assert_eq!((header.engine.as_str(), end.items), ("embedded", 300));
+    let error = admin.client.download("/v1/backups", &mut Vec::new()).await.unwrap_err();
+    assert!(error.to_string().contains("no such path"), "{error}");
+}
+
+#[tokio::test]
 async fn models_are_listed() {
     let admin = Fixture::new().await;
     let answer = admin.client.call(Method::GET, "/v1/models", None).await.unwrap();
     assert_eq!(answer["models"][0]["name"], "m-1");
+    assert_eq!(answer["models"][0]["prices"]["p"]["version"], "free");
 }
 
 #[tokio::test]
@@ -246,26 +344,16 @@ async fn providers_are_switched_and_the_record_says_so() {
 #[tokio::test]
 async fn without_an_audit_record_nothing_is_changed() {
     // A device that is always full stands for a disk that is.
-    let folder = TempDir::new().unwrap();
-    let store: Arc<dyn KeyStore> = Arc::new(EmbeddedStore::open(&folder.path().join("store")).unwrap());
-    let audit = Audit::open(Path::new("/dev/full")).unwrap();
-    let state = AdminState::new(
-        Arc::clone(&store),
-        Arc::new(Served::default()),
-        KeyPrefix::new("weir").unwrap(),
-        audit,
-    );
-    let socket = folder.path().join("admin.sock");
-    let listener = UnixListener::bind(&socket).unwrap();
-    let (_stop, shutdown) = watch::channel(false);
-    tokio::spawn(serve(listener, state, shutdown));
-    let client = AdminClient::new(socket);
-    let body = json!({ "name": "n", "account": "a" });
-    match client.call(Method::POST, "/v1/keys", Some(&body)).await {
-        Err(ClientError::Refused(message)) => assert!(message.contains("nothing was changed"), "{message}"),
-        other => panic!("expected a refusal, got {other:?}"),
+    let admin = Fixture::with_audit(TempDir::new().unwrap(), Path::new("/dev/full")).await;
+    for (path, body) in [
+        ("/v1/keys", json!({ "name": "n", "account": "a" })),
+        ("/v1/accounts/a/credit", json!({ "usd": "5" })),
+    ] {
+        let message = admin.refused(Method::POST, path, Some(body)).await;
+        assert!(message.contains("nothing was changed"), "{message}");
     }
-    assert!(store.list(None, 10).await.unwrap().is_empty());
+    assert!(admin.store.list(None, 10).await.unwrap().is_empty());
+    assert_eq!(admin.get("/v1/accounts/a").await["balance_nano_usd"], 0);
 }
 
 #[tokio::test]

@@ -17,7 +17,8 @@ pub(crate) struct ModelStore {
 
 #[derive(Default)]
 struct State {
-    keys: Vec<(KeyDigest, KeyView)>,
+    keys: Vec<KeyView>,
+    gone: Vec<KeyId>,
     changes: Vec<Vec<KeyDigest>>,
 }
 
@@ -40,15 +41,37 @@ impl ModelStore {
 
     fn replace(&self, id: &KeyId, change: impl Fn(&KeyRecord) -> KeyRecord) -> Result<KeyView, StoreError> {
         let mut state = self.state();
-        let (digest, view) = state.held(id)?;
+        let view = state.held(id)?;
         let record = change(&view.record);
         if record == view.record {
             return Ok(view.clone());
         }
         view.record = record;
-        let (digest, view) = (*digest, view.clone());
-        self.changed(&mut state, vec![digest]);
+        let view = view.clone();
+        self.changed(&mut state, vec![view.digest]);
         Ok(view)
+    }
+
+    fn add(&self, state: &mut State, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
+        if state.has_digest(digest) || state.held(&record.id).is_ok() {
+            return Err(StoreError::Duplicate);
+        }
+        state.gone.retain(|gone| *gone != record.id);
+        state.keys.push(KeyView {
+            digest: *digest,
+            record: record.clone(),
+            last_used: None,
+        });
+        self.changed(state, vec![*digest]);
+        Ok(())
+    }
+
+    fn remove(&self, state: &mut State, id: &KeyId) -> Option<KeyView> {
+        state.gone.push(id.clone());
+        let at = state.keys.iter().position(|view| view.record.id == *id)?;
+        let view = state.keys.remove(at);
+        self.changed(state, vec![view.digest]);
+        Some(view)
     }
 }
 
@@ -57,13 +80,13 @@ impl State {
         self.changes.len() as u64
     }
 
-    fn held(&mut self, id: &KeyId) -> Result<&mut (KeyDigest, KeyView), StoreError> {
+    fn held(&mut self, id: &KeyId) -> Result<&mut KeyView, StoreError> {
         let mut keys = self.keys.iter_mut();
-        keys.find(|(_, view)| view.record.id == *id).ok_or(StoreError::NotFound)
+        keys.find(|view| view.record.id == *id).ok_or(StoreError::NotFound)
     }
 
     fn has_digest(&self, digest: &KeyDigest) -> bool {
-        self.keys.iter().any(|(held, _)| held == digest)
+        self.keys.iter().any(|view| view.digest == *digest)
     }
 }
 
@@ -71,29 +94,19 @@ impl State {
 impl KeyStore for ModelStore {
     async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError> {
         let state = self.state();
-        let held = state.keys.iter().find(|(held, _)| held == digest);
+        let held = state.keys.iter().find(|view| view.digest == *digest);
         Ok(Lookup {
-            record: held.map(|(_, view)| view.record.clone()),
+            record: held.map(|view| view.record.clone()),
             version: state.version(),
         })
     }
 
     async fn create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
-        let mut state = self.state();
-        if state.has_digest(digest) || state.held(&record.id).is_ok() {
-            return Err(StoreError::Duplicate);
-        }
-        let view = KeyView {
-            record: record.clone(),
-            last_used: None,
-        };
-        state.keys.push((*digest, view));
-        self.changed(&mut state, vec![*digest]);
-        Ok(())
+        self.add(&mut self.state(), digest, record)
     }
 
     async fn by_id(&self, id: &KeyId) -> Result<Option<KeyView>, StoreError> {
-        Ok(self.state().held(id).ok().map(|(_, view)| view.clone()))
+        Ok(self.state().held(id).ok().cloned())
     }
 
     async fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError> {
@@ -101,7 +114,7 @@ impl KeyStore for ModelStore {
         if let Some(id) = after {
             state.held(id)?;
         }
-        let mut all: Vec<KeyView> = state.keys.iter().map(|(_, view)| view.clone()).collect();
+        let mut all: Vec<KeyView> = state.keys.clone();
         all.sort_by_key(|view| (view.record.created_at, view.record.id.clone()));
         let skipped = match after {
             None => 0,
@@ -117,12 +130,13 @@ impl KeyStore for ModelStore {
     async fn rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<KeyView, StoreError> {
         let mut state = self.state();
         let taken = state.has_digest(digest);
-        let (held, view) = state.held(id)?;
+        let view = state.held(id)?;
         if taken {
             return Err(StoreError::Duplicate);
         }
         view.record = view.record.rotated(hint);
-        let (before, view) = (std::mem::replace(held, *digest), view.clone());
+        let before = std::mem::replace(&mut view.digest, *digest);
+        let view = view.clone();
         self.changed(&mut state, vec![before, *digest]);
         Ok(view)
     }
@@ -131,18 +145,53 @@ impl KeyStore for ModelStore {
         self.replace(id, |record| record.revoked(at))
     }
 
-    async fn delete(&self, id: &KeyId) -> Result<(), StoreError> {
+    async fn delete(&self, id: &KeyId) -> Result<KeyView, StoreError> {
         let mut state = self.state();
-        let digest = state.held(id)?.0;
-        state.keys.retain(|(held, _)| *held != digest);
-        self.changed(&mut state, vec![digest]);
+        state.held(id)?;
+        self.remove(&mut state, id).ok_or(StoreError::NotFound)
+    }
+
+    async fn heal(&self, digest: &KeyDigest, told: &KeyRecord) -> Result<(), StoreError> {
+        let mut state = self.state();
+        if state.held(&told.id).is_err() {
+            let is_gone = state.gone.contains(&told.id);
+            return if is_gone {
+                Ok(())
+            } else {
+                self.add(&mut state, digest, told)
+            };
+        }
+        let holder = state.keys.iter().find(|view| view.digest == *digest);
+        let taken = holder.is_some_and(|view| view.record.id != told.id);
+        let view = state.held(&told.id)?;
+        let Some(record) = view.record.healed(told) else {
+            return Ok(());
+        };
+        let mut digests = vec![view.digest];
+        if told.revision > view.record.revision && *digest != view.digest {
+            if taken {
+                return Err(StoreError::Duplicate);
+            }
+            digests.push(*digest);
+            view.digest = *digest;
+        }
+        view.record = record;
+        self.changed(&mut state, digests);
+        Ok(())
+    }
+
+    async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError> {
+        let mut state = self.state();
+        if !state.held(id).is_ok_and(|view| view.record.revision > revision) {
+            self.remove(&mut state, id);
+        }
         Ok(())
     }
 
     async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
         let mut state = self.state();
         for (id, at) in used {
-            if let Ok((_, view)) = state.held(id) {
+            if let Ok(view) = state.held(id) {
                 view.last_used = view.last_used.max(Some(*at));
             }
         }

@@ -9,6 +9,7 @@ use proptest::test_runner::TestRunner;
 
 use super::model::ModelStore;
 use super::{digest, id, record};
+use crate::domain::ledger::KeyTermsChange;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::redis::test_server::TestServer;
 use crate::store::{Changes, KeyChange, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, StoreError};
@@ -21,14 +22,40 @@ const DIGESTS: u8 = 7;
 
 #[derive(Clone, Debug)]
 enum Operation {
-    Create { key: u8, digest: u8, at: i64 },
+    Create {
+        key: u8,
+        digest: u8,
+    },
     Find(u8),
     ById(u8),
-    List { after: Option<u8>, limit: usize },
-    Update { key: u8, change: KeyChange },
-    Rotate { key: u8, digest: u8, hint: String },
-    Revoke { key: u8, at: i64 },
+    List {
+        after: Option<u8>,
+        limit: usize,
+    },
+    Update {
+        key: u8,
+        change: KeyChange,
+    },
+    Rotate {
+        key: u8,
+        digest: u8,
+        hint: String,
+    },
+    Revoke {
+        key: u8,
+        at: i64,
+    },
     Delete(u8),
+    Heal {
+        key: u8,
+        digest: u8,
+        revision: u64,
+        revoked: bool,
+    },
+    HealGone {
+        key: u8,
+        revision: u64,
+    },
     Touch(Vec<(u8, i64)>),
     ChangesSince(u64),
 }
@@ -45,20 +72,15 @@ enum Answer {
 
 fn operation() -> impl Strategy<Value = Operation> {
     let models = option::of(option::of(vec("[a-c]{0,2}", 0..3)));
-    let change = (
-        option::of("\\PC{0,4}"),
-        option::of("[ab]"),
-        option::of(option::of(-9..9_i64)),
-        models,
-    );
-    let change = change.prop_map(|(name, account, expires_at, models)| KeyChange {
+    let change = (option::of("\\PC{0,4}"), option::of(option::of(-9..9_i64)), models);
+    let change = change.prop_map(|(name, expires_at, models)| KeyChange {
         name,
-        account,
         expires_at,
         models,
+        terms: KeyTermsChange::default(),
     });
     prop_oneof![
-        4 => (0..KEYS, 0..DIGESTS, -2..3_i64).prop_map(|(key, digest, at)| Operation::Create { key, digest, at }),
+        4 => (0..KEYS, 0..DIGESTS).prop_map(|(key, digest)| Operation::Create { key, digest }),
         2 => (0..DIGESTS).prop_map(Operation::Find),
         1 => (0..KEYS).prop_map(Operation::ById),
         1 => (option::of(0..KEYS), 0..4_usize).prop_map(|(after, limit)| Operation::List { after, limit }),
@@ -67,15 +89,23 @@ fn operation() -> impl Strategy<Value = Operation> {
             .prop_map(|(key, digest, hint)| Operation::Rotate { key, digest, hint }),
         2 => (0..KEYS, -5..5_i64).prop_map(|(key, at)| Operation::Revoke { key, at }),
         1 => (0..KEYS).prop_map(Operation::Delete),
+        2 => (0..KEYS, 0..DIGESTS, 0..5_u64, any::<bool>())
+            .prop_map(|(key, digest, revision, revoked)| Operation::Heal { key, digest, revision, revoked }),
+        1 => (0..KEYS, 0..5_u64).prop_map(|(key, revision)| Operation::HealGone { key, revision }),
         1 => vec((0..KEYS, -3..9_i64), 0..5).prop_map(Operation::Touch),
         2 => (0..45_u64).prop_map(Operation::ChangesSince),
     ]
 }
 
+/// When a key is made, which never changes; some are made at one time.
+fn created_at(key: u8) -> i64 {
+    i64::from(key % 3) - 1
+}
+
 async fn answer(store: &dyn KeyStore, operation: &Operation) -> Answer {
     match operation {
-        Operation::Create { key, digest: text, at } => {
-            Answer::Done(store.create(&digest(*text), &record(*key, *at)).await)
+        Operation::Create { key, digest: text } => {
+            Answer::Done(store.create(&digest(*text), &record(*key, created_at(*key))).await)
         }
         Operation::Find(text) => Answer::Lookup(store.find(&digest(*text)).await),
         Operation::ById(key) => Answer::Found(store.by_id(&id(*key)).await),
@@ -87,7 +117,21 @@ async fn answer(store: &dyn KeyStore, operation: &Operation) -> Answer {
             hint,
         } => Answer::View(store.rotate(&id(*key), &digest(*text), hint).await),
         Operation::Revoke { key, at } => Answer::View(store.revoke(&id(*key), *at).await),
-        Operation::Delete(key) => Answer::Done(store.delete(&id(*key)).await),
+        Operation::Delete(key) => Answer::View(store.delete(&id(*key)).await),
+        Operation::Heal {
+            key,
+            digest: text,
+            revision,
+            revoked,
+        } => {
+            let mut told = record(*key, created_at(*key));
+            told.revision = *revision;
+            if *revoked {
+                told = told.revoked(9);
+            }
+            Answer::Done(store.heal(&digest(*text), &told).await)
+        }
+        Operation::HealGone { key, revision } => Answer::Done(store.heal_gone(&id(*key), *revision).await),
         Operation::Touch(used) => {
             let used: Vec<_> = used.iter().map(|(key, at)| (id(*key), *at)).collect();
             Answer::Done(store.touch(&used).await)

@@ -1,24 +1,26 @@
 //! The durable form of the embedded store: one redb file. Every commit is on the disk when it returns.
 
-use std::fs::{DirBuilder, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::collections::HashSet;
+use std::path::Path;
 
 use redb::{
-    Database, DatabaseError, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction,
+    Database, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition,
+    WriteTransaction,
 };
 use serde::{Deserialize, Serialize};
 
+use super::database::{self, unavailable};
 use super::live::{Held, Step};
 use crate::domain::key::{KeyId, KeyRecord};
 use crate::domain::secret::KeyDigest;
 use crate::store::{OpenError, StoreError};
 
 /// Key id to a [`StoredKey`] as JSON.
-const KEYS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("keys");
+pub(super) const KEYS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("keys");
 /// Key id to the last use in seconds since the Unix epoch. Apart, because it changes all the time.
-const USED: TableDefinition<'_, &str, i64> = TableDefinition::new("used");
+pub(super) const USED: TableDefinition<'_, &str, i64> = TableDefinition::new("used");
+/// The ids of keys that were deleted. Ids are never drawn again, so these few bytes stay.
+pub(super) const GONE: TableDefinition<'_, &str, ()> = TableDefinition::new("gone");
 /// Session to when its memory ends, in seconds since the Unix epoch, and who served it.
 const SESSIONS: TableDefinition<'_, &[u8], (i64, &str)> = TableDefinition::new("sessions");
 /// Facts about the file itself.
@@ -41,73 +43,40 @@ struct StoredKey {
 }
 
 impl StoreFile {
-    /// Opens `folder/keys.redb`, making both if need be, readable by the owner alone, and reads everything in it.
-    pub(super) fn open(folder: &Path) -> Result<(Self, Vec<Held>), OpenError> {
+    /// Opens `folder/keys.redb`, making both if need be, readable by the owner alone, and reads everything in it:
+    /// the keys, and the ids of those that were deleted.
+    pub(super) fn open(folder: &Path) -> Result<(Self, Vec<Held>, HashSet<KeyId>), OpenError> {
         let path = folder.join(FILE_NAME);
-        let open = || {
-            let this = Self::open_file(folder, &path)?;
-            let keys = this.load(&path)?;
-            Ok((this, keys))
-        };
-        // redb takes some damaged pages for a fault of its own and panics. Nothing of it is used after that.
-        catch_unwind(AssertUnwindSafe(open)).unwrap_or_else(|_| {
-            Err(OpenError::Corrupt {
-                path: path.clone(),
-                reason: "its pages are damaged".to_owned(),
-            })
-        })
-    }
-
-    fn open_file(folder: &Path, path: &Path) -> Result<Self, OpenError> {
-        let refused = |error: std::io::Error| OpenError::File {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        };
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
-            .map_err(refused)?;
-        let mut options = OpenOptions::new();
-        let file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path);
-        let mut builder = Database::builder();
-        builder.set_cache_size(PAGE_CACHE_BYTES);
-        let mut database = builder
-            .create_file(file.map_err(refused)?)
-            .map_err(|error| open_error(path, error))?;
-        // Pages have checksums, which redb looks at only when asked. What it repairs here is its map of free pages; damage
-        // to the keys is an error, because all commits are of two phases.
-        if !database.check_integrity().map_err(|error| open_error(path, error))? {
-            tracing::warn!(path = %path.display(), "the key store's map of free pages was damaged and has been rebuilt");
-        }
-        let this = Self { database };
-        this.settle_format().map_err(|reason| OpenError::Corrupt {
-            path: path.to_owned(),
-            reason,
-        })?;
-        Ok(this)
-    }
-
-    /// Everything in the file. `Err` says what cannot be read, and never the content.
-    fn load(&self, path: &Path) -> Result<Vec<Held>, OpenError> {
-        self.read_all().map_err(|reason| OpenError::Corrupt {
-            path: path.to_owned(),
-            reason,
+        database::at_start(&path, || {
+            let mut database = database::open(&path, PAGE_CACHE_BYTES)?;
+            // Pages have checksums, which redb looks at only when asked. What it repairs here is its map of free pages;
+            // damage to the keys is an error, because all commits are of two phases.
+            if !database
+                .check_integrity()
+                .map_err(|error| database::open_error(&path, error))?
+            {
+                tracing::warn!(path = %path.display(), "the key store's map of free pages was damaged and has been rebuilt");
+            }
+            let this = Self { database };
+            this.settle_format()
+                .map_err(|reason| database::corrupt(&path, reason))?;
+            let keys = this.read_all().map_err(|reason| database::corrupt(&path, reason))?;
+            let gone = this.read_gone().map_err(|reason| database::corrupt(&path, reason))?;
+            Ok((this, keys, gone))
         })
     }
 
     /// A transaction that commits in two phases: without them redb takes damage to the last commit for a commit that was
     /// cut short, and goes back to the one before, which would give a revoked key back.
-    fn begin_write(&self) -> Result<WriteTransaction, redb::Error> {
+    pub(super) fn begin_write(&self) -> Result<WriteTransaction, redb::Error> {
         let mut transaction = self.database.begin_write()?;
         transaction.set_two_phase_commit(true);
         Ok(transaction)
+    }
+
+    /// All as it is now, for reading at leisure.
+    pub(super) fn snapshot(&self) -> Result<ReadTransaction, redb::Error> {
+        Ok(self.database.begin_read()?)
     }
 
     /// Makes one step durable.
@@ -117,14 +86,17 @@ impl StoreFile {
             {
                 let mut keys = transaction.open_table(KEYS)?;
                 let mut used = transaction.open_table(USED)?;
+                let mut gone = transaction.open_table(GONE)?;
                 match step {
                     Step::Nothing(_) => {}
                     Step::Put(held) => {
+                        gone.remove(held.record.id.as_str())?;
                         keys.insert(held.record.id.as_str(), encode(held)?.as_slice())?;
                     }
                     Step::Remove(id) => {
                         keys.remove(id.as_str())?;
                         used.remove(id.as_str())?;
+                        gone.insert(id.as_str(), ())?;
                     }
                 }
             }
@@ -205,6 +177,7 @@ impl StoreFile {
                 transaction.open_table(KEYS)?;
                 transaction.open_table(USED)?;
                 transaction.open_table(SESSIONS)?;
+                transaction.open_table(GONE)?;
                 let mut meta = transaction.open_table(META)?;
                 let format = meta.get(META_FORMAT)?.map(|format| format.value());
                 if format.is_none() {
@@ -221,6 +194,25 @@ impl StoreFile {
         }
     }
 
+    fn read_gone(&self) -> Result<HashSet<KeyId>, String> {
+        let read = || -> Result<Vec<String>, redb::Error> {
+            let transaction = self.database.begin_read()?;
+            let gone = transaction.open_table(GONE)?;
+            let mut ids = Vec::new();
+            for entry in gone.iter()? {
+                ids.push(entry?.0.value().to_owned());
+            }
+            Ok(ids)
+        };
+        let parse = |id: String| KeyId::parse(&id).map_err(|_| "a deleted key has no key's id".to_owned());
+        read()
+            .map_err(|error| error.to_string())?
+            .into_iter()
+            .map(parse)
+            .collect()
+    }
+
+    /// All keys. `Err` says what cannot be read, and never the content.
     fn read_all(&self) -> Result<Vec<Held>, String> {
         let read = || -> Result<Vec<Result<Held, String>>, redb::Error> {
             let transaction = self.database.begin_read()?;
@@ -238,7 +230,7 @@ impl StoreFile {
     }
 }
 
-fn encode(held: &Held) -> Result<Vec<u8>, redb::Error> {
+pub(super) fn encode(held: &Held) -> Result<Vec<u8>, redb::Error> {
     let stored = StoredKey {
         digest: held.digest.to_hex(),
         record: held.record.clone(),
@@ -246,7 +238,7 @@ fn encode(held: &Held) -> Result<Vec<u8>, redb::Error> {
     serde_json::to_vec(&stored).map_err(|error| redb::Error::Io(error.into()))
 }
 
-fn decode(id: &str, stored: &[u8], last_used: Option<i64>) -> Result<Held, String> {
+pub(super) fn decode(id: &str, stored: &[u8], last_used: Option<i64>) -> Result<Held, String> {
     let fault = |what: &str| format!("the record of {id} {what}");
     let stored: StoredKey = serde_json::from_slice(stored).map_err(|_| fault("is not a key record"))?;
     let digest = KeyDigest::from_hex(&stored.digest).ok_or_else(|| fault("has no digest"))?;
@@ -258,24 +250,4 @@ fn decode(id: &str, stored: &[u8], last_used: Option<i64>) -> Result<Held, Strin
         record: stored.record,
         last_used,
     })
-}
-
-fn open_error(path: &Path, error: DatabaseError) -> OpenError {
-    let path = PathBuf::from(path);
-    match error {
-        DatabaseError::DatabaseAlreadyOpen => OpenError::InUse(path),
-        DatabaseError::Storage(redb::StorageError::Io(error)) => OpenError::File {
-            path,
-            reason: error.to_string(),
-        },
-        other => OpenError::Corrupt {
-            path,
-            reason: other.to_string(),
-        },
-    }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "it is the mapper of map_err")]
-fn unavailable(error: redb::Error) -> StoreError {
-    StoreError::Unavailable(format!("the store file cannot be written: {error}"))
 }

@@ -1,6 +1,6 @@
 //! The keys in memory: what the embedded store answers from, and what a change is decided against.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 
 use crate::domain::key::{KeyChange, KeyId, KeyRecord, KeyState};
@@ -19,6 +19,7 @@ pub(super) struct Held {
 impl Held {
     fn view(&self) -> KeyView {
         KeyView {
+            digest: self.digest,
             record: self.record.clone(),
             last_used: self.last_used,
         }
@@ -29,8 +30,8 @@ impl Held {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Store the key in this form, new or in place of its old form.
-    Put(Held),
-    /// Forget the key.
+    Put(Box<Held>),
+    /// Forget the key, if it is there, and remember that it was deleted.
     Remove(KeyId),
     /// All is as asked already.
     Nothing(KeyId),
@@ -41,13 +42,18 @@ pub(super) struct Live {
     keys: HashMap<KeyId, Held>,
     by_digest: HashMap<KeyDigest, KeyId>,
     by_creation: BTreeSet<(i64, KeyId)>,
+    /// Keys that were deleted.
+    gone: HashSet<KeyId>,
     feed: Feed,
 }
 
 impl Live {
-    /// The keys as loaded from the file. `Err` names a digest that two keys claim.
-    pub(super) fn load(keys: impl IntoIterator<Item = Held>) -> Result<Self, KeyId> {
-        let mut live = Self::default();
+    /// The keys as loaded from the file, and those that were deleted. `Err` names a digest that two keys claim.
+    pub(super) fn load(keys: impl IntoIterator<Item = Held>, gone: HashSet<KeyId>) -> Result<Self, KeyId> {
+        let mut live = Self {
+            gone,
+            ..Self::default()
+        };
         for held in keys {
             if live.by_digest.contains_key(&held.digest) {
                 return Err(held.record.id);
@@ -89,19 +95,19 @@ impl Live {
         if self.by_digest.contains_key(digest) || self.keys.contains_key(&record.id) {
             return Err(StoreError::Duplicate);
         }
-        Ok(Step::Put(Held {
+        Ok(Step::Put(Box::new(Held {
             digest: *digest,
             record: record.clone(),
             last_used: None,
-        }))
+        })))
     }
 
     pub(super) fn decide_update(&self, id: &KeyId, change: &KeyChange) -> Result<Step, StoreError> {
         let held = self.held(id)?;
-        Ok(Step::Put(Held {
+        Ok(Step::Put(Box::new(Held {
             record: change.apply(&held.record),
             ..held.clone()
-        }))
+        })))
     }
 
     pub(super) fn decide_rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<Step, StoreError> {
@@ -109,21 +115,21 @@ impl Live {
         if self.by_digest.contains_key(digest) {
             return Err(StoreError::Duplicate);
         }
-        Ok(Step::Put(Held {
+        Ok(Step::Put(Box::new(Held {
             digest: *digest,
             record: held.record.rotated(hint),
             last_used: held.last_used,
-        }))
+        })))
     }
 
     pub(super) fn decide_revoke(&self, id: &KeyId, at: i64) -> Result<Step, StoreError> {
         let held = self.held(id)?;
         match held.record.state {
             KeyState::Revoked { .. } => Ok(Step::Nothing(id.clone())),
-            KeyState::Active => Ok(Step::Put(Held {
+            KeyState::Active => Ok(Step::Put(Box::new(Held {
                 record: held.record.revoked(at),
                 ..held.clone()
-            })),
+            }))),
         }
     }
 
@@ -131,15 +137,60 @@ impl Live {
         self.held(id).map(|_| Step::Remove(id.clone()))
     }
 
+    pub(super) fn decide_heal(&self, digest: &KeyDigest, told: &KeyRecord) -> Result<Step, StoreError> {
+        let Some(held) = self.keys.get(&told.id) else {
+            return if self.gone.contains(&told.id) {
+                Ok(Step::Nothing(told.id.clone()))
+            } else {
+                self.decide_create(digest, told)
+            };
+        };
+        let Some(record) = held.record.healed(told) else {
+            return Ok(Step::Nothing(told.id.clone()));
+        };
+        let digest = if told.revision > held.record.revision {
+            *digest
+        } else {
+            held.digest
+        };
+        if self.by_digest.get(&digest).is_some_and(|id| *id != told.id) {
+            return Err(StoreError::Duplicate);
+        }
+        Ok(Step::Put(Box::new(Held {
+            digest,
+            record,
+            last_used: held.last_used,
+        })))
+    }
+
+    pub(super) fn decide_heal_gone(&self, id: &KeyId, revision: u64) -> Step {
+        let is_done = match self.keys.get(id) {
+            Some(held) => held.record.revision > revision,
+            None => self.gone.contains(id),
+        };
+        if is_done {
+            Step::Nothing(id.clone())
+        } else {
+            Step::Remove(id.clone())
+        }
+    }
+
     /// Applies a step decided on this very state. `None`: nothing changed.
     pub(super) fn apply(&mut self, step: Step) -> Option<u64> {
         let (before, after) = match step {
             Step::Nothing(_) => return None,
-            Step::Remove(id) => (self.take(&id), None),
+            Step::Remove(id) => {
+                let before = self.take(&id);
+                self.gone.insert(id);
+                // That a key is gone which was not there concerns nobody.
+                before.as_ref()?;
+                (before, None)
+            }
             Step::Put(held) => {
                 let after = held.digest;
+                self.gone.remove(&held.record.id);
                 let before = self.take(&held.record.id);
-                self.put(held);
+                self.put(*held);
                 (before, Some(after))
             }
         };

@@ -42,7 +42,7 @@ async fn sessions_are_remembered_by_their_latest_word() {
 #[tokio::test]
 async fn a_session_is_forgotten_after_its_lifetime_and_the_older_half_beyond_the_limit() {
     let folder = tempfile::tempdir().unwrap();
-    let (file, _) = StoreFile::open(folder.path()).unwrap();
+    let (file, ..) = StoreFile::open(folder.path()).unwrap();
     for number in 0..=8_u8 {
         let now = i64::from(number);
         file.commit_sessions(&[([number; 32], "p/c".to_owned())], now, now + 100, 8)

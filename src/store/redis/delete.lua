@@ -1,15 +1,22 @@
--- ARGV: generation, feed limit, id.
-if redis.call('HEXISTS', RECORDS, ARGV[3]) == 0 then
+-- KEYS behind those of the prelude: deleted keys.
+-- ARGV: generation, feed limit, id, record that has to be there or ''. -> record, last use or '', digest as they were
+local record = redis.call('HGET', RECORDS, ARGV[3])
+if not record then
   return {'not_found', generation}
+end
+if ARGV[4] ~= '' and ARGV[4] ~= record then
+  return {'conflict', generation}
 end
 local digest = redis.call('HGET', DIGESTS, ARGV[3])
 if not digest then
   return {'corrupt', generation, ARGV[3] .. ' has no digest'}
 end
+local used = redis.call('HGET', USED, ARGV[3]) or ''
 changed(ARGV[2], digest)
+redis.call('HSET', KEYS[9], ARGV[3], '')
 redis.call('HDEL', IDS, digest)
 redis.call('HDEL', DIGESTS, ARGV[3])
 redis.call('HDEL', RECORDS, ARGV[3])
 redis.call('HDEL', USED, ARGV[3])
 redis.call('ZREM', ORDER, ARGV[3])
-return {'ok', generation}
+return {'ok', generation, record, used, digest}

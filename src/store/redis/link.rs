@@ -1,49 +1,64 @@
-//! The data connection: one multiplexed connection, made and made again in the background, behind a breaker.
+//! Calls to the store's Redis, whatever its servers are: one, a master that sentinels watch, or a cluster.
 //!
-//! A call never makes a connection. While the link is up it is sent at once; while it is being made for the first time, or
-//! again after a drop, it waits within its budget; while the server is known to be away it fails at once. So a dead server
-//! costs a caller nothing, and the only probe of it is the background's next attempt, at most one per second.
+//! A call is one script whose keys share one slot. It is sent once; again only when it is known not to have been done (sent
+//! elsewhere, a script that had to be given again, a server that is no master any more), or when it changes nothing. All
+//! tries together keep within its budget. Each master has a connection and a breaker of its own ([`lane`]).
+//!
+//! The crate's own clients for sentinels and clusters are not used: they try again calls that may have been done, and show
+//! neither which server answered nor when it changed, on which breaker and epochs rest.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis::aio::MultiplexedConnection;
-use ::redis::{AsyncConnectionConfig, Client, RedisError, RedisResult, ScriptInvocation};
+use ::redis::{Client, RedisResult, ScriptInvocation};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use self::cluster::Cluster;
+use self::epochs::Epochs;
+use self::finder::{Finder, Sentinel};
+use self::lane::{Lane, State, unavailable};
+use self::request::{Request, Verdict};
+use super::address::Address;
+use super::dialer::Dialer;
 use super::scripts::Scripts;
-use crate::store::StoreError;
+use super::settings::{RedisMode, RedisSettings};
+use crate::store::{OpenError, StoreError, StoreWarning};
 
-/// How long one attempt to connect may take, logging in and loading the scripts included.
+mod breaker;
+mod cluster;
+mod epochs;
+mod finder;
+mod keeper;
+mod lane;
+mod report;
+mod request;
+mod slots;
+
+/// How long one attempt to connect may take, finding the server, logging in and loading the scripts included.
 pub(super) const CONNECT_WAIT_MAX: Duration = Duration::from_secs(1);
-/// The pause after the first failed attempt; it doubles up to [`PAUSE_MAX`].
+/// The pause after the first failed attempt, from start to start; it doubles up to [`PAUSE_MAX`].
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The longest pause between two attempts.
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How many calls in a row may run into their budget before the link counts as down.
-const TIMEOUTS_MAX: u32 = 3;
-/// How many calls may be under way at once; more wait within their budget.
-const CALLS_MAX: usize = 4096;
+/// How often one call may be sent elsewhere.
+const REDIRECTS_MAX: usize = 8;
+/// The pause before a call is sent again to a slot that is on its way.
+const SLOT_PAUSE: Duration = Duration::from_millis(5);
 
+/// See the module.
 pub(super) struct Link {
-    client: Client,
-    state: watch::Sender<State>,
-    timeouts: AtomicU32,
-    /// How long the first attempt after a drop may keep calls waiting.
-    patience: Duration,
+    route: Route,
+    dialer: Arc<Dialer>,
+    epochs: Epochs,
 }
 
-#[derive(Clone)]
-enum State {
-    Connecting,
-    Up {
-        connection: MultiplexedConnection,
-        number: u64,
-    },
-    Down {
-        reason: String,
-    },
+enum Route {
+    /// All keys are with one master.
+    One { lane: Arc<Lane>, finder: Finder },
+    /// The first key says with whom.
+    Cluster(Cluster),
 }
 
 /// How hard a call may try.
@@ -55,24 +70,43 @@ pub(super) enum Effort {
     Write(Duration),
 }
 
+/// Whom a call is waiting for.
+type Asked = Option<(Arc<Lane>, u64)>;
+
 impl Link {
-    pub(super) fn new(client: Client, patience: Duration) -> Self {
-        let (state, _) = watch::channel(State::Connecting);
-        Self {
-            client,
-            state,
-            timeouts: AtomicU32::new(0),
-            patience,
-        }
+    /// Checks the settings. It connects nowhere yet.
+    pub(super) fn new(settings: &RedisSettings) -> Result<Self, OpenError> {
+        let nodes = settings.addresses()?;
+        let dialer = Arc::new(Dialer::new(settings)?);
+        let epochs = Epochs::new();
+        let patience = settings.budget;
+        let one = |finder| Route::One {
+            lane: Arc::new(Lane::new(&dialer, &epochs, patience)),
+            finder,
+        };
+        let route = match (&settings.mode, nodes.as_slice()) {
+            (RedisMode::Cluster, _) => Route::Cluster(Cluster::new(nodes, &dialer, &epochs, patience)),
+            (RedisMode::Sentinel { master_name, .. }, _) => {
+                one(Finder::Sentinel(Sentinel::new(nodes, master_name.clone())))
+            }
+            (RedisMode::Standalone, [node]) => one(Finder::Standalone(node.clone())),
+            (RedisMode::Standalone, _) => {
+                return Err(OpenError::Settings(
+                    "store.redis.nodes: give exactly one server".to_owned(),
+                ));
+            }
+        };
+        Ok(Self { route, dialer, epochs })
     }
 
+    /// Runs a script. Its keys share one slot, that of the first.
     pub(super) async fn call(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<Vec<String>, StoreError> {
         let (Effort::Read(budget) | Effort::Write(budget)) = effort;
         let mut asked = None;
         let answer = timeout(budget, self.attempt(call, effort, &mut asked)).await;
         answer.unwrap_or_else(|_| {
-            if let Some(number) = asked {
-                self.note_timeout(number);
+            if let Some((lane, number)) = asked {
+                lane.note_timeout(number);
             }
             Err(StoreError::Unavailable(format!(
                 "redis gave no answer within {} ms",
@@ -85,155 +119,99 @@ impl Link {
         &self,
         call: &ScriptInvocation<'_>,
         effort: Effort,
-        asked: &mut Option<u64>,
+        asked: &mut Asked,
     ) -> Result<Vec<String>, StoreError> {
+        let request = Request::of(call).await.map_err(|error| unavailable(&error))?;
         let mut again = matches!(effort, Effort::Read(_));
-        loop {
+        let mut redirect: Option<(Address, bool)> = None;
+        let mut redirects = 0;
+        while redirects < REDIRECTS_MAX {
             *asked = None;
-            let (mut connection, number) = self.connection().await?;
-            *asked = Some(number);
-            match call.invoke_async(&mut connection).await {
-                Ok(reply) => {
-                    self.timeouts.store(0, Ordering::Relaxed);
-                    return Ok(reply);
+            let (lane, asking) = match (&self.route, redirect.take()) {
+                (Route::Cluster(cluster), Some((address, asking))) => (cluster.lane_to(&address), asking),
+                (Route::Cluster(cluster), None) => (cluster.lane(request.slot.unwrap_or_default()).await?, false),
+                (Route::One { lane, .. }, _) => (Arc::clone(lane), false),
+            };
+            let live = lane.live().await?;
+            *asked = Some((Arc::clone(&lane), live.number));
+            let error = match lane.send(&live, call, &request, asking).await {
+                Ok(reply) => return Ok(reply),
+                Err(error) => error,
+            };
+            let verdict = Verdict::of(&error);
+            match (&self.route, verdict) {
+                (Route::Cluster(cluster), Verdict::Moved(target)) => {
+                    cluster.note_stale();
+                    redirects += 1;
+                    redirect = Address::named_by(&target, &live.address).map(|address| (address, false));
                 }
-                Err(error) if error.is_unrecoverable_error() => {
-                    self.leave(number, State::Connecting);
+                (Route::Cluster(_), Verdict::Ask(target)) => {
+                    redirects += 1;
+                    redirect = Address::named_by(&target, &live.address).map(|address| (address, true));
+                }
+                (Route::One { .. }, Verdict::Moved(_) | Verdict::Ask(_)) => {
+                    let text = "redis is a cluster, set store.redis.mode = \"cluster\"";
+                    return Err(StoreError::Unavailable(text.to_owned()));
+                }
+                (_, Verdict::Wait) => sleep(SLOT_PAUSE).await,
+                (_, Verdict::NotMaster) => {
+                    redirects += 1;
+                    lane.leave(live.number, State::Connecting);
+                }
+                (_, Verdict::Broken) => {
+                    lane.leave(live.number, State::Connecting);
                     if !again {
                         return Err(unavailable(&error));
                     }
                     again = false;
                 }
-                Err(error) => return Err(unavailable(&error)),
+                (_, Verdict::Refused) => return Err(unavailable(&error)),
             }
         }
+        Err(StoreError::Unavailable(format!(
+            "redis sent a call elsewhere {REDIRECTS_MAX} times"
+        )))
     }
 
-    /// The live connection, waiting for one that is just being made.
-    async fn connection(&self) -> Result<(MultiplexedConnection, u64), StoreError> {
-        let mut states = self.state.subscribe();
-        let gone = || StoreError::Unavailable("the store has been closed".to_owned());
-        let state = states
-            .wait_for(|state| !matches!(state, State::Connecting))
-            .await
-            .map_err(|_| gone())?;
-        match &*state {
-            State::Up { connection, number } => Ok((connection.clone(), *number)),
-            State::Down { reason } => Err(StoreError::Unavailable(reason.clone())),
-            State::Connecting => Err(gone()),
-        }
-    }
-
-    fn note_timeout(&self, number: u64) {
-        if self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS_MAX {
-            self.leave(
-                number,
-                State::Down {
-                    reason: format!("redis left {TIMEOUTS_MAX} calls unanswered"),
-                },
-            );
-        }
-    }
-
-    /// Gives a connection up, if it is still the one in use.
-    fn leave(&self, number: u64, next: State) {
-        self.state.send_if_modified(|state| {
-            let current = matches!(state, State::Up { number: current, .. } if *current == number);
-            if current {
-                *state = next;
-            }
-            current
-        });
-    }
-
-    /// Keeps a connection up. Cancel it to stop; what is connected then stays usable.
+    /// Keeps all connections up. Cancel it to stop; what is connected then stays usable.
     pub(super) async fn keep_up(&self, scripts: &Scripts) {
-        let mut pause = PAUSE_MIN;
-        let mut away = false;
-        for number in 0.. {
-            match self.connect(scripts).await {
-                Ok(connection) => {
-                    tracing::info!(again = away, "redis connected");
-                    (pause, away) = (PAUSE_MIN, false);
-                    self.timeouts.store(0, Ordering::Relaxed);
-                    self.state.send_replace(State::Up { connection, number });
-                    let mut states = self.state.subscribe();
-                    if states
-                        .wait_for(|state| !matches!(state, State::Up { .. }))
-                        .await
-                        .is_err()
-                    {
-                        return;
-                    }
-                    tracing::warn!("redis connection lost");
-                }
-                Err(reason) => {
-                    if !away {
-                        tracing::error!(reason, "redis cannot be reached, trying on");
-                    }
-                    away = true;
-                    self.state.send_replace(State::Down { reason });
-                    sleep(pause).await;
-                    pause = PAUSE_MAX.min(pause * 2);
-                }
-            }
+        match &self.route {
+            Route::Cluster(cluster) => cluster.keep_up(scripts).await,
+            Route::One { lane, finder } => tokio::select! {
+                () = lane.keep_up(finder, scripts) => {}
+                () = finder.follow(&self.dialer) => {}
+            },
         }
     }
 
-    /// One attempt. When it outlasts the callers' patience they are told so, and it goes on without them.
-    async fn connect(&self, scripts: &Scripts) -> Result<MultiplexedConnection, String> {
-        let attempt = timeout(CONNECT_WAIT_MAX, self.open(scripts));
-        tokio::pin!(attempt);
-        let outcome = match timeout(self.patience, &mut attempt).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                self.state.send_replace(State::Down {
-                    reason: "redis does not answer".to_owned(),
-                });
-                attempt.await
-            }
-        };
-        match outcome {
-            Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(error)) => Err(format!("redis cannot be reached: {error}")),
-            Err(_) => Err(format!(
-                "redis did not answer within {} ms",
-                CONNECT_WAIT_MAX.as_millis()
-            )),
+    /// Moves at every reconnect and whenever a master has changed: then what was acknowledged may be lost.
+    /// What was acknowledged may be gone, for a reason that the link cannot see.
+    pub(super) fn move_epoch(&self) {
+        self.epochs.move_on();
+    }
+
+    pub(super) fn epochs(&self) -> watch::Receiver<u64> {
+        self.epochs.subscribe()
+    }
+
+    /// What is wrong with how the servers are set up.
+    pub(super) fn warnings(&self) -> BTreeSet<StoreWarning> {
+        match &self.route {
+            Route::One { lane, .. } => lane.seen().warnings.clone(),
+            Route::Cluster(cluster) => cluster.warnings(),
         }
     }
 
-    async fn open(&self, scripts: &Scripts) -> RedisResult<MultiplexedConnection> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(CALLS_MAX)
-            .set_concurrency_limit(CALLS_MAX);
-        let mut connection = self
-            .client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?;
-        // With the scripts in place a call is one round trip, also the first one.
-        scripts.load(&mut connection).await?;
-        warn_of_eviction(&mut connection).await;
-        Ok(connection)
+    /// The master that has a key, as far as is known now.
+    pub(super) fn master_of(&self, key: &str) -> Option<Address> {
+        match &self.route {
+            Route::One { lane, .. } => Some(lane.live_now()?.address),
+            Route::Cluster(cluster) => cluster.owner(slots::of_key(key.as_bytes())),
+        }
     }
-}
 
-/// A Redis that evicts takes keys for cache entries and forgets customers. Not being allowed to ask is no fault.
-async fn warn_of_eviction(connection: &mut MultiplexedConnection) {
-    let memory: RedisResult<String> = ::redis::cmd("INFO").arg("memory").query_async(connection).await;
-    let policy = memory.ok().and_then(|memory| {
-        memory.lines().find_map(|line| {
-            line.strip_prefix("maxmemory_policy:")
-                .map(|policy| policy.trim().to_owned())
-        })
-    });
-    if let Some(policy) = policy.filter(|policy| policy != "noeviction") {
-        tracing::error!(policy, "redis may evict keys, set maxmemory-policy to noeviction");
+    /// A client of a server that holds data.
+    pub(super) fn client(&self, address: &Address) -> RedisResult<Client> {
+        self.dialer.data(address)
     }
-}
-
-fn unavailable(error: &RedisError) -> StoreError {
-    StoreError::Unavailable(format!("redis: {error}"))
 }

@@ -1,4 +1,4 @@
--- ARGV: generation, id to begin after or '', limit. -> record, last use or '', record, ...
+-- ARGV: generation, id to begin after or '', limit. -> record, last use or '', digest, record, ...
 local from = 0
 if ARGV[2] ~= '' then
   local rank = redis.call('ZRANK', ORDER, ARGV[2])
@@ -17,6 +17,7 @@ if limit > 0 then
     end
     reply[#reply + 1] = record
     reply[#reply + 1] = redis.call('HGET', USED, id) or ''
+    reply[#reply + 1] = redis.call('HGET', DIGESTS, id) or ''
   end
 end
 return reply

@@ -1,10 +1,14 @@
 -- What every script begins with. All keys share one hash tag, so each script is one atomic step, in a cluster too.
 -- ARGV[1] is the generation this node has seen, or ''. A store without it was emptied or replaced: nothing it says about
--- keys can be trusted, and least of all that a key does not exist.
+-- keys can be trusted, and least of all that a key does not exist. One without any was never set up, or emptied before this
+-- node came: `weir store init` and `weir store restore` give it one, and nothing else does.
 local GENERATION, VERSION, FEED, IDS, DIGESTS, RECORDS, ORDER, USED = unpack(KEYS)
 local generation = redis.call('GET', GENERATION) or ''
 if ARGV[1] ~= '' and generation ~= ARGV[1] then
   return {'lost', generation}
+end
+if generation == '' then
+  return {'uninitialised', generation}
 end
 local function version()
   return redis.call('GET', VERSION) or '0'

@@ -29,7 +29,11 @@ impl Reply {
             "not_found" => Err(StoreError::NotFound),
             "duplicate" => Err(StoreError::Duplicate),
             "lost" => Err(StoreError::Unavailable(
-                "redis was emptied or replaced while this node was running; restore its data, or restart weir to accept it as it is"
+                "redis was emptied or replaced while this node was running; put its data back with `weir store restore`, or restart weir to accept another Redis that is set up"
+                    .to_owned(),
+            )),
+            "uninitialised" => Err(StoreError::Unavailable(
+                "this Redis is not set up for weir, or was emptied; run `weir store init` if it is new, or `weir store restore`"
                     .to_owned(),
             )),
             "corrupt" => Err(StoreError::Corrupt(texts.next().unwrap_or_default())),
@@ -48,17 +52,22 @@ impl Reply {
             .ok_or_else(|| StoreError::Corrupt("a script's answer is too short".to_owned()))
     }
 
+    /// All that is left.
+    pub(super) fn texts(self) -> IntoIter<String> {
+        self.rest
+    }
+
     pub(super) fn number(&mut self) -> Result<u64, StoreError> {
         self.text()?
             .parse()
             .map_err(|_| StoreError::Corrupt("the version is not a number".to_owned()))
     }
 
-    /// Pairs of a record and its last use.
+    /// A record, its last use and its digest, again and again.
     pub(super) fn views(mut self) -> Result<Vec<KeyView>, StoreError> {
         let mut views = Vec::new();
         while let Some(text) = self.rest.next() {
-            views.push(view(&text, &self.text()?)?);
+            views.push(view(&text, &self.text()?, &self.text()?)?);
         }
         Ok(views)
     }
@@ -90,7 +99,7 @@ impl Reply {
     }
 }
 
-pub(super) fn view(record_text: &str, used: &str) -> Result<KeyView, StoreError> {
+pub(super) fn view(record_text: &str, used: &str, digest: &str) -> Result<KeyView, StoreError> {
     let last_used = match used {
         "" => None,
         at => Some(
@@ -98,7 +107,9 @@ pub(super) fn view(record_text: &str, used: &str) -> Result<KeyView, StoreError>
                 .map_err(|_| StoreError::Corrupt("a last use is not a number".to_owned()))?,
         ),
     };
+    let digest = KeyDigest::from_hex(digest).ok_or_else(|| StoreError::Corrupt("a key has no digest".to_owned()))?;
     Ok(KeyView {
+        digest,
         record: record(record_text)?,
         last_used,
     })
@@ -131,7 +142,9 @@ mod tests {
     fn refusals_have_their_names() {
         assert_eq!(reply(&["not_found", "g"]).err(), Some(StoreError::NotFound));
         assert_eq!(reply(&["duplicate", "g"]).err(), Some(StoreError::Duplicate));
-        assert!(matches!(reply(&["lost", ""]).err(), Some(StoreError::Unavailable(_))));
+        for status in ["lost", "uninitialised"] {
+            assert!(matches!(reply(&[status, ""]).err(), Some(StoreError::Unavailable(_))));
+        }
         assert_eq!(
             reply(&["corrupt", "g", "why"]).err(),
             Some(StoreError::Corrupt("why".into()))

@@ -3,20 +3,33 @@
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{RedisResult, Script};
 
+use super::ledger::LedgerScripts;
+
 /// A script with its text, which Redis is given again on every new connection.
 pub(super) struct Loaded {
     pub(super) script: Script,
     text: &'static str,
 }
 
-macro_rules! script {
-    ($file:literal) => {{
-        let text = concat!(include_str!("prelude.lua"), include_str!($file));
-        Loaded {
+impl Loaded {
+    pub(super) fn new(text: &'static str) -> Self {
+        Self {
             script: Script::new(text),
             text,
         }
-    }};
+    }
+}
+
+macro_rules! alone {
+    ($file:literal) => {
+        Loaded::new(include_str!($file))
+    };
+}
+
+macro_rules! script {
+    ($file:literal) => {
+        Loaded::new(concat!(include_str!("prelude.lua"), include_str!($file)))
+    };
 }
 
 pub(super) struct Scripts {
@@ -26,10 +39,18 @@ pub(super) struct Scripts {
     pub(super) list: Loaded,
     pub(super) replace: Loaded,
     pub(super) delete: Loaded,
+    pub(super) heal: Loaded,
+    pub(super) gone: Loaded,
+    pub(super) init: Loaded,
+    pub(super) empty: Loaded,
+    pub(super) load: Loaded,
+    pub(super) gone_ids: Loaded,
     pub(super) touch: Loaded,
     pub(super) changes: Loaded,
     pub(super) recall: Loaded,
     pub(super) remember: Loaded,
+    pub(super) generation: Loaded,
+    pub(super) ledger: LedgerScripts,
 }
 
 impl Scripts {
@@ -41,10 +62,18 @@ impl Scripts {
             list: script!("list.lua"),
             replace: script!("replace.lua"),
             delete: script!("delete.lua"),
+            heal: script!("heal.lua"),
+            gone: script!("gone.lua"),
+            init: alone!("init.lua"),
+            empty: alone!("empty.lua"),
+            load: alone!("load.lua"),
+            gone_ids: script!("gone_ids.lua"),
             touch: script!("touch.lua"),
             changes: script!("changes.lua"),
             recall: script!("recall.lua"),
             remember: script!("remember.lua"),
+            generation: script!("generation.lua"),
+            ledger: LedgerScripts::new(),
         }
     }
 
@@ -57,15 +86,25 @@ impl Scripts {
             list,
             replace,
             delete,
+            heal,
+            gone,
+            init,
+            empty,
+            load,
+            gone_ids,
             touch,
             changes,
             recall,
             remember,
+            generation,
+            ledger,
         } = self;
         let mut pipe = ::redis::pipe();
-        for loaded in [
-            find, create, view, list, replace, delete, touch, changes, recall, remember,
-        ] {
+        let keys = [
+            find, create, view, list, replace, delete, heal, gone, init, empty, load, gone_ids, touch, changes, recall,
+            remember, generation,
+        ];
+        for loaded in keys.into_iter().chain(ledger.all()) {
             pipe.cmd("SCRIPT").arg("LOAD").arg(loaded.text).ignore();
         }
         pipe.query_async(connection).await

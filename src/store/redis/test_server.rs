@@ -7,36 +7,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{Client, FromRedisValue, RedisResult};
+use ::redis::{AsyncConnectionConfig, Client, FromRedisValue, RedisResult};
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::{RedisSettings, RedisStore};
+use super::{Adopt, RedisMode, RedisSettings, RedisStore};
 use crate::store::KeyStore;
 use crate::store::contract::{DEADLINE, id, until};
 
+pub(crate) mod cluster;
+pub(crate) mod sentinel;
+
 const PROGRAM: &str = "redis-server";
+const FILE: &str = "redis.conf";
 /// How often another port is tried, when the one that was free is taken before the server has it.
 const PORTS_MAX: usize = 5;
 /// What a read may take where the test is not about time.
-const AMPLE_BUDGET: Duration = Duration::from_secs(10);
+pub(crate) const AMPLE_BUDGET: Duration = Duration::from_secs(10);
 /// What a process that runs answers within.
 const ASK_MAX: Duration = Duration::from_secs(5);
-
-/// Whether the data outlives the server's process.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Memory {
-    Volatile,
-    Durable,
-}
 
 /// A running `redis-server`.
 pub(crate) struct TestServer {
     child: Child,
     port: u16,
-    memory: Memory,
+    arguments: Vec<String>,
     folder: TempDir,
 }
 
@@ -56,15 +53,31 @@ impl Drop for Joined {
 impl TestServer {
     /// A server that forgets everything when it ends; `None`, with a word, where there is no Redis to start.
     pub(crate) async fn start() -> Option<Self> {
-        Self::start_with(Memory::Volatile).await
+        Self::start_with(&["--appendonly", "no"]).await
     }
 
     /// A server that has its data again after [`TestServer::restart`].
     pub(crate) async fn start_durable() -> Option<Self> {
-        Self::start_with(Memory::Durable).await
+        Self::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await
     }
 
-    async fn start_with(memory: Memory) -> Option<Self> {
+    /// A server with these arguments beside the usual ones.
+    pub(crate) async fn start_with(more: &[&str]) -> Option<Self> {
+        // Uncompressed, so that a test can look for a text in what DUMP shows.
+        let usual = [
+            "--save",
+            "",
+            "--rdbcompression",
+            "no",
+            "--repl-diskless-sync-delay",
+            "0",
+        ];
+        let arguments = usual.iter().chain(more).map(ToString::to_string).collect();
+        Self::launch(arguments, "").await
+    }
+
+    /// A process with these arguments, and with a configuration file if there is text for it.
+    async fn launch(arguments: Vec<String>, file: &str) -> Option<Self> {
         if !is_installed() {
             let required = [("CI", "true"), ("WEIR_REQUIRE_TOOLS", "1")];
             let is_required = required
@@ -75,13 +88,14 @@ impl TestServer {
             return None;
         }
         for _ in 0..PORTS_MAX {
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let port = free_port();
             let folder = tempfile::tempdir().unwrap();
-            let child = spawn(port, memory, &folder);
+            std::fs::write(folder.path().join(FILE), file).unwrap();
+            let child = spawn(port, &arguments, &folder);
             let mut server = Self {
                 child,
                 port,
-                memory,
+                arguments: arguments.clone(),
                 folder,
             };
             if server.is_ready().await {
@@ -89,6 +103,14 @@ impl TestServer {
             }
         }
         panic!("{PROGRAM} did not start on any of {PORTS_MAX} ports");
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn node(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
     }
 
     /// Waits until this very process answers; `false` if it has ended, because the port was taken.
@@ -116,7 +138,7 @@ impl TestServer {
 
     /// Starts it again on the same port, with what it had written.
     pub(crate) async fn restart(&mut self) {
-        self.child = spawn(self.port, self.memory, &self.folder);
+        self.child = spawn(self.port, &self.arguments, &self.folder);
         assert!(self.is_ready().await, "the port was taken in the meantime");
     }
 
@@ -131,16 +153,31 @@ impl TestServer {
         self.try_ask(words).await.unwrap()
     }
 
-    async fn try_ask<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
+    pub(crate) async fn try_ask<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
         let client = Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
         let asked = async {
-            let mut connection: MultiplexedConnection = client.get_multiplexed_async_connection().await?;
+            let config = AsyncConnectionConfig::new().set_response_timeout(Some(ASK_MAX));
+            let mut connection: MultiplexedConnection =
+                client.get_multiplexed_async_connection_with_config(&config).await?;
             ::redis::cmd(words[0])
                 .arg(&words[1..])
                 .query_async(&mut connection)
                 .await
         };
         timeout(ASK_MAX, asked).await.expect("the test's Redis hangs")
+    }
+
+    /// Asks something that is not answered soon, if at all.
+    pub(crate) fn ask_in_background(&self, words: &[&str]) -> JoinHandle<()> {
+        let client = Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
+        let (name, rest) = words.split_first().unwrap();
+        let mut command = ::redis::cmd(name);
+        command.arg(rest);
+        tokio::spawn(async move {
+            let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+            // Whatever it answers, or that it does not.
+            let _ = command.exec_async(&mut connection).await;
+        })
     }
 
     /// The ids of the connections that are pushed to.
@@ -155,16 +192,7 @@ impl TestServer {
     }
 
     pub(crate) fn settings(&self, namespace: &str, budget: Duration) -> RedisSettings {
-        RedisSettings {
-            nodes: vec![format!("127.0.0.1:{}", self.port)],
-            username: None,
-            password: None,
-            database: 0,
-            tls: false,
-            ca_file: None,
-            namespace: namespace.to_owned(),
-            budget,
-        }
+        settings(RedisMode::Standalone, vec![self.node()], namespace, budget)
     }
 
     /// A connected store with all the time it wants.
@@ -174,19 +202,38 @@ impl TestServer {
 
     /// A connected store whose reads have this long.
     pub(crate) async fn join_within(&self, namespace: &str, budget: Duration) -> Joined {
-        let store = Arc::new(RedisStore::open(&self.settings(namespace, budget)).unwrap());
+        Joined::with(&self.settings(namespace, budget)).await
+    }
+
+    /// A connected store with all the time it wants, by way of something else that listens on 127.0.0.1.
+    pub(crate) async fn join_at(&self, namespace: &str, port: u16) -> Joined {
+        let settings = self.settings(namespace, AMPLE_BUDGET);
+        let nodes = vec![format!("127.0.0.1:{port}")];
+        Joined::with(&RedisSettings { nodes, ..settings }).await
+    }
+}
+
+impl Joined {
+    /// A store that is being connected.
+    pub(crate) fn begin(settings: &RedisSettings) -> Self {
+        let store = Arc::new(RedisStore::open(settings).unwrap());
         let (shutdown, stop) = watch::channel(false);
         let runner = Arc::clone(&store);
         let running = tokio::spawn(async move { runner.run(stop).await });
-        let joined = Joined {
+        Self {
             store,
             running,
             _shutdown: shutdown,
-        };
+        }
+    }
+
+    /// A connected store.
+    pub(crate) async fn with(settings: &RedisSettings) -> Self {
+        let joined = Self::begin(settings);
         let connected = timeout(
             DEADLINE,
-            until("the store is connected", async || {
-                joined.store.by_id(&id(0)).await.is_ok()
+            until("the store is connected and set up", async || {
+                joined.store.init(Adopt::Refuse).await.is_ok() && joined.store.by_id(&id(0)).await.is_ok()
             }),
         );
         connected.await.unwrap();
@@ -207,21 +254,30 @@ fn is_installed() -> bool {
     version.is_ok_and(|status| status.success())
 }
 
-fn spawn(port: u16, memory: Memory, folder: &TempDir) -> Child {
-    let append = if memory == Memory::Durable { "yes" } else { "no" };
+fn settings(mode: RedisMode, nodes: Vec<String>, namespace: &str, budget: Duration) -> RedisSettings {
+    RedisSettings {
+        mode,
+        nodes,
+        username: None,
+        password: None,
+        database: 0,
+        tls: false,
+        ca_file: None,
+        namespace: namespace.to_owned(),
+        budget,
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn spawn(port: u16, arguments: &[String], folder: &TempDir) -> Child {
     Command::new(PROGRAM)
-        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
-        // Uncompressed, so that a test can look for a text in what DUMP shows.
-        .args([
-            "--rdbcompression",
-            "no",
-            "--appendonly",
-            append,
-            "--appendfsync",
-            "always",
-            "--dir",
-        ])
+        .arg(folder.path().join(FILE))
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir"])
         .arg(folder.path())
+        .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

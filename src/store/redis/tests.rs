@@ -3,11 +3,18 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::test_server::TestServer;
+use super::test_server::{Joined, TestServer};
+use super::{Adopt, Init};
 use crate::clock;
 use crate::domain::secret::{KeyPrefix, ServiceKey};
+use crate::store::archive::Archive;
 use crate::store::contract::{Fixture, digest, id, record, suite, until};
 use crate::store::{FEED_CHANGES_MAX, KeyChange, KeyStore, StoreError};
+
+mod cluster;
+mod sentinel;
+mod settings;
+mod trouble;
 
 const BUDGET: Duration = Duration::from_millis(100);
 /// How much later than its budget a call may end on a busy machine.
@@ -32,6 +39,18 @@ async fn sessions_are_remembered_by_their_latest_word() {
     let joined = server.join("weir").await;
     let now = clock::unix_seconds();
     crate::store::sessions::contract::sessions_are_remembered_by_their_latest_word(&*joined.store, now).await;
+}
+
+/// How long it takes until a change is acknowledged.
+async fn until_written(store: &dyn KeyStore, number: u8) -> Duration {
+    let start = clock::instant();
+    until("a change is acknowledged", async || {
+        let done = store.create(&digest(number), &record(number, 100)).await;
+        // One whose answer was lost has been made.
+        matches!(done, Ok(()) | Err(StoreError::Duplicate))
+    })
+    .await;
+    start.elapsed()
 }
 
 async fn is_found(store: &dyn KeyStore, number: u8) -> bool {
@@ -61,6 +80,70 @@ async fn an_emptied_redis_is_unavailable_and_not_without_keys() {
     assert!(unavailable(store.create(&digest(2), &record(2, 100)).await.err()));
     assert!(unavailable(store.revoke(&id(1), 1).await.err()));
     assert_eq!(server.ask::<u64>(&["DBSIZE"]).await, 0);
+}
+
+#[tokio::test]
+async fn a_redis_that_is_not_set_up_is_unavailable_and_setting_up_is_for_once() {
+    let Some(server) = TestServer::start().await else {
+        return;
+    };
+    let joined = server.join("weir").await;
+    joined.store.create(&digest(1), &record(1, 100)).await.unwrap();
+    assert_eq!(joined.store.init(Adopt::Refuse).await, Ok(Init::Already));
+    drop(joined);
+    // A node that has seen no generation yet, at a Redis that has lost it.
+    let () = server.ask(&["DEL", "{weir:keys}:generation"]).await;
+    let late = Joined::begin(&server.settings("weir", Duration::from_secs(10)));
+    let store = &late.store;
+    for lookup in [store.find(&digest(1)).await, store.find(&digest(2)).await] {
+        assert!(
+            matches!(&lookup, Err(StoreError::Unavailable(why)) if why.contains("weir store init")),
+            "{lookup:?}"
+        );
+    }
+    let created = store.create(&digest(2), &record(2, 100)).await;
+    assert!(matches!(created, Err(StoreError::Unavailable(_))), "{created:?}");
+    assert_eq!(store.init(Adopt::Refuse).await, Ok(Init::HasData));
+    assert!(store.find(&digest(1)).await.is_err());
+    assert_eq!(store.init(Adopt::Data).await, Ok(Init::Made));
+    assert!(is_found(&**store, 1).await);
+}
+
+#[tokio::test]
+async fn a_backup_is_put_back_under_the_word_that_nodes_know() {
+    let Some(server) = TestServer::start().await else {
+        return;
+    };
+    let joined = server.join("weir").await;
+    let store = &joined.store;
+    for number in [1, 2, 3] {
+        store.create(&digest(number), &record(number, 100)).await.unwrap();
+    }
+    store.touch(&[(id(2), 700)]).await.unwrap();
+    store.delete(&id(3)).await.unwrap();
+    let keys = store.list(None, 10).await.unwrap();
+    let generation = store.known_generation().await.unwrap().unwrap();
+    let (to, mut items) = tokio::sync::mpsc::channel(10);
+    store.dump(to).await.unwrap();
+    let mut backup = Vec::new();
+    while let Some(item) = items.recv().await {
+        backup.push(item);
+    }
+    assert_eq!(backup.len(), 3);
+    assert!(!store.is_empty().await.unwrap());
+    assert!(
+        store.load(&backup).await.is_err(),
+        "only into a store that nobody believes"
+    );
+
+    let () = server.ask(&["FLUSHALL"]).await;
+    assert!(store.is_empty().await.unwrap());
+    store.load(&backup).await.unwrap();
+    assert!(store.list(None, 10).await.is_err(), "a part is not taken for all");
+    assert_eq!(store.restored(Some(&generation)).await, Ok(Init::Made));
+    assert_eq!(store.list(None, 10).await.unwrap(), keys);
+    store.heal(&digest(3), &record(3, 100)).await.unwrap();
+    assert_eq!(store.by_id(&id(3)).await, Ok(None));
 }
 
 #[tokio::test]
@@ -146,14 +229,10 @@ async fn a_server_that_is_away_at_the_start_is_reached_when_it_comes() {
     first.store.create(&digest(1), &record(1, 100)).await.unwrap();
     drop(first);
     server.kill();
-    let store = std::sync::Arc::new(super::RedisStore::open(&server.settings("weir", BUDGET)).unwrap());
-    let (_shutdown, stop) = tokio::sync::watch::channel(false);
-    let runner = std::sync::Arc::clone(&store);
-    let running = tokio::spawn(async move { runner.run(stop).await });
-    assert!(!is_found(&*store, 1).await);
+    let joined = Joined::begin(&server.settings("weir", BUDGET));
+    assert!(!is_found(&*joined.store, 1).await);
     server.restart().await;
-    until("the key is found", async || is_found(&*store, 1).await).await;
-    running.abort();
+    until("the key is found", async || is_found(&*joined.store, 1).await).await;
 }
 
 #[tokio::test]

@@ -8,29 +8,53 @@ use ::redis::{AsyncConnectionConfig, Client, PushInfo, PushKind, RedisError, Red
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use super::link::{CONNECT_WAIT_MAX, PAUSE_MAX, PAUSE_MIN};
+use super::address::Address;
+use super::link::{CONNECT_WAIT_MAX, Link, PAUSE_MAX, PAUSE_MIN};
 
 /// How often the connection is asked for a sign of life.
 const PING_EVERY: Duration = Duration::from_secs(1);
+/// How often it is checked that the key is still with the same master.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long it may take to give one.
 const PING_WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// Follows the key that counts changes, and nudges on each of them and whenever one may have been missed.
-pub(super) async fn follow(client: &Client, version_key: &str, nudge: &Arc<watch::Sender<u64>>) {
+/// Follows the key that counts changes, on the master that has it, and nudges on each of them and whenever one may have been
+/// missed.
+pub(super) async fn follow(link: &Link, version_key: &str, nudge: &Arc<watch::Sender<u64>>) {
     let mut pause = PAUSE_MIN;
     loop {
-        let lost = Arc::new(Notify::new());
-        let connected = timeout(CONNECT_WAIT_MAX, subscribe(client, version_key, nudge, &lost)).await;
-        if let Ok(Ok(connection)) = connected {
-            pause = PAUSE_MIN;
-            // What changed before the subscription stood was not announced.
-            nudge_once(nudge);
-            until_lost(connection, &lost).await;
-            tracing::info!("redis push connection lost, changes are found by polling until it is back");
-            nudge_once(nudge);
+        if let Some(master) = link.master_of(version_key)
+            && let Ok(client) = link.client(&master)
+        {
+            let lost = Arc::new(Notify::new());
+            let connected = timeout(CONNECT_WAIT_MAX, subscribe(&client, version_key, nudge, &lost)).await;
+            if let Ok(Ok(connection)) = connected {
+                pause = PAUSE_MIN;
+                // What changed before the subscription stood was not announced.
+                nudge_once(nudge);
+                tokio::select! {
+                    () = until_lost(connection, &lost) => {}
+                    () = until_elsewhere(link, version_key, &master) => {}
+                }
+                tracing::info!("redis push connection lost, changes are found by polling until it is back");
+                nudge_once(nudge);
+            }
         }
         sleep(pause).await;
         pause = PAUSE_MAX.min(pause * 2);
+    }
+}
+
+/// Nudges after every change of epoch: what is cached has to be looked at anew.
+pub(super) async fn follow_epochs(mut epochs: watch::Receiver<u64>, nudge: &watch::Sender<u64>) {
+    while epochs.changed().await.is_ok() {
+        nudge_once(nudge);
+    }
+}
+
+async fn until_elsewhere(link: &Link, version_key: &str, master: &Address) {
+    while link.master_of(version_key).is_none_or(|now| now == *master) {
+        sleep(LOOK_EVERY).await;
     }
 }
 

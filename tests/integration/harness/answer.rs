@@ -62,9 +62,10 @@ impl<'a> Answer<'a> {
     }
 
     /// One chunk.
-    pub(crate) fn chunk(&mut self, data: &str) {
+    pub(crate) fn chunk(&mut self, data: impl AsRef<[u8]>) {
+        let data = data.as_ref();
         let mut wire = format!("{:x}\r\n", data.len()).into_bytes();
-        wire.extend_from_slice(data.as_bytes());
+        wire.extend_from_slice(data);
         wire.extend_from_slice(b"\r\n");
         self.raw(&wire);
     }

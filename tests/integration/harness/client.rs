@@ -76,6 +76,11 @@ impl Client {
         let _ = self.stream.write_all(bytes);
     }
 
+    /// Says that nothing more will be written; reads on.
+    pub(crate) fn half_close(&mut self) {
+        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+    }
+
     /// Reads the next head (also an interim 1xx one) of an answer to `method`.
     #[track_caller]
     pub(crate) fn head_to(&mut self, method: &str) -> Head {

@@ -28,6 +28,8 @@ const PROVIDERS: [&str; 9] = [
 ];
 /// The provider key of every test: it must be seen by the provider and by nobody else.
 pub(crate) const PROVIDER_KEY: &str = "provider-canary-7Qx2VhL0sTz9";
+/// The account of every key that a test does not make elsewhere.
+pub(crate) const ACCOUNT: &str = "tests";
 const PROVIDER_KEY_VARIABLE: &str = "WEIR_TEST_PROVIDER_KEY";
 
 /// What a gateway is started with.
@@ -50,6 +52,7 @@ pub(crate) struct Weir {
     environment: Vec<(String, String)>,
     panics: Panics,
     keys: std::sync::Mutex<Vec<String>>,
+    funded: std::sync::Once,
     pub(crate) gateway: SocketAddr,
     pub(crate) ops: SocketAddr,
 }
@@ -148,6 +151,11 @@ impl WeirBuilder {
         self = self
             .set("store.embedded.path", path("store"))
             .set("admin.socket", path("admin.sock"));
+        if !self.settings.contains_key("journal") {
+            self = self
+                .set("journal.path", path("journal"))
+                .set("journal.segment_bytes", 1 << 22);
+        }
         self = self
             .set("admin.audit", path("audit.jsonl"))
             .set("log.access", path("access.jsonl"));
@@ -158,6 +166,7 @@ impl WeirBuilder {
             toml::to_string(&self.settings).unwrap(),
         )
         .unwrap();
+        set_up(folder.path(), &self.environment);
         let (process, [gateway, ops]) = serve(folder.path(), &self.environment);
         let keys = std::sync::Mutex::default();
         Weir {
@@ -166,10 +175,19 @@ impl WeirBuilder {
             environment: self.environment,
             panics: self.panics,
             keys,
+            funded: std::sync::Once::new(),
             gateway,
             ops,
         }
     }
+}
+
+/// Runs `weir store init` in `folder`; a store that is away is left to the test.
+fn set_up(folder: &Path, environment: &[(String, String)]) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(["store", "init", "--conf"]).arg(folder.join("weir.toml"));
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    let _ = command.output().unwrap();
 }
 
 /// Runs `weir serve` in `folder` and waits for its ready file: the gateway's and the ops address.
@@ -213,6 +231,11 @@ impl Weir {
         WeirBuilder::new().all_providers(base_url).start()
     }
 
+    /// Runs `weir store init`, for a store that was away when the gateway was started.
+    pub(crate) fn set_up_store(&self) {
+        set_up(self.folder.path(), &self.environment);
+    }
+
     /// A new connection to the gateway.
     pub(crate) fn connect(&self) -> Client {
         Client::connect(self.gateway)
@@ -245,7 +268,8 @@ impl Weir {
     /// A new key, with further flags of `weir key create`.
     #[track_caller]
     pub(crate) fn key_with(&self, flags: &[&str]) -> Key {
-        let mut words = vec!["key", "create", "--account", "tests", "--name", "a test's key"];
+        self.fund();
+        let mut words = vec!["key", "create", "--account", ACCOUNT, "--name", "a test's key"];
         words.extend_from_slice(flags);
         let made = self.cli_json(&words);
         let text = |name: &str| {
@@ -262,6 +286,18 @@ impl Weir {
         key
     }
 
+    /// Makes the account that every test's keys belong to, with more money than any test spends. Another node may have made
+    /// it before.
+    #[track_caller]
+    pub(crate) fn fund(&self) {
+        self.funded.call_once(|| {
+            let words = ["account", "create", "--id", ACCOUNT, "--balance-usd", "1000"];
+            let made = self.cli(&words, &["--json"]);
+            let said = String::from_utf8_lossy(&made.stderr).into_owned();
+            assert!(made.status.success() || said.contains("exists"), "no account: {said}");
+        });
+    }
+
     /// A key whose time has just passed.
     #[track_caller]
     pub(crate) fn expired_key(&self) -> String {
@@ -276,27 +312,35 @@ impl Weir {
     /// Runs `weir WORDS --json --admin unix:...` and reads its answer.
     #[track_caller]
     pub(crate) fn cli_json(&self, words: &[&str]) -> Json {
+        self.try_cli_json(words).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same again and again until it works: a busy machine may leave the store unanswered for a moment.
+    #[track_caller]
+    pub(crate) fn cli_json_at_last(&self, words: &[&str]) -> Json {
+        wait_for(&format!("weir {words:?}"), || self.try_cli_json(words).ok())
+    }
+
+    fn try_cli_json(&self, words: &[&str]) -> Result<Json, String> {
         let output = self.cli(words, &["--json"]);
         let (out, err) = (
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr),
         );
-        assert!(
-            output.status.success(),
-            "weir {words:?} failed ({}): {out}{err}",
-            output.status
-        );
+        if !output.status.success() {
+            return Err(format!("weir {words:?} failed ({}): {out}{err}", output.status));
+        }
         // One object, or one per line where there may be many.
         let mut values: Vec<Json> = out
             .lines()
             .filter(|line| !line.trim().is_empty())
             .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("weir {words:?} --json: {error}")))
             .collect();
-        if values.len() == 1 {
+        Ok(if values.len() == 1 {
             values.remove(0)
         } else {
             Json::Array(values)
-        }
+        })
     }
 
     /// Runs `weir WORDS --admin unix:... FLAGS`.
@@ -376,9 +420,11 @@ impl Drop for Weir {
     fn drop(&mut self) {
         let logs = self.logs();
         if std::thread::panicking() {
-            let tail: Vec<&str> = logs.lines().rev().take(60).collect();
-            eprintln!("--- the gateway's last lines ---");
-            tail.iter().rev().for_each(|line| eprintln!("{line}"));
+            eprintln!("--- the gateway's last lines, and those of its access log ---");
+            for text in [format!("{}{}", self.process.out(), self.process.err()), logs] {
+                let tail: Vec<&str> = text.lines().rev().take(30).collect();
+                tail.iter().rev().for_each(|line| eprintln!("{line}"));
+            }
             return;
         }
         // Holds for every test: nothing that must stay secret is ever written, and no hook panics by itself.

@@ -9,6 +9,8 @@ use super::*;
 
 mod closing;
 mod goldens;
+mod sources;
+mod spoken;
 mod usage;
 
 fn folder() -> PathBuf {

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use toml::Spanned;
 
-use super::{conditions, faults::Faults, values};
-use crate::domain::rules::{
-    apply::json_string,
-    body::{BODY_EDITS_MAX, BodyEdit, BodyOp, BodyRules, PATH_STEPS_MAX, Refused, Segment},
-    raw::{RawBodyEdit, RawBodyOp},
+use super::{conditions, values};
+use crate::domain::{
+    rules::{
+        apply::json_string,
+        body::{BODY_EDITS_MAX, BodyEdit, BodyOp, BodyRules, PATH_STEPS_MAX, Refused, Segment},
+        raw::{RawBodyEdit, RawBodyOp},
+    },
+    strict_toml::Faults,
 };
 
 /// Members that weir reads itself: an edit would make it act on something else than the provider.

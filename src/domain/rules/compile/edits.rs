@@ -3,7 +3,6 @@
 use http::{HeaderName, HeaderValue};
 use toml::Spanned;
 
-use super::faults::Faults;
 use crate::domain::{
     credential::CREDENTIAL_HEADERS,
     rules::{
@@ -11,6 +10,7 @@ use crate::domain::{
         query::{QueryEdit, QueryEdits, QueryOp},
         raw::{RawHeaders, RawQuery},
     },
+    strict_toml::Faults,
 };
 
 /// The most header edits, and the most query edits, of one file.

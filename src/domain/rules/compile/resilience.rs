@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use toml::Spanned;
 
-use super::{ONLY_CREDENTIAL, SecretPlace, faults::Faults};
+use super::{ONLY_CREDENTIAL, SecretPlace};
 use crate::domain::{
     retry::RetryPolicy,
     rules::{
@@ -12,6 +12,7 @@ use crate::domain::{
         provider::{ErrorRule, Fallback, WeightedOrigin},
         raw::{RawAuth, RawCredential, RawErrorRule, RawFallback, RawModel, RawOrigin, RawRetry},
     },
+    strict_toml::Faults,
 };
 
 /// The most credentials of one provider.

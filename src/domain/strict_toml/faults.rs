@@ -5,14 +5,14 @@ use toml::Spanned;
 use crate::domain::strict_toml::FileError;
 
 /// The faults of one file.
-pub(super) struct Faults<'a> {
+pub(in crate::domain) struct Faults<'a> {
     file: &'a str,
     text: &'a str,
     errors: Vec<FileError>,
 }
 
 impl<'a> Faults<'a> {
-    pub(super) fn new(file: &'a str, text: &'a str) -> Self {
+    pub(in crate::domain) fn new(file: &'a str, text: &'a str) -> Self {
         Self {
             file,
             text,
@@ -20,27 +20,27 @@ impl<'a> Faults<'a> {
         }
     }
 
-    pub(super) fn at<T>(&mut self, place: &Spanned<T>, key: &str, message: impl Into<String>) {
+    pub(in crate::domain) fn at<T>(&mut self, place: &Spanned<T>, key: &str, message: impl Into<String>) {
         self.errors
             .push(FileError::at(self.file, self.text, place.span(), key, message));
     }
 
-    pub(super) fn whole(&mut self, message: impl Into<String>) {
+    pub(in crate::domain) fn whole(&mut self, message: impl Into<String>) {
         self.errors.push(FileError::whole(self.file, message));
     }
 
     /// The line where something begins, counted from 1.
-    pub(super) fn line<T>(&self, place: &Spanned<T>) -> usize {
+    pub(in crate::domain) fn line<T>(&self, place: &Spanned<T>) -> usize {
         FileError::at(self.file, self.text, place.span(), "", "")
             .line
             .unwrap_or(1)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::domain) fn is_empty(&self) -> bool {
         self.errors.is_empty()
     }
 
-    pub(super) fn into_errors(self) -> Vec<FileError> {
+    pub(in crate::domain) fn into_errors(self) -> Vec<FileError> {
         self.errors
     }
 }

@@ -1,0 +1,104 @@
+//! Changes that go straight to a store, for tests.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use async_trait::async_trait;
+
+use super::{AccountChanges, ChangeError, Submitted};
+use crate::{
+    domain::{
+        key::{KeyId, KeyRecord},
+        ledger::{Change, NodeId, Record, Step},
+        secret::KeyDigest,
+    },
+    store::ledger::LedgerStore,
+};
+
+/// Numbers the steps in memory, and keeps what a journal would keep.
+pub(crate) struct DirectChanges {
+    ledger: Arc<dyn LedgerStore>,
+    node: NodeId,
+    last: tokio::sync::Mutex<HashMap<String, u64>>,
+    journal: Mutex<Vec<Record>>,
+    /// What happens next instead.
+    fault: Mutex<Option<Fault>>,
+}
+
+/// What can go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The store does not answer: steps wait in the journal.
+    StoreAway,
+    /// Nothing can be written.
+    DiskFull,
+}
+
+impl DirectChanges {
+    pub(crate) fn new(ledger: Arc<dyn LedgerStore>) -> Self {
+        Self {
+            ledger,
+            node: NodeId::generate(&mut rand::rng()),
+            last: tokio::sync::Mutex::default(),
+            journal: Mutex::default(),
+            fault: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn journal(&self) -> Vec<Record> {
+        self.journal.lock().unwrap().clone()
+    }
+
+    pub(crate) fn fail(&self, fault: Option<Fault>) {
+        *self.fault.lock().unwrap() = fault;
+    }
+
+    fn write(&self, record: Record) -> Result<Option<Fault>, ChangeError> {
+        let fault = *self.fault.lock().unwrap();
+        if fault == Some(Fault::DiskFull) {
+            return Err(ChangeError("no space left on device".to_owned()));
+        }
+        self.journal.lock().unwrap().push(record);
+        Ok(fault)
+    }
+}
+
+#[async_trait]
+impl AccountChanges for DirectChanges {
+    async fn submit(&self, account: &str, change: Change) -> Result<Submitted, ChangeError> {
+        let mut last = self.last.lock().await;
+        let seq = last.get(account).copied().unwrap_or_default() + 1;
+        let step = Step { seq, change };
+        let fault = self.write(Record::Step {
+            account: account.to_owned(),
+            step: step.clone(),
+        })?;
+        last.insert(account.to_owned(), seq);
+        if fault.is_some() {
+            return Ok(Submitted::Recorded);
+        }
+        match self.ledger.apply(&self.node, account, &[step]).await {
+            Ok(watermark) if watermark >= seq => Ok(Submitted::Applied),
+            Ok(_) | Err(_) => Ok(Submitted::Recorded),
+        }
+    }
+
+    async fn key_changed(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), ChangeError> {
+        let record = Box::new(record.clone());
+        self.write(Record::Key {
+            digest: *digest,
+            record,
+        })
+        .map(drop)
+    }
+
+    async fn key_gone(&self, id: &KeyId, revision: u64) -> Result<(), ChangeError> {
+        self.write(Record::KeyGone {
+            id: id.clone(),
+            revision,
+        })
+        .map(drop)
+    }
+}

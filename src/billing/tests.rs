@@ -1,0 +1,356 @@
+//! Tests of `billing`: a real journal, and a ledger that can be away.
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    domain::{
+        consumption::Modifiers,
+        ledger::{AccountView, Change, OnExhausted, Settlement, Step},
+        outcome::Outcome,
+        price::PriceList,
+    },
+    journal::{JournalSettings, Position, tests::scratch},
+    store::{
+        contract::until,
+        ledger::contract::{node, record},
+    },
+};
+use ledger::{Ledger, Way};
+
+mod ledger;
+
+/// A node with an account `acme` that has `balance`.
+struct Fixture {
+    billing: Billing,
+    ledger: Arc<Ledger>,
+    journal: Arc<Journal>,
+    folder: TempDir,
+}
+
+const GRACE: i64 = 2_500;
+const SEGMENT_BYTES: u64 = 1 << 20;
+
+async fn fixture(balance: i64) -> Fixture {
+    let folder = scratch();
+    let settings = JournalSettings {
+        path: folder.path().to_owned(),
+        segment_bytes: SEGMENT_BYTES,
+        keep: Duration::from_secs(60),
+        sync: Duration::from_millis(1),
+    };
+    let journal = Journal::open(&settings).unwrap().journal;
+    let ledger = Arc::new(Ledger::default());
+    let open = Step {
+        seq: 1,
+        change: Change::Open {
+            balance: nanos(balance),
+            at: 1,
+        },
+    };
+    ledger.apply(&node(9), "acme", &[open]).await.unwrap();
+    Fixture {
+        billing: Billing::new(ledger.clone(), Arc::clone(&journal), nanos(GRACE)),
+        ledger,
+        journal,
+        folder,
+    }
+}
+
+fn nanos(amount: i64) -> NanoUsd {
+    NanoUsd::from_nanos(amount)
+}
+
+/// A nano-USD for each token, read or written.
+fn prices() -> Vec<(String, Arc<Price>)> {
+    let text = "version = \"v1\"\n[[price]]\nname = \"m\"\ntiers = [{ input = \"0.001\", output = \"0.001\" }]";
+    let list = PriceList::read("p.toml", text).unwrap();
+    vec![("p".to_owned(), Arc::clone(list.find("m", "p").unwrap()))]
+}
+
+fn tokens(input: u64, output: u64) -> Usage {
+    Usage {
+        input_uncached: input,
+        output_text: output,
+        ..Usage::default()
+    }
+}
+
+/// A request of 400 input tokens whose output is estimated at 600.
+fn wanted<'a>(key: &'a KeyRecord, request: &str) -> Wanted<'a> {
+    let admitted = crate::journal::tests::admitted(request);
+    Wanted {
+        key,
+        row: Row {
+            key_id: key.id.clone(),
+            usage: tokens(400, 0),
+            ..admitted.row
+        },
+        output_tokens: 600,
+        prices: prices(),
+    }
+}
+
+fn consumed(usage: Usage) -> Consumed {
+    Consumed {
+        usage,
+        source: Some(UsageSource::Reported),
+        modifiers: Modifiers::default(),
+    }
+}
+
+const SERVED: Progress<'static> = Progress {
+    provider: "p",
+    status: 200,
+    latency_ms: 5,
+    ttft_ms: Some(1),
+};
+
+impl Fixture {
+    fn records(&self) -> Vec<Record> {
+        let mut reader = self.journal.reader(Position::START);
+        std::iter::from_fn(|| reader.read().unwrap().map(|(_, record)| record)).collect()
+    }
+
+    fn settlements(&self) -> Vec<Settlement> {
+        let settlement = |record| match record {
+            Record::Step { step, .. } => match step.change {
+                Change::Settle(settlement) => Some(*settlement),
+                other => panic!("{other:?}"),
+            },
+            _ => None,
+        };
+        self.records().into_iter().filter_map(settlement).collect()
+    }
+
+    /// What the settlement worker does: everything in the journal is sent.
+    async fn send(&self) {
+        let steps: Vec<Step> = self
+            .records()
+            .into_iter()
+            .filter_map(|record| match record {
+                Record::Step { step, .. } => Some(step),
+                _ => None,
+            })
+            .collect();
+        let watermark = self.ledger.apply(self.journal.node(), "acme", &steps).await.unwrap();
+        self.journal.acknowledged("acme", watermark);
+    }
+
+    async fn view(&self) -> AccountView {
+        self.ledger.account("acme").await.unwrap().unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_admitted_and_closed_with_one_record_each() {
+    let fixture = fixture(10_000).await;
+    let key = record(1);
+    let mut bill = fixture.billing.admit(wanted(&key, "r1")).await.unwrap();
+    assert_eq!(
+        (fixture.view().await.held, fixture.view().await.running),
+        (nanos(1_000), 1)
+    );
+    assert_eq!(fixture.billing.running(), 1);
+    for _ in 0..5 {
+        bill.close(Outcome::Ok, SERVED, &consumed(tokens(300, 500)), 7);
+    }
+    drop(bill);
+    let records = fixture.records();
+    assert!(
+        matches!(&records[..], [Record::Admit(_), Record::Step { .. }]),
+        "{records:?}"
+    );
+    let [settlement] = &fixture.settlements()[..] else {
+        panic!("one")
+    };
+    assert_eq!((settlement.cost, settlement.tokens_used), (nanos(800), 800));
+    assert_eq!(settlement.tokens_estimated, 1_000);
+    let row = settlement.row.as_ref().unwrap();
+    assert_eq!((row.cost_nano_usd, row.status, row.time_ms), (nanos(800), 200, 7));
+    assert_eq!((row.outcome.as_str(), row.price_version.as_str()), ("ok", "v1"));
+    fixture.send().await;
+    fixture.send().await;
+    let view = fixture.view().await;
+    assert_eq!((view.balance, view.spent), (nanos(9_200), nanos(800)));
+    assert_eq!((view.held, view.running), (nanos(0), 0));
+    assert_eq!((fixture.billing.running(), fixture.billing.charged()), (0, nanos(800)));
+    assert_eq!(fixture.billing.excess_max(), nanos(0));
+}
+
+#[tokio::test]
+async fn what_was_never_sent_ends_its_hold_without_a_charge() {
+    let fixture = fixture(10_000).await;
+    let key = record(1);
+    drop(fixture.billing.admit(wanted(&key, "r1")).await.unwrap());
+    let mut refused = fixture.billing.admit(wanted(&key, "r2")).await.unwrap();
+    let status = Progress { status: 404, ..SERVED };
+    refused.close(Outcome::ProviderError, status, &Consumed::default(), 7);
+    for settlement in fixture.settlements() {
+        assert_eq!(
+            (settlement.row, settlement.cost, settlement.tokens_used),
+            (None, nanos(0), 0)
+        );
+    }
+    fixture.send().await;
+    let view = fixture.view().await;
+    assert_eq!((view.balance, view.held, view.running), (nanos(10_000), nanos(0), 0));
+}
+
+#[tokio::test]
+async fn what_is_refused_leaves_no_record() {
+    let fixture = fixture(0).await;
+    let key = record(1);
+    let denied = fixture.billing.admit(wanted(&key, "r1")).await.unwrap_err();
+    assert_eq!(denied, NotAdmitted::Denied(Denied::BalanceExhausted));
+    assert!(fixture.records().is_empty() && fixture.billing.running() == 0);
+}
+
+#[tokio::test]
+async fn a_key_that_was_changed_is_stale() {
+    let fixture = fixture(10_000).await;
+    let (old, mut new) = (record(1), record(1));
+    new.revision += 1;
+    drop(fixture.billing.admit(wanted(&new, "r1")).await.unwrap());
+    let stale = fixture.billing.admit(wanted(&old, "r2")).await.unwrap_err();
+    assert_eq!(stale, NotAdmitted::StaleKey);
+    assert_eq!(fixture.billing.running(), 0);
+}
+
+#[tokio::test]
+async fn a_key_has_its_grace_while_the_ledger_is_away_and_a_new_one_after_it() {
+    let fixture = fixture(100_000).await;
+    let (key, other) = (record(1), record(2));
+    fixture.ledger.is(Way::Away);
+    let mut bills = Vec::new();
+    for request in ["r1", "r2", "r3"] {
+        bills.push(fixture.billing.admit(wanted(&key, request)).await.unwrap());
+    }
+    // 1000, 1000, and the last 500.
+    assert_eq!(fixture.billing.grace_committed(), nanos(GRACE));
+    let refused = fixture.billing.admit(wanted(&key, "r4")).await.unwrap_err();
+    assert_eq!(refused, NotAdmitted::StoreAway);
+    assert!(fixture.billing.admit(wanted(&other, "r5")).await.is_ok());
+    assert_eq!(fixture.billing.offline(), 4);
+    for bill in &mut bills {
+        bill.close(Outcome::Ok, SERVED, &consumed(tokens(400, 600)), 7);
+    }
+    // What it exceeded its grace by.
+    assert_eq!(fixture.billing.excess_max(), nanos(500));
+    fixture.ledger.is(Way::There);
+    fixture.send().await;
+    assert_eq!(fixture.view().await.spent, nanos(3_000));
+    drop(fixture.billing.admit(wanted(&key, "r6")).await.unwrap());
+    assert_eq!(fixture.billing.grace_committed(), nanos(1_000), "of the other key only");
+}
+
+#[tokio::test]
+async fn a_hold_whose_answer_was_lost_ends_with_the_next_renewal() {
+    let fixture = fixture(100_000).await;
+    let key = record(1);
+    fixture.ledger.is(Way::AnswerLost);
+    let mut served = Vec::new();
+    while let Ok(bill) = fixture.billing.admit(wanted(&key, &format!("r{}", served.len()))).await {
+        served.push(bill);
+    }
+    // The one that was not served has a hold all the same, and nobody knows of it.
+    assert_eq!((served.len(), fixture.view().await.running), (3, 4));
+    drop(served);
+    fixture.billing.shared.renew().await;
+    assert_eq!(fixture.settlements().len(), 3, "the ledger is still away");
+    fixture.ledger.is(Way::There);
+    fixture.billing.shared.renew().await;
+    fixture.billing.shared.renew().await;
+    assert_eq!(fixture.settlements().len(), 4);
+    fixture.send().await;
+    let view = fixture.view().await;
+    assert_eq!((view.held, view.running, view.spent), (nanos(0), 0, nanos(0)));
+}
+
+#[tokio::test]
+async fn a_question_that_nobody_waits_for_any_more_leaves_no_hold() {
+    let fixture = fixture(100_000).await;
+    let key = record(1);
+    let mut asked = Box::pin(fixture.billing.admit(wanted(&key, "r1")));
+    // The ledger in memory answers at once: the client leaves when the hold is there, before anything else.
+    let admitted = std::future::poll_fn(|context| std::task::Poll::Ready(asked.as_mut().poll(context))).await;
+    drop((admitted, asked));
+    fixture.billing.shared.renew().await;
+    fixture.send().await;
+    assert_eq!((fixture.view().await.running, fixture.billing.running()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_hold_grows_with_its_answer_until_nothing_is_left_and_the_key_says_what_then() {
+    for (on_exhausted, is_cut) in [(OnExhausted::Cut, true), (OnExhausted::Finish, false)] {
+        let fixture = fixture(3_000).await;
+        let mut key = record(1);
+        key.terms.on_exhausted = on_exhausted;
+        let mut bill = fixture.billing.admit(wanted(&key, "r1")).await.unwrap();
+        let look = |bill: &Bill, output| bill.look(SERVED, &consumed(tokens(400, output)));
+        // Less than three quarters of the hold are used.
+        look(&bill, 300);
+        tokio::task::yield_now().await;
+        assert_eq!(fixture.view().await.held, nanos(1_000));
+        // As much again as is used.
+        look(&bill, 600);
+        until("the hold to grow", async || fixture.view().await.held == nanos(2_000)).await;
+        until("it is known here", async || bill.running.hold() == nanos(2_000)).await;
+        look(&bill, 1_300);
+        until("all is held", async || fixture.view().await.held == nanos(3_000)).await;
+        until("it is known here", async || bill.running.hold() >= nanos(3_000)).await;
+        assert!(!bill.is_cut());
+        look(&bill, 2_700);
+        if is_cut {
+            until("the answer to be cut", async || bill.is_cut()).await;
+        } else {
+            // The question is asked and answered in the background.
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            assert!(!bill.is_cut());
+        }
+        bill.close(Outcome::LimitReached, SERVED, &consumed(tokens(400, 2_800)), 7);
+        fixture.send().await;
+        let view = fixture.view().await;
+        assert_eq!((view.balance, view.held), (nanos(-200), nanos(0)));
+        assert_eq!(fixture.billing.excess_max(), nanos(200));
+    }
+}
+
+#[tokio::test]
+async fn what_was_consumed_is_written_down_now_and_then() {
+    let fixture = fixture(10_000).await;
+    let key = record(1);
+    let bill = fixture.billing.admit(wanted(&key, "r1")).await.unwrap();
+    let (stop, shutdown) = watch::channel(false);
+    let running = tokio::spawn(fixture.billing.clone().run(shutdown));
+    for output in [10, 20] {
+        bill.look(SERVED, &consumed(tokens(400, output)));
+    }
+    stop.send(true).unwrap();
+    running.await.unwrap();
+    let last = fixture.records().into_iter().rev().find_map(|record| match record {
+        Record::Checkpoint(checkpoint) => Some(checkpoint),
+        _ => None,
+    });
+    assert_eq!(last.unwrap().cost, nanos(420));
+    assert_eq!(fixture.billing.failures(), 0);
+}
+
+#[tokio::test]
+async fn a_full_journal_admits_nothing_and_asks_nobody() {
+    let fixture = fixture(10_000).await;
+    let key = record(1);
+    // No file of the journal can be made any more.
+    std::fs::remove_dir_all(fixture.folder.path()).unwrap();
+    let mut rooms = Vec::new();
+    while let Ok(room) = fixture.journal.reserve(REQUEST_BYTES) {
+        rooms.push(room);
+    }
+    let refused = fixture.billing.admit(wanted(&key, "r1")).await.unwrap_err();
+    assert_eq!(refused, NotAdmitted::JournalFull);
+    assert_eq!(fixture.view().await.running, 0);
+    drop(rooms);
+    assert!(fixture.billing.admit(wanted(&key, "r2")).await.is_ok());
+}

@@ -1,0 +1,112 @@
+//! A ledger that can be away.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use crate::{
+    domain::{
+        consumption::Row,
+        key::KeyId,
+        ledger::{AccountView, Admission, Admit, KeySpend, NodeId, Step, TopUp, ToppedUp},
+    },
+    store::{
+        StoreError,
+        ledger::{LedgerStore, contract::memory},
+    },
+};
+
+/// What becomes of admissions and renewals; everything else is always answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// They are answered.
+    There,
+    /// They do not arrive.
+    Away,
+    /// Admissions are done, and nobody hears of it.
+    AnswerLost,
+}
+
+/// See the module.
+pub(super) struct Ledger {
+    inner: Arc<dyn LedgerStore>,
+    way: Mutex<Way>,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self {
+            inner: memory::ledger(),
+            way: Mutex::new(Way::There),
+        }
+    }
+}
+
+impl Ledger {
+    pub(super) fn is(&self, way: Way) {
+        *self.way.lock().unwrap() = way;
+    }
+
+    fn way(&self) -> Way {
+        *self.way.lock().unwrap()
+    }
+}
+
+fn away() -> StoreError {
+    StoreError::Unavailable("away".to_owned())
+}
+
+#[async_trait]
+impl LedgerStore for Ledger {
+    async fn admit(&self, ask: &Admit) -> Result<Admission, StoreError> {
+        match self.way() {
+            Way::There => self.inner.admit(ask).await,
+            Way::AnswerLost => self.inner.admit(ask).await.and(Err(away())),
+            Way::Away => Err(away()),
+        }
+    }
+
+    async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError> {
+        self.inner.top_up(ask).await
+    }
+
+    async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
+        self.inner.apply(node, account, steps).await
+    }
+
+    async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError> {
+        self.inner.watermark(node, account).await
+    }
+
+    async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError> {
+        match self.way() {
+            Way::There => self.inner.renew(node, accounts).await,
+            Way::AnswerLost | Way::Away => Err(away()),
+        }
+    }
+
+    async fn release(&self, node: &NodeId, account: &str) -> Result<(), StoreError> {
+        self.inner.release(node, account).await
+    }
+
+    async fn account(&self, id: &str) -> Result<Option<AccountView>, StoreError> {
+        self.inner.account(id).await
+    }
+
+    async fn accounts(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccountView>, StoreError> {
+        self.inner.accounts(after, limit).await
+    }
+
+    async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError> {
+        self.inner.key_spend(account, key).await
+    }
+
+    async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
+        self.inner.rows(account, day, skip, limit).await
+    }
+
+    fn epochs(&self) -> watch::Receiver<u64> {
+        self.inner.epochs()
+    }
+}

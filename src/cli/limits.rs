@@ -1,0 +1,77 @@
+//! Flags that limit what a key or an account may do. A flag that is not given leaves its limit as it is.
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+/// How fast.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct RateArgs {
+    /// Requests per minute
+    #[arg(long, value_name = "N|none", value_parser = limit)]
+    pub rpm: Option<Limit>,
+    /// Tokens per minute, input and output
+    #[arg(long, value_name = "N|none", value_parser = limit)]
+    pub tpm: Option<Limit>,
+    /// Requests running at one time
+    #[arg(long, value_name = "N|none", value_parser = limit)]
+    pub concurrency: Option<Limit>,
+}
+
+/// A limit, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit(pub Option<u64>);
+
+/// What a key may spend.
+#[derive(Args, Clone, Debug, Default)]
+pub struct QuotaArgs {
+    /// What the key may spend in each period, or unlimited
+    #[arg(long, value_name = "D|unlimited", allow_negative_numbers = true)]
+    pub quota_usd: Option<String>,
+    /// When the quota begins anew, at 00:00 UTC; weeks begin on Monday
+    #[arg(long, value_name = "none|daily|weekly|monthly", value_parser = ["none", "daily", "weekly", "monthly"])]
+    pub reset: Option<String>,
+    /// What becomes of a running answer when quota or balance are used up: it ends by itself, or it is ended
+    #[arg(long, value_name = "finish|cut", value_parser = ["finish", "cut"])]
+    pub on_exhausted: Option<String>,
+}
+
+fn limit(text: &str) -> Result<Limit, &'static str> {
+    match text {
+        "none" => Ok(Limit(None)),
+        number => match number.parse() {
+            Ok(limit) => Ok(Limit(Some(limit))),
+            Err(_) => Err("give a whole number, or none"),
+        },
+    }
+}
+
+impl RateArgs {
+    /// Adds what was given to a request's fields.
+    pub fn put(self, fields: &mut Map<String, Value>) {
+        for (name, limit) in [("rpm", self.rpm), ("tpm", self.tpm), ("concurrency", self.concurrency)] {
+            if let Some(Limit(limit)) = limit {
+                fields.insert(name.to_owned(), json!(limit));
+            }
+        }
+    }
+}
+
+impl QuotaArgs {
+    /// Adds what was given to a request's fields.
+    pub fn put(&self, fields: &mut Map<String, Value>) {
+        put_or_null(fields, "quota_usd", self.quota_usd.as_deref(), "unlimited");
+        for (name, value) in [("reset", &self.reset), ("on_exhausted", &self.on_exhausted)] {
+            if let Some(value) = value {
+                fields.insert(name.to_owned(), json!(value));
+            }
+        }
+    }
+}
+
+/// Adds a field that was given; one word stands for null.
+pub fn put_or_null(fields: &mut Map<String, Value>, name: &str, value: Option<&str>, null: &str) {
+    if let Some(value) = value {
+        let value = if value == null { Value::Null } else { json!(value) };
+        fields.insert(name.to_owned(), value);
+    }
+}

@@ -1,0 +1,234 @@
+//! `weir log`: the consumption log, read page by page and printed as it comes.
+
+use std::{
+    fs::File,
+    io::{BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, Subcommand, ValueEnum};
+use http::Method;
+use jiff::Timestamp;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use super::admin_client::{AdminClient, ClientArgs, ClientError};
+use crate::{clock, domain::consumption::Row};
+
+mod csv;
+
+/// Rows asked for at once.
+const PAGE: usize = 1000;
+/// How far back a query goes, unless told otherwise, in seconds.
+const QUERY_SINCE: i64 = 24 * 3600;
+
+/// What to do with the log.
+#[derive(Clone, Debug, Subcommand)]
+pub enum LogCommand {
+    /// Print rows; without --since those of the last 24 hours
+    Query(QueryArgs),
+    /// Write rows as JSON lines or CSV; without --since all there are
+    Export(ExportArgs),
+}
+
+/// Which rows. They come by account, then by day, in the order in which they were written.
+#[derive(Args, Clone, Debug, Default)]
+pub struct FilterArgs {
+    /// Only rows of this account
+    #[arg(long)]
+    pub account: Option<String>,
+    /// Only rows of the key with this id
+    #[arg(long, value_name = "ID")]
+    pub key: Option<String>,
+    /// Only rows of this model, asked for or served
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Only requests that ended then or later: an RFC 3339 time, or a date for its first moment in UTC
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Only requests that ended before then
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+}
+
+/// `weir log query`
+#[derive(Args, Clone, Debug)]
+pub struct QueryArgs {
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub filter: FilterArgs,
+    /// At most so many rows
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub client: ClientArgs,
+}
+
+/// `weir log export`
+#[derive(Args, Clone, Debug)]
+pub struct ExportArgs {
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub filter: FilterArgs,
+    /// One JSON object per line, or CSV with a heading
+    #[arg(long, value_enum)]
+    pub format: Format,
+    /// Where to write, whole or not at all [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub client: ClientArgs,
+}
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// JSON lines.
+    Jsonl,
+    /// CSV, RFC 4180.
+    Csv,
+}
+
+impl LogCommand {
+    /// The arguments that say which weir is meant and how to print.
+    pub fn client(&self) -> &ClientArgs {
+        match self {
+            Self::Query(args) => &args.client,
+            Self::Export(args) => &args.client,
+        }
+    }
+}
+
+/// Runs the command against the admin API and prints what comes.
+pub async fn run(command: &LogCommand, client: &AdminClient, out: &mut impl Write) -> Result<(), ClientError> {
+    match command {
+        LogCommand::Query(args) => {
+            let since = || Timestamp::from_second(clock::unix_seconds() - QUERY_SINCE).map(|since| since.to_string());
+            let filter = FilterArgs {
+                since: args.filter.since.clone().or_else(|| since().ok()),
+                ..args.filter.clone()
+            };
+            let form = if args.client.json { Form::Jsonl } else { Form::Table };
+            rows(&filter, args.limit, client, form, out).await
+        }
+        LogCommand::Export(args) => {
+            let form = match args.format {
+                Format::Jsonl => Form::Jsonl,
+                Format::Csv => Form::Csv,
+            };
+            let Some(path) = &args.out else {
+                return rows(&args.filter, None, client, form, out).await;
+            };
+            // Renamed when it is whole, so that nobody takes a part for all.
+            let partial = beside(path);
+            let mut file = BufWriter::new(File::create(&partial)?);
+            let written = rows(&args.filter, None, client, form, &mut file).await;
+            let written = written.and_then(|()| {
+                file.flush()?;
+                Ok(std::fs::rename(&partial, path)?)
+            });
+            if written.is_err() {
+                // What is left of it is no use, and the error says what happened.
+                let _ = std::fs::remove_file(&partial);
+            }
+            written
+        }
+    }
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".partial");
+    PathBuf::from(name)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Table,
+    Jsonl,
+    Csv,
+}
+
+async fn rows(
+    filter: &FilterArgs,
+    limit: Option<usize>,
+    client: &AdminClient,
+    form: Form,
+    out: &mut impl Write,
+) -> Result<(), ClientError> {
+    match form {
+        Form::Table => writeln!(out, "{}", heading())?,
+        Form::Csv => csv::heading(out)?,
+        Form::Jsonl => {}
+    }
+    let wanted = filter.query();
+    let mut left = limit.unwrap_or(usize::MAX);
+    let mut cursor = String::new();
+    while left > 0 {
+        let path = format!("/v1/log?limit={}{wanted}{cursor}", left.min(PAGE));
+        let page = client.call(Method::GET, &path, None).await?;
+        for row in page.get("rows").and_then(Value::as_array).into_iter().flatten() {
+            left = left.saturating_sub(1);
+            match form {
+                Form::Jsonl => writeln!(out, "{row}")?,
+                Form::Table => writeln!(out, "{}", line(&read(row)?))?,
+                Form::Csv => csv::record(&read(row)?, out)?,
+            }
+        }
+        match page.get("next").and_then(Value::as_str) {
+            Some(next) => cursor = format!("&cursor={}", utf8_percent_encode(next, NON_ALPHANUMERIC)),
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+fn read(row: &Value) -> Result<Row, ClientError> {
+    serde_json::from_value(row.clone())
+        .map_err(|error| ClientError::Refused(format!("a row of another weir's version: {error}; use --json")))
+}
+
+fn heading() -> String {
+    format!(
+        "{:<24}  {:<20}  {:<32}  {:>6}  {:>10}  {:>10}  {:>16}",
+        "TIME", "KEY", "MODEL", "STATUS", "TOKENS IN", "TOKENS OUT", "COST USD"
+    )
+}
+
+fn line(row: &Row) -> String {
+    format!(
+        "{:<24}  {:<20}  {:<32}  {:>6}  {:>10}  {:>10}  {:>16}",
+        time(row.time_ms),
+        row.key_id.as_str(),
+        row.model,
+        row.status,
+        row.usage.input_total(),
+        row.usage.output_text.saturating_add(row.usage.output_reasoning),
+        row.cost_nano_usd.to_string(),
+    )
+}
+
+fn time(unix_ms: i64) -> String {
+    Timestamp::from_millisecond(unix_ms).map_or_else(|_| unix_ms.to_string(), |time| time.to_string())
+}
+
+impl FilterArgs {
+    fn query(&self) -> String {
+        let fields = [
+            ("account", &self.account),
+            ("key", &self.key),
+            ("model", &self.model),
+            ("since", &self.since),
+            ("until", &self.until),
+        ];
+        fields
+            .into_iter()
+            .filter_map(|(name, value)| {
+                let value = value.as_deref()?;
+                Some(format!("&{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)))
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,62 @@
+//! `weir store`: sets a store up, copies all of it into a file, and puts that back.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::config::DEFAULT_PATH;
+
+/// What to do with the store that a configuration names.
+#[derive(Clone, Debug, Subcommand)]
+pub enum StoreCommand {
+    /// Set a new Redis up for weir; an embedded store needs none of it
+    Init(InitArgs),
+    /// Write everything in the store to a file, also while weir runs
+    Backup(BackupArgs),
+    /// Put a backup into an empty store that no weir has open
+    Restore(RestoreArgs),
+}
+
+/// `weir store init`
+#[derive(Args, Clone, Debug)]
+pub struct InitArgs {
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub store: StoreArgs,
+    /// Take over the keys of a Redis that has lost its generation, as they are
+    #[arg(long)]
+    pub adopt: bool,
+}
+
+/// `weir store backup`
+#[derive(Args, Clone, Debug)]
+pub struct BackupArgs {
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub store: StoreArgs,
+    /// Where to write, whole or not at all
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+}
+
+/// `weir store restore`
+#[derive(Args, Clone, Debug)]
+pub struct RestoreArgs {
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub store: StoreArgs,
+    /// The backup
+    #[arg(long, value_name = "FILE")]
+    pub from: PathBuf,
+}
+
+/// Which store, and how to print.
+#[derive(Args, Clone, Debug)]
+pub struct StoreArgs {
+    /// The configuration that names the store
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
+    pub conf: PathBuf,
+    /// Print JSON, for scripts
+    #[arg(long)]
+    pub json: bool,
+}

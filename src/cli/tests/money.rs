@@ -1,0 +1,151 @@
+//! Tests of `weir account`, of the limits of keys, and of `weir log`.
+
+use serde_json::{Value, json};
+
+use super::{created, run};
+
+fn row(request: &str, model: &str) -> Value {
+    json!({
+        "time": "2026-11-21T12:00:00Z", "time_ms": 1_795_262_400_000_i64, "admitted_ms": 1_795_262_399_000_i64,
+        "request_id": request, "account": "a", "key_id": "key_0000000000000001", "protocol": "messages",
+        "model_asked": model, "model": model, "provider": "p", "status": 200, "outcome": "done", "stream": true,
+        "input_uncached": 10, "cache_read": 5, "output_text": 7, "usage_source": "reported", "price_version": "v1",
+        "cost_nano_usd": 1_250_000_000, "latency_ms": 900, "ttft_ms": null,
+    })
+}
+
+#[tokio::test]
+async fn accounts_are_changed_by_what_was_given_alone() {
+    for (command, call) in [
+        (
+            "account create --id a.b --balance-usd 5 --rpm none",
+            (
+                "POST",
+                "/v1/accounts",
+                json!({ "id": "a.b", "balance_usd": "5", "rpm": null }),
+            ),
+        ),
+        (
+            "account credit --id a.b --usd 1.5",
+            ("POST", "/v1/accounts/a%2Eb/credit", json!({ "usd": "1.5" })),
+        ),
+        (
+            "account adjust --id a --usd -0.25 --reason mistake",
+            (
+                "POST",
+                "/v1/accounts/a/adjust",
+                json!({ "usd": "-0.25", "reason": "mistake" }),
+            ),
+        ),
+        (
+            "account update --id a --low-balance-usd none --tpm 9",
+            ("PATCH", "/v1/accounts/a", json!({ "low_balance_usd": null, "tpm": 9 })),
+        ),
+        ("account suspend --id a", ("POST", "/v1/accounts/a/suspend", json!({}))),
+        ("account show --id a", ("GET", "/v1/accounts/a", Value::Null)),
+    ] {
+        let (out, asked) = run(vec![(200, json!({ "id": "a", "applied": true }))], command).await;
+        out.unwrap();
+        let (method, path, body) = call;
+        assert_eq!(asked, [(method.to_owned(), path.to_owned(), body)], "{command}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_is_only_recorded_is_told_so() {
+    let answer = || vec![(200, json!({ "id": "a", "applied": false }))];
+    let (out, _) = run(answer(), "account credit --id a --usd 5").await;
+    assert!(out.unwrap().contains("is recorded and will hold"));
+    let (out, _) = run(answer(), "account credit --id a --usd 5 --json").await;
+    assert_eq!(out.unwrap(), "{\"id\":\"a\",\"applied\":false}\n");
+}
+
+#[tokio::test]
+async fn amounts_are_shown_in_usd() {
+    let account = json!({ "id": "a", "state": "active", "balance_usd": "12.50", "balance_nano_usd": 12_500_000_000_i64,
+        "low_balance_usd": null, "running": 0 });
+    let (out, _) = run(vec![(200, account.clone())], "account show --id a").await;
+    let out = out.unwrap();
+    assert!(out.contains("balance_usd      12.50") && !out.contains("nano"), "{out}");
+    let (out, _) = run(
+        vec![(200, json!({ "accounts": [account], "next": null }))],
+        "account list",
+    )
+    .await;
+    assert!(out.unwrap().lines().nth(1).unwrap().contains("12.50"));
+}
+
+#[tokio::test]
+async fn limits_of_a_key_are_sent_and_its_blank_quota_is_unlimited() {
+    let command =
+        "key create --account me --name laptop --quota-usd 10 --reset daily --rpm 5 --tpm none --on-exhausted cut";
+    let (_, asked) = run(vec![(201, created())], command).await;
+    let body = json!({ "account": "me", "name": "laptop", "expires_at": null, "models": null, "quota_usd": "10",
+        "reset": "daily", "on_exhausted": "cut", "rpm": 5, "tpm": null });
+    assert_eq!(asked[0].2, body);
+    let key = json!({ "id": "key_0000000000000001", "quota_usd": null, "quota_nano_usd": null, "spent_usd": null, "rpm": null });
+    let (out, _) = run(vec![(200, key.clone())], "key show key_0000000000000001").await;
+    let out = out.unwrap();
+    for line in ["quota_usd    Unlimited", "spent_usd    unknown", "rpm          none"] {
+        assert!(out.contains(line), "{out}");
+    }
+    let limited = json!({ "id": "key_0000000000000002", "quota_usd": "1.00", "reset": "weekly" });
+    let (out, _) = run(vec![(200, json!({ "keys": [key, limited], "next": null }))], "key list").await;
+    let out = out.unwrap();
+    assert!(out.contains("Unlimited") && out.contains("1.00 weekly"), "{out}");
+    let update = "key update key_0000000000000001 --quota-usd unlimited";
+    let (_, asked) = run(vec![(200, json!({}))], update).await;
+    assert_eq!(asked[0].2, json!({ "quota_usd": null }));
+}
+
+#[tokio::test]
+async fn the_log_is_read_page_by_page() {
+    let pages = || {
+        vec![
+            (200, json!({ "rows": [row("r1", "m")], "next": "7.1.a" })),
+            (200, json!({ "rows": [], "next": "9.0.b" })),
+            (200, json!({ "rows": [row("r2", "m")], "next": null })),
+        ]
+    };
+    let (out, asked) = run(pages(), "log query --account a --json").await;
+    let out = out.unwrap();
+    assert_eq!(out.lines().count(), 2);
+    let printed: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+    assert_eq!(
+        (&printed["request_id"], &printed["cost_nano_usd"]),
+        (&json!("r1"), &json!(1_250_000_000))
+    );
+    assert!(asked[0].1.contains("account=a&since=2"), "{}: the last day", asked[0].1);
+    assert!(asked[1].1.ends_with("&cursor=7%2E1%2Ea"));
+    let (out, _) = run(pages(), "log query --account a").await;
+    let line = out.unwrap().lines().nth(1).unwrap().to_owned();
+    let shown: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(shown[1..], ["key_0000000000000001", "m", "200", "15", "7", "1.25"]);
+    let (out, asked) = run(pages(), "log query --limit 1 --json").await;
+    assert_eq!((out.unwrap().lines().count(), asked.len()), (1, 1));
+}
+
+#[tokio::test]
+async fn an_export_is_whole_or_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.csv");
+    let command = format!("log export --format csv --out {}", path.display());
+    let page = json!({ "rows": [row("r1", "=cmd,1")], "next": null });
+    let (out, asked) = run(vec![(200, page)], &command).await;
+    assert_eq!(out.unwrap(), "");
+    assert!(!asked[0].1.contains("since"), "all there is");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = text.split("\r\n").collect();
+    assert_eq!(lines.len(), 3);
+    assert!(lines[0].starts_with("time,request_id,account,key_id,"));
+    assert!(lines[1].contains(",\"'=cmd,1\",\"'=cmd,1\",p,200,"), "{text}");
+    assert_eq!(lines[0].split(',').count(), 29);
+    std::fs::remove_file(&path).unwrap();
+    let half = vec![
+        (200, json!({ "rows": [row("r1", "m")], "next": "7.1.a" })),
+        (503, json!({ "error": { "message": "away" } })),
+    ];
+    let (out, _) = run(half, &command).await;
+    assert_eq!(out.unwrap_err().to_string(), "away");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}

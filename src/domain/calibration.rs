@@ -1,0 +1,118 @@
+//! What finished requests teach about those that come: how far a model's tokens are from the estimate, and what a key's
+//! requests to a model usually put out.
+
+/// How much a model's own count differs from the estimate, in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Factor(u32);
+
+impl Factor {
+    /// The estimate as it is.
+    pub const ONE: Self = Self(1_000);
+
+    /// The corrected estimate, rounded up.
+    pub fn apply(self, tokens: u64) -> u64 {
+        let thousandths = u128::from(tokens) * u128::from(self.0);
+        u64::try_from(thousandths.div_ceil(1_000)).unwrap_or(u64::MAX)
+    }
+
+    /// In thousandths: for a metric.
+    pub const fn thousandths(self) -> u32 {
+        self.0
+    }
+}
+
+/// Requests with fewer tokens, estimated or reported, teach nothing: what providers add weighs too much in them.
+pub const LEARN_TOKENS_MIN: u64 = 50;
+/// A request's ratio counts as no less, and no more.
+const RATIO_MIN: i64 = MILLION / 4;
+const RATIO_MAX: i64 = MILLION * 4;
+const MILLION: i64 = 1_000_000;
+/// A request moves the factor by this part of the way to its own ratio.
+const PART: i64 = 8;
+/// And by no more than this part of the factor itself, so that a few absurd requests do little.
+const STEP_MAX_PART: i64 = 20;
+
+/// The factor of a model, learnt from what its finished requests reported. One for input and one for output are kept.
+///
+/// A clamped moving average: each request moves it by at most a twentieth, towards a ratio of at least 1/4 and at most 4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Calibration {
+    /// In millionths.
+    factor: i64,
+}
+
+impl Default for Calibration {
+    fn default() -> Self {
+        Self { factor: MILLION }
+    }
+}
+
+impl Calibration {
+    /// A finished request: what was estimated for it without any factor, and what the provider reported.
+    pub fn learn(&mut self, estimated: u64, reported: u64) {
+        if estimated < LEARN_TOKENS_MIN || reported < LEARN_TOKENS_MIN {
+            return;
+        }
+        let ratio = u128::from(reported) * 1_000_000 / u128::from(estimated);
+        let ratio = i64::try_from(ratio).unwrap_or(RATIO_MAX).clamp(RATIO_MIN, RATIO_MAX);
+        let step_max = self.factor / STEP_MAX_PART;
+        let step = ((ratio - self.factor) / PART).clamp(-step_max, step_max);
+        self.factor = (self.factor + step).clamp(RATIO_MIN, RATIO_MAX);
+    }
+
+    /// The factor; one before anything was learnt.
+    pub fn factor(&self) -> Factor {
+        Factor(u32::try_from((self.factor + 500) / 1_000).unwrap_or(Factor::ONE.0))
+    }
+}
+
+/// What is held for output at least, where nothing limits it to less.
+pub const OUTPUT_TOKENS_MIN: u64 = 256;
+/// What is held for output where nothing is known of a key's requests to a model; topped up while the answer runs.
+pub const OUTPUT_TOKENS_UNKNOWN: u64 = 2_048;
+/// A count above is taken for this one, so that sums cannot overflow.
+const COUNT_MAX: u64 = 1 << 40;
+
+/// What one key's requests to one model usually put out: a moving average, and how far they are from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usual {
+    /// In sixteenths of a token, like the deviation.
+    average: u64,
+    deviation: u64,
+}
+
+impl Usual {
+    /// The first request.
+    pub fn new(output_tokens: u64) -> Self {
+        let average = output_tokens.min(COUNT_MAX) * 16;
+        Self {
+            average,
+            deviation: average / 2,
+        }
+    }
+
+    /// One more finished request, with all its output tokens.
+    pub fn learn(&mut self, output_tokens: u64) {
+        let now = output_tokens.min(COUNT_MAX) * 16;
+        let distance = now.abs_diff(self.average);
+        // As TCP tracks its round trips (RFC 6298 section 2.3): an eighth and a quarter of the way.
+        self.deviation = self.deviation - self.deviation / 4 + distance / 4;
+        self.average = self.average - self.average / 8 + now / 8;
+    }
+
+    /// What most requests stay below: the average and twice the deviation, at least [`OUTPUT_TOKENS_MIN`].
+    pub fn with_headroom(&self) -> u64 {
+        ((self.average + 2 * self.deviation) / 16).max(OUTPUT_TOKENS_MIN)
+    }
+}
+
+/// The output tokens to hold for a request: what is usual, with headroom, but no more than it asks for and the model gives.
+pub fn output_estimate(max_tokens: Option<u64>, usual: Option<&Usual>, model_max: Option<u64>) -> u64 {
+    usual
+        .map_or(OUTPUT_TOKENS_UNKNOWN, Usual::with_headroom)
+        .min(max_tokens.unwrap_or(u64::MAX))
+        .min(model_max.unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! Tests of `calibration`.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn after(samples: &[(u64, u64)]) -> Calibration {
+    let mut calibration = Calibration::default();
+    for (estimated, reported) in samples {
+        calibration.learn(*estimated, *reported);
+    }
+    calibration
+}
+
+#[test]
+fn it_starts_at_one_and_small_requests_teach_nothing() {
+    assert_eq!(Calibration::default().factor(), Factor::ONE);
+    assert_eq!(
+        after(&[(49, 400), (400, 49), (0, 0), (0, u64::MAX)]).factor(),
+        Factor::ONE
+    );
+    assert_eq!(Factor::ONE.apply(7), 7);
+}
+
+#[test]
+fn it_comes_to_what_requests_agree_on() {
+    for (reported, thousandths) in [(1_300_u64, 1_300_u32), (700, 700), (4_000, 4_000), (250, 250)] {
+        let factor = after(&[(1_000, reported); 200]).factor().thousandths();
+        assert!(factor.abs_diff(thousandths) <= 1, "{factor} for {thousandths}");
+    }
+}
+
+#[test]
+fn a_few_absurd_requests_do_little() {
+    let mut samples = vec![(1_000, 1_200); 100];
+    samples.extend([(50, u64::MAX); 3]);
+    let factor = after(&samples).factor().thousandths();
+    assert!((1_150..1_400).contains(&factor), "{factor}");
+    // And are forgotten.
+    samples.extend([(1_000, 1_200); 40]);
+    assert!(after(&samples).factor().thousandths().abs_diff(1_200) < 5);
+}
+
+#[test]
+fn a_corrected_estimate_is_rounded_up_and_never_overflows() {
+    assert_eq!(after(&[(1_000, 4_000); 200]).factor().apply(u64::MAX), u64::MAX);
+    assert_eq!(after(&[(1_000, 250); 200]).factor().apply(1), 1);
+    assert_eq!(after(&[(1_000, 250); 200]).factor().apply(0), 0);
+}
+
+#[test]
+fn steady_output_is_held_for_with_little_headroom() {
+    let mut usual = Usual::new(1_000);
+    (0..50).for_each(|_| usual.learn(1_000));
+    assert!((1_000..1_010).contains(&usual.with_headroom()), "{usual:?}");
+}
+
+#[test]
+fn most_of_varying_output_stays_below_what_is_held() {
+    let outputs = [300_u64, 900, 500, 1_400, 200, 800, 2_000, 600];
+    let mut usual = Usual::new(500);
+    let mut below = 0;
+    for round in 0..80 {
+        let output = outputs[round % outputs.len()];
+        below += usize::from(output <= usual.with_headroom());
+        usual.learn(output);
+    }
+    assert!(below >= 60, "{below} of 80");
+}
+
+#[test]
+fn what_is_held_for_output_is_no_more_than_was_asked_for() {
+    let usual = Usual::new(10_000);
+    assert_eq!(output_estimate(None, None, None), OUTPUT_TOKENS_UNKNOWN);
+    assert_eq!(output_estimate(Some(100), None, None), 100);
+    assert_eq!(output_estimate(Some(0), Some(&usual), None), 0);
+    assert_eq!(output_estimate(Some(50_000), Some(&usual), Some(8_192)), 8_192);
+    assert_eq!(output_estimate(Some(50_000), Some(&usual), None), 20_000);
+    assert_eq!(output_estimate(None, Some(&Usual::new(3)), None), OUTPUT_TOKENS_MIN);
+}
+
+proptest! {
+    #[test]
+    fn a_factor_stays_within_its_bounds(samples in prop::collection::vec((any::<u64>(), any::<u64>()), 0..300)) {
+        let factor = after(&samples).factor().thousandths();
+        prop_assert!((250..=4_000).contains(&factor), "{}", factor);
+    }
+
+    #[test]
+    fn a_request_moves_a_factor_by_at_most_a_twentieth(
+        samples in prop::collection::vec((50_u64..9_999, 50_u64..9_999), 0..50),
+        last in (any::<u64>(), any::<u64>()),
+    ) {
+        let mut calibration = after(&samples);
+        let before = calibration.factor().thousandths();
+        calibration.learn(last.0, last.1);
+        prop_assert!(calibration.factor().thousandths().abs_diff(before) <= before / 20 + 1);
+    }
+
+    #[test]
+    fn what_is_usual_never_overflows(outputs in prop::collection::vec(any::<u64>(), 1..100)) {
+        let mut usual = Usual::new(outputs[0]);
+        for output in &outputs {
+            usual.learn(*output);
+            prop_assert!(usual.with_headroom() >= OUTPUT_TOKENS_MIN);
+            prop_assert!(usual.with_headroom() <= 4 * COUNT_MAX);
+        }
+    }
+}

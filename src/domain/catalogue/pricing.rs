@@ -1,0 +1,78 @@
+//! What each model costs at each of its providers that is on. A model that nobody can charge for is never served.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Model, RawModel, Warning};
+use crate::domain::{
+    price::{Price, PriceList, SHIPPED_FILE},
+    rules::Provider,
+    strict_toml::suggestion,
+};
+
+/// The model's price at each provider that is on, by the provider's name.
+///
+/// # Errors
+/// One has none: what to write, and the nearest name there is.
+pub(super) fn prices(
+    raw: &RawModel,
+    providers: &[Arc<Provider>],
+    list: &PriceList,
+) -> Result<BTreeMap<String, Arc<Price>>, String> {
+    if raw.free && raw.price.is_some() {
+        return Err(format!(
+            "model `{}`: give either `price` or `free = true`, not both",
+            raw.name
+        ));
+    }
+    let name = price_name(raw);
+    let free = raw.free.then(|| Arc::new(Price::free()));
+    let mut prices = BTreeMap::new();
+    let mut without = Vec::new();
+    for provider in providers.iter().filter(|provider| provider.is_on()) {
+        match free.as_ref().or_else(|| list.find(name, &provider.name)) {
+            Some(price) => {
+                prices.insert(provider.name.clone(), Arc::clone(price));
+            }
+            None => without.push(format!("`{}`", provider.name)),
+        }
+    }
+    if without.is_empty() {
+        return Ok(prices);
+    }
+    let near = raw
+        .price
+        .as_ref()
+        .map(|name| suggestion(name, list.iter().map(|(name, ..)| name)));
+    Err(format!(
+        "model `{}` has no price at {}: write a [[price]] with name = \"{name}\" into the file of `[prices] file`, or \
+         `free = true` into the [[model]]{}",
+        raw.name,
+        without.join(", "),
+        near.unwrap_or_default()
+    ))
+}
+
+/// The name of a model's price.
+pub(super) fn price_name(raw: &RawModel) -> &str {
+    raw.price.as_ref().unwrap_or(&raw.name)
+}
+
+/// The operator's prices that no model has, on or off: their names may be mistyped.
+pub(super) fn unused(list: &PriceList, models: &BTreeMap<String, Arc<Model>>) -> Vec<Warning> {
+    let named = |model: &&Arc<Model>, name: &str| !model.free && model.price == name;
+    let mut warnings = Vec::new();
+    for (name, provider, entry) in list.iter().filter(|(.., entry)| entry.file != SHIPPED_FILE) {
+        let mut models = models.values().filter(|model| named(model, name));
+        let used = models
+            .any(|model| provider.is_none_or(|only| model.providers.iter().any(|provider| provider.name == only)));
+        if !used {
+            warnings.push(Warning::PriceUnused {
+                file: entry.file.clone(),
+                line: entry.line,
+                name: name.to_owned(),
+                provider: provider.map(str::to_owned),
+            });
+        }
+    }
+    warnings
+}

@@ -1,0 +1,355 @@
+//! The reference model of one account: what every ledger store does, without any engine. Engines in another language obey
+//! the same rules to the letter, in integers that a double counts exactly.
+//!
+//! **Amounts** that come in are first held within ±[`NanoUsd::MAX`], and so is every sum. Estimates and charges below zero
+//! count as zero.
+//!
+//! **Being there.** An account comes into being with the first step applied to it. One that is not there keeps nothing:
+//! neither keys nor holds. `created_at` is the time of the first [`Change::Open`] that comes, 0 before.
+//!
+//! **Keys** are mirrored: revision, whether revoked, end, terms. [`Account::admit`] goes: (1) drop the nodes whose lease has
+//! passed; (2) a hold that is there answers, and nothing else is looked at or changed; (3) a revision lower than the
+//! mirrored one is [`Admission::StaleKey`]; (4) a higher one, or the first, replaces the mirror if the account is there, and
+//! stays also when the request is refused; (5) the checks, in the order of [`Denied`], all before the next write: the key's
+//! end is compared with `now_ms / 1000` rounded down; concurrency is that of the key, then of the account; rates are the
+//! key's requests, the key's tokens, the account's requests, the account's tokens; (6) buckets, hold and lease are written.
+//!
+//! **What is left** is `balance - held`, and `quota - spent - held` where the key has a quota. Of the quota, `spent` is the
+//! key's counter of the period of now for the key's reset, and `held` the sum of its holds that were admitted in that very
+//! period; of the balance, `held` is the sum of all holds. At zero or less of one the request is refused, the balance first.
+//! The hold is the least of the estimate and both. A top-up does the same with the period of the hold's admission and the
+//! quota as it is now; it looks at neither state, suspension nor rates, and nothing or less is never granted.
+//!
+//! **Running** are the live holds, also those of zero. From those of the asking node its `ended_key` or `ended_account` is
+//! taken, not below zero; the holds of other nodes count in full. As many as the limit, or more: refused.
+//!
+//! **Rates**: see [`bucket`]. **Holds and leases**: see [`holds`]. A lease becomes [`super::LEASE_MS`] from now when a hold is
+//! granted, when a top-up is granted, and by [`Account::renew`] where the node has holds. No other call touches it.
+//!
+//! **Steps** need no clock. A settlement ends the node's hold of that request, if there is one; takes the cost from the
+//! balance; adds it to the account's `spent` and to the key's four counters of the time of its admission; and corrects the
+//! token buckets that are there. The key need not be known.
+//!
+//! **Counters** of a key have the period's name. Those that ended more than 7 days before now may be dropped, `all` never.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use self::{
+    bucket::Buckets,
+    holds::{Hold, Holds},
+    key::{AccountKey, Mirror},
+};
+use super::{
+    AccountTerms, AccountView, Admission, Admit, Change, Denied, Grant, KeySpend, KeyTerms, NodeId, Scope, Settlement,
+    Step, TopUp, ToppedUp,
+    period::{self, Periods},
+};
+use crate::domain::{
+    consumption::Row,
+    key::{KeyDenied, KeyId},
+    money::NanoUsd,
+};
+
+pub mod bucket;
+pub mod holds;
+pub mod key;
+#[cfg(test)]
+mod tests;
+
+/// One account with its keys and its holds. The default one is not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    standing: Option<Standing>,
+    keys: HashMap<KeyId, AccountKey>,
+    buckets: Buckets,
+    holds: Holds,
+}
+
+/// What an account is besides its keys, its holds and its buckets: the part that has to last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// What is left: all credits and adjustments, less all charges.
+    pub balance: NanoUsd,
+    /// All charges so far.
+    pub spent: NanoUsd,
+    /// Whether nothing is admitted.
+    pub suspended: bool,
+    /// Its limits.
+    pub terms: AccountTerms,
+    /// When it was made, in seconds since the Unix epoch; 0: it was charged before it was made.
+    pub created_at: i64,
+    /// The last step of each node that is applied.
+    pub watermarks: BTreeMap<NodeId, u64>,
+}
+
+/// What a request gets that may be admitted.
+struct Checked {
+    hold: NanoUsd,
+    key: Buckets,
+    account: Buckets,
+}
+
+impl Account {
+    /// An account as it was kept: without holds, its buckets full.
+    pub fn restored(standing: Standing, keys: impl IntoIterator<Item = (KeyId, AccountKey)>) -> Self {
+        Self {
+            standing: Some(standing),
+            keys: keys.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
+    /// What has to last of it; `None`: the account is not there.
+    pub fn standing(&self) -> Option<&Standing> {
+        self.standing.as_ref()
+    }
+
+    /// What has to last of one of its keys.
+    pub fn key(&self, id: &KeyId) -> Option<&AccountKey> {
+        self.keys.get(id)
+    }
+
+    /// The revision of a key's record that counts here; `None`: none is known.
+    pub fn key_revision(&self, id: &KeyId) -> Option<u64> {
+        self.keys.get(id)?.revision()
+    }
+
+    /// See [`crate::store::ledger::LedgerStore::admit`].
+    pub fn admit(&mut self, ask: &Admit, now_ms: i64) -> Admission {
+        self.holds.drop_lapsed(now_ms);
+        if let Some(hold) = self.holds.get(&ask.node, &ask.request) {
+            let (amount, at_ms) = (hold.amount, hold.at_ms);
+            return Admission::Granted(self.grant(&ask.node, amount, at_ms));
+        }
+        let Some(mirror) = AccountKey::mirror(self.keys.get(&ask.key.id), &ask.key) else {
+            return Admission::StaleKey;
+        };
+        let checked = self.check(ask, &mirror, now_ms);
+        if self.standing.is_some() {
+            self.keys.entry(ask.key.id.clone()).or_default().take_over(mirror);
+        }
+        match checked {
+            Err(denied) => Admission::Refused(denied),
+            Ok(checked) => {
+                self.buckets = checked.account;
+                if let Some(key) = self.keys.get_mut(&ask.key.id) {
+                    key.granted(checked.key, now_ms);
+                }
+                let hold = Hold {
+                    key: ask.key.id.clone(),
+                    amount: checked.hold,
+                    at_ms: now_ms,
+                };
+                self.holds.put(&ask.node, &ask.request, hold, now_ms);
+                Admission::Granted(self.grant(&ask.node, checked.hold, now_ms))
+            }
+        }
+    }
+
+    fn check(&self, ask: &Admit, mirror: &Mirror, now_ms: i64) -> Result<Checked, Denied> {
+        mirror.check(now_ms.div_euclid(1000)).map_err(|denied| match denied {
+            KeyDenied::Revoked => Denied::KeyRevoked,
+            KeyDenied::Expired => Denied::KeyExpired,
+        })?;
+        let account = self.standing.as_ref().ok_or(Denied::AccountUnknown)?;
+        if account.suspended {
+            return Err(Denied::AccountSuspended);
+        }
+        let mut left = self.left_of_balance();
+        if left <= NanoUsd::ZERO {
+            return Err(Denied::BalanceExhausted);
+        }
+        if let Some((quota, of_quota)) = self.left_of_quota(&mirror.terms, &ask.key.id, now_ms) {
+            if of_quota <= NanoUsd::ZERO {
+                let resets_at = period::resets_at(mirror.terms.reset, now_ms);
+                return Err(Denied::QuotaExhausted { quota, resets_at });
+            }
+            left = left.min(of_quota);
+        }
+        let (of_key, of_account) = (mirror.terms.rates, account.terms.rates);
+        let running = self.holds.running_key(&ask.node, &ask.key.id, ask.ended_key);
+        concurrency(Scope::Key, of_key.concurrency, running)?;
+        let running = self.holds.running(&ask.node, ask.ended_account);
+        concurrency(Scope::Account, of_account.concurrency, running)?;
+        let full = Buckets::default();
+        let key = self.keys.get(&ask.key.id).map_or(&full, AccountKey::buckets);
+        let key = key.take(Scope::Key, &of_key, ask.tokens, now_ms)?;
+        let account = self.buckets.take(Scope::Account, &of_account, ask.tokens, now_ms)?;
+        let hold = bounded(ask.estimate).max(NanoUsd::ZERO).min(left);
+        Ok(Checked { hold, key, account })
+    }
+
+    fn grant(&self, node: &NodeId, hold: NanoUsd, at_ms: i64) -> Grant {
+        Grant {
+            hold,
+            at_ms,
+            balance: self.standing.as_ref().map_or(NanoUsd::ZERO, |it| it.balance),
+            low_balance: self.standing.as_ref().and_then(|it| it.terms.low_balance),
+            watermark: self.watermark(node),
+        }
+    }
+
+    fn left_of_balance(&self) -> NanoUsd {
+        let balance = self.standing.as_ref().map_or(NanoUsd::ZERO, |it| it.balance);
+        balance.saturating_sub(self.holds.held())
+    }
+
+    /// The quota and what is left of it in the period of a moment; `None` without a quota.
+    fn left_of_quota(&self, terms: &KeyTerms, id: &KeyId, at_ms: i64) -> Option<(NanoUsd, NanoUsd)> {
+        let quota = bounded(terms.quota?);
+        let periods = Periods::at(at_ms);
+        let period = periods.of(terms.reset);
+        let spent = self.keys.get(id).map_or(NanoUsd::ZERO, |key| key.spent(period));
+        let left = quota
+            .saturating_sub(spent)
+            .saturating_sub(self.holds.held_in(id, period));
+        Some((quota, left))
+    }
+
+    /// See [`crate::store::ledger::LedgerStore::top_up`].
+    pub fn top_up(&mut self, ask: &TopUp, now_ms: i64) -> ToppedUp {
+        self.holds.drop_lapsed(now_ms);
+        let Some(hold) = self.holds.get(&ask.node, &ask.request) else {
+            return ToppedUp::NoHold;
+        };
+        let of_quota = self
+            .keys
+            .get(&hold.key)
+            .and_then(|key| self.left_of_quota(&key.terms(), &hold.key, hold.at_ms));
+        let left = self.left_of_balance();
+        let left = of_quota.map_or(left, |(_, of_quota)| left.min(of_quota));
+        let more = bounded(ask.more).min(left);
+        if more <= NanoUsd::ZERO {
+            return ToppedUp::Refused;
+        }
+        self.holds.enlarge(&ask.node, &ask.request, more, now_ms);
+        ToppedUp::Granted(more)
+    }
+
+    /// See [`crate::store::ledger::LedgerStore::apply`]: the watermark afterwards, and the rows that enter the log.
+    pub fn apply(&mut self, node: &NodeId, steps: &[Step]) -> (u64, Vec<Row>) {
+        let mut watermark = self.watermark(node);
+        let mut rows = Vec::new();
+        for step in steps {
+            if step.seq <= watermark {
+                continue;
+            }
+            if step.seq - watermark > 1 {
+                break;
+            }
+            watermark = step.seq;
+            rows.extend(self.change(node, &step.change));
+            let standing = self.standing.get_or_insert_default();
+            standing.watermarks.insert(node.clone(), watermark);
+        }
+        (watermark, rows)
+    }
+
+    fn change(&mut self, node: &NodeId, change: &Change) -> Option<Row> {
+        let standing = self.standing.get_or_insert_default();
+        match change {
+            Change::Settle(settlement) => {
+                standing.settle(settlement);
+                self.holds.end(node, &settlement.request);
+                let (estimated, used) = (settlement.tokens_estimated, settlement.tokens_used);
+                self.buckets.correct(&standing.terms.rates, estimated, used);
+                self.keys.entry(settlement.key.clone()).or_default().settle(settlement);
+                return settlement.row.clone();
+            }
+            Change::Open { balance, at } => {
+                if standing.created_at == 0 {
+                    standing.created_at = *at;
+                }
+                standing.balance = sum(standing.balance, *balance);
+            }
+            Change::Credit { amount } | Change::Adjust { amount } => {
+                standing.balance = sum(standing.balance, *amount);
+            }
+            Change::Suspend => standing.suspended = true,
+            Change::Resume => standing.suspended = false,
+            Change::SetTerms { terms } => standing.terms = *terms,
+        }
+        None
+    }
+
+    /// The last step of a node that was applied; 0 if none was.
+    pub fn watermark(&self, node: &NodeId) -> u64 {
+        let marks = self.standing.as_ref().map(|it| &it.watermarks);
+        marks.and_then(|marks| marks.get(node)).copied().unwrap_or(0)
+    }
+
+    /// Renews the node's lease if it has live holds.
+    pub fn renew(&mut self, node: &NodeId, now_ms: i64) {
+        self.holds.drop_lapsed(now_ms);
+        self.holds.renew(node, now_ms);
+    }
+
+    /// Ends all holds of a node, without a charge.
+    pub fn release(&mut self, node: &NodeId) {
+        self.holds.release(node);
+    }
+
+    /// How operators see it; `None`: it is not there.
+    pub fn view(&self, id: &str, now_ms: i64) -> Option<AccountView> {
+        let standing = self.standing.as_ref()?;
+        let (held, running) = self.holds.live(now_ms);
+        Some(AccountView {
+            id: id.to_owned(),
+            balance: standing.balance,
+            spent: standing.spent,
+            held,
+            running,
+            suspended: standing.suspended,
+            terms: standing.terms,
+            created_at: standing.created_at,
+        })
+    }
+
+    /// What a key has spent, in the periods of now; zeroes for one that is not known.
+    pub fn key_spend(&self, id: &KeyId, now_ms: i64) -> KeySpend {
+        let periods = Periods::at(now_ms);
+        let spent = |period: &str| self.keys.get(id).map_or(NanoUsd::ZERO, |key| key.spent(period));
+        let (held, running) = self.holds.live_key(id, now_ms);
+        KeySpend {
+            all: spent(period::ALL),
+            day: spent(&periods.day),
+            week: spent(&periods.week),
+            month: spent(&periods.month),
+            held,
+            running,
+        }
+    }
+}
+
+impl Standing {
+    fn settle(&mut self, settlement: &Settlement) {
+        let cost = charge(settlement);
+        self.balance = sum(self.balance, NanoUsd::from_nanos(-cost.nanos()));
+        self.spent = sum(self.spent, cost);
+    }
+}
+
+fn concurrency(scope: Scope, limit: Option<u64>, running: u64) -> Result<(), Denied> {
+    match limit {
+        Some(limit) if running >= limit => Err(Denied::Concurrency { scope, limit }),
+        _ => Ok(()),
+    }
+}
+
+/// The cost of a settlement as it is charged: zero or more, and no more than can be counted.
+fn charge(settlement: &Settlement) -> NanoUsd {
+    bounded(settlement.cost).max(NanoUsd::ZERO)
+}
+
+/// An amount, held within ±[`NanoUsd::MAX`].
+fn bounded(amount: NanoUsd) -> NanoUsd {
+    let most = NanoUsd::MAX.nanos();
+    NanoUsd::from_nanos(amount.nanos().clamp(-most, most))
+}
+
+/// A sum, held within ±[`NanoUsd::MAX`], as are its parts before.
+fn sum(one: NanoUsd, other: NanoUsd) -> NanoUsd {
+    bounded(bounded(one).saturating_add(bounded(other)))
+}

@@ -1,0 +1,133 @@
+//! What an account knows of one of its keys: the mirror of its record, and what it has spent.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{bucket::Buckets, charge, sum};
+use crate::domain::{
+    key::{KeyDenied, KeyRecord, KeyState},
+    ledger::{
+        KeyTerms, Settlement,
+        period::{ALL, Periods},
+    },
+    money::NanoUsd,
+};
+
+/// How long the counter of a period is kept after its end.
+const COUNTERS_KEPT_MS: i64 = 7 * 24 * 3600 * 1000;
+
+/// One key. Its buckets are not kept when it is written down: they start full.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccountKey {
+    /// What is known of its record; `None`: it has settled only.
+    pub mirror: Option<Mirror>,
+    /// By the period's name. Those that have nothing are not there.
+    pub spent: BTreeMap<String, NanoUsd>,
+    #[serde(skip)]
+    buckets: Buckets,
+    /// The day whose first admission dropped old counters.
+    #[serde(skip)]
+    cleaned: String,
+}
+
+/// What of a key's record decides on admission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mirror {
+    /// Which form of the record it is.
+    pub revision: u64,
+    /// Whether the key was withdrawn.
+    pub revoked: bool,
+    /// When it ends, in seconds since the Unix epoch.
+    pub expires_at: Option<i64>,
+    /// Its limits. What happens in the middle of an answer is the record's to say.
+    pub terms: KeyTerms,
+}
+
+impl Mirror {
+    fn of(record: &KeyRecord) -> Self {
+        Self {
+            revision: record.revision,
+            revoked: matches!(record.state, KeyState::Revoked { .. }),
+            expires_at: record.expires_at,
+            terms: record.terms,
+        }
+    }
+
+    /// Whether the key works at this moment, in seconds since the Unix epoch. Revoked is said before expired.
+    pub(super) fn check(&self, now_unix: i64) -> Result<(), KeyDenied> {
+        match self.expires_at {
+            _ if self.revoked => Err(KeyDenied::Revoked),
+            Some(end) if end <= now_unix => Err(KeyDenied::Expired),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl AccountKey {
+    /// What counts for a request with this record; `None`: the record is out of date.
+    pub(super) fn mirror(known: Option<&Self>, record: &KeyRecord) -> Option<Mirror> {
+        match known.and_then(|key| key.mirror) {
+            Some(known) if known.revision > record.revision => None,
+            Some(known) if known.revision == record.revision => Some(known),
+            _ => Some(Mirror::of(record)),
+        }
+    }
+
+    pub(super) fn take_over(&mut self, mirror: Mirror) {
+        self.mirror = Some(mirror);
+    }
+
+    pub(super) fn revision(&self) -> Option<u64> {
+        self.mirror.map(|mirror| mirror.revision)
+    }
+
+    pub(super) fn terms(&self) -> KeyTerms {
+        self.mirror.map(|mirror| mirror.terms).unwrap_or_default()
+    }
+
+    pub(super) fn buckets(&self) -> &Buckets {
+        &self.buckets
+    }
+
+    pub(super) fn spent(&self, period: &str) -> NanoUsd {
+        self.spent.get(period).copied().unwrap_or(NanoUsd::ZERO)
+    }
+
+    /// A request of it was admitted.
+    pub(super) fn granted(&mut self, buckets: Buckets, now_ms: i64) {
+        self.buckets = buckets;
+        self.clean(now_ms);
+    }
+
+    pub(super) fn settle(&mut self, settlement: &Settlement) {
+        let rates = self.terms().rates;
+        self.buckets
+            .correct(&rates, settlement.tokens_estimated, settlement.tokens_used);
+        let cost = charge(settlement);
+        if cost > NanoUsd::ZERO {
+            let periods = Periods::at(settlement.at_ms);
+            for period in [ALL, &periods.day, &periods.week, &periods.month] {
+                let spent = self.spent.entry(period.to_owned()).or_default();
+                *spent = sum(*spent, cost);
+            }
+        }
+    }
+
+    /// Drops counters of periods that ended long ago, once a day. Names of one kind sort by time, so a period that is over
+    /// since before some moment has a lesser name than the one which that moment lies in.
+    fn clean(&mut self, now_ms: i64) {
+        let today = Periods::at(now_ms).day;
+        if self.cleaned == today {
+            return;
+        }
+        let kept = Periods::at(now_ms.saturating_sub(COUNTERS_KEPT_MS));
+        self.spent.retain(|name, _| match name.as_bytes().first() {
+            Some(b'd') => *name >= kept.day,
+            Some(b'w') => *name >= kept.week,
+            Some(b'm') => *name >= kept.month,
+            _ => true,
+        });
+        self.cleaned = today;
+    }
+}

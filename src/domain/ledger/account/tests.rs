@@ -1,0 +1,395 @@
+//! Tests of the reference model, rule by rule.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+mod rates;
+
+use super::*;
+use crate::domain::key::{KeyRecord, KeyState};
+use crate::domain::ledger::{LEASE_MS, OnExhausted, Rates, Reset};
+
+/// Saturday 2026-11-21, 12:00 UTC.
+const NOON: i64 = 1_795_262_400_000;
+const MIDNIGHT: i64 = NOON + 12 * 3600 * 1000;
+
+fn nanos(amount: i64) -> NanoUsd {
+    NanoUsd::from_nanos(amount)
+}
+
+fn node(number: u8) -> NodeId {
+    NodeId::parse(&format!("node_{number:016}")).unwrap()
+}
+
+fn key_id(number: u8) -> KeyId {
+    KeyId::parse(&format!("key_{number:016}")).unwrap()
+}
+
+fn record(terms: KeyTerms) -> KeyRecord {
+    KeyRecord {
+        id: key_id(1),
+        name: "desk".to_owned(),
+        account: "acme".to_owned(),
+        created_at: 1,
+        expires_at: None,
+        models: None,
+        state: KeyState::Active,
+        hint: "wxyz".to_owned(),
+        revision: 1,
+        terms,
+    }
+}
+
+fn quota(amount: i64, reset: Reset) -> KeyTerms {
+    KeyTerms {
+        quota: Some(nanos(amount)),
+        reset,
+        on_exhausted: OnExhausted::Finish,
+        rates: Rates::default(),
+    }
+}
+
+fn rates(rpm: Option<u64>, tpm: Option<u64>, concurrency: Option<u64>) -> KeyTerms {
+    let rates = Rates { rpm, tpm, concurrency };
+    KeyTerms {
+        rates,
+        ..KeyTerms::default()
+    }
+}
+
+fn ask(request: &str, estimate: i64, terms: KeyTerms) -> Admit {
+    Admit {
+        node: node(1),
+        request: request.to_owned(),
+        key: record(terms),
+        estimate: nanos(estimate),
+        tokens: 0,
+        ended_key: 0,
+        ended_account: 0,
+    }
+}
+
+/// Puts the changes behind what the node has done so far.
+fn apply(account: &mut Account, by: u8, changes: impl IntoIterator<Item = Change>) {
+    let first = account.watermark(&node(by)) + 1;
+    let steps: Vec<Step> = changes
+        .into_iter()
+        .zip(first..)
+        .map(|(change, seq)| Step { seq, change })
+        .collect();
+    let (watermark, _) = account.apply(&node(by), &steps);
+    assert_eq!(watermark, first + steps.len() as u64 - 1);
+}
+
+fn with_balance(balance: i64) -> Account {
+    let mut account = Account::default();
+    let balance = nanos(balance);
+    apply(&mut account, 1, [Change::Open { balance, at: 5 }]);
+    account
+}
+
+fn settle(request: &str, at_ms: i64, cost: i64, estimated: u64, used: u64) -> Change {
+    Change::Settle(Box::new(Settlement {
+        request: request.to_owned(),
+        key: key_id(1),
+        at_ms,
+        tokens_estimated: estimated,
+        tokens_used: used,
+        cost: nanos(cost),
+        row: None,
+    }))
+}
+
+fn hold(admission: &Admission) -> i64 {
+    match admission {
+        Admission::Granted(grant) => grant.hold.nanos(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn denied(admission: Admission) -> Denied {
+    match admission {
+        Admission::Refused(denied) => denied,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_hold_is_the_estimate_or_what_is_left_of_the_balance() {
+    let mut account = with_balance(100);
+    assert_eq!(hold(&account.admit(&ask("a", 70, KeyTerms::default()), NOON)), 70);
+    assert_eq!(hold(&account.admit(&ask("b", 0, KeyTerms::default()), NOON)), 0);
+    assert_eq!(hold(&account.admit(&ask("c", 70, KeyTerms::default()), NOON)), 30);
+    let refused = account.admit(&ask("d", 0, KeyTerms::default()), NOON);
+    assert_eq!(denied(refused), Denied::BalanceExhausted);
+    // A charge may go below zero: what was used is owed.
+    apply(&mut account, 1, [settle("a", NOON, 150, 0, 0)]);
+    let view = account.view("acme", NOON).unwrap();
+    assert_eq!((view.balance, view.held, view.running), (nanos(-50), nanos(30), 2));
+}
+
+#[test]
+fn a_quota_counts_the_spending_and_the_holds_of_its_own_period() {
+    let mut account = with_balance(10_000);
+    let daily = quota(100, Reset::Daily);
+    let before = MIDNIGHT - 1;
+    assert_eq!(hold(&account.admit(&ask("a", 60, daily), before)), 60);
+    assert_eq!(hold(&account.admit(&ask("b", 60, daily), before)), 40);
+    let exhausted = Denied::QuotaExhausted {
+        quota: nanos(100),
+        resets_at: Some(MIDNIGHT / 1000),
+    };
+    assert_eq!(denied(account.admit(&ask("c", 1, daily), before)), exhausted);
+    // A new day: neither what runs since yesterday nor its settlement counts.
+    assert_eq!(hold(&account.admit(&ask("d", 60, daily), MIDNIGHT)), 60);
+    apply(&mut account, 1, [settle("a", before, 100, 0, 0)]);
+    assert_eq!(hold(&account.admit(&ask("e", 60, daily), MIDNIGHT)), 40);
+    let spend = account.key_spend(&key_id(1), MIDNIGHT);
+    assert_eq!((spend.all, spend.day, spend.week), (nanos(100), nanos(0), nanos(100)));
+    assert_eq!((spend.month, spend.held, spend.running), (nanos(100), nanos(140), 3));
+    // The balance knows no days.
+    assert_eq!(account.view("acme", MIDNIGHT).unwrap().held, nanos(140));
+}
+
+#[test]
+fn a_changed_reset_finds_its_period_counted_already() {
+    let mut account = with_balance(10_000);
+    apply(&mut account, 1, [settle("x", NOON - 24 * 3600 * 1000, 70, 0, 0)]);
+    assert_eq!(
+        hold(&account.admit(&ask("a", 100, quota(100, Reset::Monthly)), NOON)),
+        30
+    );
+    let changed = |reset, revision| {
+        let mut ask = ask("b", 100, quota(100, reset));
+        ask.key.revision = revision;
+        ask
+    };
+    let mut daily = account.clone();
+    assert_eq!(hold(&daily.admit(&changed(Reset::Daily, 2), NOON)), 70);
+    let never = denied(account.admit(&changed(Reset::None, 2), NOON));
+    let quota = nanos(100);
+    assert_eq!(never, Denied::QuotaExhausted { quota, resets_at: None });
+}
+
+#[test]
+fn a_later_revision_is_taken_over_also_by_a_refusal_and_an_earlier_one_is_stale() {
+    let mut account = with_balance(100);
+    let mut revoked = ask("a", 1, KeyTerms::default());
+    revoked.key.revision = 3;
+    revoked.key.state = KeyState::Revoked { at: 9 };
+    assert_eq!(denied(account.admit(&revoked, NOON)), Denied::KeyRevoked);
+    assert_eq!(
+        account.admit(&ask("b", 1, KeyTerms::default()), NOON),
+        Admission::StaleKey
+    );
+    // Of the same revision the account's own knowledge counts.
+    revoked.key.state = KeyState::Active;
+    assert_eq!(denied(account.admit(&revoked, NOON)), Denied::KeyRevoked);
+    revoked.key.revision = 4;
+    revoked.key.expires_at = Some(NOON / 1000);
+    assert_eq!(denied(account.admit(&revoked, NOON)), Denied::KeyExpired);
+    assert_eq!(hold(&account.admit(&revoked, NOON - 1)), 1);
+}
+
+#[test]
+fn an_account_that_is_not_there_keeps_nothing() {
+    let mut account = Account::default();
+    assert_eq!(
+        denied(account.admit(&ask("a", 1, KeyTerms::default()), NOON)),
+        Denied::AccountUnknown
+    );
+    account.renew(&node(1), NOON);
+    account.release(&node(1));
+    assert_eq!(account, Account::default());
+    assert_eq!(account.view("acme", NOON), None);
+    apply(&mut account, 1, [settle("a", NOON, 7, 0, 0)]);
+    let view = account.view("acme", NOON).unwrap();
+    assert_eq!((view.balance, view.spent, view.created_at), (nanos(-7), nanos(7), 0));
+}
+
+#[test]
+fn a_suspended_account_admits_nothing_until_it_is_resumed() {
+    let mut account = with_balance(100);
+    apply(&mut account, 2, [Change::Suspend]);
+    assert_eq!(
+        denied(account.admit(&ask("a", 1, KeyTerms::default()), NOON)),
+        Denied::AccountSuspended
+    );
+    apply(&mut account, 1, [Change::Resume]);
+    assert_eq!(hold(&account.admit(&ask("a", 1, KeyTerms::default()), NOON)), 1);
+}
+
+#[test]
+fn a_request_that_is_held_already_gets_its_hold_again_and_nothing_changes() {
+    let mut account = with_balance(100);
+    account.admit(&ask("a", 30, rates(Some(1), None, Some(1))), NOON);
+    let before = account.clone();
+    let mut again = ask("a", 99, KeyTerms::default());
+    again.key.revision = 7;
+    let Admission::Granted(grant) = account.admit(&again, NOON + 5) else {
+        panic!("it is held")
+    };
+    assert_eq!((grant.hold, grant.at_ms), (nanos(30), NOON));
+    assert_eq!(account, before);
+}
+
+#[test]
+fn a_top_up_gets_what_is_left_in_the_period_of_the_admission() {
+    let mut account = with_balance(1_000);
+    let daily = quota(100, Reset::Daily);
+    account.admit(&ask("a", 60, daily), MIDNIGHT - 1);
+    account.admit(&ask("b", 90, daily), MIDNIGHT + 1);
+    let top_up = |request: &str, more| TopUp {
+        node: node(1),
+        request: request.to_owned(),
+        account: "acme".to_owned(),
+        key: key_id(1),
+        at_ms: MIDNIGHT - 1,
+        more: nanos(more),
+    };
+    assert_eq!(
+        account.top_up(&top_up("a", 30), MIDNIGHT + 2),
+        ToppedUp::Granted(nanos(30))
+    );
+    assert_eq!(
+        account.top_up(&top_up("a", 30), MIDNIGHT + 2),
+        ToppedUp::Granted(nanos(10))
+    );
+    assert_eq!(account.top_up(&top_up("a", 30), MIDNIGHT + 2), ToppedUp::Refused);
+    assert_eq!(account.top_up(&top_up("b", 0), MIDNIGHT + 2), ToppedUp::Refused);
+    assert_eq!(account.top_up(&top_up("x", 30), MIDNIGHT + 2), ToppedUp::NoHold);
+    assert_eq!(account.view("acme", MIDNIGHT).unwrap().held, nanos(190));
+    apply(&mut account, 1, [settle("a", MIDNIGHT - 1, 100, 0, 0)]);
+    assert_eq!(account.view("acme", MIDNIGHT).unwrap().held, nanos(90));
+    assert_eq!(account.top_up(&top_up("a", 30), MIDNIGHT + 2), ToppedUp::NoHold);
+}
+
+#[test]
+fn the_holds_of_a_node_that_is_not_heard_of_stop_counting() {
+    let mut account = with_balance(100);
+    account.admit(&ask("a", 100, KeyTerms::default()), NOON);
+    account.renew(&node(1), NOON + 10);
+    let end = NOON + 10 + LEASE_MS;
+    assert_eq!(account.view("acme", end - 1).unwrap().running, 1);
+    assert_eq!(account.view("acme", end).unwrap().running, 0);
+    let other = Admit {
+        node: node(2),
+        ..ask("b", 100, KeyTerms::default())
+    };
+    assert_eq!(denied(account.admit(&other, end - 1)), Denied::BalanceExhausted);
+    assert_eq!(hold(&account.admit(&other, end)), 100);
+    // It is gone for good, and its settlement is charged all the same.
+    account.renew(&node(1), end);
+    apply(&mut account, 1, [settle("a", NOON, 30, 0, 0)]);
+    let view = account.view("acme", end).unwrap();
+    assert_eq!((view.balance, view.held), (nanos(70), nanos(100)));
+    account.release(&node(2));
+    assert_eq!(account.view("acme", end).unwrap().held, nanos(0));
+}
+
+#[test]
+fn counters_of_the_past_go_after_a_week_and_the_sum_stays() {
+    let mut account = with_balance(1_000);
+    let day = 24 * 3600 * 1000;
+    let costs = (0..60).map(|back| settle("x", NOON - back * day, 1, 0, 0));
+    apply(&mut account, 1, costs);
+    account.admit(&ask("a", 1, KeyTerms::default()), NOON);
+    let key = account.key(&key_id(1)).unwrap();
+    assert_eq!(key.spent(period::ALL), nanos(60));
+    assert_eq!((key.spent("d20261114"), key.spent("d20261113")), (nanos(1), nanos(0)));
+    assert_eq!((key.spent("w2026W46"), key.spent("w2026W45")), (nanos(7), nanos(0)));
+    assert_eq!((key.spent("m202611"), key.spent("m202610")), (nanos(21), nanos(0)));
+}
+
+#[test]
+fn amounts_stay_within_what_a_double_counts_exactly() {
+    let mut account = with_balance(i64::MAX);
+    assert_eq!(account.view("acme", NOON).unwrap().balance, NanoUsd::MAX);
+    apply(
+        &mut account,
+        1,
+        [settle("a", NOON, i64::MAX, 0, 0), settle("b", NOON, i64::MAX, 0, 0)],
+    );
+    apply(
+        &mut account,
+        1,
+        [settle("c", NOON, 9, 0, 0), settle("d", NOON, -9, 0, 0)],
+    );
+    let view = account.view("acme", NOON).unwrap();
+    assert_eq!(
+        (view.balance.nanos(), view.spent),
+        (-NanoUsd::MAX.nanos(), NanoUsd::MAX)
+    );
+}
+
+#[test]
+fn what_was_kept_comes_back_without_its_holds() {
+    let mut account = with_balance(100);
+    account.admit(&ask("a", 10, rates(Some(9), None, None)), NOON);
+    apply(&mut account, 1, [settle("x", NOON, 3, 0, 0)]);
+    let json = serde_json::to_string(&(account.standing().unwrap(), account.key(&key_id(1)).unwrap())).unwrap();
+    let (standing, key) = serde_json::from_str(&json).unwrap();
+    let mut restored = Account::restored(standing, [(key_id(1), key)]);
+    assert_eq!(restored.view("acme", NOON).unwrap().held, nanos(0));
+    assert_eq!(restored.watermark(&node(1)), 2);
+    let mut stale = ask("b", 1, KeyTerms::default());
+    stale.key.revision = 0;
+    assert_eq!(restored.admit(&stale, NOON), Admission::StaleKey);
+    account.release(&node(1));
+    assert_eq!(restored.view("acme", NOON), account.view("acme", NOON));
+    assert_eq!(
+        restored.key_spend(&key_id(1), NOON),
+        account.key_spend(&key_id(1), NOON)
+    );
+}
+
+#[derive(Clone, Debug)]
+enum Deed {
+    Admit { by: u8, request: u8, estimate: i64 },
+    Settle { by: u8, request: u8, cost: i64 },
+    Adjust(i64),
+    Wait(i64),
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    prop_oneof![
+        (0..3_u8, 0..12_u8, 0..50_i64).prop_map(|(by, request, estimate)| Deed::Admit { by, request, estimate }),
+        (0..3_u8, 0..12_u8, 0..60_i64).prop_map(|(by, request, cost)| Deed::Settle { by, request, cost }),
+        (-30..90_i64).prop_map(Deed::Adjust),
+        prop_oneof![0..20_000_i64, Just(12 * 3600 * 1000)].prop_map(Deed::Wait),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn money_adds_up(deeds in vec(deed(), 0..80)) {
+        let (mut account, mut now) = (with_balance(100), NOON);
+        let (mut credits, mut costs, mut by_day) = (100, 0, BTreeMap::<String, i64>::new());
+        for deed in deeds {
+            match deed {
+                Deed::Admit { by, request, estimate } => {
+                    let ask = Admit { node: node(by), ..ask(&request.to_string(), estimate, quota(400, Reset::Daily)) };
+                    account.admit(&ask, now);
+                }
+                Deed::Settle { by, request, cost } => {
+                    apply(&mut account, by, [settle(&request.to_string(), now, cost, 0, 0)]);
+                    costs += cost;
+                    *by_day.entry(Periods::at(now).day).or_default() += cost;
+                }
+                Deed::Adjust(amount) => {
+                    apply(&mut account, 1, [Change::Adjust { amount: nanos(amount) }]);
+                    credits += amount;
+                }
+                Deed::Wait(ms) => now += ms,
+            }
+            let view = account.view("acme", now).unwrap();
+            prop_assert_eq!((view.balance.nanos(), view.spent.nanos()), (credits - costs, costs));
+            let spend = account.key_spend(&key_id(1), now);
+            prop_assert_eq!(spend.all.nanos(), costs);
+            let today = by_day.get(&Periods::at(now).day).copied().unwrap_or(0);
+            prop_assert_eq!(spend.day.nanos(), today);
+            prop_assert_eq!((view.held, view.running), account.holds.counted(now));
+            prop_assert_eq!((spend.held, spend.running), (view.held, view.running));
+        }
+    }
+}

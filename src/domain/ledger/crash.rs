@@ -1,0 +1,139 @@
+//! What is charged for a request that weir died on.
+
+use crate::domain::{
+    consumption::Row,
+    ledger::{Admitted, Checkpoint, Settlement},
+};
+
+/// The outcome in its row.
+pub const OUTCOME: &str = "crash";
+/// The status in its row if its answer's head had not come: what a proxy in front of weir tells the client.
+pub const STATUS: u16 = 502;
+
+/// The settlement of a request whose end nobody saw: what its last checkpoint says it had consumed, or else what it was
+/// admitted with.
+pub fn settlement_after_crash(admitted: Admitted, checkpoint: Option<Checkpoint>) -> Settlement {
+    let mut row = admitted.row;
+    row.outcome = OUTCOME.to_owned();
+    let mut status = row.status;
+    if let Some(last) = checkpoint {
+        status = last.status;
+        // Both are counted from the arrival.
+        let later = last.latency_ms.saturating_sub(row.latency_ms);
+        row = Row {
+            time_ms: row.time_ms.saturating_add(i64::try_from(later).unwrap_or(i64::MAX)),
+            usage: last.usage,
+            usage_source: last.source,
+            modifiers: last.modifiers,
+            cost_nano_usd: last.cost,
+            provider: last.provider,
+            latency_ms: row.latency_ms.max(last.latency_ms),
+            ttft_ms: last.ttft_ms,
+            ..row
+        };
+    }
+    row.status = if status == 0 { STATUS } else { status };
+    Settlement {
+        request: row.request_id.clone(),
+        key: row.key_id.clone(),
+        at_ms: row.admitted_ms,
+        tokens_estimated: admitted.tokens_estimated,
+        tokens_used: row.usage.input_total().saturating_add(row.usage.output_total()),
+        cost: row.cost_nano_usd,
+        row: Some(row),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{
+        consumption::{Modifiers, UsageSource},
+        key::KeyId,
+        money::NanoUsd,
+        usage::Usage,
+    };
+
+    fn admitted() -> Admitted {
+        Admitted {
+            row: Row {
+                time_ms: 10_000,
+                admitted_ms: 9_990,
+                request_id: "r1".to_owned(),
+                account: "acme".to_owned(),
+                key_id: KeyId::parse("key_0123456789abcdef").unwrap(),
+                protocol: "messages".to_owned(),
+                model_asked: "m".to_owned(),
+                model: "m".to_owned(),
+                provider: "first".to_owned(),
+                status: 0,
+                outcome: OUTCOME.to_owned(),
+                stream: true,
+                usage: Usage {
+                    input_uncached: 100,
+                    ..Usage::default()
+                },
+                usage_source: UsageSource::Estimated,
+                modifiers: Modifiers::default(),
+                price_version: "v1".to_owned(),
+                cost_nano_usd: NanoUsd::from_nanos(100),
+                latency_ms: 20,
+                ttft_ms: None,
+            },
+            tokens_estimated: 700,
+        }
+    }
+
+    #[test]
+    fn without_a_checkpoint_the_input_is_charged() {
+        let settlement = settlement_after_crash(admitted(), None);
+        let row = settlement.row.unwrap();
+        assert_eq!(
+            (settlement.cost, row.cost_nano_usd),
+            (NanoUsd::from_nanos(100), NanoUsd::from_nanos(100))
+        );
+        assert_eq!((settlement.tokens_estimated, settlement.tokens_used), (700, 100));
+        assert_eq!(
+            (settlement.at_ms, row.time_ms, row.status, row.outcome.as_str()),
+            (9_990, 10_000, 502, "crash")
+        );
+    }
+
+    #[test]
+    fn the_last_checkpoint_is_charged() {
+        let checkpoint = Checkpoint {
+            request: "r1".to_owned(),
+            status: 200,
+            usage: Usage {
+                input_uncached: 90,
+                output_text: 40,
+                ..Usage::default()
+            },
+            source: UsageSource::Partial,
+            modifiers: Modifiers {
+                speed: Some("fast".to_owned()),
+                ..Modifiers::default()
+            },
+            cost: NanoUsd::from_nanos(333),
+            provider: "second".to_owned(),
+            latency_ms: 3_020,
+            ttft_ms: Some(400),
+        };
+        let settlement = settlement_after_crash(admitted(), Some(checkpoint));
+        let row = settlement.row.unwrap();
+        assert_eq!(
+            (settlement.cost, settlement.tokens_used),
+            (NanoUsd::from_nanos(333), 130)
+        );
+        assert_eq!(row.cost_nano_usd, settlement.cost);
+        assert_eq!((row.time_ms, row.latency_ms, row.ttft_ms), (13_000, 3_020, Some(400)));
+        assert_eq!(
+            (row.status, row.provider.as_str(), row.usage_source),
+            (200, "second", UsageSource::Partial)
+        );
+        assert_eq!(
+            (row.outcome.as_str(), row.modifiers.speed.as_deref()),
+            ("crash", Some("fast"))
+        );
+    }
+}

@@ -1,0 +1,55 @@
+//! Who keeps a journal: the name of one node.
+
+use std::fmt;
+
+use rand::CryptoRng;
+use serde::{Deserialize, Serialize};
+
+use crate::domain::secret::random_base62;
+
+const START: &str = "node_";
+const RANDOM_CHARS: usize = 16;
+
+/// The name of a node's journal: `node_` and 16 base 62 characters. Drawn once per journal folder.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct NodeId(String);
+
+impl NodeId {
+    /// Draws a new name.
+    pub fn generate(rng: &mut impl CryptoRng) -> Self {
+        Self(format!("{START}{}", random_base62(RANDOM_CHARS, rng)))
+    }
+
+    /// Checks the form of a name; `None`: it has another.
+    pub fn parse(text: &str) -> Option<Self> {
+        let random = text.strip_prefix(START)?;
+        let fits = random.len() == RANDOM_CHARS && random.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        fits.then(|| Self(text.to_owned()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for NodeId {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse(&text).ok_or("a node's name is `node_` and 16 letters or digits")
+    }
+}
+
+impl From<NodeId> for String {
+    fn from(id: NodeId) -> Self {
+        id.0
+    }
+}

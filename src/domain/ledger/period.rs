@@ -1,0 +1,115 @@
+//! Quota periods. A period is a name, fixed when a request is admitted: a new period is a new name, and nothing has to be
+//! reset.
+
+use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
+
+use crate::domain::ledger::Reset;
+
+/// The name of the one period that never ends.
+pub const ALL: &str = "all";
+
+/// The four periods that a moment lies in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Periods {
+    /// `d20261121`
+    pub day: String,
+    /// `w2026W47`, the ISO week: it begins on Monday, and its year is that of its Thursday.
+    pub week: String,
+    /// `m202611`
+    pub month: String,
+}
+
+impl Periods {
+    /// The periods of a moment, in milliseconds since the Unix epoch, in UTC.
+    pub fn at(unix_ms: i64) -> Self {
+        let date = date(unix_ms);
+        let week = date.iso_week_date();
+        Self {
+            day: format!("d{:04}{:02}{:02}", date.year(), date.month(), date.day()),
+            week: format!("w{:04}W{:02}", week.year(), week.week()),
+            month: format!("m{:04}{:02}", date.year(), date.month()),
+        }
+    }
+
+    /// The one that a quota with this reset counts in.
+    pub fn of(&self, reset: Reset) -> &str {
+        match reset {
+            Reset::None => ALL,
+            Reset::Daily => &self.day,
+            Reset::Weekly => &self.week,
+            Reset::Monthly => &self.month,
+        }
+    }
+}
+
+/// The first second of the next period, since the Unix epoch; `None` for [`Reset::None`].
+pub fn resets_at(reset: Reset, unix_ms: i64) -> Option<i64> {
+    let today = date(unix_ms);
+    let next = match reset {
+        Reset::None => return None,
+        Reset::Daily => today.checked_add(1.day()),
+        Reset::Weekly => today.checked_add((7 - i64::from(today.weekday().to_monday_zero_offset())).days()),
+        Reset::Monthly => today.first_of_month().checked_add(1.month()),
+    };
+    let midnight = next.ok()?.to_zoned(TimeZone::UTC).ok()?;
+    Some(midnight.timestamp().as_second())
+}
+
+fn date(unix_ms: i64) -> Date {
+    let moment =
+        Timestamp::from_millisecond(unix_ms).unwrap_or(if unix_ms < 0 { Timestamp::MIN } else { Timestamp::MAX });
+    moment.to_zoned(TimeZone::UTC).date()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(text: &str) -> i64 {
+        text.parse::<Timestamp>().unwrap().as_millisecond()
+    }
+
+    #[test]
+    fn a_moment_lies_in_one_period_of_each_kind() {
+        for (moment, day, week, month) in [
+            ("2026-11-21T12:00:00Z", "d20261121", "w2026W47", "m202611"),
+            ("2026-11-22T23:59:59.999Z", "d20261122", "w2026W47", "m202611"),
+            ("2026-11-23T00:00:00Z", "d20261123", "w2026W48", "m202611"),
+            ("2026-12-31T23:59:59.999Z", "d20261231", "w2026W53", "m202612"),
+            ("2027-01-01T00:00:00Z", "d20270101", "w2026W53", "m202701"),
+            ("2028-02-29T00:00:00Z", "d20280229", "w2028W09", "m202802"),
+            ("2018-12-31T00:00:00Z", "d20181231", "w2019W01", "m201812"),
+        ] {
+            let periods = Periods::at(ms(moment));
+            assert_eq!(
+                (periods.day.as_str(), periods.week.as_str(), periods.month.as_str()),
+                (day, week, month),
+                "{moment}"
+            );
+        }
+    }
+
+    #[test]
+    fn periods_end_at_midnight() {
+        let at = |reset, moment: &str| {
+            resets_at(reset, ms(moment)).map(|end| Timestamp::from_second(end).unwrap().to_string())
+        };
+        assert_eq!(at(Reset::None, "2026-11-21T12:00:00Z"), None);
+        assert_eq!(
+            at(Reset::Daily, "2026-12-31T23:59:59.999Z").unwrap(),
+            "2027-01-01T00:00:00Z"
+        );
+        assert_eq!(
+            at(Reset::Weekly, "2026-11-21T12:00:00Z").unwrap(),
+            "2026-11-23T00:00:00Z"
+        );
+        assert_eq!(
+            at(Reset::Weekly, "2026-11-23T00:00:00Z").unwrap(),
+            "2026-11-30T00:00:00Z"
+        );
+        assert_eq!(
+            at(Reset::Monthly, "2028-02-29T10:00:00Z").unwrap(),
+            "2028-03-01T00:00:00Z"
+        );
+    }
+}

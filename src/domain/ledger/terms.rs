@@ -1,0 +1,195 @@
+//! The limits of keys and accounts.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::money::NanoUsd;
+
+/// When a quota begins anew; always at 00:00 UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reset {
+    /// Never.
+    #[default]
+    None,
+    /// Every day.
+    Daily,
+    /// Every Monday.
+    Weekly,
+    /// On the first of every month.
+    Monthly,
+}
+
+impl Reset {
+    /// The name, as on the command line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Daily => "daily",
+            Self::Weekly => "weekly",
+            Self::Monthly => "monthly",
+        }
+    }
+}
+
+/// A word that names none of the choices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownChoice;
+
+impl std::str::FromStr for Reset {
+    type Err = UnknownChoice;
+
+    fn from_str(text: &str) -> Result<Self, UnknownChoice> {
+        [Self::None, Self::Daily, Self::Weekly, Self::Monthly]
+            .into_iter()
+            .find(|reset| reset.as_str() == text)
+            .ok_or(UnknownChoice)
+    }
+}
+
+/// What happens to a running answer whose hold cannot grow any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnExhausted {
+    /// It ends by itself, and is charged in full.
+    #[default]
+    Finish,
+    /// It is ended with the protocol's in-band error.
+    Cut,
+}
+
+impl OnExhausted {
+    /// The name, as on the command line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Finish => "finish",
+            Self::Cut => "cut",
+        }
+    }
+}
+
+impl std::str::FromStr for OnExhausted {
+    type Err = UnknownChoice;
+
+    fn from_str(text: &str) -> Result<Self, UnknownChoice> {
+        [Self::Finish, Self::Cut]
+            .into_iter()
+            .find(|choice| choice.as_str() == text)
+            .ok_or(UnknownChoice)
+    }
+}
+
+/// Limits on how much at a time; `None`: no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Rates {
+    /// Requests per minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rpm: Option<u64>,
+    /// Tokens per minute, input and output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tpm: Option<u64>,
+    /// Requests running at one time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u64>,
+}
+
+impl Rates {
+    /// The largest limit of each kind: with it every figure of a rate limit stays below 2^53.
+    pub const MAX: u64 = 1_000_000_000;
+}
+
+/// What a key may spend, and how fast.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct KeyTerms {
+    /// What it may spend in each period; `None`: unlimited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<NanoUsd>,
+    /// The period.
+    #[serde(default)]
+    pub reset: Reset,
+    /// What happens when it is used up in the middle of an answer.
+    #[serde(default)]
+    pub on_exhausted: OnExhausted,
+    /// How fast.
+    #[serde(flatten)]
+    pub rates: Rates,
+}
+
+/// The limits of an account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct AccountTerms {
+    /// At or below this balance it is said to be low; `None`: never said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low_balance: Option<NanoUsd>,
+    /// How fast.
+    #[serde(flatten)]
+    pub rates: Rates,
+}
+
+/// What of [`Rates`] an operator changes; `None` leaves a limit as it is, `Some(None)` lifts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RatesChange {
+    /// Requests per minute.
+    pub rpm: Option<Option<u64>>,
+    /// Tokens per minute.
+    pub tpm: Option<Option<u64>>,
+    /// Requests running at one time.
+    pub concurrency: Option<Option<u64>>,
+}
+
+impl RatesChange {
+    /// The limits after the change.
+    #[must_use]
+    pub fn apply(self, rates: Rates) -> Rates {
+        Rates {
+            rpm: self.rpm.unwrap_or(rates.rpm),
+            tpm: self.tpm.unwrap_or(rates.tpm),
+            concurrency: self.concurrency.unwrap_or(rates.concurrency),
+        }
+    }
+}
+
+/// What of [`KeyTerms`] an operator changes; `None` leaves a part as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyTermsChange {
+    /// Another quota, or none.
+    pub quota: Option<Option<NanoUsd>>,
+    /// Another period.
+    pub reset: Option<Reset>,
+    /// What happens in the middle of an answer.
+    pub on_exhausted: Option<OnExhausted>,
+    /// How fast.
+    pub rates: RatesChange,
+}
+
+impl KeyTermsChange {
+    /// The limits after the change.
+    #[must_use]
+    pub fn apply(self, terms: KeyTerms) -> KeyTerms {
+        KeyTerms {
+            quota: self.quota.unwrap_or(terms.quota),
+            reset: self.reset.unwrap_or(terms.reset),
+            on_exhausted: self.on_exhausted.unwrap_or(terms.on_exhausted),
+            rates: self.rates.apply(terms.rates),
+        }
+    }
+}
+
+/// What of [`AccountTerms`] an operator changes; `None` leaves a part as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccountTermsChange {
+    /// Another balance that counts as low, or none.
+    pub low_balance: Option<Option<NanoUsd>>,
+    /// How fast.
+    pub rates: RatesChange,
+}
+
+impl AccountTermsChange {
+    /// The limits after the change.
+    #[must_use]
+    pub fn apply(self, terms: AccountTerms) -> AccountTerms {
+        AccountTerms {
+            low_balance: self.low_balance.unwrap_or(terms.low_balance),
+            rates: self.rates.apply(terms.rates),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Amounts of money: whole nano-USD, never a float.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Decimal places of a nano-USD amount written in USD.
+const PLACES: usize = 9;
+/// Nano-USD in one USD.
+pub const NANOS_PER_USD: i64 = 1_000_000_000;
+
+/// An amount in nano-USD (10^-9 USD); negative where something is owed. In JSON an integer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NanoUsd(i64);
+
+impl NanoUsd {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+    /// The largest balance, quota or charge: 2^53 - 1 nano-USD, about 9 million USD. Lua counts in doubles, and up to here
+    /// a double is exact (design.md section 5).
+    pub const MAX: Self = Self((1 << 53) - 1);
+
+    /// That many nano-USD.
+    pub const fn from_nanos(nanos: i64) -> Self {
+        Self(nanos)
+    }
+
+    /// The amount in nano-USD.
+    pub const fn nanos(self) -> i64 {
+        self.0
+    }
+
+    /// Reads a decimal number of USD with at most nine places, such as `12`, `-0.25` or `0.000000001`.
+    ///
+    /// # Errors
+    /// When the text is anything else, or the amount is beyond ±[`NanoUsd::MAX`].
+    pub fn parse_usd(text: &str) -> Result<Self, MoneyError> {
+        let (negative, digits) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
+        let plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        if !plain(whole) || !plain(fraction) {
+            return Err(MoneyError::Malformed);
+        }
+        if fraction.len() > PLACES {
+            return Err(MoneyError::TooFine);
+        }
+        let number = |part: &str| part.parse::<i64>().map_err(|_| MoneyError::TooLarge);
+        let scale = (fraction.len()..PLACES).fold(1, |scale, _| scale * 10);
+        let nanos = number(whole)?
+            .checked_mul(NANOS_PER_USD)
+            .and_then(|nanos| nanos.checked_add(number(fraction).ok()? * scale))
+            .filter(|nanos| *nanos <= Self::MAX.0)
+            .ok_or(MoneyError::TooLarge)?;
+        Ok(Self(if negative { -nanos } else { nanos }))
+    }
+
+    /// The sum, held within what an `i64` can count.
+    #[must_use]
+    pub const fn saturating_add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// The difference, held within what an `i64` can count.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+/// In USD, with as many decimal places as it takes and at least two: `0.25`, `12.00`, `-0.000000001`.
+impl fmt::Display for NanoUsd {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let nanos = self.0.unsigned_abs();
+        let whole = nanos / NANOS_PER_USD.unsigned_abs();
+        let fraction = format!("{:09}", nanos % NANOS_PER_USD.unsigned_abs());
+        let trimmed = fraction.trim_end_matches('0');
+        write!(out, "{sign}{whole}.{trimmed:0<2}")
+    }
+}
+
+/// A text that is no amount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum MoneyError {
+    /// Not a decimal number.
+    #[error("write an amount in USD as a decimal number, such as 12.50")]
+    Malformed,
+    /// More than nine decimal places.
+    #[error("an amount has at most nine decimal places, one nano-USD")]
+    TooFine,
+    /// Beyond [`NanoUsd::MAX`].
+    #[error("amounts are at most 9007199.254740991 USD")]
+    TooLarge,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_read_and_written_exactly() {
+        for (text, nanos, written) in [
+            ("0", 0, "0.00"),
+            ("12", 12_000_000_000, "12.00"),
+            ("-0.25", -250_000_000, "-0.25"),
+            ("0.000000001", 1, "0.000000001"),
+            ("9007199.254740991", (1 << 53) - 1, "9007199.254740991"),
+        ] {
+            let amount = NanoUsd::parse_usd(text).unwrap();
+            assert_eq!((amount.nanos(), amount.to_string().as_str()), (nanos, written));
+        }
+    }
+
+    #[test]
+    fn what_is_no_amount_is_said_so() {
+        for (text, error) in [
+            ("", MoneyError::Malformed),
+            ("1.", MoneyError::Malformed),
+            (".5", MoneyError::Malformed),
+            ("+1", MoneyError::Malformed),
+            ("1e3", MoneyError::Malformed),
+            ("--1", MoneyError::Malformed),
+            ("1.0000000001", MoneyError::TooFine),
+            ("9007199.254740992", MoneyError::TooLarge),
+            ("99999999999999999999", MoneyError::TooLarge),
+        ] {
+            assert_eq!(NanoUsd::parse_usd(text), Err(error), "{text}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The decimal texts of a price list as exact integers. No float ever holds a price.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+use thiserror::Error;
+
+/// Decimal places of USD per 1M tokens: the last of them is one pico-USD per token.
+const PER_MILLION_PLACES: usize = 6;
+/// Decimal places of USD per call: the last of them is one pico-USD.
+const PER_CALL_PLACES: usize = 12;
+/// Decimal places of a multiplier.
+const FACTOR_PLACES: usize = 6;
+/// What a factor of 1 is as an integer.
+const FACTOR_ONE: u64 = 1_000_000;
+/// The largest price: 1,000,000 USD per 1M tokens, or per call.
+const USD_MAX: u64 = 1_000_000;
+/// The largest multiplier.
+const FACTOR_MAX: u64 = 1000;
+
+/// A price per token, in pico-USD (10^-12 USD). Written in USD per 1M tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PerToken(u64);
+
+/// A price per call, in pico-USD. Written in USD.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PerCall(u64);
+
+/// What a price is multiplied by, in millionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Factor(u64);
+
+impl PerToken {
+    /// Reads USD per 1M tokens, such as `0.0036`.
+    ///
+    /// # Errors
+    /// See [`DecimalError`].
+    pub fn parse(text: &str) -> Result<Self, DecimalError> {
+        scaled(text, PER_MILLION_PLACES, USD_MAX).map(Self)
+    }
+
+    /// In pico-USD.
+    pub const fn pico_usd(self) -> u64 {
+        self.0
+    }
+}
+
+impl PerCall {
+    /// Reads USD per call, such as `0.01`.
+    ///
+    /// # Errors
+    /// See [`DecimalError`].
+    pub fn parse(text: &str) -> Result<Self, DecimalError> {
+        scaled(text, PER_CALL_PLACES, USD_MAX).map(Self)
+    }
+
+    /// In pico-USD.
+    pub const fn pico_usd(self) -> u64 {
+        self.0
+    }
+}
+
+impl Factor {
+    /// Changes nothing.
+    pub const ONE: Self = Self(FACTOR_ONE);
+
+    /// Reads a multiplier, such as `1.1`.
+    ///
+    /// # Errors
+    /// See [`DecimalError`].
+    pub fn parse(text: &str) -> Result<Self, DecimalError> {
+        scaled(text, FACTOR_PLACES, FACTOR_MAX).map(Self)
+    }
+
+    /// In millionths.
+    pub const fn millionths(self) -> u64 {
+        self.0
+    }
+}
+
+/// A text that is no price or multiplier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum DecimalError {
+    /// Not a decimal number in quotes.
+    #[error(
+        "write a decimal number in quotes, such as \"0.25\": a number without quotes would be a float, which is not exact"
+    )]
+    Malformed,
+    /// More decimal places than can be counted exactly.
+    #[error("give at most {0} decimal places: that is one pico-USD, and finer amounts are not counted")]
+    TooFine(usize),
+    /// Larger than any price.
+    #[error("too large, give at most {0}")]
+    TooLarge(u64),
+}
+
+/// The number times 10^`places`.
+fn scaled(text: &str, places: usize, most: u64) -> Result<u64, DecimalError> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !plain(whole) || !plain(fraction) {
+        return Err(DecimalError::Malformed);
+    }
+    // A zero behind the last place says nothing.
+    let fraction = fraction.trim_end_matches('0');
+    if fraction.len() > places {
+        return Err(DecimalError::TooFine(places));
+    }
+    let too_large = DecimalError::TooLarge(most);
+    let whole: u64 = whole.parse().map_err(|_| too_large)?;
+    let fraction: u64 = format!("{fraction:0<places$}").parse().map_err(|_| too_large)?;
+    let scale = power_of_ten(places);
+    whole
+        .checked_mul(scale)
+        .and_then(|whole| whole.checked_add(fraction))
+        .filter(|sum| *sum <= most.saturating_mul(scale))
+        .ok_or(too_large)
+}
+
+/// 10^`places`, for the few places there are here.
+fn power_of_ten(places: usize) -> u64 {
+    (0..places).fold(1, |power: u64, _| power.saturating_mul(10))
+}
+
+/// The number again, with no more places than it takes.
+fn written(value: u64, places: usize, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let scale = power_of_ten(places);
+    let fraction = format!("{:0places$}", value % scale);
+    let fraction = fraction.trim_end_matches('0');
+    let dot = if fraction.is_empty() { "" } else { "." };
+    write!(out, "{}{dot}{fraction}", value / scale)
+}
+
+impl fmt::Display for PerToken {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        written(self.0, PER_MILLION_PLACES, out)
+    }
+}
+
+impl fmt::Display for PerCall {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        written(self.0, PER_CALL_PLACES, out)
+    }
+}
+
+impl fmt::Display for Factor {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        written(self.0, FACTOR_PLACES, out)
+    }
+}
+
+impl Serialize for PerToken {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Serialize for PerCall {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Serialize for Factor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prices_are_exact_to_the_pico_usd() {
+        for (text, pico, again) in [
+            ("0.0036", 3600, "0.0036"),
+            ("1", 1_000_000, "1"),
+            ("12.50", 12_500_000, "12.5"),
+            ("0.000001", 1, "0.000001"),
+            ("0", 0, "0"),
+            ("1000000", 1_000_000_000_000, "1000000"),
+            ("0.1000000000", 100_000, "0.1"),
+        ] {
+            let price = PerToken::parse(text).unwrap();
+            assert_eq!((price.pico_usd(), price.to_string().as_str()), (pico, again));
+        }
+        assert_eq!(PerCall::parse("0.01").unwrap().pico_usd(), 10_000_000_000);
+        assert_eq!(PerCall::parse("0.000000000001").unwrap().to_string(), "0.000000000001");
+        assert_eq!(Factor::parse("1.1").unwrap().millionths(), 1_100_000);
+        assert_eq!(Factor::parse("1").unwrap(), Factor::ONE);
+    }
+
+    #[test]
+    fn what_is_no_price_is_said_so() {
+        for text in ["", ".5", "1.", "+1", "-1", "1e3", "0x1", " 1", "1,5", "١"] {
+            assert_eq!(PerToken::parse(text), Err(DecimalError::Malformed), "{text}");
+        }
+        assert_eq!(PerToken::parse("0.0000001"), Err(DecimalError::TooFine(6)));
+        assert_eq!(PerCall::parse("0.0000000000001"), Err(DecimalError::TooFine(12)));
+        for text in ["1000000.000001", "99999999999999999999", "18446744073709551615"] {
+            assert_eq!(PerToken::parse(text), Err(DecimalError::TooLarge(1_000_000)), "{text}");
+        }
+        assert_eq!(Factor::parse("1000.1"), Err(DecimalError::TooLarge(1000)));
+    }
+}

@@ -1,0 +1,155 @@
+//! One entry of a price list, and the sum it makes of a request.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::domain::{
+    consumption::Modifiers,
+    money::NanoUsd,
+    price::{Factor, PerCall, PerToken},
+    usage::Usage,
+};
+
+/// Pico-USD in one nano-USD.
+const PICO_PER_NANO: i128 = 1000;
+/// The three factors are in millionths: their product counts in 10^-18.
+const FACTORS_ONE: i128 = 1_000_000_000_000_000_000;
+
+/// What a model costs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Tariff {
+    /// What a model's `price` names.
+    pub name: String,
+    /// The only provider that it holds for; `None`: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// Where the prices were found.
+    pub source: String,
+    /// Prices by the size of the prompt, ascending; the first is for any prompt.
+    pub tiers: Vec<Tier>,
+    /// An output token of reasoning, in `tiers`; `None`: as any other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<PerToken>,
+    /// An input token that the provider's own tools put in, in `tiers`; `None`: as any other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_input: Option<PerToken>,
+    /// What is paid by call.
+    pub per_call: PerCallPrices,
+    /// What all token prices are multiplied by.
+    pub multipliers: Multipliers,
+    /// Prices of single service tiers, in the place of `tiers` and of a multiplier: by the tier's name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub service_tier_prices: BTreeMap<String, Vec<Tier>>,
+}
+
+/// Token prices from a size of the prompt on. The highest tier that matches prices the whole request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Tier {
+    /// It matches prompts of more input tokens than this, cached ones included ([`Usage::input_total`]).
+    pub above_input_tokens: u64,
+    /// An input token.
+    pub input: PerToken,
+    /// An output token.
+    pub output: PerToken,
+    /// An input token read from a cache.
+    pub cache_read: PerToken,
+    /// An input token written to a cache of short life.
+    pub cache_write_short: PerToken,
+    /// An input token written to a cache of long life.
+    pub cache_write_long: PerToken,
+}
+
+/// What is paid by call. No multiplier changes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PerCallPrices {
+    /// A web search of the provider's own tool.
+    pub web_search: PerCall,
+    /// A page fetched by the provider's own tool.
+    pub web_fetch: PerCall,
+    /// A request, once, unless it consumed nothing.
+    pub request: PerCall,
+}
+
+/// Factors by the names that answers carry, without regard to case. What is not listed has the factor 1.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Multipliers {
+    /// Of the service tier.
+    pub service_tier: BTreeMap<String, Factor>,
+    /// Of the speed.
+    pub speed: BTreeMap<String, Factor>,
+    /// Of the geography.
+    pub geo: BTreeMap<String, Factor>,
+}
+
+impl Tariff {
+    /// See [`crate::domain::price::Price::cost`].
+    ///
+    /// All is counted in 10^-18 of a pico-USD, so nothing is lost before the one division at the end. The products saturate
+    /// at `i128::MAX`, which is far beyond [`NanoUsd::MAX`] in that unit: a sum that saturates is above the limit anyway.
+    pub fn cost(&self, usage: &Usage, modifiers: &Modifiers) -> NanoUsd {
+        if *usage == Usage::default() {
+            return NanoUsd::ZERO;
+        }
+        let tier_name = modifiers.service_tier.as_deref();
+        let own = named(&self.service_tier_prices, tier_name);
+        let Some(tier) = tier_for(own.unwrap_or(&self.tiers), usage.input_total()) else {
+            return NanoUsd::MAX;
+        };
+        let special = |price: Option<PerToken>, usual| price.filter(|_| own.is_none()).unwrap_or(usual);
+        let tokens = [
+            (usage.input_uncached, tier.input),
+            (usage.cache_read, tier.cache_read),
+            (usage.cache_write_short, tier.cache_write_short),
+            (usage.cache_write_long, tier.cache_write_long),
+            (usage.tool_input, special(self.tool_input, tier.input)),
+            (usage.output_text, tier.output),
+            (usage.output_reasoning, special(self.reasoning, tier.output)),
+        ];
+        let tokens = sum(tokens.map(|(count, price)| (count, price.pico_usd())));
+        let calls = sum([
+            (usage.web_searches, self.per_call.web_search.pico_usd()),
+            (usage.web_fetches, self.per_call.web_fetch.pico_usd()),
+            (1, self.per_call.request.pico_usd()),
+        ]);
+        let multipliers = &self.multipliers;
+        let factors = [
+            (&multipliers.service_tier, tier_name.filter(|_| own.is_none())),
+            (&multipliers.speed, modifiers.speed.as_deref()),
+            (&multipliers.geo, modifiers.geo.as_deref()),
+        ];
+        let factor = factors
+            .map(|(factors, name)| named(factors, name).copied().unwrap_or(Factor::ONE))
+            .into_iter()
+            .fold(1, |product: i128, factor| {
+                product.saturating_mul(factor.millionths().into())
+            });
+        let sum = tokens
+            .saturating_mul(factor)
+            .saturating_add(calls.saturating_mul(FACTORS_ONE));
+        let unit = PICO_PER_NANO.saturating_mul(FACTORS_ONE);
+        let nanos = sum / unit + i128::from(sum % unit != 0);
+        i64::try_from(nanos).map_or(NanoUsd::MAX, |nanos| NanoUsd::from_nanos(nanos).min(NanoUsd::MAX))
+    }
+}
+
+/// The highest tier that matches; the first is for any prompt.
+fn tier_for(tiers: &[Tier], input_total: u64) -> Option<&Tier> {
+    let matches = |tier: &&Tier| input_total > tier.above_input_tokens;
+    tiers.iter().rev().find(matches).or_else(|| tiers.first())
+}
+
+/// What is listed under a name that an answer carries; providers are not of one mind about its case.
+fn named<'a, T>(listed: &'a BTreeMap<String, T>, name: Option<&str>) -> Option<&'a T> {
+    let name = name?;
+    listed.get(name).or_else(|| {
+        let same = |(listed, _): &(&String, &T)| listed.eq_ignore_ascii_case(name);
+        listed.iter().find(same).map(|(_, value)| value)
+    })
+}
+
+fn sum<const N: usize>(parts: [(u64, u64); N]) -> i128 {
+    parts.into_iter().fold(0, |sum: i128, (count, price)| {
+        sum.saturating_add(i128::from(count).saturating_mul(price.into()))
+    })
+}

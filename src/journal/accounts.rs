@@ -1,0 +1,207 @@
+//! The numbers of the steps: per account the last one given, the last one the store has acknowledged, and where those in
+//! between stand.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
+
+use super::Position;
+use crate::domain::key::KeyId;
+
+/// A step that the store has not acknowledged.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) seq: u64,
+    pub(super) position: Position,
+    /// When it was recorded, in milliseconds since the Unix epoch.
+    pub(super) at_ms: i64,
+    /// The key, if it settles a request that was running in this process.
+    pub(super) key: Option<Arc<KeyId>>,
+}
+
+#[derive(Debug, Default)]
+struct Account {
+    last: u64,
+    acked: u64,
+    places: VecDeque<Place>,
+    /// Requests of this process that have ended, by key.
+    keys: HashMap<Arc<KeyId>, u64>,
+    settled: u64,
+}
+
+/// All accounts that this node has changed.
+#[derive(Debug, Default)]
+pub(super) struct Accounts {
+    by_name: HashMap<String, Account>,
+    unacknowledged: u64,
+    /// Those with steps that nobody has taken notice of.
+    woken: HashSet<String>,
+    /// Those whose store forgot steps that it had acknowledged.
+    rewound: HashSet<String>,
+}
+
+impl Accounts {
+    /// The number of the next step, more than `floor`.
+    pub(super) fn next(&self, account: &str, floor: u64) -> u64 {
+        let last = self.by_name.get(account).map_or(0, |account| account.last);
+        last.max(floor).saturating_add(1)
+    }
+
+    /// The store has applied steps up to `floor`, whatever this journal knows of them.
+    pub(super) fn raise(&mut self, account: &str, floor: u64) {
+        if self.by_name.get(account).map_or(0, |account| account.last) < floor {
+            self.acknowledged(account, floor);
+        }
+    }
+
+    /// A step was recorded. One that does not count on is passed over.
+    pub(super) fn recorded(&mut self, name: &str, place: Place) {
+        if !self.by_name.contains_key(name) {
+            self.by_name.insert(name.to_owned(), Account::default());
+        }
+        let Some(account) = self.by_name.get_mut(name) else {
+            return;
+        };
+        if place.seq <= account.last {
+            return;
+        }
+        account.last = place.seq;
+        if let Some(key) = &place.key {
+            let key = account.keys.get_key_value(key).map_or(key, |(known, _)| known).clone();
+            *account.keys.entry(key).or_default() += 1;
+            account.settled += 1;
+        }
+        account.places.push_back(place);
+        self.unacknowledged += 1;
+        if !self.woken.contains(name) {
+            self.woken.insert(name.to_owned());
+        }
+    }
+
+    /// The accounts with steps since the last call.
+    pub(super) fn take_woken(&mut self) -> HashSet<String> {
+        std::mem::take(&mut self.woken)
+    }
+
+    /// The store says that it has applied steps up to `watermark`. `false`: fewer than it had said before.
+    pub(super) fn acknowledged(&mut self, name: &str, watermark: u64) -> bool {
+        let account = self.by_name.entry(name.to_owned()).or_default();
+        account.last = account.last.max(watermark);
+        if watermark < account.acked {
+            account.acked = watermark;
+            self.rewound.insert(name.to_owned());
+            return false;
+        }
+        account.acked = watermark;
+        while account.places.front().is_some_and(|place| place.seq <= watermark) {
+            let Some(place) = account.places.pop_front() else { break };
+            self.unacknowledged = self.unacknowledged.saturating_sub(1);
+            let Some(key) = place.key else { continue };
+            account.settled = account.settled.saturating_sub(1);
+            let left = account.keys.get(&key).map_or(0, |count| count.saturating_sub(1));
+            if left == 0 {
+                account.keys.remove(&key);
+            } else {
+                account.keys.insert(key, left);
+            }
+        }
+        true
+    }
+
+    /// The last step that is acknowledged.
+    pub(super) fn watermark(&self, account: &str) -> u64 {
+        self.by_name.get(account).map_or(0, |account| account.acked)
+    }
+
+    /// The last number given.
+    pub(super) fn last(&self, account: &str) -> u64 {
+        self.by_name.get(account).map_or(0, |account| account.last)
+    }
+
+    /// Up to `max` steps that are not acknowledged, in order.
+    pub(super) fn places(&self, account: &str, max: usize) -> Vec<Place> {
+        let account = self.by_name.get(account);
+        account.map_or_else(Vec::new, |account| account.places.iter().take(max).cloned().collect())
+    }
+
+    /// Requests that have ended, of a key and of its account.
+    pub(super) fn pending(&self, account: &str, key: &KeyId) -> (u64, u64) {
+        self.by_name.get(account).map_or((0, 0), |account| {
+            (account.keys.get(key).copied().unwrap_or(0), account.settled)
+        })
+    }
+
+    /// Every account with its last number.
+    pub(super) fn last_numbers(&self) -> BTreeMap<String, u64> {
+        let known = self.by_name.iter().filter(|(_, account)| account.last > 0);
+        known.map(|(name, account)| (name.clone(), account.last)).collect()
+    }
+
+    /// Every account with steps that are not acknowledged, and its last number.
+    pub(super) fn behind(&self) -> Vec<(String, u64)> {
+        let behind = self.by_name.iter().filter(|(_, account)| account.acked < account.last);
+        behind.map(|(name, account)| (name.clone(), account.last)).collect()
+    }
+
+    /// Takes over what a file of numbers says.
+    pub(super) fn known(&mut self, name: String, last: u64) {
+        let account = self.by_name.entry(name).or_default();
+        account.last = account.last.max(last);
+        account.acked = account.acked.max(last);
+    }
+
+    /// Whether steps of the account are to be looked up before any can be sent.
+    pub(super) fn is_rewound(&self, account: &str) -> bool {
+        self.rewound.contains(account)
+    }
+
+    /// The accounts whose forgotten steps are to be looked up, with the range that is missing: more than the first, less
+    /// than the second.
+    pub(super) fn rewound(&self) -> HashMap<String, (u64, u64)> {
+        let range = |name: &String| {
+            let account = self.by_name.get(name)?;
+            let front = account.places.front();
+            let first = front.map_or(account.last.saturating_add(1), |place| place.seq);
+            Some((name.clone(), (account.acked, first)))
+        };
+        self.rewound.iter().filter_map(range).collect()
+    }
+
+    /// Puts the steps above `above` that were looked up in front of the others.
+    pub(super) fn restore(&mut self, name: &str, above: u64, places: Vec<Place>) {
+        let Some(account) = self.by_name.get_mut(name) else {
+            return;
+        };
+        for place in places.into_iter().rev() {
+            let fits = account.places.front().is_none_or(|front| place.seq < front.seq);
+            if fits && place.seq > account.acked {
+                account.places.push_front(place);
+                self.unacknowledged += 1;
+            }
+        }
+        // Otherwise the store has forgotten even more in the meantime.
+        if above <= account.acked {
+            self.rewound.remove(name);
+        }
+    }
+
+    /// How many steps are not acknowledged.
+    pub(super) fn unacknowledged(&self) -> u64 {
+        self.unacknowledged
+    }
+
+    /// When the oldest of them was recorded.
+    pub(super) fn oldest_ms(&self) -> Option<i64> {
+        self.fronts().map(|place| place.at_ms).min()
+    }
+
+    /// Where the first of them stands.
+    pub(super) fn first_position(&self) -> Option<Position> {
+        self.fronts().map(|place| place.position).min()
+    }
+
+    fn fronts(&self) -> impl Iterator<Item = &Place> {
+        self.by_name.values().filter_map(|account| account.places.front())
+    }
+}

@@ -1,0 +1,61 @@
+//! Why the journal says no.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+
+use super::JournalFull;
+
+/// Why the journal did not do as asked.
+#[derive(Debug, Error)]
+pub enum JournalError {
+    /// A folder has one owner.
+    #[error("another weir process has the journal {} open, stop it first or give this one a folder of its own (journal.path)", .0.display())]
+    InUse(PathBuf),
+    /// The folder is not where it was made.
+    #[error("the journal {path} was copied or moved here. If the original is lost for good, delete {path}/place and start again. If it is still in use, delete everything in this copy: the original settles what is in it", path = .0.display())]
+    Copied(PathBuf),
+    /// The file with the node's name holds something else.
+    #[error("{} does not hold a node's name: restore it from a backup, or move the whole folder away to begin a new journal", .0.display())]
+    Name(PathBuf),
+    /// A segment of another journal.
+    #[error("the journal segment {} was written by another node or another version of weir, move it out of the folder", .0.display())]
+    Foreign(PathBuf),
+    /// The file system refused.
+    #[error("journal {}: {source}; check that it exists, has space, and that weir may write there", path.display())]
+    Io {
+        /// The folder or file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No room.
+    #[error(transparent)]
+    Full(#[from] JournalFull),
+    /// The record is larger than a frame may be.
+    #[error("a record of {bytes} bytes is too large for the journal, {max} are allowed")]
+    TooLarge {
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// The record is a step; only [`super::Journal::append_step`] numbers them.
+    #[error("a step is recorded with append_step, which numbers it")]
+    Numbered,
+    /// The record may be lost with the next power cut: the disk failed while it was to be written.
+    #[error("the journal's disk failed, the record may not be kept")]
+    NotDurable,
+}
+
+impl JournalError {
+    pub(super) fn io(path: &Path, source: io::Error) -> Self {
+        Self::Io {
+            path: path.to_owned(),
+            source,
+        }
+    }
+}

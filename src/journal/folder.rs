@@ -1,0 +1,157 @@
+//! The folder of a journal: made, locked, named, and recognised again.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use super::JournalError;
+use crate::domain::ledger::NodeId;
+
+/// Rows name accounts and what they use: nobody else's business.
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+const LOCK: &str = "lock";
+const NODE: &str = "node";
+const PLACE: &str = "place";
+const MACHINE: &str = "/etc/machine-id";
+const ENDING: &str = ".wal";
+const DIGITS: usize = 12;
+
+/// A folder that this process owns.
+#[derive(Debug)]
+pub(super) struct Folder {
+    pub(super) path: PathBuf,
+    pub(super) node: NodeId,
+    /// Held as long as the journal is open.
+    _lock: File,
+}
+
+impl Folder {
+    /// Makes the folder if it is missing, locks it and reads its name, which is drawn at the first use.
+    pub(super) fn open(path: &Path) -> Result<Self, JournalError> {
+        let failed = |source| JournalError::io(path, source);
+        DirBuilder::new()
+            .recursive(true)
+            .mode(FOLDER_MODE)
+            .create(path)
+            .map_err(failed)?;
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(FILE_MODE)
+            .open(path.join(LOCK))
+            .map_err(failed)?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => JournalError::InUse(path.to_owned()),
+            TryLockError::Error(source) => failed(source),
+        })?;
+        let here = place(path).map_err(failed)?;
+        let node = match read(&path.join(NODE)).map_err(failed)? {
+            None => {
+                let node = NodeId::generate(&mut rand::rng());
+                // The place first: a name without a place would be a copy's.
+                replace(path, PLACE, here.as_bytes()).map_err(failed)?;
+                replace(path, NODE, node.as_str().as_bytes()).map_err(failed)?;
+                node
+            }
+            Some(text) => {
+                let node = NodeId::parse(text.trim()).ok_or_else(|| JournalError::Name(path.join(NODE)))?;
+                match read(&path.join(PLACE)).map_err(failed)? {
+                    Some(before) if before.trim() == here => {}
+                    Some(_) => return Err(JournalError::Copied(path.to_owned())),
+                    None => replace(path, PLACE, here.as_bytes()).map_err(failed)?,
+                }
+                node
+            }
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            node,
+            _lock: lock,
+        })
+    }
+
+    /// The path of a segment.
+    pub(super) fn segment(&self, number: u64) -> PathBuf {
+        self.path.join(format!("{number:0DIGITS$}{ENDING}"))
+    }
+
+    /// The numbers of the segments there are, ascending.
+    pub(super) fn segments(&self) -> io::Result<Vec<u64>> {
+        let mut numbers = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            let name = entry?.file_name();
+            let number = name.to_str().and_then(|name| name.strip_suffix(ENDING));
+            numbers.extend(number.and_then(|digits| digits.parse::<u64>().ok()));
+        }
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// A new file for a segment.
+    pub(super) fn create(&self, number: u64) -> io::Result<File> {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(FILE_MODE)
+            .open(self.segment(number))
+    }
+
+    /// Makes the names in the folder durable.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+
+    /// Writes a small file as a whole.
+    pub(super) fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        replace(&self.path, name, content)
+    }
+
+    /// Reads a small file; `None` if there is none, or it is no text.
+    pub(super) fn read(&self, name: &str) -> io::Result<Option<String>> {
+        read(&self.path.join(name))
+    }
+
+    /// Keeps bytes that cannot be read: `quarantine/NNN.wal@OFFSET`.
+    pub(super) fn quarantine(&self, number: u64, offset: u64, content: &[u8]) -> io::Result<PathBuf> {
+        let folder = self.path.join("quarantine");
+        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&folder)?;
+        let name = format!("{number:0DIGITS$}{ENDING}@{offset}");
+        replace(&folder, &name, content)?;
+        Ok(folder.join(name))
+    }
+}
+
+fn read(path: &Path) -> io::Result<Option<String>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn replace(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+    let new = folder.join(format!("{name}.new"));
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(FILE_MODE)
+        .open(&new)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&new, folder.join(name))?;
+    File::open(folder)?.sync_all()
+}
+
+/// What a copy of the folder does not share. The device's number is left out: it may change when a machine starts anew.
+fn place(path: &Path) -> io::Result<String> {
+    let inode = fs::metadata(path)?.ino();
+    let machine = fs::read_to_string(MACHINE).unwrap_or_default();
+    Ok(format!("inode {inode} machine {}", machine.trim()))
+}

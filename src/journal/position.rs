@@ -1,0 +1,32 @@
+//! Places in a journal.
+
+use std::fmt;
+
+/// Where a record begins. Later records have greater positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// The number of the segment.
+    pub segment: u64,
+    /// The byte in it.
+    pub offset: u64,
+}
+
+impl Position {
+    /// Before every record.
+    pub const START: Self = Self { segment: 0, offset: 0 };
+
+    /// Reads what [`Position`]'s `Display` writes.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (segment, offset) = text.trim().split_once(':')?;
+        Some(Self {
+            segment: segment.parse().ok()?,
+            offset: offset.parse().ok()?,
+        })
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:{}", self.segment, self.offset)
+    }
+}

@@ -1,0 +1,131 @@
+//! Reads the records in their order, as far as there are any, and more when there are more.
+
+use std::{fs::File, sync::Arc};
+
+use super::{
+    JournalError, Position, Shared,
+    frame::{Found, Frames, HEADER},
+    replay,
+};
+use crate::domain::ledger::Record;
+
+/// A place in the journal to read on from. Reading blocks on the disk, seldom for long.
+pub struct Reader {
+    shared: Arc<Shared>,
+    position: Position,
+    frames: Option<(u64, Frames)>,
+}
+
+/// What of a segment may be read.
+struct Extent {
+    number: u64,
+    end: u64,
+    /// Whether more may come.
+    open: bool,
+}
+
+impl Reader {
+    pub(super) fn new(shared: Arc<Shared>, position: Position) -> Self {
+        Self {
+            shared,
+            position,
+            frames: None,
+        }
+    }
+
+    /// Where it will read on.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// The next record; `None`: there is no further one yet. A record that is damaged is no error: what follows it in its
+    /// segment is put into quarantine and passed over.
+    ///
+    /// # Errors
+    /// A segment cannot be read. Reading again tries again.
+    pub fn read(&mut self) -> Result<Option<(Position, Record)>, JournalError> {
+        while let Some(extent) = self.extent() {
+            if extent.number != self.position.segment {
+                self.position = Position {
+                    segment: extent.number,
+                    offset: HEADER as u64,
+                };
+            }
+            if self.position.offset >= extent.end {
+                if extent.open {
+                    return Ok(None);
+                }
+                self.position = Position {
+                    segment: extent.number + 1,
+                    offset: HEADER as u64,
+                };
+                continue;
+            }
+            if let Some(found) = self.frame(&extent)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn frame(&mut self, extent: &Extent) -> Result<Option<(Position, Record)>, JournalError> {
+        let path = self.shared.folder.segment(extent.number);
+        let failed = |source| JournalError::io(&path, source);
+        if self.frames.as_ref().is_none_or(|(number, _)| *number != extent.number) {
+            let file = Arc::new(File::open(&path).map_err(failed)?);
+            let frames = Frames::new(file, extent.number, self.position.offset, extent.end);
+            self.frames = Some((extent.number, frames));
+        }
+        let Some((_, frames)) = &mut self.frames else {
+            return Ok(None);
+        };
+        frames.extend(extent.end);
+        let record = match frames.next().map_err(failed)? {
+            Found::Frame { payload, .. } => serde_json::from_slice(payload),
+            Found::End | Found::Bad { .. } => {
+                self.pass_over(extent)?;
+                return Ok(None);
+            }
+        };
+        let position = self.position;
+        self.position.offset = frames.at();
+        match record {
+            Ok(record) => Ok(Some((position, record))),
+            // Said at the start, when it was read first.
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// What cannot be read is kept aside, and reading goes on with the next segment.
+    fn pass_over(&mut self, extent: &Extent) -> Result<(), JournalError> {
+        let path = self.shared.folder.segment(extent.number);
+        let failed = |source| JournalError::io(&path, source);
+        self.frames = None;
+        if extent.open {
+            return Err(failed(std::io::ErrorKind::InvalidData.into()));
+        }
+        let file = File::open(&path).map_err(failed)?;
+        replay::quarantine(
+            &self.shared.folder,
+            extent.number,
+            &file,
+            self.position.offset,
+            extent.end,
+        )
+        .map_err(failed)?;
+        if let Some(segment) = self.shared.lock().contents.segments.get_mut(&extent.number) {
+            segment.end = self.position.offset;
+        }
+        Ok(())
+    }
+
+    fn extent(&self) -> Option<Extent> {
+        let state = self.shared.lock();
+        let (number, segment) = state.contents.segments.range(self.position.segment..).next()?;
+        Some(Extent {
+            number: *number,
+            end: segment.end,
+            open: *number == state.tail.current.number,
+        })
+    }
+}

@@ -1,0 +1,273 @@
+//! The steps that the store has not acknowledged: what [`crate::settlement`] sends, and what it makes of the answers.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs::File,
+    io,
+    sync::{Arc, PoisonError, atomic::Ordering},
+};
+
+use super::{
+    Journal, JournalError, Position,
+    accounts::Place,
+    frame::{Found, Frames},
+};
+use crate::domain::{
+    key::{KeyId, KeyRecord},
+    ledger::{Change, Record, Step},
+    money::NanoUsd,
+    secret::KeyDigest,
+};
+
+/// Steps of an account that are to be sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unsent {
+    /// In order, without a gap, from the acknowledged one on.
+    pub steps: Vec<Step>,
+    /// How many of them stand for steps that the journal has lost: they change nothing, and let the later ones pass.
+    pub lost: u64,
+}
+
+/// A key's last record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyKept {
+    /// The key as it stands.
+    Is(KeyDigest, Box<KeyRecord>),
+    /// The key was deleted, with its last revision.
+    Gone(KeyId, u64),
+}
+
+impl Journal {
+    /// Waits until steps are on disk; answers with their accounts. For one caller.
+    pub async fn woken(&self) -> HashSet<String> {
+        loop {
+            let woken = std::mem::take(&mut self.shared.lock().ready);
+            if !woken.is_empty() {
+                return woken;
+            }
+            self.shared.woken.notified().await;
+        }
+    }
+
+    /// Up to `max` steps of an account that the store has not acknowledged, and that are on this disk: a
+    /// store never knows more than the journal does after a power cut. Blocks on the disk, seldom for long.
+    ///
+    /// # Errors
+    /// A segment cannot be read; trying again may help.
+    pub fn unsent(&self, account: &str, max: usize) -> Result<Unsent, JournalError> {
+        if self.shared.lock().contents.accounts.is_rewound(account) {
+            self.look_up_forgotten()?;
+        }
+        let synced = *self.shared.synced.borrow();
+        let (mut places, acknowledged, last) = {
+            let state = self.shared.lock();
+            let accounts = &state.contents.accounts;
+            let places = accounts.places(account, max);
+            (places, accounts.watermark(account), accounts.last(account))
+        };
+        let none_left = places.is_empty();
+        places.retain(|place| synced.knows(place.position));
+        let mut unsent = Unsent::default();
+        let mut files = Files::default();
+        let mut next = acknowledged + 1;
+        for place in places {
+            while next < place.seq && unsent.steps.len() < max {
+                unsent.fill(next);
+                next += 1;
+            }
+            if unsent.steps.len() >= max {
+                break;
+            }
+            match self.step(&mut files, account, &place)? {
+                Some(step) => unsent.steps.push(step),
+                None => unsent.fill(place.seq),
+            }
+            next = place.seq + 1;
+        }
+        // Steps behind the last one that is left, lost with the end of a segment.
+        if none_left {
+            while next <= last && unsent.steps.len() < max {
+                unsent.fill(next);
+                next += 1;
+            }
+        }
+        Ok(unsent)
+    }
+
+    fn step(&self, files: &mut Files, account: &str, place: &Place) -> Result<Option<Step>, JournalError> {
+        let record = self.record(files, place.position)?;
+        Ok(match record {
+            Some(Record::Step { account: owner, step }) if owner == account && step.seq == place.seq => Some(step),
+            _ => None,
+        })
+    }
+
+    /// The record at a position; `None` if it is damaged or gone.
+    fn record(&self, files: &mut Files, position: Position) -> Result<Option<Record>, JournalError> {
+        let path = self.shared.folder.segment(position.segment);
+        let failed = |source| JournalError::io(&path, source);
+        let file = match files.open(self, position.segment) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let end = file.metadata().map_err(failed)?.len();
+        let mut frames = Frames::single(file, position.segment, position.offset, end);
+        Ok(match frames.next().map_err(failed)? {
+            Found::Frame { payload, .. } => serde_json::from_slice(payload).ok(),
+            Found::End | Found::Bad { .. } => None,
+        })
+    }
+
+    /// The store has applied the steps of an account up to `watermark`. `false`: it has forgotten steps that it had
+    /// acknowledged before; [`Journal::look_up_forgotten`] finds them again.
+    pub fn acknowledged(&self, account: &str, watermark: u64) -> bool {
+        let forward = self.shared.lock().contents.accounts.acknowledged(account, watermark);
+        self.shared.progress.notify_waiters();
+        forward
+    }
+
+    /// Steps that were passed over as lost; said aloud.
+    pub fn note_lost(&self, account: &str, lost: u64) {
+        if lost > 0 {
+            self.shared.lost.fetch_add(lost, Ordering::Relaxed);
+            tracing::error!(
+                account,
+                lost,
+                "steps of the account are lost from the journal and are passed over, its balance may be wrong"
+            );
+        }
+    }
+
+    /// Finds the steps that the store has forgotten in the segments: one pass over them for all accounts. Blocks.
+    ///
+    /// # Errors
+    /// A segment cannot be read.
+    pub fn look_up_forgotten(&self) -> Result<(), JournalError> {
+        // One at a time: whoever waited may find the work done.
+        let _turn = self.shared.lookup.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = self.shared.lock().contents.accounts.rewound();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let segments: Vec<u64> = {
+            let state = self.shared.lock();
+            let needed = |steps: &HashMap<String, (u64, u64)>| {
+                wanted.iter().any(|(name, (above, below))| {
+                    steps
+                        .get(name)
+                        .is_some_and(|(first, last)| last > above && first < below)
+                })
+            };
+            let segments = state.contents.segments.iter();
+            segments
+                .filter(|(_, segment)| needed(&segment.steps))
+                .map(|(number, _)| *number)
+                .collect()
+        };
+        let mut found: HashMap<String, Vec<Place>> = HashMap::new();
+        for number in segments {
+            let mut reader = self.reader(Position {
+                segment: number,
+                offset: super::frame::HEADER as u64,
+            });
+            while let Some((position, record)) = reader.read()? {
+                if position.segment != number {
+                    break;
+                }
+                let Record::Step { account, step } = record else {
+                    continue;
+                };
+                let Some((above, below)) = wanted.get(&account) else {
+                    continue;
+                };
+                if step.seq > *above && step.seq < *below {
+                    let at_ms = crate::clock::unix_millis();
+                    let place = Place {
+                        seq: step.seq,
+                        position,
+                        at_ms,
+                        key: None,
+                    };
+                    found.entry(account).or_default().push(place);
+                }
+            }
+        }
+        let mut state = self.shared.lock();
+        for (account, (above, _)) in wanted {
+            let places = found.remove(&account).unwrap_or_default();
+            state.contents.accounts.restore(&account, above, places);
+        }
+        Ok(())
+    }
+
+    /// Every account with steps in the journal.
+    pub fn accounts(&self) -> Vec<String> {
+        self.shared.lock().contents.account_names()
+    }
+
+    /// The last record of each key that the journal has. Blocks on the disk.
+    ///
+    /// # Errors
+    /// A segment cannot be read.
+    pub fn keys(&self) -> Result<Vec<KeyKept>, JournalError> {
+        let mut positions: Vec<Position> = self.shared.lock().contents.keys.values().copied().collect();
+        positions.sort_unstable();
+        let mut files = Files::default();
+        let mut keys = Vec::new();
+        for position in positions {
+            match self.record(&mut files, position)? {
+                Some(Record::Key { digest, record }) => keys.push(KeyKept::Is(digest, record)),
+                Some(Record::KeyGone { id, revision }) => keys.push(KeyKept::Gone(id, revision)),
+                Some(Record::Admit(_) | Record::Checkpoint(_) | Record::Step { .. }) | None => {}
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Waits until all steps that are recorded now are acknowledged.
+    pub async fn drained(&self) {
+        let mut behind = self.shared.lock().contents.accounts.behind();
+        loop {
+            let progress = self.shared.progress.notified();
+            tokio::pin!(progress);
+            // From here on nothing is missed.
+            progress.as_mut().enable();
+            {
+                let state = self.shared.lock();
+                behind.retain(|(name, last)| state.contents.accounts.watermark(name) < *last);
+            }
+            if behind.is_empty() {
+                return;
+            }
+            progress.await;
+        }
+    }
+}
+
+impl Unsent {
+    fn fill(&mut self, seq: u64) {
+        let change = Change::Adjust { amount: NanoUsd::ZERO };
+        self.steps.push(Step { seq, change });
+        self.lost += 1;
+    }
+}
+
+/// The segment that was read last.
+#[derive(Default)]
+struct Files {
+    last: Option<(u64, Arc<File>)>,
+}
+
+impl Files {
+    fn open(&mut self, journal: &Journal, number: u64) -> io::Result<Arc<File>> {
+        if let Some((last, file)) = &self.last
+            && *last == number
+        {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(File::open(journal.shared.folder.segment(number))?);
+        self.last = Some((number, Arc::clone(&file)));
+        Ok(file)
+    }
+}

@@ -1,0 +1,221 @@
+//! The end of the journal: the segment that is written, those that are ready behind it, and how much of them is promised.
+//!
+//! Room is reckoned so that a promise always holds: a frame never lies in two segments, so of each segment up to one
+//! largest frame may stay unused.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{Position, folder::Folder, frame};
+use crate::{clock, domain::ledger::NodeId};
+
+/// The largest record, in bytes of JSON.
+pub const RECORD_BYTES_MAX: u64 = 256 * 1024;
+/// The smallest segment that can be configured.
+pub const SEGMENT_BYTES_MIN: u64 = 4096;
+/// How long after a segment could not be made the next try is.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Makes the file system set a file's bytes aside.
+pub(super) type Allocate = Box<dyn Fn(&File, u64) -> io::Result<()> + Send + Sync>;
+
+/// A segment that takes frames.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) number: u64,
+    pub(super) file: Arc<File>,
+    /// Where the next frame goes.
+    pub(super) at: u64,
+}
+
+/// See the module.
+pub(super) struct Tail {
+    pub(super) current: Segment,
+    spare: VecDeque<Segment>,
+    promised: u64,
+    segment_bytes: u64,
+    frame_max: u64,
+    allocate: Allocate,
+    /// When a segment could not be made, and why.
+    refused: Option<(Instant, String)>,
+    /// Files with frames that are not known to be on disk, beside the current one.
+    pub(super) unsynced: Vec<Arc<File>>,
+    /// Names in the folder are not known to be on disk.
+    pub(super) named: bool,
+    /// The disk has failed; nothing is promised until a new segment works.
+    pub(super) broken: bool,
+}
+
+/// There is no room for what was to be recorded.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the journal has no room: {0}; free some space on its disk, nothing is served until then")]
+pub struct JournalFull(pub(super) String);
+
+impl Tail {
+    pub(super) fn new(folder: &Folder, first: u64, segment_bytes: u64, allocate: Allocate) -> io::Result<Self> {
+        let segment_bytes = segment_bytes.max(SEGMENT_BYTES_MIN);
+        let current = make(folder, first, segment_bytes, &allocate)?;
+        Ok(Self {
+            current,
+            spare: VecDeque::new(),
+            promised: 0,
+            segment_bytes,
+            frame_max: (RECORD_BYTES_MAX + frame::HEAD as u64).min(segment_bytes / 4),
+            allocate,
+            refused: None,
+            unsynced: Vec::new(),
+            named: true,
+            broken: false,
+        })
+    }
+
+    /// The largest frame, head included.
+    pub(super) fn frame_max(&self) -> u64 {
+        self.frame_max
+    }
+
+    /// The bytes of the segments that are ready but not begun.
+    pub(super) fn spare_bytes(&self) -> u64 {
+        self.segment_bytes.saturating_mul(self.spare.len() as u64)
+    }
+
+    fn room(&self) -> u64 {
+        let usable = |at: u64| self.segment_bytes.saturating_sub(at).saturating_sub(self.frame_max);
+        let spare = self.spare.iter().map(|segment| usable(segment.at)).sum::<u64>();
+        usable(self.current.at).saturating_add(spare)
+    }
+
+    /// Promises room for that many bytes of frames, each at most [`Tail::frame_max`].
+    pub(super) fn promise(&mut self, bytes: u64, folder: &Folder) -> Result<(), JournalFull> {
+        if self.broken {
+            return Err(JournalFull("its disk has failed, see the messages before".to_owned()));
+        }
+        let wanted = self.promised.saturating_add(bytes);
+        while self.room() < wanted {
+            self.prepare(folder)?;
+        }
+        self.promised = wanted;
+        Ok(())
+    }
+
+    /// Takes a promise back.
+    pub(super) fn release(&mut self, bytes: u64) {
+        self.promised = self.promised.saturating_sub(bytes);
+    }
+
+    /// Makes a segment ready before it is needed.
+    pub(super) fn prepare_ahead(&mut self, folder: &Folder) {
+        if self.spare.is_empty() && self.current.at > self.segment_bytes / 2 {
+            // Whoever needs it hears of a failure.
+            let _ = self.prepare(folder);
+        }
+    }
+
+    fn prepare(&mut self, folder: &Folder) -> Result<(), JournalFull> {
+        let now = clock::instant();
+        if let Some((at, reason)) = &self.refused
+            && now.duration_since(*at) < RETRY
+        {
+            return Err(JournalFull(reason.clone()));
+        }
+        let last = self.spare.back().unwrap_or(&self.current);
+        match make(folder, last.number + 1, self.segment_bytes, &self.allocate) {
+            Ok(segment) => {
+                self.refused = None;
+                self.named = true;
+                self.spare.push_back(segment);
+                Ok(())
+            }
+            Err(error) => {
+                let reason = format!("no segment of {} bytes can be made: {error}", self.segment_bytes);
+                tracing::error!(folder = %folder.path.display(), %error, "the journal cannot grow");
+                self.refused = Some((now, reason.clone()));
+                Err(JournalFull(reason))
+            }
+        }
+    }
+
+    /// Writes a frame; its first [`frame::HEAD`] bytes are filled in. The room was promised.
+    pub(super) fn write(&mut self, frame: &mut [u8], folder: &Folder) -> io::Result<Position> {
+        let size = frame.len() as u64;
+        if self.segment_bytes.saturating_sub(self.current.at) < size {
+            self.roll(folder)?;
+        }
+        let position = Position {
+            segment: self.current.number,
+            offset: self.current.at,
+        };
+        frame::seal(frame, position.segment, position.offset)
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        self.current.file.write_all_at(frame, position.offset)?;
+        self.current.at += size;
+        Ok(position)
+    }
+
+    /// Goes on in a fresh segment.
+    pub(super) fn roll(&mut self, folder: &Folder) -> io::Result<()> {
+        if self.spare.is_empty() {
+            self.prepare(folder).map_err(io::Error::other)?;
+        }
+        if let Some(next) = self.spare.pop_front() {
+            let before = std::mem::replace(&mut self.current, next);
+            self.unsynced.push(before.file);
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Tail {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = out.debug_struct("Tail");
+        fields
+            .field("current", &self.current)
+            .field("promised", &self.promised)
+            .finish_non_exhaustive()
+    }
+}
+
+fn make(folder: &Folder, number: u64, bytes: u64, allocate: &Allocate) -> io::Result<Segment> {
+    let file = folder.create(number)?;
+    match begin(&file, &folder.node, number, bytes, allocate) {
+        Ok(()) => Ok(Segment {
+            number,
+            file: Arc::new(file),
+            at: frame::HEADER as u64,
+        }),
+        Err(error) => {
+            let _ = fs::remove_file(folder.segment(number));
+            Err(error)
+        }
+    }
+}
+
+fn begin(file: &File, node: &NodeId, number: u64, bytes: u64, allocate: &Allocate) -> io::Result<()> {
+    allocate(file, bytes)?;
+    file.write_all_at(&frame::header(node, number), 0)
+}
+
+/// Sets the bytes aside with `fallocate`; where the file system knows none, with zeros.
+pub(super) fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+            let mut at = 0;
+            while at < bytes {
+                let piece = usize::try_from(bytes - at).map_or(ZEROS.len(), |left| left.min(ZEROS.len()));
+                file.write_all_at(ZEROS.get(..piece).unwrap_or(&ZEROS), at)?;
+                at += piece as u64;
+            }
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,295 @@
+//! Tests of the journal.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::*;
+use crate::domain::{
+    consumption::{Modifiers, Row, UsageSource},
+    money::NanoUsd,
+    usage::Usage,
+};
+
+mod damage;
+mod order;
+mod room;
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn settings(path: &Path) -> JournalSettings {
+    JournalSettings {
+        path: path.to_owned(),
+        segment_bytes: SEGMENT_BYTES_MIN * 4,
+        keep: DAY,
+        sync: Duration::from_millis(1),
+    }
+}
+
+fn open(path: &Path) -> Opened {
+    Journal::open(&settings(path)).unwrap()
+}
+
+/// A folder in memory where there is one: these tests sync often.
+pub(crate) fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .unwrap()
+}
+
+pub(crate) fn key() -> KeyId {
+    KeyId::parse("key_0123456789abcdef").unwrap()
+}
+
+pub(crate) fn admitted(request: &str) -> Admitted {
+    let row = Row {
+        time_ms: 10_000,
+        admitted_ms: 9_990,
+        request_id: request.to_owned(),
+        account: "acme".to_owned(),
+        key_id: key(),
+        protocol: "messages".to_owned(),
+        model_asked: "m".to_owned(),
+        model: "m".to_owned(),
+        provider: "p".to_owned(),
+        status: 0,
+        outcome: "crash".to_owned(),
+        stream: true,
+        usage: Usage::default(),
+        usage_source: UsageSource::Estimated,
+        modifiers: Modifiers::default(),
+        price_version: "v".to_owned(),
+        cost_nano_usd: NanoUsd::from_nanos(100),
+        latency_ms: 20,
+        ttft_ms: None,
+    };
+    Admitted {
+        row,
+        tokens_estimated: 7,
+    }
+}
+
+fn checkpoint(request: &str, status: u16) -> Checkpoint {
+    Checkpoint {
+        request: request.to_owned(),
+        status,
+        usage: Usage::default(),
+        source: UsageSource::Partial,
+        modifiers: Modifiers::default(),
+        cost: NanoUsd::from_nanos(5),
+        provider: "p".to_owned(),
+        latency_ms: 1_000,
+        ttft_ms: None,
+    }
+}
+
+fn settle(request: &str) -> Change {
+    let settlement = crate::domain::ledger::settlement_after_crash(admitted(request), None);
+    Change::Settle(Box::new(settlement))
+}
+
+fn step(journal: &Journal, account: &str, change: Change) -> u64 {
+    let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
+    journal.append_step(account, change, 0, &mut room).unwrap().0
+}
+
+fn records(journal: &Journal) -> Vec<(Position, Record)> {
+    let mut reader = journal.reader(Position::START);
+    std::iter::from_fn(|| reader.read().unwrap()).collect()
+}
+
+fn numbers(journal: &Journal, account: &str) -> Vec<u64> {
+    let of = |(_, record)| match record {
+        Record::Step { account: owner, step } if owner == account => Some(step.seq),
+        _ => None,
+    };
+    records(journal).into_iter().filter_map(of).collect()
+}
+
+#[test]
+fn a_start_finds_what_was_recorded_and_what_had_not_ended() {
+    let folder = scratch();
+    let first = open(folder.path());
+    let mut room = first.journal.reserve(4 * REQUEST_BYTES).unwrap();
+    for request in ["one", "two", "three"] {
+        first
+            .journal
+            .append(&Record::Admit(Box::new(admitted(request))), &mut room)
+            .unwrap();
+    }
+    for status in [0, 200] {
+        let record = Record::Checkpoint(Box::new(checkpoint("three", status)));
+        first.journal.append(&record, &mut room).unwrap();
+    }
+    assert_eq!(
+        first
+            .journal
+            .append_step("acme", settle("one"), 0, &mut room)
+            .unwrap()
+            .0,
+        1
+    );
+    assert_eq!(
+        first
+            .journal
+            .append_step("acme", settle("none"), 40, &mut room)
+            .unwrap()
+            .0,
+        41
+    );
+    let before = records(&first.journal);
+    assert_eq!(before.len(), 7);
+    drop((room, first.journal));
+
+    let second = open(folder.path());
+    assert_eq!((second.node, second.damaged), (first.node, 0));
+    let left: Vec<_> = second
+        .unsettled
+        .iter()
+        .map(|(one, last)| (one.row.request_id.as_str(), last.as_ref().map(|last| last.status)))
+        .collect();
+    assert_eq!(left, [("two", None), ("three", Some(200))]);
+    assert_eq!(records(&second.journal), before);
+    assert_eq!(step(&second.journal, "acme", Change::Suspend), 42);
+    assert_eq!(step(&second.journal, "other", Change::Suspend), 1);
+}
+
+#[test]
+fn a_folder_has_one_owner_and_a_copy_has_none() {
+    let folder = scratch();
+    let path = folder.path().join("journal");
+    let opened = open(&path);
+    let again = Journal::open(&settings(&path)).unwrap_err();
+    assert!(
+        matches!(&again, JournalError::InUse(which) if *which == path),
+        "{again}"
+    );
+    step(&opened.journal, "acme", Change::Suspend);
+    drop(opened);
+    drop(open(&path));
+
+    let copy = folder.path().join("copy");
+    fs::create_dir(&copy).unwrap();
+    for entry in fs::read_dir(&path).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+    }
+    let refused = Journal::open(&settings(&copy)).unwrap_err();
+    assert!(
+        matches!(refused, JournalError::Copied(_)) && refused.to_string().contains("/place"),
+        "{refused}"
+    );
+    fs::remove_file(copy.join("place")).unwrap();
+    assert_eq!(numbers(&open(&copy).journal, "acme"), [1], "adopted");
+    fs::remove_file(copy.join("node")).unwrap();
+    let refused = Journal::open(&settings(&copy)).unwrap_err();
+    assert!(matches!(refused, JournalError::Foreign(_)), "{refused}");
+}
+
+#[test]
+fn a_record_that_is_too_large_is_refused() {
+    let folder = scratch();
+    let journal = open(folder.path()).journal;
+    let mut room = journal.reserve(0).unwrap();
+    let large = Record::Admit(Box::new(admitted(&"x".repeat(5000))));
+    assert!(matches!(
+        journal.append(&large, &mut room),
+        Err(JournalError::TooLarge { .. })
+    ));
+    assert_eq!(records(&journal), []);
+}
+
+#[tokio::test]
+async fn settlements_are_counted_until_they_are_acknowledged() {
+    let folder = scratch();
+    let journal = open(folder.path()).journal;
+    for request in ["a", "b", "c"] {
+        step(&journal, "acme", settle(request));
+    }
+    step(&journal, "acme", Change::Suspend);
+    assert_eq!(
+        (journal.pending("acme", &key()), journal.unacknowledged_steps()),
+        ((3, 3), 4)
+    );
+    assert!(journal.acknowledged("acme", 2));
+    assert_eq!(
+        (journal.pending("acme", &key()), journal.unacknowledged_steps()),
+        ((1, 1), 2)
+    );
+    assert!(journal.acknowledged("acme", 4));
+    journal.drained().await;
+    assert_eq!(
+        (journal.pending("acme", &key()), journal.oldest_unacknowledged_ms()),
+        ((0, 0), 0)
+    );
+    let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
+    let (_, position) = journal.append_step("acme", Change::Resume, 0, &mut room).unwrap();
+    journal.synced(position).await.unwrap();
+}
+
+#[test]
+fn old_segments_go_when_they_are_acknowledged_and_the_numbers_stay() {
+    let folder = scratch();
+    let journal = open(folder.path()).journal;
+    step(&journal, "early", Change::Suspend);
+    let mut last = 0;
+    while journal.end().segment < 4 {
+        last = step(&journal, "acme", settle("r"));
+    }
+    let later = clock::unix_millis() + 2 * i64::try_from(DAY.as_millis()).unwrap();
+    let first = || fs::exists(folder.path().join("000000000001.wal")).unwrap();
+    journal.shared.remove_old(later);
+    assert!(first(), "nothing is acknowledged");
+    journal.acknowledged("acme", last);
+    journal.shared.remove_old(later);
+    assert!(first(), "one account is not acknowledged");
+    journal.acknowledged("early", 1);
+    journal.shared.remove_old(clock::unix_millis());
+    assert!(first(), "it is young");
+    journal.shared.remove_old(later);
+    assert!(!first());
+    assert_eq!(records(&journal).first().map(|(position, _)| position.segment), Some(4));
+    assert!(journal.bytes() <= 2 * settings(folder.path()).segment_bytes);
+    drop(journal);
+    let journal = open(folder.path()).journal;
+    assert_eq!(
+        (
+            step(&journal, "early", Change::Resume),
+            step(&journal, "acme", Change::Resume)
+        ),
+        (2, last + 1)
+    );
+}
+
+#[test]
+fn a_running_request_keeps_its_segment_and_a_backup_frees_the_others() {
+    let folder = scratch();
+    let journal = open(folder.path()).journal;
+    let mut room = journal.reserve(REQUEST_BYTES).unwrap();
+    journal
+        .append(&Record::Admit(Box::new(admitted("r"))), &mut room)
+        .unwrap();
+    let mut last = 0;
+    while journal.end().segment < 3 {
+        last = step(&journal, "acme", settle("x"));
+    }
+    journal.acknowledged("acme", last);
+    journal.covered_by_backup(journal.end());
+    let first = folder.path().join("000000000001.wal");
+    journal.shared.remove_old(clock::unix_millis());
+    assert!(first.exists());
+    let last = step(&journal, "acme", settle("r"));
+    journal.acknowledged("acme", last);
+    journal.shared.remove_old(clock::unix_millis());
+    assert!(!first.exists());
+}
+
+fn quarantined(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder.join("quarantine"));
+    entries.map_or_else(
+        |_| Vec::new(),
+        |entries| entries.map(|entry| entry.unwrap().path()).collect(),
+    )
+}

@@ -1,0 +1,136 @@
+//! Room is found before it is needed, and what was promised is kept.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use super::*;
+use crate::domain::ledger::Settlement;
+
+/// A journal on a disk that is full while `full` is true.
+fn on_a_disk(path: &Path) -> (Opened, Arc<AtomicBool>) {
+    let full = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&full);
+    let allocate = move |file: &fs::File, bytes| {
+        if seen.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        tail::allocate(file, bytes)
+    };
+    (Journal::open_with(&settings(path), Box::new(allocate)).unwrap(), full)
+}
+
+#[test]
+fn a_full_disk_is_found_at_admission_and_what_was_promised_is_written() {
+    let folder = scratch();
+    let (opened, full) = on_a_disk(folder.path());
+    let journal = &opened.journal;
+    full.store(true, Ordering::Relaxed);
+    let mut rooms: Vec<Reservation> = std::iter::from_fn(|| journal.reserve(STEP_BYTES_MAX).ok()).collect();
+    assert!((1..=4).contains(&rooms.len()), "{}", rooms.len());
+    let refused = journal.reserve(STEP_BYTES_MAX).unwrap_err().to_string();
+    assert!(
+        refused.contains("no room") && refused.contains("free some space"),
+        "{refused}"
+    );
+    let mut written = 0;
+    for room in &mut rooms {
+        while room.left() >= STEP_BYTES_MAX / 2 {
+            journal.append_step("acme", settle("r"), 0, room).unwrap();
+            written += 1;
+        }
+    }
+    assert_eq!(numbers(journal, "acme").len(), written);
+    let mut none = journal.reserve(0).unwrap();
+    while journal.append_step("acme", Change::Suspend, 0, &mut none).is_ok() {}
+    assert!(
+        journal
+            .append(&Record::Checkpoint(Box::new(checkpoint("r", 0))), &mut rooms[0])
+            .is_err()
+    );
+    let left = rooms[0].left();
+    assert!(left > 0, "a checkpoint takes nothing that is promised to a settlement");
+    drop(rooms);
+
+    full.store(false, Ordering::Relaxed);
+    while journal.reserve(REQUEST_BYTES).is_err() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_real_disk_fills_up() {
+    let folder = scratch();
+    let path = folder.path().join("disk");
+    fs::create_dir(&path).unwrap();
+    let mount = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
+        .arg(&path)
+        .output();
+    if !mount.is_ok_and(|mount| mount.status.success()) {
+        println!("skipped: no tmpfs can be mounted here");
+        return;
+    }
+    let opened = open(&path.join("journal"));
+    let mut rooms: Vec<Reservation> = std::iter::from_fn(|| opened.journal.reserve(STEP_BYTES_MAX).ok()).collect();
+    for room in &mut rooms {
+        opened.journal.append_step("acme", settle("r"), 0, room).unwrap();
+    }
+    assert_eq!(numbers(&opened.journal, "acme").len(), rooms.len());
+    assert!(rooms.len() > 4);
+    drop((rooms, opened));
+    std::process::Command::new("umount").arg(&path).output().unwrap();
+}
+
+#[test]
+fn the_largest_records_of_a_request_fit_into_its_reservation() {
+    let text = || "x".repeat(128);
+    let most = 1 << 53;
+    let mut admitted = admitted(&text());
+    let row = &mut admitted.row;
+    for field in [
+        &mut row.account,
+        &mut row.protocol,
+        &mut row.model_asked,
+        &mut row.model,
+        &mut row.provider,
+        &mut row.outcome,
+        &mut row.price_version,
+    ] {
+        *field = text();
+    }
+    row.modifiers = Modifiers {
+        service_tier: Some(text()),
+        speed: Some(text()),
+        geo: Some(text()),
+    };
+    row.usage = Usage {
+        input_uncached: most,
+        cache_read: most,
+        cache_write_short: most,
+        cache_write_long: most,
+        output_text: most,
+        output_reasoning: most,
+        tool_input: most,
+        web_searches: most,
+        web_fetches: most,
+    };
+    (row.time_ms, row.admitted_ms, row.status) = (i64::MAX, i64::MAX, u16::MAX);
+    (row.cost_nano_usd, row.latency_ms, row.ttft_ms) = (NanoUsd::from_nanos(i64::MAX), u64::MAX, Some(u64::MAX));
+    admitted.tokens_estimated = u64::MAX;
+    let frame = |record: &Record| frame::HEAD as u64 + serde_json::to_vec(record).unwrap().len() as u64;
+    assert!(frame(&Record::Admit(Box::new(admitted.clone()))) <= ADMIT_BYTES_MAX);
+    let settlement = Settlement {
+        tokens_used: u64::MAX,
+        ..crate::domain::ledger::settlement_after_crash(admitted, None)
+    };
+    let step = Step {
+        seq: u64::MAX,
+        change: Change::Settle(Box::new(settlement)),
+    };
+    assert!(frame(&Record::Step { account: text(), step }) <= STEP_BYTES_MAX);
+}

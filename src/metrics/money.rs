@@ -1,0 +1,124 @@
+//! What requests cost, and what stands between that and the store.
+
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+
+use super::{Maker, Metrics, raise};
+
+/// The figures at one moment; totals since the start of the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MoneyFigures {
+    /// What was charged, in nano-USD.
+    pub charged: u64,
+    /// Billed requests by where their figures come from.
+    pub rows: Vec<(&'static str, u64)>,
+    /// Requests admitted while the store was away.
+    pub offline: u64,
+    /// Records that could not be written to the journal.
+    pub failures: u64,
+    /// What each key may commit while the store is away, in nano-USD.
+    pub grace: i64,
+    /// What keys have committed so and the store does not know yet, in nano-USD.
+    pub grace_committed: i64,
+    /// By how much a charge has exceeded its hold at most, in nano-USD.
+    pub excess_max: i64,
+    /// Accounts whose balance was low when they were last asked for.
+    pub accounts_low: usize,
+    /// Steps that the store has not acknowledged.
+    pub unacknowledged: u64,
+    /// The age of the oldest of them, in milliseconds; 0 if there is none.
+    pub oldest_ms: u64,
+    /// What the journal's segments take on disk, in bytes.
+    pub journal_bytes: u64,
+    /// Damaged parts of the journal that were put aside at the start.
+    pub journal_damaged: u64,
+}
+
+pub(super) struct Money {
+    charged: IntCounter,
+    rows: IntCounterVec,
+    offline: IntCounter,
+    failures: IntCounter,
+    bound: IntGaugeVec,
+    grace_committed: IntGauge,
+    accounts_low: IntGauge,
+    unacknowledged: IntGauge,
+    oldest: IntGauge,
+    bytes: IntGauge,
+    damaged: IntGauge,
+}
+
+impl Money {
+    pub(super) fn new(make: &Maker<'_>) -> Result<Self, prometheus::Error> {
+        Ok(Self {
+            charged: make.counter("weir_charged_nano_usd_total", "What requests have cost, in nano-USD.")?,
+            rows: make.counters(
+                "weir_billed_requests_total",
+                "Billed requests, by where their usage comes from.",
+                &["usage_source"],
+            )?,
+            offline: make.counter(
+                "weir_admitted_offline_total",
+                "Requests admitted on their key's grace while the store was away.",
+            )?,
+            failures: make.counter(
+                "weir_journal_write_failures_total",
+                "Records that the journal could not take; each is an alarm.",
+            )?,
+            bound: make.gauges(
+                "weir_overspend_bound_nano_usd",
+                "What a key can exceed its limits by: per running request (the most seen), and per node that is cut off \
+                 from the store.",
+                &["part"],
+            )?,
+            grace_committed: make.gauge(
+                "weir_grace_committed_nano_usd",
+                "What keys have committed while the store was away and has not been charged yet.",
+            )?,
+            accounts_low: make.gauge(
+                "weir_accounts_low",
+                "Accounts whose balance was at or below their warning level when last used.",
+            )?,
+            unacknowledged: make.gauge(
+                "weir_settlements_unacknowledged",
+                "Steps in the journal that the store has not acknowledged.",
+            )?,
+            oldest: make.gauge(
+                "weir_settlement_oldest_milliseconds",
+                "Age of the oldest step that the store has not acknowledged.",
+            )?,
+            bytes: make.gauge("weir_journal_bytes", "What the journal takes on disk.")?,
+            damaged: make.gauge(
+                "weir_journal_damaged_parts",
+                "Damaged parts of the journal that were put into quarantine at the start.",
+            )?,
+        })
+    }
+
+    fn are(&self, figures: &MoneyFigures) {
+        raise(&self.charged, figures.charged);
+        for (source, total) in &figures.rows {
+            raise(&self.rows.with_label_values(&[source]), *total);
+        }
+        raise(&self.offline, figures.offline);
+        raise(&self.failures, figures.failures);
+        self.bound.with_label_values(&["request"]).set(figures.excess_max);
+        self.bound.with_label_values(&["grace"]).set(figures.grace);
+        self.grace_committed.set(figures.grace_committed);
+        self.accounts_low.set(gauge(figures.accounts_low as u64));
+        self.unacknowledged.set(gauge(figures.unacknowledged));
+        self.oldest.set(gauge(figures.oldest_ms));
+        self.bytes.set(gauge(figures.journal_bytes));
+        self.damaged.set(gauge(figures.journal_damaged));
+    }
+}
+
+impl Metrics {
+    /// What money did since the start and where it stands; for use in a sampler.
+    pub fn money_is(&self, figures: &MoneyFigures) {
+        self.money.are(figures);
+    }
+}
+
+fn gauge(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,279 @@
+//! Brings what the journal holds to the store: every step once, in order, whatever becomes of the store in between.
+//!
+//! Each account with steps that are not acknowledged has one task that sends them, so that its order holds; a store that is
+//! away delays nothing but the steps. When the store may have forgotten something ([`LedgerStore::epochs`]), it is asked
+//! for the watermark of every account in the journal, and what it lacks is sent again; so are the keys.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures_util::{StreamExt, stream};
+use tokio::{
+    sync::{Semaphore, watch},
+    task::JoinSet,
+};
+
+use crate::{
+    domain::{
+        key::{KeyId, KeyRecord},
+        ledger::{Admitted, Change, Checkpoint, settlement_after_crash},
+        secret::KeyDigest,
+    },
+    journal::{Journal, JournalError, KeyKept, STEP_BYTES_MAX},
+    store::{
+        StoreError,
+        ledger::{APPLY_STEPS_MAX, LedgerStore},
+    },
+};
+
+mod lane;
+#[cfg(test)]
+mod tests;
+
+/// How many calls to the store are under way at one time.
+const CALLS_MAX: usize = 16;
+/// How long a failed call waits before it is made again, at first and at most.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Where keys are told again.
+#[async_trait]
+pub trait KeyHealer: Send + Sync {
+    /// The key stands in this form, unless the store knows a later revision.
+    async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError>;
+
+    /// The key was deleted, unless the store knows a later revision.
+    async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError>;
+}
+
+/// The task that settles.
+#[derive(Clone)]
+pub struct Settler {
+    journal: Arc<Journal>,
+    store: Arc<dyn LedgerStore>,
+    keys: Arc<dyn KeyHealer>,
+    calls: Arc<Semaphore>,
+    /// How long the first failed call of an account waits before the next.
+    pause: Duration,
+}
+
+/// What a task of [`Settler::run`] has done.
+enum Done {
+    /// All steps of the account are acknowledged.
+    Account(String),
+    /// The store was asked for all watermarks; these accounts have to be sent, `true` if their watermark is not known.
+    Checked(Vec<(String, bool)>),
+    /// The keys were told.
+    Keys,
+}
+
+/// What is under way: an account's task, and whether there is something new for it.
+#[derive(Default)]
+struct Tasks {
+    set: JoinSet<Done>,
+    lanes: HashMap<String, bool>,
+    checking: bool,
+    check_again: bool,
+    healing: bool,
+    heal_again: bool,
+}
+
+impl Settler {
+    /// Settles from this journal into this store.
+    pub fn new(journal: Arc<Journal>, store: Arc<dyn LedgerStore>, keys: Arc<dyn KeyHealer>) -> Self {
+        Self {
+            journal,
+            store,
+            keys,
+            calls: Arc::new(Semaphore::new(CALLS_MAX)),
+            pause: PAUSE_MIN,
+        }
+    }
+
+    /// Works until `shutdown` turns true. What is not sent then stays in the journal; [`Journal::drained`] tells when there
+    /// is nothing.
+    pub async fn run(&self, mut shutdown: watch::Receiver<bool>) {
+        let mut epochs = self.store.epochs();
+        epochs.mark_changed();
+        let mut watching = true;
+        let mut tasks = Tasks::default();
+        loop {
+            tokio::select! {
+                _ = shutdown.wait_for(|down| *down) => break,
+                moved = epochs.changed(), if watching => {
+                    // A store that is gone tells no more epochs.
+                    watching = moved.is_ok();
+                    if watching {
+                        self.check(&mut tasks);
+                        self.heal(&mut tasks);
+                    }
+                }
+                woken = self.journal.woken() => {
+                    for account in woken {
+                        self.send(&mut tasks, account, false);
+                    }
+                }
+                Some(done) = tasks.set.join_next() => self.done(&mut tasks, done),
+            }
+        }
+        tasks.set.shutdown().await;
+    }
+
+    fn done(&self, tasks: &mut Tasks, done: Result<Done, tokio::task::JoinError>) {
+        match done {
+            Ok(Done::Account(account)) => {
+                if tasks.lanes.remove(&account) == Some(true) {
+                    self.send(tasks, account, false);
+                }
+            }
+            Ok(Done::Checked(accounts)) => {
+                tasks.checking = false;
+                for (account, unknown) in accounts {
+                    self.send(tasks, account, unknown);
+                }
+                if std::mem::take(&mut tasks.check_again) {
+                    self.check(tasks);
+                }
+            }
+            Ok(Done::Keys) => {
+                tasks.healing = false;
+                if std::mem::take(&mut tasks.heal_again) {
+                    self.heal(tasks);
+                }
+            }
+            Err(error) => {
+                // Which one it was is not known: everything is looked at again.
+                tracing::error!(%error, "a settlement task failed");
+                *tasks = Tasks::default();
+                self.check(tasks);
+                self.heal(tasks);
+                for account in self.journal.accounts() {
+                    self.send(tasks, account, true);
+                }
+            }
+        }
+    }
+
+    fn send(&self, tasks: &mut Tasks, account: String, ask: bool) {
+        if let Some(again) = tasks.lanes.get_mut(&account) {
+            *again = true;
+            return;
+        }
+        tasks.lanes.insert(account.clone(), false);
+        let settler = self.clone();
+        tasks.set.spawn(async move {
+            settler.lane(&account, ask).await;
+            Done::Account(account)
+        });
+    }
+
+    fn check(&self, tasks: &mut Tasks) {
+        if std::mem::replace(&mut tasks.checking, true) {
+            tasks.check_again = true;
+            return;
+        }
+        let settler = self.clone();
+        tasks.set.spawn(async move { Done::Checked(settler.ask_all().await) });
+    }
+
+    fn heal(&self, tasks: &mut Tasks) {
+        if std::mem::replace(&mut tasks.healing, true) {
+            tasks.heal_again = true;
+            return;
+        }
+        let settler = self.clone();
+        tasks.set.spawn(async move {
+            settler.heal_all().await;
+            Done::Keys
+        });
+    }
+
+    /// Asks for the watermark of every account once.
+    async fn ask_all(&self) -> Vec<(String, bool)> {
+        let accounts = self.journal.accounts();
+        let asked = stream::iter(accounts).map(|account| async move {
+            let known = self.ask(&account).await;
+            if let Err(error) = &known {
+                tracing::debug!(account, %error, "the store does not tell how far the account is settled");
+            }
+            (account, known.is_err())
+        });
+        asked.buffer_unordered(CALLS_MAX).collect().await
+    }
+
+    /// Tells the store all keys of the journal again.
+    async fn heal_all(&self) {
+        let mut pause = self.pause;
+        let mut left: VecDeque<KeyKept> = VecDeque::new();
+        let mut read = false;
+        while !read || !left.is_empty() {
+            if !read {
+                match self.blocking(Journal::keys).await {
+                    Ok(keys) => {
+                        left.extend(keys);
+                        read = true;
+                    }
+                    Err(error) => {
+                        tracing::error!(%error, "the journal's keys cannot be read");
+                        rest(&mut pause).await;
+                    }
+                }
+                continue;
+            }
+            let Some(key) = left.pop_front() else { break };
+            let healed = match &key {
+                KeyKept::Is(digest, record) => self.keys.heal(digest, record).await,
+                KeyKept::Gone(id, revision) => self.keys.heal_gone(id, *revision).await,
+            };
+            match healed {
+                Ok(()) => pause = self.pause,
+                Err(StoreError::Unavailable(_)) => {
+                    left.push_front(key);
+                    rest(&mut pause).await;
+                }
+                Err(error) => tracing::error!(%error, "a key of the journal cannot be told to the store"),
+            }
+        }
+    }
+
+    /// Runs something that reads the disk.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Journal) -> Result<T, JournalError> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        let journal = Arc::clone(&self.journal);
+        let done = tokio::task::spawn_blocking(move || work(&journal)).await;
+        done.unwrap_or(Err(JournalError::NotDurable))
+    }
+}
+
+/// Waits, the next time for longer.
+async fn rest(pause: &mut Duration) {
+    tokio::time::sleep(*pause).await;
+    *pause = pause.saturating_mul(2).min(PAUSE_MAX);
+}
+
+/// Settles what the process before left running, each request with what is known of it. To be called once, before anything
+/// is admitted.
+///
+/// # Errors
+/// The journal has no room. The rest is still found at the next start.
+pub fn settle_left_over(
+    journal: &Journal,
+    unsettled: Vec<(Admitted, Option<Checkpoint>)>,
+) -> Result<u64, JournalError> {
+    let mut count = 0;
+    for (admitted, checkpoint) in unsettled {
+        let account = admitted.row.account.clone();
+        let settlement = settlement_after_crash(admitted, checkpoint);
+        let mut room = journal.reserve(STEP_BYTES_MAX)?;
+        // The store knows no step that is not on this disk, so the journal's own number is right.
+        journal.append_step(&account, Change::Settle(Box::new(settlement)), 0, &mut room)?;
+        count += 1;
+    }
+    Ok(count)
+}

@@ -1,0 +1,88 @@
+//! One account's steps, sent in order until the store has them all.
+
+use super::{APPLY_STEPS_MAX, Settler, rest};
+use crate::store::StoreError;
+
+impl Settler {
+    /// Sends the account's steps until all are acknowledged. `ask`: the store's watermark comes first.
+    pub(super) async fn lane(&self, account: &str, ask: bool) {
+        let mut ask = ask;
+        let mut pause = self.pause;
+        // Lost steps are passed over only after the store was asked, and said once.
+        let mut asked_for_lost = false;
+        loop {
+            if ask {
+                match self.ask(account).await {
+                    Ok(()) => {
+                        ask = false;
+                        pause = self.pause;
+                    }
+                    Err(error) => {
+                        complain(account, &error);
+                        rest(&mut pause).await;
+                        continue;
+                    }
+                }
+            }
+            let name = account.to_owned();
+            let unsent = match self
+                .blocking(move |journal| journal.unsent(&name, APPLY_STEPS_MAX))
+                .await
+            {
+                Ok(unsent) => unsent,
+                Err(error) => {
+                    tracing::error!(account, %error, "steps cannot be read from the journal");
+                    rest(&mut pause).await;
+                    continue;
+                }
+            };
+            if unsent.steps.is_empty() {
+                return;
+            }
+            if unsent.lost > 0 && !asked_for_lost {
+                (ask, asked_for_lost) = (true, true);
+                continue;
+            }
+            let Ok(call) = self.calls.acquire().await else { return };
+            let applied = self.store.apply(self.journal.node(), account, &unsent.steps).await;
+            drop(call);
+            match applied {
+                Ok(watermark) => {
+                    pause = self.pause;
+                    let forward = self.journal.acknowledged(account, watermark);
+                    let taken = unsent.steps.first().is_some_and(|first| watermark >= first.seq);
+                    if forward && taken {
+                        self.journal.note_lost(account, unsent.lost);
+                        asked_for_lost = false;
+                    } else if forward {
+                        // A store that takes nothing and forgets nothing is broken; it is not to be asked in a circle.
+                        tracing::error!(account, watermark, "the store did not apply the account's next step");
+                        rest(&mut pause).await;
+                    }
+                }
+                Err(error) => {
+                    complain(account, &error);
+                    rest(&mut pause).await;
+                }
+            }
+        }
+    }
+
+    /// Asks for the account's watermark and notes it.
+    pub(super) async fn ask(&self, account: &str) -> Result<(), StoreError> {
+        // The semaphore is never closed.
+        let _call = self.calls.acquire().await;
+        let watermark = self.store.watermark(self.journal.node(), account).await?;
+        self.journal.acknowledged(account, watermark);
+        Ok(())
+    }
+}
+
+fn complain(account: &str, error: &StoreError) {
+    match error {
+        StoreError::Unavailable(_) => tracing::debug!(account, %error, "settlements wait for the store"),
+        StoreError::NotFound | StoreError::Duplicate | StoreError::Corrupt(_) => {
+            tracing::error!(account, %error, "the store does not take settlements, they are sent again");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The consumption log, a page at a time: by account, then day, in the order the rows were written in.
+
+use axum::{
+    Json,
+    extract::{Query, State},
+};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    AdminState, accounts, fields,
+    reply::{ApiError, time_ms},
+};
+use crate::{
+    clock,
+    domain::{
+        consumption::{RETENTION_DAYS, Row},
+        key::KeyId,
+    },
+    store::{
+        StoreError,
+        ledger::{LOG_ROWS_MAX, LedgerStore},
+    },
+};
+
+/// Rows in one answer, unless asked otherwise.
+const ROWS_DEFAULT: usize = 500;
+/// Questions to the store that one request may cause. What is left is for the next one, from the cursor on.
+const STORE_CALLS_MAX: usize = 64;
+const DAY_MS: i64 = 86_400_000;
+
+/// Which rows.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LogQuery {
+    account: Option<String>,
+    key: Option<String>,
+    /// The model that was asked for or the one that served.
+    model: Option<String>,
+    since: Option<String>,
+    until: Option<String>,
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+pub(super) async fn query(
+    State(state): State<AdminState>,
+    Query(query): Query<LogQuery>,
+) -> Result<Json<Value>, ApiError> {
+    let now = clock::unix_millis();
+    let filter = Filter::read(&query, now)?;
+    let limit = query.limit.unwrap_or(ROWS_DEFAULT).clamp(1, LOG_ROWS_MAX);
+    let start = match &query.cursor {
+        Some(text) => Some(Place::read(text, &filter).ok_or_else(|| ApiError::invalid("cursor: not one of weir's"))?),
+        None => match &query.account {
+            Some(account) => Some(filter.first(accounts::existing(&state, account).await?.id)),
+            None => state
+                .ledger
+                .accounts(None, 1)
+                .await?
+                .pop()
+                .map(|first| filter.first(first.id)),
+        },
+    };
+    let (rows, next) = page(&*state.ledger, &filter, start, query.account.is_some(), limit).await?;
+    let rows: Vec<Value> = rows.iter().map(row_body).collect();
+    Ok(Json(json!({ "rows": rows, "next": next.map(|place| place.text()) })))
+}
+
+/// Up to `limit` rows from a place on, and where to go on; `None`: that was all.
+async fn page(
+    ledger: &dyn LedgerStore,
+    filter: &Filter,
+    start: Option<Place>,
+    one_account: bool,
+    limit: usize,
+) -> Result<(Vec<Row>, Option<Place>), StoreError> {
+    let mut found = Vec::new();
+    let Some(mut place) = start else {
+        return Ok((found, None));
+    };
+    let mut calls = STORE_CALLS_MAX;
+    while calls > 0 && found.len() < limit {
+        calls -= 1;
+        if place.day > filter.last_day() {
+            let next = if one_account {
+                None
+            } else {
+                ledger.accounts(Some(&place.account), 1).await?.pop()
+            };
+            match next {
+                Some(account) => place = filter.first(account.id),
+                None => return Ok((found, None)),
+            }
+            continue;
+        }
+        let rows = ledger
+            .rows(&place.account, place.day, place.index, LOG_ROWS_MAX)
+            .await?;
+        let day_ends = rows.len() < LOG_ROWS_MAX;
+        for row in rows {
+            if found.len() == limit {
+                return Ok((found, Some(place)));
+            }
+            place.index += 1;
+            if filter.takes(&row) {
+                found.push(row);
+            }
+        }
+        if day_ends {
+            place.day += 1;
+            place.index = 0;
+        }
+    }
+    Ok((found, Some(place)))
+}
+
+/// A row as it is shown: its own fields behind its time.
+fn row_body(row: &Row) -> Value {
+    let mut body = Map::new();
+    body.insert("time".to_owned(), time_ms(row.time_ms));
+    if let Ok(Value::Object(fields)) = serde_json::to_value(row) {
+        body.extend(fields);
+    }
+    Value::Object(body)
+}
+
+/// What is asked for, checked.
+struct Filter {
+    key: Option<KeyId>,
+    model: Option<String>,
+    /// The first moment, in milliseconds since the Unix epoch.
+    since_ms: i64,
+    /// The first moment that is too late.
+    until_ms: i64,
+}
+
+impl Filter {
+    fn read(query: &LogQuery, now_ms: i64) -> Result<Self, ApiError> {
+        let key = query.key.as_deref().map(KeyId::parse).transpose();
+        let time = |field, text: &Option<String>| text.as_deref().map(|text| fields::moment(field, text)).transpose();
+        let oldest = now_ms - i64::from(RETENTION_DAYS) * DAY_MS;
+        let tomorrow = (now_ms.div_euclid(DAY_MS) + 1) * DAY_MS;
+        Ok(Self {
+            key: key.map_err(|error| ApiError::invalid(error.to_string()))?,
+            model: query.model.clone(),
+            since_ms: time("since", &query.since)?.unwrap_or(oldest).max(oldest),
+            until_ms: time("until", &query.until)?.unwrap_or(tomorrow).min(tomorrow),
+        })
+    }
+
+    fn takes(&self, row: &Row) -> bool {
+        (self.since_ms..self.until_ms).contains(&row.time_ms)
+            && self.key.as_ref().is_none_or(|key| *key == row.key_id)
+            && self
+                .model
+                .as_ref()
+                .is_none_or(|model| *model == row.model || *model == row.model_asked)
+    }
+
+    fn last_day(&self) -> i64 {
+        (self.until_ms - 1).div_euclid(DAY_MS)
+    }
+
+    /// Where an account's rows begin.
+    fn first(&self, account: String) -> Place {
+        Place {
+            account,
+            day: self.since_ms.div_euclid(DAY_MS),
+            index: 0,
+        }
+    }
+}
+
+/// A place in the log. New rows come behind those of their day, so it stays valid while rows are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    account: String,
+    day: i64,
+    index: usize,
+}
+
+impl Place {
+    fn text(&self) -> String {
+        format!("{}.{}.{}", self.day, self.index, self.account)
+    }
+
+    fn read(text: &str, filter: &Filter) -> Option<Self> {
+        let mut parts = text.splitn(3, '.');
+        let (day, index, account) = (parts.next()?, parts.next()?, parts.next()?);
+        // Days that have fallen out of the log since the page before need not be asked for.
+        let first = filter.first(fields::account("cursor", account).ok()?);
+        let (day, index) = (day.parse::<i64>().ok()?, index.parse().ok()?);
+        Some(if day < first.day {
+            first
+        } else {
+            Self { day, index, ..first }
+        })
+    }
+}

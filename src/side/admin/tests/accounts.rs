@@ -1,0 +1,219 @@
+//! Accounts and the limits of keys, over the reference model.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{Fixture, text};
+use crate::{
+    account_changes::direct::Fault,
+    domain::{
+        key::KeyId,
+        ledger::{Change, NodeId, Record, Settlement, Step},
+        money::NanoUsd,
+    },
+};
+
+#[tokio::test]
+async fn an_account_is_made_credited_corrected_limited_and_suspended() {
+    let admin = Fixture::new().await;
+    let made = admin
+        .post(
+            "/v1/accounts",
+            json!({ "id": "acme", "balance_usd": "12.5", "low_balance_usd": "1", "rpm": 60 }),
+        )
+        .await;
+    assert_eq!(
+        (&made["applied"], &made["balance_usd"]),
+        (&json!(true), &json!("12.50"))
+    );
+    assert_eq!((&made["rpm"], &made["tpm"]), (&json!(60), &Value::Null));
+    let credited = admin
+        .post("/v1/accounts/acme/credit", json!({ "usd": "0.000000001" }))
+        .await;
+    assert_eq!(credited["balance_nano_usd"], 12_500_000_001_i64);
+    let corrected = admin
+        .post(
+            "/v1/accounts/acme/adjust",
+            json!({ "usd": "-11.5", "reason": "a refund" }),
+        )
+        .await;
+    assert_eq!(corrected["balance_usd"], "1.000000001");
+    assert_eq!(corrected["balance_is_low"], false);
+    let change = json!({ "low_balance_usd": "2", "tpm": 5000 });
+    let limited = admin
+        .client
+        .call(Method::PATCH, "/v1/accounts/acme", Some(&change))
+        .await
+        .unwrap();
+    assert_eq!(
+        (&limited["rpm"], &limited["tpm"], &limited["balance_is_low"]),
+        (&json!(60), &json!(5000), &json!(true)),
+        "what is not named stays"
+    );
+    let suspended = admin.post("/v1/accounts/acme/suspend", json!({})).await;
+    assert_eq!(suspended["state"], "suspended");
+    let resumed = admin.post("/v1/accounts/acme/resume", json!({})).await;
+    assert_eq!(resumed["state"], "active");
+
+    let shown = admin.get("/v1/accounts/acme").await;
+    assert!(shown.get("applied").is_none());
+    let audit = admin.audit();
+    for operation in ["create", "credit", "adjust", "update", "suspend", "resume"] {
+        assert!(audit.contains(&format!("\"account.{operation}\"")), "{operation}");
+    }
+    assert!(audit.contains("a refund") && audit.contains("\"account\":\"acme\""));
+    let steps = admin.changes.journal().into_iter().filter_map(|record| match record {
+        Record::Step { account, step } if account == "acme" => Some(step.seq),
+        _ => None,
+    });
+    assert_eq!(steps.collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7], "each is a step");
+}
+
+#[tokio::test]
+async fn what_an_account_cannot_be_is_said() {
+    let admin = Fixture::new().await;
+    admin.post("/v1/accounts/a/credit", json!({ "usd": "9000000" })).await;
+    let before = admin.audit();
+    let cases = [
+        ("/v1/accounts", json!({ "id": "a" }), "weir account credit --id a"),
+        ("/v1/accounts", json!({}), "id is needed"),
+        ("/v1/accounts", json!({ "id": "x y" }), "id: 1 to 64"),
+        (
+            "/v1/accounts",
+            json!({ "id": "b", "balance_usd": "-1" }),
+            "zero or more",
+        ),
+        ("/v1/accounts", json!({ "id": "b", "balance_usd": 5 }), "as a text"),
+        (
+            "/v1/accounts",
+            json!({ "id": "b", "balance_us": "5" }),
+            "did you mean `balance_usd`?",
+        ),
+        ("/v1/accounts", json!({ "id": "b", "concurrency": 0 }), "suspend"),
+        (
+            "/v1/accounts/b/credit",
+            json!({ "usd": "1" }),
+            "there is no account `b`",
+        ),
+        ("/v1/accounts/b/suspend", json!({}), "there is no account `b`"),
+        ("/v1/accounts/a/credit", json!({ "usd": "-1" }), "weir account adjust"),
+        ("/v1/accounts/a/credit", json!({ "usd": "0" }), "more than zero"),
+        ("/v1/accounts/a/credit", json!({ "usd": "9000" }), "at most"),
+        (
+            "/v1/accounts/a/credit",
+            json!({ "usd": "1", "reason": "x" }),
+            "`reason` cannot be set",
+        ),
+        ("/v1/accounts/a/adjust", json!({ "usd": "1" }), "reason:"),
+        (
+            "/v1/accounts/a/adjust",
+            json!({ "usd": "0", "reason": "x" }),
+            "more or less than zero",
+        ),
+    ];
+    for (path, body, expected) in cases {
+        let message = admin.refused(Method::POST, path, Some(body)).await;
+        assert!(message.contains(expected), "{path}: {message}");
+    }
+    for (body, expected) in [
+        (json!({}), "nothing to change"),
+        (json!({ "balance_usd": "5" }), "cannot be set"),
+    ] {
+        let message = admin.refused(Method::PATCH, "/v1/accounts/a", Some(body)).await;
+        assert!(message.contains(expected), "{message}");
+    }
+    assert_eq!(admin.audit(), before, "a refused change leaves no record");
+    assert_eq!(admin.get("/v1/accounts/a").await["balance_usd"], "9000000.00");
+}
+
+#[tokio::test]
+async fn a_change_that_the_store_has_not_applied_yet_says_so() {
+    let admin = Fixture::new().await;
+    admin.changes.fail(Some(Fault::StoreAway));
+    let credited = admin.post("/v1/accounts/a/credit", json!({ "usd": "5" })).await;
+    assert_eq!(credited, json!({ "id": "a", "applied": false }));
+    admin.changes.fail(Some(Fault::DiskFull));
+    let message = admin
+        .refused(Method::POST, "/v1/accounts/a/credit", Some(json!({ "usd": "5" })))
+        .await;
+    assert!(message.contains("nothing was changed: the journal"), "{message}");
+    let body = json!({ "name": "n", "account": "a" });
+    let message = admin.refused(Method::POST, "/v1/keys", Some(body)).await;
+    assert!(message.contains("nothing was changed: the journal"), "{message}");
+    assert!(admin.store.list(None, 10).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn accounts_are_listed_by_name_and_paged() {
+    let admin = Fixture::new().await;
+    for id in ["c", "b.1", "b"] {
+        admin.post("/v1/accounts", json!({ "id": id })).await;
+    }
+    let first = admin.get("/v1/accounts?limit=3").await;
+    let second = admin.get("/v1/accounts?limit=3&after=b.1").await;
+    let ids = |page: &Value| {
+        let accounts = page["accounts"].as_array().unwrap();
+        accounts.iter().map(|account| text(account, "id")).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (ids(&first), text(&first, "next")),
+        (vec!["a".into(), "b".into(), "b.1".into()], "b.1".into())
+    );
+    assert_eq!((ids(&second), &second["next"]), (vec!["c".to_owned()], &Value::Null));
+}
+
+#[tokio::test]
+async fn a_key_shows_its_quota_and_what_it_has_spent_in_the_period() {
+    let admin = Fixture::new().await;
+    let made = admin
+        .create(
+            json!({ "name": "n", "account": "a", "quota_usd": "0", "reset": "daily", "rpm": 5, "on_exhausted": "cut" }),
+        )
+        .await;
+    assert_eq!(
+        (
+            &made["quota_usd"],
+            &made["quota_nano_usd"],
+            &made["spent_nano_usd"],
+            &made["held_usd"]
+        ),
+        (&json!("0.00"), &json!(0), &json!(0), &json!("0.00")),
+        "zero is a quota"
+    );
+    assert!(text(&made, "resets_at").ends_with("T00:00:00Z"));
+    let id = text(&made, "id");
+    let settlement = Settlement {
+        request: "r".into(),
+        key: KeyId::parse(&id).unwrap(),
+        at_ms: crate::store::ledger::contract::START_MS,
+        tokens_estimated: 0,
+        tokens_used: 0,
+        cost: NanoUsd::from_nanos(7),
+        row: None,
+    };
+    let step = Step {
+        seq: 1,
+        change: Change::Settle(Box::new(settlement)),
+    };
+    let node = NodeId::generate(&mut rand::rng());
+    admin.ledger.apply(&node, "a", &[step]).await.unwrap();
+    let path = format!("/v1/keys/{id}");
+    let shown = admin.get(&path).await;
+    assert_eq!(
+        (&shown["spent_nano_usd"], &shown["spent_usd"]),
+        (&json!(7), &json!("0.000000007"))
+    );
+    let change = json!({ "quota_usd": null, "reset": "none" });
+    let changed = admin.client.call(Method::PATCH, &path, Some(&change)).await.unwrap();
+    assert_eq!(
+        (&changed["quota_usd"], &changed["resets_at"], &changed["spent_nano_usd"]),
+        (&Value::Null, &Value::Null, &json!(7))
+    );
+    assert_eq!(
+        (&changed["rpm"], &changed["on_exhausted"]),
+        (&json!(5), &json!("cut")),
+        "what is not named stays"
+    );
+    let listed = admin.get("/v1/keys").await;
+    assert_eq!(listed["keys"][0], changed);
+}

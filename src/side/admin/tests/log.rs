@@ -1,0 +1,131 @@
+//! The consumption log, over the reference model.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{Fixture, text};
+use crate::{
+    clock,
+    domain::{
+        key::KeyId,
+        ledger::{Change, NodeId, Settlement, Step},
+        money::NanoUsd,
+    },
+    store::ledger::contract::row,
+};
+
+const DAY_MS: i64 = 86_400_000;
+
+/// Rows of three accounts: `count` each, one every six hours until now, the model in turn.
+async fn filled(count: u64) -> (Fixture, i64) {
+    let admin = Fixture::new().await;
+    let now = clock::unix_millis();
+    let node = NodeId::generate(&mut rand::rng());
+    for account in ["a", "b", "c"] {
+        for seq in 1..=count {
+            let back = i64::try_from(count - seq).unwrap() * DAY_MS / 4;
+            let mut row = row(
+                account,
+                1,
+                &format!("{account}{seq}"),
+                now - back,
+                NanoUsd::from_nanos(3),
+            );
+            row.model = format!("m-{}", seq % 2);
+            let settlement = Settlement {
+                request: row.request_id.clone(),
+                key: row.key_id.clone(),
+                at_ms: row.admitted_ms,
+                tokens_estimated: 0,
+                tokens_used: 0,
+                cost: NanoUsd::from_nanos(3),
+                row: Some(row),
+            };
+            let change = Change::Settle(Box::new(settlement));
+            admin
+                .ledger
+                .apply(&node, account, &[Step { seq, change }])
+                .await
+                .unwrap();
+        }
+    }
+    (admin, now)
+}
+
+/// The request ids that a query gives, and how many calls it took.
+async fn ids(admin: &Fixture, filter: &str) -> (Vec<String>, usize) {
+    let (mut ids, mut calls, mut cursor) = (Vec::new(), 0, String::new());
+    loop {
+        let page = admin.get(&format!("/v1/log?{filter}{cursor}")).await;
+        calls += 1;
+        ids.extend(
+            page["rows"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|row| text(row, "request_id")),
+        );
+        match page["next"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return (ids, calls),
+        }
+    }
+}
+
+#[tokio::test]
+async fn rows_come_by_account_and_day_whatever_the_size_of_a_page() {
+    let (admin, now) = filled(6).await;
+    let expected: Vec<String> = ["a", "b", "c"]
+        .into_iter()
+        .flat_map(|account| (1..=6).map(move |seq| format!("{account}{seq}")))
+        .collect();
+    for limit in [1, 4, 100] {
+        let (all, _) = ids(&admin, &format!("limit={limit}")).await;
+        assert_eq!(all, expected, "limit {limit}");
+    }
+    let page = admin
+        .get(&format!("/v1/log?account=b&limit=1&since={}", day_before(now)))
+        .await;
+    let first = &page["rows"][0];
+    assert_eq!((&first["account"], &first["cost_nano_usd"]), (&json!("b"), &json!(3)));
+    assert!(text(first, "time").ends_with('Z') && first["time_ms"].is_i64());
+}
+
+fn day_before(now: i64) -> String {
+    let moment = jiff::Timestamp::from_millisecond(now - 2 * DAY_MS).unwrap();
+    moment.strftime("%Y-%m-%d").to_string()
+}
+
+#[tokio::test]
+async fn a_request_does_a_bounded_amount_of_work() {
+    let (admin, _) = filled(1).await;
+    // Three accounts with 181 days each, of which all but three are empty.
+    let (all, calls) = ids(&admin, "limit=1000").await;
+    assert_eq!(all, ["a1", "b1", "c1"]);
+    assert!((8..=12).contains(&calls), "{calls}");
+}
+
+#[tokio::test]
+async fn rows_are_chosen_by_key_model_and_time() {
+    let (admin, now) = filled(6).await;
+    let key = KeyId::parse("key_0000000000000001").unwrap();
+    assert_eq!(ids(&admin, &format!("account=a&key={key}")).await.0.len(), 6);
+    assert!(ids(&admin, "account=a&key=key_0000000000000002").await.0.is_empty());
+    assert_eq!(ids(&admin, "account=a&model=m-1").await.0, ["a1", "a3", "a5"]);
+    let moment = |ms: i64| jiff::Timestamp::from_millisecond(ms).unwrap().to_string();
+    let between = format!("account=a&since={}&until={}", moment(now - DAY_MS / 2), moment(now));
+    assert_eq!(ids(&admin, &between).await.0, ["a4", "a5"], "until is not included");
+    assert!(ids(&admin, "until=2020-01-01").await.0.is_empty());
+    assert_eq!(ids(&admin, "account=c&since=2020-01-01").await.0.len(), 6);
+    for (filter, expected) in [
+        ("account=nobody", "there is no account"),
+        ("key=weir-abc", "a key id is"),
+        ("since=yesterday", "since: a time"),
+        ("cursor=7", "cursor:"),
+    ] {
+        let message = admin.refused(Method::GET, &format!("/v1/log?{filter}"), None).await;
+        assert!(message.contains(expected), "{message}");
+    }
+    let empty = Fixture::new().await.get("/v1/log").await;
+    assert_eq!(empty["rows"], Value::Array(vec![]));
+}

@@ -1,0 +1,103 @@
+//! Everything a store keeps, as a backup holds it: the same items whatever the engine, one after the other.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use crate::{
+    domain::{
+        consumption::Row,
+        key::{KeyId, KeyRecord},
+        ledger::account::{Standing, key::AccountKey},
+        secret::KeyDigest,
+    },
+    store::StoreError,
+};
+
+pub mod file;
+
+/// One thing that is kept. What ends by itself is not: holds, leases, the buckets of rate limits, sessions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Item {
+    /// A service key.
+    Key {
+        /// Its digest.
+        digest: KeyDigest,
+        /// Everything else.
+        record: Box<KeyRecord>,
+        /// When it was last used, in seconds since the Unix epoch.
+        last_used: Option<i64>,
+    },
+    /// A key that was deleted.
+    KeyGone {
+        /// Which.
+        id: KeyId,
+    },
+    /// An account: balance, limits and watermarks.
+    Account {
+        /// Its name.
+        id: String,
+        /// Its state.
+        standing: Box<Standing>,
+    },
+    /// What an account knows of one of its keys: the mirror of its record, and its counters.
+    AccountKey {
+        /// The account.
+        account: String,
+        /// The key.
+        id: KeyId,
+        /// Its state.
+        state: Box<AccountKey>,
+    },
+    /// A row of the consumption log. Rows of one account and day come in their order.
+    Row {
+        /// It.
+        row: Box<Row>,
+    },
+}
+
+/// An engine's part in backups.
+#[async_trait]
+pub trait Archive: Send + Sync {
+    /// Sends all items; an account with its keys and rows as of one moment, so that the log and the counters agree. Ends early
+    /// when nobody receives any more.
+    async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError>;
+
+    /// Whether there is nothing: no key, no account.
+    async fn is_empty(&self) -> Result<bool, StoreError>;
+
+    /// Adds items to a store that was empty. What another engine keeps is passed over. On disk when it returns.
+    async fn load(&self, items: &[Item]) -> Result<(), StoreError>;
+}
+
+/// Several archives as one: keys, then accounts with their log.
+pub struct Archives(pub Vec<Arc<dyn Archive>>);
+
+#[async_trait]
+impl Archive for Archives {
+    async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError> {
+        for archive in &self.0 {
+            archive.dump(to.clone()).await?;
+        }
+        Ok(())
+    }
+
+    async fn is_empty(&self) -> Result<bool, StoreError> {
+        for archive in &self.0 {
+            if !archive.is_empty().await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn load(&self, items: &[Item]) -> Result<(), StoreError> {
+        for archive in &self.0 {
+            archive.load(items).await?;
+        }
+        Ok(())
+    }
+}

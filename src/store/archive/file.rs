@@ -1,0 +1,321 @@
+//! The backup's file: JSON lines. A header, the items, and a last line with their number and the SHA-256 of all bytes before it.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Read},
+    path::Path,
+};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+use tokio::sync::mpsc;
+
+use super::{Archive, Item};
+use crate::store::StoreError;
+
+/// The format written here. A file of a later one is refused, not guessed at.
+pub const FORMAT: u32 = 1;
+/// The longest line that is read. An item is a key, an account or a row, none of which comes near.
+const LINE_BYTES_MAX: u64 = 4 << 20;
+
+/// Items that wait to be written: whoever reads a store slowly makes it send slowly.
+const ITEMS_WAITING: usize = 256;
+/// How large a piece is sent on.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// The first line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// The format.
+    pub weir_backup: u32,
+    /// When it was begun, RFC 3339.
+    pub time: String,
+    /// The engine it comes from, for people: any engine reads it.
+    pub engine: String,
+    /// The word by which nodes know the store again; `None` for an engine without one.
+    pub generation: Option<String>,
+}
+
+/// The last line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// How many items there are.
+    pub items: u64,
+    /// SHA-256 of all bytes before this line, in hexadecimal digits.
+    pub sha256: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct EndLine {
+    end: End,
+}
+
+/// Why a backup cannot be read. Nothing of it has been used then.
+#[derive(Debug, Error)]
+pub enum BackupError {
+    /// The system refused.
+    #[error("cannot read the backup: {0}")]
+    Io(#[from] io::Error),
+    /// It is something else.
+    #[error("this is no backup of weir: its first line is no header")]
+    NoBackup,
+    /// It is of a later weir.
+    #[error("the backup has format {0}, this weir reads format {FORMAT}: use the weir that wrote it, or a later one")]
+    Format(u32),
+    /// The last line is missing.
+    #[error("the backup is cut short: its last line is missing")]
+    CutShort,
+    /// The last line does not fit what is before it.
+    #[error("the backup is damaged: its checksum or its number of items does not fit")]
+    Damaged,
+    /// A line cannot be read.
+    #[error("line {0} of the backup is not readable")]
+    Line(u64),
+}
+
+/// Makes the lines of a backup and adds them up.
+#[derive(Default)]
+pub struct Encoder {
+    hash: Sha256,
+    items: u64,
+}
+
+impl Encoder {
+    /// The first line.
+    ///
+    /// # Errors
+    /// Never in practice: every header can be written as JSON.
+    pub fn header(&mut self, header: &Header) -> serde_json::Result<Vec<u8>> {
+        self.line(header)
+    }
+
+    /// The line of an item.
+    ///
+    /// # Errors
+    /// Never in practice: every item can be written as JSON.
+    pub fn item(&mut self, item: &Item) -> serde_json::Result<Vec<u8>> {
+        self.items += 1;
+        self.line(item)
+    }
+
+    /// The last line.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn end(self) -> serde_json::Result<Vec<u8>> {
+        let end = End {
+            items: self.items,
+            sha256: hex(self.hash),
+        };
+        let mut line = serde_json::to_vec(&EndLine { end })?;
+        line.push(b'\n');
+        Ok(line)
+    }
+
+    fn line(&mut self, value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+        let mut line = serde_json::to_vec(value)?;
+        line.push(b'\n');
+        self.hash.update(&line);
+        Ok(line)
+    }
+}
+
+/// Reads a backup whole and says whether it is one, undamaged. In constant memory.
+///
+/// # Errors
+/// When it is not.
+pub fn check(path: &Path) -> Result<(Header, End), BackupError> {
+    let mut lines = Lines::open(path)?;
+    let first = lines.next_line()?.ok_or(BackupError::NoBackup)?;
+    let header: Header = serde_json::from_slice(&first).map_err(|_| BackupError::NoBackup)?;
+    if header.weir_backup != FORMAT {
+        return Err(BackupError::Format(header.weir_backup));
+    }
+    let mut hash = Sha256::new();
+    let mut items = 0;
+    let mut before = first;
+    loop {
+        let Some(line) = lines.next_line()? else {
+            return Err(BackupError::CutShort);
+        };
+        hash.update(&before);
+        if let Some(end) = end_of(&line) {
+            let is_whole = end.items == items && end.sha256 == hex(hash) && lines.next_line()?.is_none();
+            return if is_whole {
+                Ok((header, end))
+            } else {
+                Err(BackupError::Damaged)
+            };
+        }
+        serde_json::from_slice::<Item>(&line).map_err(|_| BackupError::Line(lines.number))?;
+        items += 1;
+        before = line;
+    }
+}
+
+/// The items of a backup that [`check`] has found good.
+pub struct Items {
+    lines: Lines,
+}
+
+impl Items {
+    /// Begins behind the header.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn open(path: &Path) -> Result<Self, BackupError> {
+        let mut lines = Lines::open(path)?;
+        lines.next_line()?;
+        Ok(Self { lines })
+    }
+
+    /// Up to `most` items; none: that was all.
+    ///
+    /// # Errors
+    /// When the file has changed since it was checked.
+    pub fn next_batch(&mut self, most: usize) -> Result<Vec<Item>, BackupError> {
+        let mut batch = Vec::new();
+        while batch.len() < most {
+            let line = self.lines.next_line()?.ok_or(BackupError::CutShort)?;
+            if end_of(&line).is_some() {
+                // Looked at again by the next call, which finds nothing more.
+                self.lines.ended = Some(line);
+                break;
+            }
+            batch.push(serde_json::from_slice(&line).map_err(|_| BackupError::Line(self.lines.number))?);
+        }
+        Ok(batch)
+    }
+}
+
+/// Sends a whole backup, in pieces of some size.
+///
+/// # Errors
+/// When the store does not tell all; then the last line is missing.
+pub async fn encode(archive: &dyn Archive, header: &Header, to: mpsc::Sender<Vec<u8>>) -> Result<(), StoreError> {
+    let (items_to, mut items) = mpsc::channel(ITEMS_WAITING);
+    let unwritable = |_| StoreError::Corrupt("an item cannot be written".to_owned());
+    let encoding = async move {
+        let mut encoder = Encoder::default();
+        let mut piece = encoder.header(header).map_err(unwritable)?;
+        while let Some(item) = items.recv().await {
+            piece.extend(encoder.item(&item).map_err(unwritable)?);
+            if piece.len() >= PIECE_BYTES && to.send(std::mem::take(&mut piece)).await.is_err() {
+                break;
+            }
+        }
+        Ok((encoder, piece, to))
+    };
+    let (dumped, encoded) = tokio::join!(archive.dump(items_to), encoding);
+    let (encoder, mut piece, to) = encoded?;
+    if dumped.is_ok() {
+        piece.extend(encoder.end().map_err(unwritable)?);
+    }
+    // Who does not receive any more does not want it.
+    let _ = to.send(piece).await;
+    dumped
+}
+
+fn end_of(line: &[u8]) -> Option<End> {
+    line.starts_with(b"{\"end\":")
+        .then(|| serde_json::from_slice::<EndLine>(line).ok())
+        .flatten()
+        .map(|line| line.end)
+}
+
+fn hex(hash: Sha256) -> String {
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+struct Lines {
+    reader: BufReader<File>,
+    number: u64,
+    ended: Option<Vec<u8>>,
+}
+
+impl Lines {
+    fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            reader: BufReader::new(File::open(path)?),
+            number: 0,
+            ended: None,
+        })
+    }
+
+    /// The next line with its end; `None` at the end of the file. A line without an end is none.
+    fn next_line(&mut self) -> Result<Option<Vec<u8>>, BackupError> {
+        if self.ended.is_some() {
+            return Ok(self.ended.clone());
+        }
+        let mut line = Vec::new();
+        self.number += 1;
+        self.reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+        match line.last() {
+            None => Ok(None),
+            Some(b'\n') => Ok(Some(line)),
+            Some(_) if u64::try_from(line.len()).is_ok_and(|length| length < LINE_BYTES_MAX) => {
+                Err(BackupError::CutShort)
+            }
+            Some(_) => Err(BackupError::Line(self.number)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::contract::id;
+
+    fn backup() -> Vec<u8> {
+        let mut encoder = Encoder::default();
+        let header = Header {
+            weir_backup: FORMAT,
+            time: "2026-11-21T12:00:00Z".into(),
+            engine: "embedded".into(),
+            generation: None,
+        };
+        let mut bytes = encoder.header(&header).unwrap();
+        for number in 1..=3 {
+            bytes.extend(encoder.item(&Item::KeyGone { id: id(number) }).unwrap());
+        }
+        bytes.extend(encoder.end().unwrap());
+        bytes
+    }
+
+    fn checked(bytes: &[u8]) -> Result<(Header, End), BackupError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("backup");
+        std::fs::write(&path, bytes).unwrap();
+        check(&path)
+    }
+
+    #[test]
+    fn a_backup_is_read_as_it_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("backup");
+        std::fs::write(&path, backup()).unwrap();
+        assert_eq!(check(&path).unwrap().1.items, 3);
+        let mut items = Items::open(&path).unwrap();
+        let sizes: Vec<usize> = (0..4).map(|_| items.next_batch(2).unwrap().len()).collect();
+        assert_eq!(sizes, [2, 1, 0, 0]);
+    }
+
+    #[test]
+    fn no_part_and_no_changed_byte_of_a_backup_passes_for_one() {
+        let whole = backup();
+        for length in 0..whole.len() {
+            assert!(checked(&whole[..length]).is_err(), "{length} bytes");
+        }
+        for place in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[place] ^= 1;
+            assert!(checked(&bytes).is_err(), "byte {place}");
+        }
+        let mut longer = whole.clone();
+        longer.extend(b"{}\n");
+        assert!(matches!(checked(&longer), Err(BackupError::Damaged)));
+        let later = b"{\"weir_backup\":2,\"time\":\"\",\"engine\":\"\",\"generation\":null}\n";
+        assert!(matches!(checked(later), Err(BackupError::Format(2))));
+    }
+}

@@ -1,0 +1,160 @@
+//! The embedded store's keys in a backup.
+
+use std::{
+    fs::File,
+    io,
+    path::Path,
+    sync::{Arc, PoisonError},
+};
+
+use async_trait::async_trait;
+use redb::ReadableTable;
+use tokio::sync::mpsc;
+
+use super::{
+    EmbeddedStore, blocking,
+    database::unavailable,
+    file::{GONE, KEYS, StoreFile, USED, decode, encode},
+    live::{Held, Step},
+};
+use crate::{
+    domain::key::KeyId,
+    store::{
+        StoreError,
+        archive::{Archive, Item},
+    },
+};
+
+/// Lies in the folder while a backup is put back: what was put there by one that did not finish is not a store.
+pub(super) const UNFINISHED: &str = "restore-unfinished";
+
+impl EmbeddedStore {
+    /// Marks the store as one that is being restored: until [`EmbeddedStore::restored`] it cannot be opened again.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub fn restoring(folder: &Path) -> io::Result<()> {
+        File::create(folder.join(UNFINISHED))?.sync_all()?;
+        File::open(folder)?.sync_all()
+    }
+
+    /// Takes the mark away again.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub fn restored(folder: &Path) -> io::Result<()> {
+        std::fs::remove_file(folder.join(UNFINISHED))?;
+        File::open(folder)?.sync_all()
+    }
+}
+
+impl StoreFile {
+    /// Sends what the file held when this was called; changes meanwhile do not wait for it. False: nobody receives.
+    fn dump(snapshot: &redb::ReadTransaction, to: &mpsc::Sender<Item>) -> Result<(), String> {
+        let failed = |error: redb::Error| error.to_string();
+        let keys = snapshot.open_table(KEYS).map_err(|error| failed(error.into()))?;
+        let used = snapshot.open_table(USED).map_err(|error| failed(error.into()))?;
+        for entry in keys.iter().map_err(|error| failed(error.into()))? {
+            let (id, stored) = entry.map_err(|error| failed(error.into()))?;
+            let last_used = used.get(id.value()).map_err(|error| failed(error.into()))?;
+            let held = decode(id.value(), stored.value(), last_used.map(|at| at.value()))?;
+            let item = Item::Key {
+                digest: held.digest,
+                record: Box::new(held.record),
+                last_used: held.last_used,
+            };
+            if to.blocking_send(item).is_err() {
+                return Ok(());
+            }
+        }
+        let gone = snapshot.open_table(GONE).map_err(|error| failed(error.into()))?;
+        for entry in gone.iter().map_err(|error| failed(error.into()))? {
+            let (id, _) = entry.map_err(|error| failed(error.into()))?;
+            let id = KeyId::parse(id.value()).map_err(|error| error.to_string())?;
+            if to.blocking_send(Item::KeyGone { id }).is_err() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn commit_all(&self, held: &[Held], gone: &[KeyId]) -> Result<(), StoreError> {
+        let write = || -> Result<(), redb::Error> {
+            let transaction = self.begin_write()?;
+            {
+                let mut keys = transaction.open_table(KEYS)?;
+                let mut used = transaction.open_table(USED)?;
+                let mut deleted = transaction.open_table(GONE)?;
+                for one in held {
+                    keys.insert(one.record.id.as_str(), encode(one)?.as_slice())?;
+                    if let Some(at) = one.last_used {
+                        used.insert(one.record.id.as_str(), at)?;
+                    }
+                }
+                for id in gone {
+                    deleted.insert(id.as_str(), ())?;
+                }
+            }
+            Ok(transaction.commit()?)
+        };
+        write().map_err(unavailable)
+    }
+}
+
+#[async_trait]
+impl Archive for EmbeddedStore {
+    async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        blocking(move || {
+            let snapshot = shared
+                .file
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .snapshot()
+                .map_err(unavailable)?;
+            StoreFile::dump(&snapshot, &to).map_err(StoreError::Corrupt)
+        })
+        .await
+    }
+
+    async fn is_empty(&self) -> Result<bool, StoreError> {
+        Ok(self.live().list(None, 1)?.is_empty())
+    }
+
+    async fn load(&self, items: &[Item]) -> Result<(), StoreError> {
+        let (mut held, mut gone) = (Vec::new(), Vec::new());
+        for item in items {
+            match item {
+                Item::Key {
+                    digest,
+                    record,
+                    last_used,
+                } => held.push(Held {
+                    digest: *digest,
+                    record: (**record).clone(),
+                    last_used: *last_used,
+                }),
+                Item::KeyGone { id } => gone.push(id.clone()),
+                Item::Account { .. } | Item::AccountKey { .. } | Item::Row { .. } => {}
+            }
+        }
+        if held.is_empty() && gone.is_empty() {
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.shared);
+        blocking(move || {
+            let file = shared.file.lock().unwrap_or_else(PoisonError::into_inner);
+            file.commit_all(&held, &gone)?;
+            let mut live = shared.live.write().unwrap_or_else(PoisonError::into_inner);
+            let steps = held
+                .into_iter()
+                .map(|held| Step::Put(Box::new(held)))
+                .chain(gone.into_iter().map(Step::Remove));
+            for step in steps {
+                live.apply(step);
+            }
+            Ok(())
+        })
+        .await
+    }
+}

@@ -1,0 +1,65 @@
+//! Opening a redb file: readable by its owner alone, open in one process, and refused rather than trusted when damaged.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use redb::{Database, DatabaseError};
+
+use crate::store::{OpenError, StoreError};
+
+/// Opens `path`, making it and its folder if need be.
+pub(super) fn open(path: &Path, page_cache_bytes: usize) -> Result<Database, OpenError> {
+    let file = open_file(path).map_err(|error| OpenError::File {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })?;
+    let mut builder = Database::builder();
+    builder.set_cache_size(page_cache_bytes);
+    builder.create_file(file).map_err(|error| open_error(path, error))
+}
+
+/// Does what opens and reads a file at the start. redb takes some damaged pages for a fault of its own and panics; nothing of
+/// it is used after that.
+pub(super) fn at_start<T>(path: &Path, work: impl FnOnce() -> Result<T, OpenError>) -> Result<T, OpenError> {
+    let outcome = catch_unwind(AssertUnwindSafe(work));
+    outcome.unwrap_or_else(|_| Err(corrupt(path, "its pages are damaged".to_owned())))
+}
+
+fn open_file(path: &Path) -> io::Result<File> {
+    if let Some(folder) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.open(path)
+}
+
+pub(super) fn open_error(path: &Path, error: DatabaseError) -> OpenError {
+    let path = PathBuf::from(path);
+    match error {
+        DatabaseError::DatabaseAlreadyOpen => OpenError::InUse(path),
+        DatabaseError::Storage(redb::StorageError::Io(error)) => OpenError::File {
+            path,
+            reason: error.to_string(),
+        },
+        other => OpenError::Corrupt {
+            path,
+            reason: other.to_string(),
+        },
+    }
+}
+
+pub(super) fn corrupt(path: &Path, reason: String) -> OpenError {
+    OpenError::Corrupt {
+        path: path.to_owned(),
+        reason,
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is the mapper of map_err")]
+pub(super) fn unavailable(error: redb::Error) -> StoreError {
+    StoreError::Unavailable(format!("the store file cannot be used: {error}"))
+}

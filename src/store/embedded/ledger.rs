@@ -1,0 +1,175 @@
+//! The ledger of a single node: live in memory, written behind to one file.
+//!
+//! Admission waits for no disk. What has changed is written in batches, each in one transaction, so that counters, watermarks
+//! and rows on the disk always agree; a crash loses the last batch, and the journal sends it again from the watermark. Holds
+//! and rate limits are never written: after a start nothing runs. All accounts are in memory.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use self::books::{Applied, Books, lock};
+use super::blocking;
+use crate::domain::{
+    consumption::Row,
+    key::KeyId,
+    ledger::{AccountView, Admission, Admit, KeySpend, NodeId, Step, TopUp, ToppedUp},
+};
+use crate::store::ledger::{APPLY_STEPS_MAX, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore};
+use crate::store::{OpenError, StoreError};
+
+mod archive;
+mod books;
+mod file;
+#[cfg(test)]
+mod tests;
+
+/// How often changes are written.
+const FLUSH_EVERY: Duration = Duration::from_millis(100);
+/// How many rows may wait to be written. Steps beyond wait until these are on the disk.
+const UNWRITTEN_ROWS_MAX: usize = 16_384;
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+/// Where a ledger has its time from: milliseconds since the Unix epoch.
+pub type NowMs = Arc<dyn Fn() -> i64 + Send + Sync>;
+
+/// The embedded ledger. Opening it takes a lock on its file: it has one owner.
+pub struct EmbeddedLedger {
+    books: Arc<Books>,
+    now_ms: NowMs,
+    epochs: watch::Sender<u64>,
+}
+
+impl EmbeddedLedger {
+    /// Opens the ledger in `folder`, which is made if need be. Blocks while it reads all accounts; call it before serving.
+    ///
+    /// # Errors
+    /// When another process has it open, the file system refuses, or the file is not what weir wrote.
+    pub fn open(folder: &Path, now_ms: NowMs) -> Result<Self, OpenError> {
+        Ok(Self {
+            books: Arc::new(Books::open(folder)?),
+            now_ms,
+            epochs: watch::channel(0).0,
+        })
+    }
+
+    /// Writes what has changed. When it returns, everything applied before the call is on the disk.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] if the disk refuses. Then it is tried again with the next batch, and the journal has it.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        let books = Arc::clone(&self.books);
+        blocking(move || books.flush()).await
+    }
+
+    /// Writes changes all the time and removes old rows once a day, until `shutdown` turns true or its sender is gone; then
+    /// once more. Changes after that need a [`Self::flush`] of their own.
+    pub async fn run(&self, mut shutdown: watch::Receiver<bool>) {
+        let (mut failing, mut cleaned) = (false, None);
+        loop {
+            let ended = timeout(FLUSH_EVERY, shutdown.wait_for(|ended| *ended)).await.is_ok();
+            let outcome = self.flush().await;
+            match &outcome {
+                Ok(()) if failing => tracing::info!("the ledger is written again"),
+                Err(error) if !failing || ended => {
+                    tracing::error!(%error, "the ledger cannot be written, the journal keeps what is missing; see to the disk");
+                }
+                Ok(()) | Err(_) => {}
+            }
+            failing = outcome.is_err();
+            if ended {
+                return;
+            }
+            let today = (self.now_ms)().div_euclid(DAY_MS);
+            if cleaned != Some(today) {
+                cleaned = Some(today);
+                if let Err(error) = self.remove_old_rows().await {
+                    tracing::warn!(%error, "old rows of the consumption log stay for another day");
+                }
+            }
+        }
+    }
+
+    async fn remove_old_rows(&self) -> Result<(), StoreError> {
+        let (books, now_ms) = (Arc::clone(&self.books), (self.now_ms)());
+        blocking(move || books.remove_old_rows(now_ms)).await
+    }
+}
+
+#[async_trait]
+impl LedgerStore for EmbeddedLedger {
+    async fn admit(&self, ask: &Admit) -> Result<Admission, StoreError> {
+        Ok(self.books.admit(ask, (self.now_ms)()))
+    }
+
+    async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError> {
+        let slot = self.books.slot(&ask.account);
+        Ok(slot.map_or(ToppedUp::NoHold, |slot| {
+            lock(&slot).account.top_up(ask, (self.now_ms)())
+        }))
+    }
+
+    async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
+        if self.books.unwritten_rows() >= UNWRITTEN_ROWS_MAX {
+            self.flush().await?;
+        }
+        let steps = steps.get(..APPLY_STEPS_MAX).unwrap_or(steps);
+        loop {
+            match self.books.apply(node, account, steps) {
+                Applied::To(watermark) => return Ok(watermark),
+                Applied::NeedsDay(day) => {
+                    let (books, account) = (Arc::clone(&self.books), account.to_owned());
+                    blocking(move || books.load_day(&account, day)).await?;
+                }
+            }
+        }
+    }
+
+    async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError> {
+        let slot = self.books.slot(account);
+        Ok(slot.map_or(0, |slot| lock(&slot).account.watermark(node)))
+    }
+
+    async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError> {
+        for slot in accounts.iter().filter_map(|account| self.books.slot(account)) {
+            lock(&slot).account.renew(node, (self.now_ms)());
+        }
+        Ok(())
+    }
+
+    async fn release(&self, node: &NodeId, account: &str) -> Result<(), StoreError> {
+        if let Some(slot) = self.books.slot(account) {
+            lock(&slot).account.release(node);
+        }
+        Ok(())
+    }
+
+    async fn account(&self, id: &str) -> Result<Option<AccountView>, StoreError> {
+        let slot = self.books.slot(id);
+        Ok(slot.and_then(|slot| lock(&slot).account.view(id, (self.now_ms)())))
+    }
+
+    async fn accounts(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccountView>, StoreError> {
+        Ok(self.books.views(after, limit.min(LIST_ACCOUNTS_MAX), (self.now_ms)()))
+    }
+
+    async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError> {
+        let slot = self.books.slot(account);
+        Ok(slot.map_or_else(KeySpend::default, |slot| {
+            lock(&slot).account.key_spend(key, (self.now_ms)())
+        }))
+    }
+
+    async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
+        let (books, account, now_ms) = (Arc::clone(&self.books), account.to_owned(), (self.now_ms)());
+        blocking(move || books.rows(&account, day, skip, limit.min(LOG_ROWS_MAX), now_ms)).await
+    }
+
+    fn epochs(&self) -> watch::Receiver<u64> {
+        self.epochs.subscribe()
+    }
+}

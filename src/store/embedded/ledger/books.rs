@@ -1,0 +1,298 @@
+//! All accounts in memory, and what of them is not on the disk yet.
+//!
+//! Each account has a lock of its own, under which it changes. What has changed is noted by name; writing it takes a copy of
+//! the durable part under the account's lock, so that one transaction has counters, watermarks and rows of one moment.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use super::file::{Changed, LedgerFile};
+use crate::domain::{
+    consumption::{RETENTION_DAYS, Row},
+    key::KeyId,
+    ledger::{Account, AccountView, Admission, Admit, Change, NodeId, Step},
+};
+use crate::store::{OpenError, StoreError};
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+/// How many rows one transaction removes.
+const REMOVED_ROWS_MAX: usize = 4096;
+
+pub(super) struct Books {
+    file: LedgerFile,
+    accounts: RwLock<BTreeMap<String, Arc<Slot>>>,
+    /// Names of the accounts that have changed since they were last written.
+    changed: Mutex<Vec<String>>,
+    /// Held by who writes: the file takes one at a time.
+    writing: Mutex<()>,
+    unwritten_rows: AtomicUsize,
+}
+
+/// One account.
+pub(super) type Slot = Mutex<Book>;
+
+#[derive(Default)]
+pub(super) struct Book {
+    pub(super) account: Account,
+    /// By day, the place of the next row; loaded when a day's first row comes.
+    next_rows: BTreeMap<i64, u64>,
+    /// Rows that are not on the disk yet, or have just got there.
+    unwritten: VecDeque<Unwritten>,
+    changed_keys: HashSet<KeyId>,
+    /// Whether its name is among the changed ones.
+    noted: bool,
+}
+
+/// A row on its way to the disk.
+#[derive(Clone)]
+pub(super) struct Unwritten {
+    pub(super) day: i64,
+    /// Its place in the day.
+    pub(super) number: u64,
+    pub(super) row: Arc<Row>,
+}
+
+/// What became of steps.
+pub(super) enum Applied {
+    /// The watermark.
+    To(u64),
+    /// Nothing: the place of the next row of this day has to be given first.
+    NeedsDay(i64),
+}
+
+impl Books {
+    pub(super) fn open(folder: &Path) -> Result<Self, OpenError> {
+        LedgerFile::open(folder).map(|(file, accounts)| Self::of(file, accounts))
+    }
+
+    /// The accounts of a file.
+    pub(super) fn of(file: LedgerFile, accounts: BTreeMap<String, Account>) -> Self {
+        let slot = |account| {
+            Arc::new(Mutex::new(Book {
+                account,
+                ..Book::default()
+            }))
+        };
+        let accounts = accounts.into_iter().map(|(id, account)| (id, slot(account)));
+        Self {
+            file,
+            accounts: RwLock::new(accounts.collect()),
+            changed: Mutex::default(),
+            writing: Mutex::default(),
+            unwritten_rows: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn file(&self) -> &LedgerFile {
+        &self.file
+    }
+
+    pub(super) fn slot(&self, id: &str) -> Option<Arc<Slot>> {
+        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+        accounts.get(id).map(Arc::clone)
+    }
+
+    fn slot_or_new(&self, id: &str) -> Arc<Slot> {
+        if let Some(slot) = self.slot(id) {
+            return slot;
+        }
+        let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(accounts.entry(id.to_owned()).or_default())
+    }
+
+    pub(super) fn unwritten_rows(&self) -> usize {
+        self.unwritten_rows.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn admit(&self, ask: &Admit, now_ms: i64) -> Admission {
+        let id = ask.key.account.as_str();
+        let Some(slot) = self.slot(id) else {
+            return Account::default().admit(ask, now_ms);
+        };
+        let mut book = lock(&slot);
+        let known = book.account.key_revision(&ask.key.id);
+        let answer = book.account.admit(ask, now_ms);
+        if book.account.key_revision(&ask.key.id) != known {
+            book.changed_keys.insert(ask.key.id.clone());
+            self.note(id, &mut book);
+        }
+        answer
+    }
+
+    pub(super) fn apply(&self, node: &NodeId, id: &str, steps: &[Step]) -> Applied {
+        let slot = self.slot_or_new(id);
+        let mut book = lock(&slot);
+        let days = steps.iter().filter_map(settled_row).map(day_of);
+        if let Some(day) = days.into_iter().find(|day| !book.next_rows.contains_key(day)) {
+            return Applied::NeedsDay(day);
+        }
+        let before = book.account.watermark(node);
+        let (watermark, rows) = book.account.apply(node, steps);
+        if watermark != before {
+            let applied = steps.iter().filter(|step| step.seq > before && step.seq <= watermark);
+            for step in applied {
+                if let Change::Settle(settlement) = &step.change {
+                    book.changed_keys.insert(settlement.key.clone());
+                }
+            }
+            self.unwritten_rows.fetch_add(rows.len(), Ordering::Relaxed);
+            for row in rows {
+                book.push(row);
+            }
+            self.note(id, &mut book);
+        }
+        Applied::To(watermark)
+    }
+
+    /// Reads the place of the next row of a day from the file. No row of that day is on its way, so the file knows.
+    pub(super) fn load_day(&self, id: &str, day: i64) -> Result<(), StoreError> {
+        let next = self.file.next_row(id, day)?;
+        lock(&self.slot_or_new(id)).next_rows.entry(day).or_insert(next);
+        Ok(())
+    }
+
+    /// Notes that an account has changed.
+    fn note(&self, id: &str, book: &mut Book) {
+        if !book.noted {
+            book.noted = true;
+            lock(&self.changed).push(id.to_owned());
+        }
+    }
+
+    /// Writes all that has changed. Everything applied before the call is on the disk when it returns.
+    pub(super) fn flush(&self) -> Result<(), StoreError> {
+        let _writing = lock(&self.writing);
+        let names = std::mem::take(&mut *lock(&self.changed));
+        if names.is_empty() {
+            return Ok(());
+        }
+        let slots = names.into_iter().filter_map(|id| Some((self.slot(&id)?, id)));
+        let (slots, changes): (Vec<Arc<Slot>>, Vec<Changed>) = slots
+            .map(|(slot, id)| {
+                let changed = lock(&slot).take_changed(id);
+                (slot, changed)
+            })
+            .unzip();
+        let outcome = self.file.commit(&changes);
+        for (slot, changed) in slots.iter().zip(changes) {
+            let mut book = lock(slot);
+            if outcome.is_ok() {
+                book.unwritten.drain(..changed.rows.len());
+                self.unwritten_rows.fetch_sub(changed.rows.len(), Ordering::Relaxed);
+            } else {
+                book.changed_keys.extend(changed.keys.into_iter().map(|(id, _)| id));
+                self.note(&changed.account, &mut book);
+            }
+        }
+        outcome
+    }
+
+    pub(super) fn views(&self, after: Option<&str>, limit: usize, now_ms: i64) -> Vec<AccountView> {
+        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = accounts.range::<str, _>((start, Bound::Unbounded));
+        let views = behind.filter_map(|(id, slot)| lock(slot).account.view(id, now_ms));
+        views.take(limit).collect()
+    }
+
+    /// Rows of a day: first what the disk has, then what is on its way. The latter is looked at first, so that a row which
+    /// gets to the disk meanwhile is seen there.
+    pub(super) fn rows(
+        &self,
+        id: &str,
+        day: i64,
+        skip: usize,
+        limit: usize,
+        now_ms: i64,
+    ) -> Result<Vec<Row>, StoreError> {
+        let Some(slot) = self.slot(id).filter(|_| day >= first_kept_day(now_ms)) else {
+            return Ok(Vec::new());
+        };
+        let skip = u64::try_from(skip).unwrap_or(u64::MAX);
+        let on_their_way = lock(&slot).unwritten_of(day, skip, limit);
+        let mut rows = self.file.rows(id, day, skip, limit)?;
+        let on_disk = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+        let next = skip.saturating_add(on_disk);
+        let rest = on_their_way.into_iter().filter(|unwritten| unwritten.number >= next);
+        let rest = rest.map(|unwritten| Arc::unwrap_or_clone(unwritten.row));
+        let room = limit.saturating_sub(rows.len());
+        rows.extend(rest.take(room));
+        Ok(rows)
+    }
+
+    /// Removes the rows that are older than they are kept.
+    pub(super) fn remove_old_rows(&self, now_ms: i64) -> Result<(), StoreError> {
+        let first = first_kept_day(now_ms);
+        let names: Vec<String> = {
+            let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+            accounts.keys().cloned().collect()
+        };
+        for id in names {
+            if let Some(slot) = self.slot(&id) {
+                lock(&slot).next_rows.retain(|day, _| *day >= first);
+            }
+            while self.file.remove_rows(&id, first, REMOVED_ROWS_MAX)? == REMOVED_ROWS_MAX {}
+        }
+        Ok(())
+    }
+}
+
+impl Book {
+    fn push(&mut self, row: Row) {
+        let day = day_of(&row);
+        let next = self.next_rows.entry(day).or_default();
+        let number = *next;
+        *next += 1;
+        let row = Arc::new(row);
+        self.unwritten.push_back(Unwritten { day, number, row });
+    }
+
+    fn unwritten_of(&self, day: i64, skip: u64, limit: usize) -> Vec<Unwritten> {
+        let wanted = |unwritten: &&Unwritten| unwritten.day == day && unwritten.number >= skip;
+        self.unwritten.iter().filter(wanted).take(limit).cloned().collect()
+    }
+
+    fn take_changed(&mut self, account: String) -> Changed {
+        self.noted = false;
+        let ids = std::mem::take(&mut self.changed_keys);
+        let keys = ids.into_iter().filter_map(|id| {
+            let key = self.account.key(&id)?.clone();
+            Some((id, key))
+        });
+        Changed {
+            account,
+            standing: self.account.standing().cloned(),
+            keys: keys.collect(),
+            rows: self.unwritten.iter().cloned().collect(),
+        }
+    }
+}
+
+fn settled_row(step: &Step) -> Option<&Row> {
+    match &step.change {
+        Change::Settle(settlement) => settlement.row.as_ref(),
+        Change::Open { .. }
+        | Change::Credit { .. }
+        | Change::Adjust { .. }
+        | Change::Suspend
+        | Change::Resume
+        | Change::SetTerms { .. } => None,
+    }
+}
+
+fn day_of(row: &Row) -> i64 {
+    row.time_ms.div_euclid(DAY_MS)
+}
+
+/// The first day whose rows are kept.
+pub(super) fn first_kept_day(now_ms: i64) -> i64 {
+    now_ms.div_euclid(DAY_MS) - i64::from(RETENTION_DAYS)
+}
+
+/// A lock whose holder has panicked is taken all the same: the model changes nothing before it has checked everything.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,285 @@
+//! The durable form of the embedded ledger: one redb file, in which counters, watermarks and rows always agree.
+//!
+//! Every value has a checksum of its own: redb would look at those of its pages only in a walk through the whole file, which
+//! the log of half a year makes too long for a start.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::books::Unwritten;
+use crate::domain::{
+    consumption::Row,
+    key::KeyId,
+    ledger::{
+        Account,
+        account::{Standing, key::AccountKey},
+    },
+};
+use crate::store::embedded::database::{self, unavailable};
+use crate::store::{OpenError, StoreError};
+
+mod archive;
+
+/// Account to a sealed [`Standing`].
+const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("accounts");
+/// Account and key to a sealed [`AccountKey`].
+const KEYS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("keys");
+/// Account, day and place in the day, from 0 without gaps, to a sealed [`Row`].
+const ROWS: TableDefinition<'_, (&str, i64, u64), &[u8]> = TableDefinition::new("rows");
+/// Facts about the file itself.
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+const META_FORMAT: &str = "format";
+/// The layout written here. A file with another one is refused, not guessed at.
+const FORMAT: u64 = 1;
+const FILE_NAME: &str = "ledger.redb";
+/// Memory redb may use to cache pages: accounts are in memory anyway, so only writes and queries of the log pass through it.
+const PAGE_CACHE_BYTES: usize = 16 << 20;
+/// The bytes of a checksum before a value.
+const CHECKSUM_BYTES: usize = 4;
+
+/// Opens the database, at the start and again after a failure.
+pub(super) type Opening = Box<dyn Fn() -> Result<Database, OpenError> + Send + Sync>;
+
+pub(super) struct LedgerFile {
+    opening: Opening,
+    /// `None` where it could not be opened again.
+    database: RwLock<Option<Database>>,
+    /// redb does nothing more with a file that has failed once, were it only for a disk that was full: it has to be opened
+    /// again.
+    failed: AtomicBool,
+}
+
+/// What is to be written of one account, all of it as it was at one moment.
+pub(super) struct Changed {
+    pub(super) account: String,
+    /// `None` for an account that has not come into being.
+    pub(super) standing: Option<Standing>,
+    pub(super) keys: Vec<(KeyId, AccountKey)>,
+    pub(super) rows: Vec<Unwritten>,
+}
+
+impl LedgerFile {
+    /// Opens `folder/ledger.redb`, making both if need be, readable by the owner alone, and reads all accounts.
+    pub(super) fn open(folder: &Path) -> Result<(Self, BTreeMap<String, Account>), OpenError> {
+        let path = folder.join(FILE_NAME);
+        let opening = path.clone();
+        Self::open_by(&path, Box::new(move || database::open(&opening, PAGE_CACHE_BYTES)))
+    }
+
+    /// The same with another way to open `path`.
+    pub(super) fn open_by(path: &Path, opening: Opening) -> Result<(Self, BTreeMap<String, Account>), OpenError> {
+        database::at_start(path, || {
+            let database = opening()?;
+            settle_format(&database).map_err(|reason| database::corrupt(path, reason))?;
+            let accounts = accounts(&database).map_err(|reason| database::corrupt(path, reason))?;
+            let this = Self {
+                opening,
+                database: RwLock::new(Some(database)),
+                failed: AtomicBool::new(false),
+            };
+            Ok((this, accounts))
+        })
+    }
+
+    /// Works with the file. A panic of redb, which is what some damaged pages lead to, is an error.
+    fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, StoreError> {
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(database) = database.as_ref() else {
+            let what = "the ledger's file failed and could not be opened again";
+            return Err(StoreError::Unavailable(what.to_owned()));
+        };
+        let outcome = catch_unwind(AssertUnwindSafe(|| work(database)));
+        let outcome = outcome.unwrap_or_else(|_| Err(redb::Error::Corrupted("its pages are damaged".to_owned())));
+        outcome.map_err(|error| {
+            self.failed.store(true, Ordering::Relaxed);
+            unavailable(error)
+        })
+    }
+
+    /// Opens the file again if it has failed.
+    fn recover(&self) -> Result<(), StoreError> {
+        if !self.failed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        let again = AssertUnwindSafe(|| {
+            // The old one first: the file has one owner.
+            drop(database.take());
+            (self.opening)()
+        });
+        match catch_unwind(again) {
+            Ok(Ok(again)) => {
+                *database = Some(again);
+                self.failed.store(false, Ordering::Relaxed);
+                Ok(())
+            }
+            Ok(Err(error)) => Err(StoreError::Unavailable(error.to_string())),
+            Err(_) => Err(StoreError::Unavailable("the ledger's file is damaged".to_owned())),
+        }
+    }
+
+    /// Makes changes durable, all or none.
+    pub(super) fn commit(&self, changes: &[Changed]) -> Result<(), StoreError> {
+        self.recover()?;
+        self.with(|database| {
+            let transaction = begin_write(database)?;
+            {
+                let mut accounts = transaction.open_table(ACCOUNTS)?;
+                let mut keys = transaction.open_table(KEYS)?;
+                let mut rows = transaction.open_table(ROWS)?;
+                for changed in changes {
+                    let Some(standing) = &changed.standing else { continue };
+                    let account = changed.account.as_str();
+                    accounts.insert(account, seal(standing)?.as_slice())?;
+                    for (id, key) in &changed.keys {
+                        keys.insert((account, id.as_str()), seal(key)?.as_slice())?;
+                    }
+                    for row in &changed.rows {
+                        rows.insert((account, row.day, row.number), seal(&*row.row)?.as_slice())?;
+                    }
+                }
+            }
+            Ok(transaction.commit()?)
+        })
+    }
+
+    /// The place of the next row of a day.
+    pub(super) fn next_row(&self, account: &str, day: i64) -> Result<u64, StoreError> {
+        self.with(|database| {
+            let rows = database.begin_read()?.open_table(ROWS)?;
+            let last = rows.range((account, day, 0)..=(account, day, u64::MAX))?.next_back();
+            Ok(match last.transpose()? {
+                Some((place, _)) => place.value().2.saturating_add(1),
+                None => 0,
+            })
+        })
+    }
+
+    /// Up to `limit` rows of a day, from place `skip` on.
+    pub(super) fn rows(&self, account: &str, day: i64, skip: u64, limit: usize) -> Result<Vec<Row>, StoreError> {
+        let page = self.with(|database| {
+            let rows = database.begin_read()?.open_table(ROWS)?;
+            let from_there = rows.range((account, day, skip)..=(account, day, u64::MAX))?;
+            let mut page = Vec::new();
+            for entry in from_there.take(limit) {
+                page.push(unseal(entry?.1.value()));
+            }
+            Ok(page)
+        })?;
+        let page: Option<Vec<Row>> = page.into_iter().collect();
+        page.ok_or_else(|| {
+            StoreError::Corrupt(format!(
+                "a row of account `{account}`, day {day} since 1970, is not readable"
+            ))
+        })
+    }
+
+    /// Removes up to `most` rows of days before `day`, and says how many.
+    pub(super) fn remove_rows(&self, account: &str, day: i64, most: usize) -> Result<usize, StoreError> {
+        self.with(|database| {
+            let mut old = Vec::new();
+            let rows = database.begin_read()?.open_table(ROWS)?;
+            for entry in rows.range((account, i64::MIN, 0)..(account, day, 0))?.take(most) {
+                let (_, day, number) = entry?.0.value();
+                old.push((day, number));
+            }
+            if old.is_empty() {
+                return Ok(0);
+            }
+            let transaction = begin_write(database)?;
+            {
+                let mut rows = transaction.open_table(ROWS)?;
+                for (day, number) in &old {
+                    rows.remove((account, *day, *number))?;
+                }
+            }
+            transaction.commit()?;
+            Ok(old.len())
+        })
+    }
+}
+
+/// A transaction after which a start needs no walk through the file. It commits in two phases.
+fn begin_write(database: &Database) -> Result<WriteTransaction, redb::Error> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_quick_repair(true);
+    Ok(transaction)
+}
+
+/// Writes the format into a new file and makes sure that all tables exist.
+fn settle_format(database: &Database) -> Result<(), String> {
+    let settle = || -> Result<u64, redb::Error> {
+        let transaction = begin_write(database)?;
+        let format = {
+            transaction.open_table(ACCOUNTS)?;
+            transaction.open_table(KEYS)?;
+            transaction.open_table(ROWS)?;
+            let mut meta = transaction.open_table(META)?;
+            let format = meta.get(META_FORMAT)?.map(|format| format.value());
+            if format.is_none() {
+                meta.insert(META_FORMAT, FORMAT)?;
+            }
+            format.unwrap_or(FORMAT)
+        };
+        transaction.commit()?;
+        Ok(format)
+    };
+    match settle().map_err(|error| error.to_string())? {
+        FORMAT => Ok(()),
+        other => Err(format!("its format is {other}, this weir reads format {FORMAT}")),
+    }
+}
+
+/// All accounts. `Err` says what cannot be read, and never the content.
+fn accounts(database: &Database) -> Result<BTreeMap<String, Account>, String> {
+    let failed = |error: redb::Error| error.to_string();
+    let mut keys: BTreeMap<String, Vec<(KeyId, AccountKey)>> = BTreeMap::new();
+    let read = database.begin_read().map_err(|error| failed(error.into()))?;
+    let table = read.open_table(KEYS).map_err(|error| failed(error.into()))?;
+    for entry in table.iter().map_err(|error| failed(error.into()))? {
+        let (name, sealed) = entry.map_err(|error| failed(error.into()))?;
+        let (account, key) = name.value();
+        let fault = || format!("what key {key} of account `{account}` has spent is not readable");
+        let id = KeyId::parse(key).map_err(|_| fault())?;
+        let known = unseal(sealed.value()).ok_or_else(fault)?;
+        keys.entry(account.to_owned()).or_default().push((id, known));
+    }
+    let mut accounts = BTreeMap::new();
+    let table = read.open_table(ACCOUNTS).map_err(|error| failed(error.into()))?;
+    for entry in table.iter().map_err(|error| failed(error.into()))? {
+        let (account, sealed) = entry.map_err(|error| failed(error.into()))?;
+        let account = account.value();
+        let standing: Standing =
+            unseal(sealed.value()).ok_or_else(|| format!("account `{account}` is not readable"))?;
+        let keys = keys.remove(account).unwrap_or_default();
+        accounts.insert(account.to_owned(), Account::restored(standing, keys));
+    }
+    match keys.keys().next() {
+        None => Ok(accounts),
+        Some(account) => Err(format!("account `{account}` has keys and is not there")),
+    }
+}
+
+/// A value as JSON behind its checksum.
+fn seal(value: &impl Serialize) -> Result<Vec<u8>, redb::Error> {
+    let mut sealed = vec![0; CHECKSUM_BYTES];
+    serde_json::to_writer(&mut sealed, value).map_err(|error| redb::Error::Io(error.into()))?;
+    let checksum = crc32fast::hash(sealed.get(CHECKSUM_BYTES..).unwrap_or_default());
+    if let Some(place) = sealed.first_chunk_mut::<CHECKSUM_BYTES>() {
+        *place = checksum.to_le_bytes();
+    }
+    Ok(sealed)
+}
+
+/// The value; `None`: it is not what was sealed.
+fn unseal<T: DeserializeOwned>(sealed: &[u8]) -> Option<T> {
+    let (checksum, json) = sealed.split_first_chunk::<CHECKSUM_BYTES>()?;
+    let whole = crc32fast::hash(json) == u32::from_le_bytes(*checksum);
+    whole.then(|| serde_json::from_slice(json).ok()).flatten()
+}

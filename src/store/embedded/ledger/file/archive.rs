@@ -1,0 +1,106 @@
+//! The ledger's file in a backup.
+
+use std::collections::HashMap;
+
+use redb::{ReadTransaction, ReadableDatabase, ReadableTable};
+use tokio::sync::mpsc;
+
+use super::{ACCOUNTS, KEYS, LedgerFile, ROWS, begin_write, seal, unseal};
+use crate::{
+    domain::key::KeyId,
+    store::{StoreError, archive::Item},
+};
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+impl LedgerFile {
+    /// Sends what the file holds now, of one moment; writing goes on meanwhile. Ends early when nobody receives any more.
+    pub(in crate::store::embedded::ledger) fn dump(&self, to: &mpsc::Sender<Item>) -> Result<(), StoreError> {
+        let snapshot = self.with(|database| Ok(database.begin_read()?))?;
+        let mut send = |item: Option<Item>| item.map(|item| to.blocking_send(item).is_ok());
+        match dump(&snapshot, &mut send) {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(StoreError::Corrupt("a part of the ledger is not readable".to_owned())),
+            Err(error) => Err(StoreError::Unavailable(format!(
+                "the ledger's file cannot be read: {error}"
+            ))),
+        }
+    }
+
+    /// Adds items; rows behind those of their day.
+    pub(in crate::store::embedded::ledger) fn load(&self, items: &[Item]) -> Result<(), StoreError> {
+        self.with(|database| {
+            let transaction = begin_write(database)?;
+            {
+                let mut accounts = transaction.open_table(ACCOUNTS)?;
+                let mut keys = transaction.open_table(KEYS)?;
+                let mut rows = transaction.open_table(ROWS)?;
+                let mut next: HashMap<(&str, i64), u64> = HashMap::new();
+                for item in items {
+                    match item {
+                        Item::Account { id, standing } => {
+                            accounts.insert(id.as_str(), seal(standing)?.as_slice())?;
+                        }
+                        Item::AccountKey { account, id, state } => {
+                            keys.insert((account.as_str(), id.as_str()), seal(state)?.as_slice())?;
+                        }
+                        Item::Row { row } => {
+                            let (account, day) = (row.account.as_str(), row.time_ms.div_euclid(DAY_MS));
+                            let number = match next.get(&(account, day)) {
+                                Some(number) => *number,
+                                None => {
+                                    let last = rows.range((account, day, 0)..=(account, day, u64::MAX))?.next_back();
+                                    last.transpose()?
+                                        .map_or(0, |(place, _)| place.value().2.saturating_add(1))
+                                }
+                            };
+                            rows.insert((account, day, number), seal(row)?.as_slice())?;
+                            next.insert((account, day), number.saturating_add(1));
+                        }
+                        Item::Key { .. } | Item::KeyGone { .. } => {}
+                    }
+                }
+            }
+            Ok(transaction.commit()?)
+        })
+    }
+}
+
+/// Sends item by item; `send` is given `None` for one that is not readable. `None`: there was one; `false`: nobody receives.
+fn dump(
+    snapshot: &ReadTransaction,
+    send: &mut impl FnMut(Option<Item>) -> Option<bool>,
+) -> Result<Option<bool>, redb::Error> {
+    for entry in snapshot.open_table(ACCOUNTS)?.iter()? {
+        let (id, sealed) = entry?;
+        let item = unseal(sealed.value()).map(|standing| Item::Account {
+            id: id.value().to_owned(),
+            standing,
+        });
+        match send(item) {
+            Some(true) => {}
+            other => return Ok(other),
+        }
+    }
+    for entry in snapshot.open_table(KEYS)?.iter()? {
+        let (name, sealed) = entry?;
+        let (account, id) = name.value();
+        let item = KeyId::parse(id).ok().zip(unseal(sealed.value()));
+        let item = item.map(|(id, state)| Item::AccountKey {
+            account: account.to_owned(),
+            id,
+            state,
+        });
+        match send(item) {
+            Some(true) => {}
+            other => return Ok(other),
+        }
+    }
+    for entry in snapshot.open_table(ROWS)?.iter()? {
+        match send(unseal(entry?.1.value()).map(|row| Item::Row { row })) {
+            Some(true) => {}
+            other => return Ok(other),
+        }
+    }
+    Ok(Some(true))
+}

@@ -1,0 +1,262 @@
+//! Tests of the embedded ledger and of its file.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use redb::ReadableTable;
+use tempfile::TempDir;
+
+use super::*;
+use crate::domain::ledger::{Change, Denied, Settlement};
+use crate::domain::money::NanoUsd;
+use crate::store::contract::until;
+use crate::store::ledger::contract::{Fixture, START_MS, TestClock, key_id, ledger_suite, node, record, row};
+
+mod crashes;
+mod failures;
+
+const TODAY: i64 = START_MS / DAY_MS;
+
+/// With its writer at work, so that what the suite asks meets rows in memory and on the disk.
+async fn open() -> Option<Fixture> {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), TestClock::new());
+    let store = Arc::new(EmbeddedLedger::open(folder.path(), clock.source()).unwrap());
+    let (shutdown, ended) = watch::channel(false);
+    let writer = Arc::clone(&store);
+    tokio::spawn(async move { writer.run(ended).await });
+    Some(Fixture {
+        store,
+        clock,
+        failover: None,
+        kept: Box::new((folder, shutdown)),
+    })
+}
+
+ledger_suite!(open);
+
+fn opened(folder: &Path) -> EmbeddedLedger {
+    EmbeddedLedger::open(folder, TestClock::new().source()).unwrap()
+}
+
+fn nanos(amount: i64) -> NanoUsd {
+    NanoUsd::from_nanos(amount)
+}
+
+fn settled(request: u64, cost: i64, day: i64) -> Change {
+    let at_ms = day * DAY_MS + 5;
+    let request = format!("r{request}");
+    Change::Settle(Box::new(Settlement {
+        key: key_id(1),
+        at_ms,
+        tokens_estimated: 0,
+        tokens_used: 0,
+        cost: nanos(cost),
+        row: Some(row("acme", 1, &request, at_ms, nanos(cost))),
+        request,
+    }))
+}
+
+/// A journal that opens an account with 1000 and settles, each request for its number.
+fn journal(settlements: u64) -> Vec<Step> {
+    let open = Change::Open {
+        balance: nanos(1_000),
+        at: 7,
+    };
+    let settled = (1..=settlements).map(|number| {
+        let day = TODAY - i64::from(number % 3 == 0);
+        settled(number, i64::try_from(number).unwrap(), day)
+    });
+    let changes = std::iter::once(open).chain(settled);
+    changes.zip(1..).map(|(change, seq)| Step { seq, change }).collect()
+}
+
+fn ask(request: &str, revision: u64) -> Admit {
+    let mut key = record(1);
+    key.revision = revision;
+    Admit {
+        node: node(1),
+        request: request.to_owned(),
+        key,
+        estimate: nanos(10),
+        tokens: 0,
+        ended_key: 0,
+        ended_account: 0,
+    }
+}
+
+/// Everything that lasts.
+async fn lasting(store: &EmbeddedLedger) -> (Vec<AccountView>, KeySpend, Vec<u64>, Vec<Row>) {
+    let mut rows = Vec::new();
+    for day in TODAY - 2..=TODAY {
+        rows.extend(store.rows("acme", day, 0, LOG_ROWS_MAX).await.unwrap());
+    }
+    let mut watermarks = Vec::new();
+    for number in 1..4 {
+        watermarks.push(store.watermark(&node(number), "acme").await.unwrap());
+    }
+    let spend = store.key_spend("acme", &key_id(1)).await.unwrap();
+    (store.accounts(None, 9).await.unwrap(), spend, watermarks, rows)
+}
+
+#[tokio::test]
+async fn what_was_flushed_is_there_after_opening_again_and_holds_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    store.apply(&node(1), "acme", &journal(30)).await.unwrap();
+    store.apply(&node(2), "acme", &journal(3)[..2]).await.unwrap();
+    store.apply(&node(1), "beta", &journal(0)).await.unwrap();
+    let before = lasting(&store).await;
+    assert!(matches!(store.admit(&ask("a", 5)).await, Ok(Admission::Granted(_))));
+    store.flush().await.unwrap();
+    drop(store);
+    let store = opened(folder.path());
+    assert_eq!(lasting(&store).await, before);
+    assert_eq!(before.3.len(), 31);
+    // The key's revision has lasted as well.
+    assert_eq!(store.admit(&ask("b", 4)).await, Ok(Admission::StaleKey));
+    let mut revoked = ask("b", 6);
+    revoked.key.state = crate::domain::key::KeyState::Revoked { at: 1 };
+    assert_eq!(store.admit(&revoked).await, Ok(Admission::Refused(Denied::KeyRevoked)));
+    store.flush().await.unwrap();
+    drop(store);
+    let store = opened(folder.path());
+    assert_eq!(store.admit(&ask("c", 5)).await, Ok(Admission::StaleKey));
+}
+
+#[tokio::test]
+async fn a_page_of_rows_goes_on_from_the_disk_into_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    let steps = journal(30);
+    store.apply(&node(1), "acme", &steps[..20]).await.unwrap();
+    store.flush().await.unwrap();
+    store.apply(&node(1), "acme", &steps[20..]).await.unwrap();
+    let mixed = lasting(&store).await;
+    let mut paged = Vec::new();
+    for day in TODAY - 2..=TODAY {
+        for skip in (0..30).step_by(7) {
+            paged.extend(store.rows("acme", day, skip, 7).await.unwrap());
+        }
+    }
+    assert_eq!(paged, mixed.3);
+    store.flush().await.unwrap();
+    assert_eq!(lasting(&store).await, mixed);
+    drop(store);
+    // The numbers of a day go on where the file ends.
+    let store = opened(folder.path());
+    let more = Step {
+        seq: 32,
+        change: settled(99, 1, TODAY),
+    };
+    store.apply(&node(1), "acme", &[more]).await.unwrap();
+    store.flush().await.unwrap();
+    let rows = store.rows("acme", TODAY, 0, 100).await.unwrap();
+    assert_eq!((rows.len(), rows[20].request_id.as_str()), (21, "r99"));
+}
+
+#[tokio::test]
+async fn rows_go_when_they_are_older_than_they_are_kept() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), TestClock::new());
+    let store = EmbeddedLedger::open(folder.path(), clock.source()).unwrap();
+    store.apply(&node(1), "acme", &journal(9)).await.unwrap();
+    store.flush().await.unwrap();
+    let kept = i64::from(crate::domain::consumption::RETENTION_DAYS) * DAY_MS;
+    clock.advance(kept);
+    store.remove_old_rows().await.unwrap();
+    assert_eq!(store.rows("acme", TODAY, 0, 9).await.unwrap().len(), 6);
+    assert_eq!(store.rows("acme", TODAY - 1, 0, 9).await, Ok(vec![]));
+    clock.advance(-kept);
+    assert_eq!(store.rows("acme", TODAY - 1, 0, 9).await, Ok(vec![]));
+    assert_eq!(store.rows("acme", TODAY, 0, 9).await.unwrap().len(), 6);
+    let view = store.account("acme").await.unwrap().unwrap();
+    assert_eq!(view.spent, nanos(45));
+}
+
+#[tokio::test]
+async fn the_writer_writes_by_itself_and_at_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(opened(folder.path()));
+    let (shutdown, ended) = watch::channel(false);
+    let writer = Arc::clone(&store);
+    let running = tokio::spawn(async move { writer.run(ended).await });
+    let steps = journal(30);
+    store.apply(&node(1), "acme", &steps[..20]).await.unwrap();
+    until("all rows are written", async || store.books.unwritten_rows() == 0).await;
+    store.apply(&node(1), "acme", &steps).await.unwrap();
+    let before = lasting(&store).await;
+    shutdown.send_replace(true);
+    running.await.unwrap();
+    drop(store);
+    assert_eq!(lasting(&opened(folder.path())).await, before);
+}
+
+#[tokio::test]
+async fn more_rows_than_may_wait_are_written_before_more_is_applied() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    let many = u64::try_from(UNWRITTEN_ROWS_MAX).unwrap() + 1_000;
+    let mut most = 0;
+    for first in (1..=many).step_by(APPLY_STEPS_MAX) {
+        let changes = (first..).map(|seq| (seq, settled(seq, 1, TODAY))).take(APPLY_STEPS_MAX);
+        let steps: Vec<Step> = changes.map(|(seq, change)| Step { seq, change }).collect();
+        store.apply(&node(1), "acme", &steps).await.unwrap();
+        most = most.max(store.books.unwritten_rows());
+    }
+    assert!(most < UNWRITTEN_ROWS_MAX + APPLY_STEPS_MAX, "{most}");
+    let last = store
+        .rows("acme", TODAY, usize::try_from(many).unwrap() - 1, 1)
+        .await
+        .unwrap();
+    assert_eq!(last[0].request_id, format!("r{many}"));
+}
+
+#[tokio::test]
+async fn a_ledger_has_one_owner_and_others_may_not_read_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    let second = EmbeddedLedger::open(folder.path(), TestClock::new().source())
+        .err()
+        .unwrap();
+    assert!(matches!(second, OpenError::InUse(_)), "{second}");
+    let mode = std::fs::metadata(folder.path().join("ledger.redb"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    drop(store);
+    opened(folder.path());
+}
+
+/// Changes the file of a ledger behind its back.
+fn tamper(folder: &TempDir, table: &str, value: impl FnOnce(Vec<u8>) -> Vec<u8>) {
+    let database = redb::Database::open(folder.path().join("ledger.redb")).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let table: redb::TableDefinition<'_, &str, &[u8]> = redb::TableDefinition::new(table);
+    {
+        let mut table = transaction.open_table(table).unwrap();
+        let before = table.get("acme").unwrap().unwrap().value().to_vec();
+        table.insert("acme", value(before).as_slice()).unwrap();
+    }
+    transaction.commit().unwrap();
+}
+
+#[tokio::test]
+async fn a_balance_that_was_changed_on_the_disk_is_refused_and_not_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    store.apply(&node(1), "acme", &journal(9)).await.unwrap();
+    store.flush().await.unwrap();
+    drop(store);
+    tamper(&folder, "accounts", |before| {
+        let text = String::from_utf8_lossy(&before[4..]).replace("955", "966");
+        [&before[..4], text.as_bytes()].concat()
+    });
+    let refused = EmbeddedLedger::open(folder.path(), TestClock::new().source())
+        .err()
+        .unwrap();
+    let said = refused.to_string();
+    assert!(
+        said.contains("account `acme` is not readable") && !said.contains("966"),
+        "{said}"
+    );
+}

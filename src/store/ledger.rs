@@ -1,0 +1,75 @@
+//! Where accounts, quotas, holds and the consumption log live: one contract, two engines, one test suite for both.
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use crate::{
+    domain::{
+        consumption::Row,
+        key::KeyId,
+        ledger::{AccountView, Admission, Admit, KeySpend, NodeId, Step, TopUp, ToppedUp},
+    },
+    store::StoreError,
+};
+
+#[cfg(test)]
+pub(crate) mod contract;
+
+/// The most accounts one page of a list has.
+pub const LIST_ACCOUNTS_MAX: usize = 1000;
+/// The most rows one page of the log has.
+pub const LOG_ROWS_MAX: usize = 1000;
+/// The most steps that one call applies.
+pub const APPLY_STEPS_MAX: usize = 256;
+
+/// The money of one installation.
+///
+/// Every method is atomic, also against the same method on other nodes, and all time in it is the store's own. Dropping a
+/// future leaves the store whole. [`StoreError::Unavailable`] to a change says only that it is not known whether it happened:
+/// a hold that was put without the node knowing ends with [`LedgerStore::release`] or the node's lease, and steps are sent
+/// again, which has no second effect.
+#[async_trait]
+pub trait LedgerStore: Send + Sync {
+    /// Checks key, account, quota, balance and limits in the order of [`crate::domain::ledger::Denied`] and puts a hold.
+    /// Renews the node's lease on the account.
+    ///
+    /// Admitting a request that has a hold already answers with that hold and changes nothing.
+    async fn admit(&self, ask: &Admit) -> Result<Admission, StoreError>;
+
+    /// Enlarges the hold of a running request.
+    async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError>;
+
+    /// Applies a node's steps of one account in order: each if and only if its `seq` is one more than the watermark; the
+    /// ones at or below it are passed over, and a gap ends the work. Answers with the watermark after that. The rows of its
+    /// settlements enter the log in the same atomic change. An account that is not there comes into being without a balance.
+    /// At most [`APPLY_STEPS_MAX`] steps.
+    async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError>;
+
+    /// The last step of a node that is applied to an account; 0 if none is. Lower than before after a failover that lost
+    /// something.
+    async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError>;
+
+    /// Renews the node's lease on accounts where it has holds: [`crate::domain::ledger::LEASE_MS`] from now.
+    async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError>;
+
+    /// Ends all holds of a node on an account, without a charge: what a node does at its start with what it left.
+    async fn release(&self, node: &NodeId, account: &str) -> Result<(), StoreError>;
+
+    /// One account; `None` if it is not there.
+    async fn account(&self, id: &str) -> Result<Option<AccountView>, StoreError>;
+
+    /// Up to `limit` (at most [`LIST_ACCOUNTS_MAX`]) accounts behind `after`, by name.
+    async fn accounts(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccountView>, StoreError>;
+
+    /// What a key has spent, in the periods of now.
+    async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError>;
+
+    /// Up to `limit` (at most [`LOG_ROWS_MAX`]) rows of an account that ended on a day (days since the Unix epoch, UTC), in
+    /// the order they were applied in, the first `skip` left out. Rows older than [`crate::domain::consumption::RETENTION_DAYS`]
+    /// are gone.
+    async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError>;
+
+    /// Moves whenever the store may have lost something it had acknowledged: another master, a reconnect. Whoever has a
+    /// journal then compares watermarks. Never moves in an engine that loses nothing.
+    fn epochs(&self) -> watch::Receiver<u64>;
+}

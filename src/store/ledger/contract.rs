@@ -1,0 +1,153 @@
+//! What every ledger has to do, whatever its engine: one suite, which each engine's tests run by `ledger_suite!`, and a
+//! random program.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use async_trait::async_trait;
+
+use super::LedgerStore;
+use crate::domain::{
+    consumption::{Modifiers, Row, UsageSource},
+    key::{KeyId, KeyRecord, KeyState},
+    ledger::{KeyTerms, NodeId},
+    money::NanoUsd,
+    usage::Usage,
+};
+
+mod cases;
+pub(crate) mod memory;
+mod midnight;
+mod model;
+mod program;
+
+pub(crate) use cases::*;
+pub(crate) use midnight::a_request_counts_in_the_periods_of_its_admission;
+pub(crate) use program::an_engine_answers_as_the_model_does;
+
+/// Saturday 2026-11-21, 12:00 UTC.
+pub(crate) const START_MS: i64 = 1_795_262_400_000;
+
+/// A clock that stands still until it is moved.
+#[derive(Clone, Debug)]
+pub(crate) struct TestClock(Arc<AtomicI64>);
+
+impl TestClock {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(AtomicI64::new(START_MS)))
+    }
+
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn advance(&self, by_ms: i64) {
+        self.0.fetch_add(by_ms, Ordering::SeqCst);
+    }
+
+    /// For an engine that is given its time.
+    pub(crate) fn source(&self) -> Arc<dyn Fn() -> i64 + Send + Sync> {
+        let clock = self.clone();
+        Arc::new(move || clock.now_ms())
+    }
+}
+
+/// Makes an engine lose what it has acknowledged, as a failover does.
+#[async_trait]
+pub(crate) trait Failover: Send + Sync {
+    /// Takes a snapshot of all its state, in place of the one before.
+    async fn remember(&self);
+
+    /// Goes back to the last snapshot; `false`: there is none.
+    async fn roll_back(&self) -> bool;
+}
+
+/// A fresh, empty, connected ledger that has its time from `clock`, and what has to live as long as it.
+pub(crate) struct Fixture {
+    pub(crate) store: Arc<dyn LedgerStore>,
+    pub(crate) clock: TestClock,
+    /// `None` for an engine that loses nothing while it runs.
+    pub(crate) failover: Option<Box<dyn Failover>>,
+    pub(crate) kept: Box<dyn Any + Send>,
+}
+
+/// The suite for one engine. `$open` is an async function that gives a [`Fixture`], or `None` to skip with a word.
+macro_rules! ledger_suite {
+    ($open:path) => {
+        $crate::store::ledger::contract::ledger_suite! { $open =>
+            an_account_comes_into_being_with_its_first_step
+            a_step_is_applied_once_and_in_order
+            what_was_settled_is_charged_logged_and_no_longer_held
+            a_settlement_that_is_sent_five_times_has_one_effect
+            a_request_counts_in_the_periods_of_its_admission
+            rows_are_paged_by_account_and_day
+            accounts_are_listed_by_name
+            admissions_at_once_never_hold_more_than_is_left
+            an_engine_answers_as_the_model_does
+        }
+    };
+    ($open:path => $($behaviour:ident)*) => {
+        $(#[tokio::test]
+        async fn $behaviour() {
+            if let Some(fixture) = $open().await {
+                $crate::store::ledger::contract::$behaviour(&fixture).await;
+                drop(fixture.kept);
+            }
+        })*
+    };
+}
+pub(crate) use ledger_suite;
+
+pub(crate) fn node(number: u8) -> NodeId {
+    NodeId::parse(&format!("node_{number:016}")).unwrap()
+}
+
+pub(crate) fn key_id(number: u8) -> KeyId {
+    KeyId::parse(&format!("key_{number:016}")).unwrap()
+}
+
+/// An active key of `acme` without limits.
+pub(crate) fn record(number: u8) -> KeyRecord {
+    KeyRecord {
+        id: key_id(number),
+        name: format!("key {number}"),
+        account: "acme".to_owned(),
+        created_at: 1,
+        expires_at: None,
+        models: None,
+        state: KeyState::Active,
+        hint: "wxyz".to_owned(),
+        revision: 1,
+        terms: KeyTerms::default(),
+    }
+}
+
+/// A row whose every text could be mistaken for something else by a careless engine.
+pub(crate) fn row(account: &str, key: u8, request: &str, time_ms: i64, cost: NanoUsd) -> Row {
+    Row {
+        time_ms,
+        admitted_ms: time_ms - 5,
+        request_id: request.to_owned(),
+        account: account.to_owned(),
+        key_id: key_id(key),
+        protocol: "messages".to_owned(),
+        model_asked: "a \"model\", é\n".to_owned(),
+        model: "[]".to_owned(),
+        provider: "anthropic".to_owned(),
+        status: 200,
+        outcome: "complete".to_owned(),
+        stream: true,
+        usage: Usage {
+            input_uncached: 9_007_199_254_740_993,
+            output_text: 3,
+            ..Usage::default()
+        },
+        usage_source: UsageSource::Reported,
+        modifiers: Modifiers::default(),
+        price_version: "1".to_owned(),
+        cost_nano_usd: cost,
+        latency_ms: 12,
+        ttft_ms: None,
+    }
+}

@@ -1,0 +1,133 @@
+//! The reference model as a store of its own: what the suite and the random program are tried on first.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use super::{Failover, Fixture, TestClock, ledger_suite, model::Model};
+use crate::{
+    domain::{
+        consumption::Row,
+        key::KeyId,
+        ledger::{AccountView, Admission, Admit, KeySpend, NodeId, Step, TopUp, ToppedUp},
+    },
+    store::{
+        StoreError,
+        ledger::{LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore},
+    },
+};
+
+struct MemoryLedger {
+    state: Arc<Mutex<Model>>,
+    clock: TestClock,
+}
+
+impl MemoryLedger {
+    fn state(&self) -> MutexGuard<'_, Model> {
+        self.state.lock().unwrap()
+    }
+}
+
+#[async_trait]
+impl LedgerStore for MemoryLedger {
+    async fn admit(&self, ask: &Admit) -> Result<Admission, StoreError> {
+        Ok(self.state().admit(ask, self.clock.now_ms()))
+    }
+
+    async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError> {
+        Ok(self.state().top_up(ask, self.clock.now_ms()))
+    }
+
+    async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
+        Ok(self.state().apply(node, account, steps))
+    }
+
+    async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError> {
+        Ok(self.state().watermark(node, account))
+    }
+
+    async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError> {
+        self.state().renew(node, accounts, self.clock.now_ms());
+        Ok(())
+    }
+
+    async fn release(&self, node: &NodeId, account: &str) -> Result<(), StoreError> {
+        self.state().release(node, account);
+        Ok(())
+    }
+
+    async fn account(&self, id: &str) -> Result<Option<AccountView>, StoreError> {
+        Ok(self.state().account(id, self.clock.now_ms()))
+    }
+
+    async fn accounts(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccountView>, StoreError> {
+        let limit = limit.min(LIST_ACCOUNTS_MAX);
+        Ok(self.state().accounts(after, limit, self.clock.now_ms()))
+    }
+
+    async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError> {
+        Ok(self.state().key_spend(account, key, self.clock.now_ms()))
+    }
+
+    async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
+        Ok(self.state().rows(account, day, skip, limit.min(LOG_ROWS_MAX)))
+    }
+
+    fn epochs(&self) -> watch::Receiver<u64> {
+        watch::channel(0).1
+    }
+}
+
+struct Snapshot {
+    state: Arc<Mutex<Model>>,
+    kept: Mutex<Option<Model>>,
+}
+
+#[async_trait]
+impl Failover for Snapshot {
+    async fn remember(&self) {
+        *self.kept.lock().unwrap() = Some(self.state.lock().unwrap().clone());
+    }
+
+    async fn roll_back(&self) -> bool {
+        let Some(kept) = self.kept.lock().unwrap().clone() else {
+            return false;
+        };
+        *self.state.lock().unwrap() = kept;
+        true
+    }
+}
+
+fn fixture(fails_over: bool) -> Fixture {
+    let (state, clock) = (Arc::<Mutex<Model>>::default(), TestClock::new());
+    let failover = Snapshot {
+        state: Arc::clone(&state),
+        kept: Mutex::default(),
+    };
+    Fixture {
+        store: Arc::new(MemoryLedger {
+            state,
+            clock: clock.clone(),
+        }),
+        clock,
+        failover: fails_over.then(|| -> Box<dyn Failover> { Box::new(failover) }),
+        kept: Box::new(()),
+    }
+}
+
+/// A ledger in memory, for tests of what is built on one.
+pub(crate) fn ledger() -> Arc<dyn LedgerStore> {
+    fixture(false).store
+}
+
+async fn open() -> Option<Fixture> {
+    Some(fixture(false))
+}
+
+ledger_suite!(open);
+
+#[tokio::test]
+async fn what_a_failover_lost_is_sent_again_and_exact() {
+    super::an_engine_answers_as_the_model_does(&fixture(true)).await;
+}

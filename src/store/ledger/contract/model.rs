@@ -1,0 +1,79 @@
+//! A ledger that is nothing but reference models, to compare the real ones with.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    domain::{
+        consumption::Row,
+        key::KeyId,
+        ledger::{Account, AccountView, Admission, Admit, KeySpend, NodeId, Step, TopUp, ToppedUp},
+    },
+    store::ledger::APPLY_STEPS_MAX,
+};
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+/// All accounts and all rows. Unlike a store it is told the time.
+#[derive(Clone, Default)]
+pub(crate) struct Model {
+    accounts: BTreeMap<String, Account>,
+    rows: BTreeMap<(String, i64), Vec<Row>>,
+}
+
+impl Model {
+    fn account_mut(&mut self, id: &str) -> &mut Account {
+        self.accounts.entry(id.to_owned()).or_default()
+    }
+
+    pub(crate) fn admit(&mut self, ask: &Admit, now_ms: i64) -> Admission {
+        self.account_mut(&ask.key.account).admit(ask, now_ms)
+    }
+
+    pub(crate) fn top_up(&mut self, ask: &TopUp, now_ms: i64) -> ToppedUp {
+        self.account_mut(&ask.account).top_up(ask, now_ms)
+    }
+
+    pub(crate) fn apply(&mut self, node: &NodeId, account: &str, steps: &[Step]) -> u64 {
+        let steps = &steps[..steps.len().min(APPLY_STEPS_MAX)];
+        let (watermark, rows) = self.account_mut(account).apply(node, steps);
+        for row in rows {
+            let day = row.time_ms.div_euclid(DAY_MS);
+            self.rows.entry((account.to_owned(), day)).or_default().push(row);
+        }
+        watermark
+    }
+
+    pub(crate) fn watermark(&self, node: &NodeId, account: &str) -> u64 {
+        self.accounts.get(account).map_or(0, |account| account.watermark(node))
+    }
+
+    pub(crate) fn renew(&mut self, node: &NodeId, accounts: &[String], now_ms: i64) {
+        for account in accounts {
+            self.account_mut(account).renew(node, now_ms);
+        }
+    }
+
+    pub(crate) fn release(&mut self, node: &NodeId, account: &str) {
+        self.account_mut(account).release(node);
+    }
+
+    pub(crate) fn account(&self, id: &str, now_ms: i64) -> Option<AccountView> {
+        self.accounts.get(id)?.view(id, now_ms)
+    }
+
+    pub(crate) fn accounts(&self, after: Option<&str>, limit: usize, now_ms: i64) -> Vec<AccountView> {
+        let behind = self.accounts.iter().filter(|(id, _)| Some(id.as_str()) > after);
+        let views = behind.filter_map(|(id, account)| account.view(id, now_ms));
+        views.take(limit).collect()
+    }
+
+    pub(crate) fn key_spend(&self, account: &str, key: &KeyId, now_ms: i64) -> KeySpend {
+        let account = self.accounts.get(account);
+        account.map_or_else(KeySpend::default, |account| account.key_spend(key, now_ms))
+    }
+
+    pub(crate) fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Vec<Row> {
+        let rows = self.rows.get(&(account.to_owned(), day));
+        rows.into_iter().flatten().skip(skip).take(limit).cloned().collect()
+    }
+}

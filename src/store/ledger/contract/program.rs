@@ -1,0 +1,331 @@
+//! A random program: an engine and the reference model are asked the same, and have to answer the same.
+
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+mod compare;
+
+use super::{Fixture, key_id, model::Model, node, row};
+use crate::domain::{
+    key::{KeyRecord, KeyState},
+    ledger::{
+        AccountTerms, Admission, Admit, Change, KeyTerms, NodeId, OnExhausted, Rates, Reset, Settlement, Step, TopUp,
+    },
+    money::NanoUsd,
+};
+
+/// The number of operations of one program; a full run has 100000.
+const OPERATIONS: &str = "WEIR_LEDGER_OPERATIONS";
+const OPERATIONS_DEFAULT: u64 = 3_000;
+/// Another start of the random numbers than the usual one.
+const SEED: &str = "WEIR_LEDGER_SEED";
+
+/// So few that operations meet.
+const ACCOUNTS: [&str; 3] = ["acme", "beta", "ghost"];
+const NODES: u8 = 3;
+const KEYS: u8 = 6;
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+/// A request that the program believes to run.
+#[derive(Clone)]
+struct Running {
+    node: u8,
+    key: u8,
+    request: String,
+    at_ms: i64,
+    tokens: u64,
+}
+
+struct Program<'a> {
+    fixture: &'a Fixture,
+    model: Model,
+    rng: StdRng,
+    /// Without rate limits where the engine's state rolls back: their levels are no part of what is sent again.
+    with_rates: bool,
+    rolled_back: bool,
+    keys: Vec<KeyRecord>,
+    running: Vec<Running>,
+    /// What each node has done to each account, from step 1.
+    journals: Vec<Vec<Vec<Step>>>,
+    requests: u64,
+    granted: u64,
+}
+
+/// Runs one program on an empty engine. Panics where the engine and the model differ, and says which seed it was.
+pub(crate) async fn an_engine_answers_as_the_model_does(fixture: &Fixture) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let operations = number(OPERATIONS).unwrap_or(OPERATIONS_DEFAULT);
+    let seed = number(SEED).unwrap_or(1);
+    let mut program = Program::new(fixture, seed);
+    for operation in 0..operations {
+        program.operate(&format!("{SEED}={seed}, operation {operation}")).await;
+    }
+    program.send_everything().await;
+    program.same("at the end").await;
+    assert!(
+        program.granted * 20 > operations,
+        "only {} were admitted",
+        program.granted
+    );
+}
+
+impl<'a> Program<'a> {
+    fn new(fixture: &'a Fixture, seed: u64) -> Self {
+        let keys = (0..KEYS).map(|number| KeyRecord {
+            account: ACCOUNTS[account_of(number)].to_owned(),
+            ..super::record(number)
+        });
+        Self {
+            fixture,
+            model: Model::default(),
+            rng: StdRng::seed_from_u64(seed),
+            with_rates: fixture.failover.is_none(),
+            rolled_back: false,
+            keys: keys.collect(),
+            running: Vec::new(),
+            journals: vec![vec![Vec::new(); ACCOUNTS.len()]; usize::from(NODES)],
+            requests: 0,
+            granted: 0,
+        }
+    }
+
+    fn one_of(&mut self, many: u8) -> u8 {
+        self.rng.random_range(0..many)
+    }
+
+    fn chance(&mut self, percent: u8) -> bool {
+        self.rng.random_range(0..100) < percent
+    }
+
+    fn amount(&mut self, most: i64) -> NanoUsd {
+        NanoUsd::from_nanos(self.rng.random_range(0..=most))
+    }
+
+    fn now(&self) -> i64 {
+        self.fixture.clock.now_ms()
+    }
+
+    async fn operate(&mut self, what: &str) {
+        match self.rng.random_range(0..100) {
+            0..30 => self.admit(what).await,
+            30..40 => self.top_up(what).await,
+            40..60 => self.settle(),
+            60..66 => self.administer(),
+            66..82 => self.send(what).await,
+            82..85 => self.change_key(),
+            85..93 => self.move_clock(),
+            93..95 => self.renew_or_release().await,
+            95..96 => self.fail_over().await,
+            _ => self.read(what).await,
+        }
+    }
+
+    async fn admit(&mut self, what: &str) {
+        let (number, key) = (self.one_of(NODES), self.one_of(KEYS));
+        let mut record = self.keys[usize::from(key)].clone();
+        if self.chance(5) {
+            record.revision = record.revision.saturating_sub(1);
+        }
+        self.requests += 1;
+        let again = self.chance(5) && !self.running.is_empty();
+        let request = if again {
+            let index = self.rng.random_range(0..self.running.len());
+            self.running[index].request.clone()
+        } else {
+            format!("r{}", self.requests)
+        };
+        let ask = Admit {
+            node: node(number),
+            request,
+            key: record,
+            estimate: self.amount(60),
+            tokens: self.rng.random_range(0..40),
+            ended_key: u64::from(self.chance(20)),
+            ended_account: self.rng.random_range(0..3),
+        };
+        let expected = self.model.admit(&ask, self.now());
+        let given = self.fixture.store.admit(&ask).await;
+        assert_eq!(given.as_ref(), Ok(&expected), "{what}: {ask:?}");
+        if let Admission::Granted(grant) = expected {
+            self.granted += 1;
+            self.running.push(Running {
+                node: number,
+                key,
+                request: ask.request,
+                at_ms: grant.at_ms,
+                tokens: ask.tokens,
+            });
+        }
+    }
+
+    fn some_running(&mut self) -> Option<usize> {
+        (!self.running.is_empty()).then(|| self.rng.random_range(0..self.running.len()))
+    }
+
+    async fn top_up(&mut self, what: &str) {
+        let Some(index) = self.some_running() else { return };
+        let running = self.running[index].clone();
+        let ask = TopUp {
+            node: node(running.node),
+            request: running.request,
+            account: ACCOUNTS[account_of(running.key)].to_owned(),
+            key: key_id(running.key),
+            at_ms: running.at_ms,
+            more: self.amount(30),
+        };
+        let expected = self.model.top_up(&ask, self.now());
+        assert_eq!(self.fixture.store.top_up(&ask).await, Ok(expected), "{what}: {ask:?}");
+    }
+
+    /// A request ends: billed or not, now and then one that nobody has admitted, or for more than it was estimated at.
+    fn settle(&mut self) {
+        let running = if self.chance(90) {
+            let Some(index) = self.some_running() else { return };
+            self.running.swap_remove(index)
+        } else {
+            self.requests += 1;
+            Running {
+                node: self.one_of(NODES),
+                key: self.one_of(KEYS),
+                request: format!("r{}", self.requests),
+                at_ms: self.now() - self.rng.random_range(0..2 * DAY_MS),
+                tokens: 7,
+            }
+        };
+        let billed = self.chance(85);
+        let cost = if billed { self.amount(70) } else { NanoUsd::ZERO };
+        let account = account_of(running.key);
+        let settlement = Settlement {
+            request: running.request.clone(),
+            key: key_id(running.key),
+            at_ms: running.at_ms,
+            tokens_estimated: running.tokens,
+            tokens_used: self.rng.random_range(0..80),
+            cost,
+            row: billed.then(|| row(ACCOUNTS[account], running.key, &running.request, self.now(), cost)),
+        };
+        self.record(running.node, account, Change::Settle(Box::new(settlement)));
+    }
+
+    fn record(&mut self, node: u8, account: usize, change: Change) {
+        let journal = &mut self.journals[usize::from(node)][account];
+        let seq = journal.len() as u64 + 1;
+        journal.push(Step { seq, change });
+    }
+
+    fn rates(&mut self) -> Rates {
+        let some = |this: &mut Self, percent: u8, most: u64| {
+            let limit = this.rng.random_range(0..most);
+            this.chance(percent).then_some(limit)
+        };
+        Rates {
+            rpm: some(self, if self.with_rates { 30 } else { 0 }, 60),
+            tpm: some(self, if self.with_rates { 30 } else { 0 }, 600),
+            concurrency: some(self, 30, 12),
+        }
+    }
+
+    /// What operators do, all through one node per account: where two nodes replace the same limits, the later one wins, and
+    /// which that was is forgotten by a store that has rolled back.
+    fn administer(&mut self) {
+        let account = usize::from(self.one_of(3));
+        let change = match self.rng.random_range(0..12) {
+            0 => Change::Open {
+                balance: self.amount(300),
+                at: self.now() / 1000,
+            },
+            1..5 => Change::Credit {
+                amount: self.amount(1_500),
+            },
+            5 => Change::Adjust {
+                amount: NanoUsd::from_nanos(self.rng.random_range(-200..200)),
+            },
+            6 => Change::Suspend,
+            7..10 => Change::Resume,
+            _ => Change::SetTerms {
+                terms: AccountTerms {
+                    low_balance: None,
+                    rates: self.rates(),
+                },
+            },
+        };
+        self.record(0, account, change);
+    }
+
+    /// Sends some of a journal: from before or behind what is applied, or from there on.
+    async fn send(&mut self, what: &str) {
+        let (number, account) = (self.one_of(NODES), usize::from(self.one_of(3)));
+        let applied = self.model.watermark(&node(number), ACCOUNTS[account]);
+        let back = self.rng.random_range(0..4_usize);
+        let ahead = usize::from(self.chance(10));
+        let start = (usize::try_from(applied).unwrap().saturating_sub(back)) + ahead * (back + 1);
+        let many = self.rng.random_range(0..12_usize);
+        let journal = &self.journals[usize::from(number)][account];
+        let end = journal.len().min(start + many);
+        let steps = journal.get(start..end).unwrap_or_default().to_vec();
+        self.send_steps(number, account, &steps, what).await;
+    }
+
+    async fn send_steps(&mut self, number: u8, account: usize, steps: &[Step], what: &str) -> u64 {
+        let (id, account) = (node(number), ACCOUNTS[account]);
+        let expected = self.model.apply(&id, account, steps);
+        let given = self.fixture.store.apply(&id, account, steps).await;
+        assert_eq!(given, Ok(expected), "{what}: {account}, {steps:?}");
+        expected
+    }
+
+    fn change_key(&mut self) {
+        let rates = self.rates();
+        let terms = KeyTerms {
+            quota: self.chance(50).then(|| self.amount(400)),
+            reset: [Reset::None, Reset::Daily, Reset::Weekly, Reset::Monthly][usize::from(self.one_of(4))],
+            on_exhausted: OnExhausted::Finish,
+            rates,
+        };
+        let expires_at = self
+            .chance(30)
+            .then(|| self.now() / 1000 + self.rng.random_range(-5..100_000));
+        // Withdrawn keys come back here, so that the program does not run dry.
+        let state = if self.chance(10) {
+            KeyState::Revoked { at: 1 }
+        } else {
+            KeyState::Active
+        };
+        let key = self.one_of(KEYS);
+        let record = &mut self.keys[usize::from(key)];
+        record.revision += 1;
+        (record.terms, record.expires_at, record.state) = (terms, expires_at, state);
+    }
+
+    fn move_clock(&mut self) {
+        let by = match self.rng.random_range(0..100) {
+            0..80 => self.rng.random_range(0..3_000),
+            80..85 => -self.rng.random_range(0..5_000),
+            85..94 => self.rng.random_range(10_000..40_000),
+            94..97 => DAY_MS - self.now().rem_euclid(DAY_MS) - self.rng.random_range(0..2),
+            97..99 => DAY_MS,
+            _ => 8 * DAY_MS,
+        };
+        self.fixture.clock.advance(by);
+    }
+
+    async fn renew_or_release(&mut self) {
+        let (id, account) = (node(self.one_of(NODES)), ACCOUNTS[usize::from(self.one_of(3))]);
+        if self.chance(80) {
+            let accounts = ACCOUNTS.map(str::to_owned);
+            self.model.renew(&id, &accounts, self.now());
+            self.fixture.store.renew(&id, &accounts).await.unwrap();
+        } else {
+            self.release(&id, account).await;
+        }
+    }
+
+    async fn release(&mut self, id: &NodeId, account: &str) {
+        self.model.release(id, account);
+        self.fixture.store.release(id, account).await.unwrap();
+    }
+}
+
+/// Which account a key belongs to.
+fn account_of(key: u8) -> usize {
+    usize::from(key) % ACCOUNTS.len()
+}

@@ -1,0 +1,118 @@
+//! What a program sends again, and what it compares.
+
+use super::{ACCOUNTS, DAY_MS, KEYS, NODES, Program};
+use crate::domain::{consumption::RETENTION_DAYS, ledger::Admit, money::NanoUsd};
+use crate::store::ledger::contract::{Failover, key_id, node};
+
+impl Program<'_> {
+    /// The engine forgets what was done since its last snapshot; the model does not. Holds are given up on both sides, as
+    /// they are no part of the promise. Then everybody sends again what the engine has forgotten.
+    pub(super) async fn fail_over(&mut self) {
+        let Some(failover) = &self.fixture.failover else { return };
+        let failover: &dyn Failover = &**failover;
+        if self.chance(50) {
+            return failover.remember().await;
+        }
+        if !failover.roll_back().await {
+            return;
+        }
+        self.rolled_back = true;
+        for number in 0..NODES {
+            for account in ACCOUNTS {
+                self.release(&node(number), account).await;
+            }
+        }
+        self.running.clear();
+        self.send_everything().await;
+        // The nodes' keys come back with the next admission of each.
+        for key in 0..KEYS {
+            let ask = Admit {
+                node: node(0),
+                request: format!("again{key}-{}", self.requests),
+                key: self.keys[usize::from(key)].clone(),
+                estimate: NanoUsd::ZERO,
+                tokens: 0,
+                ended_key: 0,
+                ended_account: 0,
+            };
+            let expected = self.model.admit(&ask, self.now());
+            assert_eq!(self.fixture.store.admit(&ask).await, Ok(expected), "after a failover");
+        }
+        self.same("after a failover").await;
+    }
+
+    pub(super) async fn send_everything(&mut self) {
+        for number in 0..NODES {
+            for (index, account) in ACCOUNTS.into_iter().enumerate() {
+                let known = self.fixture.store.watermark(&node(number), account).await;
+                let known = usize::try_from(known.unwrap()).unwrap();
+                let missing = &self.journals[usize::from(number)][index][known..];
+                for steps in missing.chunks(100) {
+                    let expected = steps.last().unwrap().seq;
+                    self.model.apply(&node(number), account, steps);
+                    let given = self.fixture.store.apply(&node(number), account, steps).await;
+                    assert_eq!(given, Ok(expected), "a journal that is sent again");
+                }
+            }
+        }
+    }
+
+    pub(super) async fn read(&mut self, what: &str) {
+        let (store, now) = (&self.fixture.store, self.now());
+        let account = ACCOUNTS[usize::from(self.one_of(3))];
+        assert_eq!(
+            store.account(account).await,
+            Ok(self.model.account(account, now)),
+            "{what}"
+        );
+        let after = [None, Some("acme"), Some("az"), Some("ghost")][usize::from(self.one_of(4))];
+        let limit = usize::from(self.one_of(4));
+        let expected = self.model.accounts(after, limit, now);
+        assert_eq!(store.accounts(after, limit).await, Ok(expected), "{what}");
+        let key = key_id(self.one_of(KEYS));
+        let expected = self.model.key_spend(account, &key, now);
+        assert_eq!(store.key_spend(account, &key).await, Ok(expected), "{what}: {key}");
+        let by = node(self.one_of(NODES));
+        let expected = self.model.watermark(&by, account);
+        assert_eq!(store.watermark(&by, account).await, Ok(expected), "{what}");
+        if !self.rolled_back {
+            let day = now.div_euclid(DAY_MS) - i64::from(self.one_of(3));
+            let (skip, limit) = (usize::from(self.one_of(20)), usize::from(self.one_of(20)));
+            let expected = self.model.rows(account, day, skip, limit);
+            assert_eq!(store.rows(account, day, skip, limit).await, Ok(expected), "{what}");
+        }
+    }
+
+    /// Compares all that can be seen. After a failover the rows of a day may be in another order.
+    pub(super) async fn same(&mut self, what: &str) {
+        let (store, now) = (&self.fixture.store, self.now());
+        assert_eq!(
+            store.accounts(None, 9).await,
+            Ok(self.model.accounts(None, 9, now)),
+            "{what}"
+        );
+        let today = now.div_euclid(DAY_MS);
+        for account in ACCOUNTS {
+            for key in 0..KEYS {
+                let expected = self.model.key_spend(account, &key_id(key), now);
+                assert_eq!(store.key_spend(account, &key_id(key)).await, Ok(expected), "{what}");
+            }
+            for day in today - i64::from(RETENTION_DAYS) + 2..=today {
+                let mut expected = self.model.rows(account, day, 0, usize::MAX);
+                let mut given = Vec::new();
+                loop {
+                    let page = store.rows(account, day, given.len(), 1000).await.unwrap();
+                    if page.is_empty() {
+                        break;
+                    }
+                    given.extend(page);
+                }
+                if self.rolled_back {
+                    expected.sort_by_key(|row| format!("{row:?}"));
+                    given.sort_by_key(|row| format!("{row:?}"));
+                }
+                assert_eq!(given, expected, "{what}: rows of {account} on day {day}");
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The Redis store's keys in a backup. A store that is being filled has no generation, so that no node takes a part for all.
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+
+use super::{ADMIN_BUDGET, Adopt, Init, RedisStore, link::Effort, reply, reply::Reply};
+use crate::{
+    domain::key::KeyId,
+    store::{
+        KeyStore, LIST_KEYS_MAX, StoreError,
+        archive::{Archive, Item},
+    },
+};
+
+/// Keys that one script puts back, so that it does not hold up the server.
+const LOAD_KEYS_MAX: usize = 200;
+
+impl RedisStore {
+    /// The generation; `None` until the store is set up.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn known_generation(&self) -> Result<Option<String>, StoreError> {
+        let mut call = self.prepare(&self.scripts.view);
+        call.arg("");
+        let reply = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        Ok(Some(reply.generation).filter(|generation| !generation.is_empty()))
+    }
+
+    /// Makes a store that was filled from a backup one that nodes believe: with the word they knew it by, or a new one.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn restored(&self, generation: Option<&str>) -> Result<Init, StoreError> {
+        match generation {
+            Some(word) => self.set_generation(word, Adopt::Data).await,
+            None => self.init(Adopt::Data).await,
+        }
+    }
+}
+
+#[async_trait]
+impl Archive for RedisStore {
+    async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError> {
+        let mut after: Option<KeyId> = None;
+        loop {
+            let page = match self.list(after.as_ref(), LIST_KEYS_MAX).await {
+                Err(StoreError::NotFound) => {
+                    return Err(StoreError::Unavailable(
+                        "a key was deleted while the backup was taken, take it again".to_owned(),
+                    ));
+                }
+                page => page?,
+            };
+            let more = page.len() == LIST_KEYS_MAX;
+            after = page.last().map(|view| view.record.id.clone());
+            for view in page {
+                let item = Item::Key {
+                    digest: view.digest,
+                    record: Box::new(view.record),
+                    last_used: view.last_used,
+                };
+                if to.send(item).await.is_err() {
+                    return Ok(());
+                }
+            }
+            if !more {
+                break;
+            }
+        }
+        let mut call = self.prepare(&self.scripts.gone_ids);
+        call.key(&self.gone_key);
+        for id in self.call(&call, Effort::Read(ADMIN_BUDGET)).await?.texts() {
+            let id = KeyId::parse(&id).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+            if to.send(Item::KeyGone { id }).await.is_err() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    async fn is_empty(&self) -> Result<bool, StoreError> {
+        let mut call = self.scripts.empty.script.prepare_invoke();
+        for key in &self.keys {
+            call.key(key);
+        }
+        let mut reply = Reply::read(self.link.call(&call, Effort::Read(ADMIN_BUDGET)).await?)?;
+        Ok(reply.text()? == "0")
+    }
+
+    async fn load(&self, items: &[Item]) -> Result<(), StoreError> {
+        for items in items.chunks(LOAD_KEYS_MAX) {
+            let mut call = self.scripts.load.script.prepare_invoke();
+            for key in self.keys.iter().chain([&self.gone_key]) {
+                call.key(key);
+            }
+            let mut is_any = false;
+            for item in items {
+                match item {
+                    Item::Key {
+                        digest,
+                        record,
+                        last_used,
+                    } => {
+                        let used = last_used.map(|at| at.to_string()).unwrap_or_default();
+                        call.arg(digest.to_hex())
+                            .arg(record.id.as_str())
+                            .arg(reply::record_text(record)?)
+                            .arg(record.created_at)
+                            .arg(used);
+                    }
+                    Item::KeyGone { id } => {
+                        call.arg("").arg(id.as_str()).arg("").arg("").arg("");
+                    }
+                    Item::Account { .. } | Item::AccountKey { .. } | Item::Row { .. } => continue,
+                }
+                is_any = true;
+            }
+            if !is_any {
+                continue;
+            }
+            let reply = Reply::read(self.link.call(&call, Effort::Write(ADMIN_BUDGET)).await?)?;
+            if reply.is_conflict() {
+                return Err(StoreError::Unavailable(
+                    "the store has been set up in the meantime".to_owned(),
+                ));
+            }
+        }
+        Ok(())
+    }
+}

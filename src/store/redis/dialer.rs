@@ -1,0 +1,88 @@
+//! Makes clients of servers: login, protocol and TLS are the same for all of one kind.
+
+use ::redis::{
+    Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisResult, TlsCertificates,
+};
+
+use super::address::Address;
+use super::settings::{RedisMode, RedisSettings};
+use crate::domain::secret::Secret;
+use crate::store::OpenError;
+
+/// How servers are talked to. RESP3 everywhere: it tells of a closed connection before the next call is sent on it.
+pub(super) struct Dialer {
+    data: RedisConnectionInfo,
+    sentinel: RedisConnectionInfo,
+    tls: Option<TlsCertificates>,
+}
+
+impl Dialer {
+    /// Reads the CA file and tries the TLS settings.
+    pub(super) fn new(settings: &RedisSettings) -> Result<Self, OpenError> {
+        let fault = |text: String| OpenError::Settings(format!("store.redis: {text}"));
+        let root_cert = match &settings.ca_file {
+            Some(path) if settings.tls => Some(
+                std::fs::read(path)
+                    .map_err(|error| fault(format!("ca_file {} cannot be read: {error}", path.display())))?,
+            ),
+            _ => None,
+        };
+        let sentinel = match &settings.mode {
+            RedisMode::Sentinel { username, password, .. } => login(username.as_deref(), password.as_ref()),
+            RedisMode::Standalone | RedisMode::Cluster => login(None, None),
+        };
+        let dialer = Self {
+            data: login(settings.username.as_deref(), settings.password.as_ref()).set_db(settings.database),
+            sentinel,
+            tls: settings.tls.then_some(TlsCertificates {
+                client_tls: None,
+                root_cert,
+            }),
+        };
+        for address in settings.addresses()? {
+            let tried = dialer.data(&address);
+            tried.map_err(|error| fault(format!("the TLS settings do not work: {error}")))?;
+        }
+        Ok(dialer)
+    }
+
+    /// A client of a server that holds data. It connects nowhere yet.
+    pub(super) fn data(&self, address: &Address) -> RedisResult<Client> {
+        self.client(address, &self.data)
+    }
+
+    /// A client of a sentinel.
+    pub(super) fn sentinel(&self, address: &Address) -> RedisResult<Client> {
+        self.client(address, &self.sentinel)
+    }
+
+    fn client(&self, address: &Address, login: &RedisConnectionInfo) -> RedisResult<Client> {
+        let Address { host, port } = address.clone();
+        let place = if self.tls.is_some() {
+            ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: false,
+                tls_params: None,
+            }
+        } else {
+            ConnectionAddr::Tcp(host, port)
+        };
+        let info = place.into_connection_info()?.set_redis_settings(login.clone());
+        match &self.tls {
+            None => Client::open(info),
+            Some(certificates) => Client::build_with_tls(info, certificates.clone()),
+        }
+    }
+}
+
+fn login(username: Option<&str>, password: Option<&Secret>) -> RedisConnectionInfo {
+    let mut login = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
+    if let Some(username) = username {
+        login = login.set_username(username);
+    }
+    if let Some(password) = password {
+        login = login.set_password(password.expose());
+    }
+    login
+}

@@ -1,0 +1,2 @@
+-- ARGV: generation. Nothing but what the prelude checks.
+return {'ok', generation}

@@ -1,0 +1,15 @@
+-- Gives a store its generation, and with that makes it one that nodes believe. Stands alone: the prelude refuses without it.
+-- KEYS: those of the prelude. ARGV: generation, 'adopt' or ''.
+local there = redis.call('GET', KEYS[1])
+if there then
+  return {'ok', there, 'there'}
+end
+if ARGV[2] ~= 'adopt' then
+  for i = 2, #KEYS do
+    if redis.call('EXISTS', KEYS[i]) == 1 then
+      return {'ok', '', 'data'}
+    end
+  end
+end
+redis.call('SET', KEYS[1], ARGV[1])
+return {'ok', ARGV[1], 'made'}

@@ -1,0 +1,302 @@
+//! The ledger that nodes share: accounts, quotas, holds and the consumption log in Redis, every operation one script.
+//!
+//! All keys of an account have one hash tag, `{<namespace>:a:<account>}`, so that a script about it is one atomic step in a
+//! cluster too. Scripts are given the name of the first and make the others from it:
+//! - `:state` the account: `balance`, `spent`, `suspended`, `created`, its terms, `gen` (see below), `wm:<node>` the watermark
+//!   of each node, `k:<key>` the terms of each key as last seen, `b:...` what of each rate limit is used up;
+//!   `restored` instead of `balance` while a backup is being put back: the account is not there yet,
+//! - `:nodes` the nodes that hold something, `:held:<node>` their holds and the end of their lease,
+//! - `:spent:<period>` key to nano-USD, gone some days after the period,
+//! - `:log:<day>` the rows of a day as JSON, in the order they were applied in.
+//!
+//! `{<namespace>:accounts}:index` has the names of all accounts, in order. It is written after the account and mended
+//! whenever a process first changes an account in an epoch.
+//!
+//! A Redis that was emptied must not say that there is no such account, or that nobody has spent anything. The key store's
+//! generation is the sign; an account remembers the one it belongs to, and before an account counts as missing the
+//! generation is looked for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ::redis::ScriptInvocation;
+use async_trait::async_trait;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use tokio::sync::watch;
+
+use super::link::Effort;
+use super::scripts::Loaded;
+use super::{ADMIN_BUDGET, RedisStore};
+use crate::domain::consumption::Row;
+use crate::domain::key::KeyId;
+use crate::domain::ledger::{AccountView, Admission, Admit, Change, Denied, KeySpend, NodeId, Step, TopUp, ToppedUp};
+use crate::store::StoreError;
+use crate::store::ledger::{APPLY_STEPS_MAX, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore};
+
+use self::answer::Answer;
+use self::index::Entered;
+pub(super) use self::scripts::LedgerScripts;
+
+mod answer;
+mod archive;
+mod arguments;
+mod index;
+mod kept;
+mod scripts;
+#[cfg(test)]
+mod tests;
+
+/// How many accounts are asked about at once.
+const AT_ONCE: usize = 32;
+
+/// The ledger on a Redis store's connections, which [`crate::store::KeyStore::run`] keeps up.
+pub struct RedisLedger {
+    store: Arc<RedisStore>,
+    entered: Entered,
+    /// Whether it has been said that the accounts are not those of this installation.
+    alarmed: AtomicBool,
+    #[cfg(test)]
+    clock: Option<TestTime>,
+}
+
+/// Tells the time in a test, in milliseconds since the Unix epoch.
+#[cfg(test)]
+type TestTime = Arc<dyn Fn() -> i64 + Send + Sync>;
+
+impl RedisLedger {
+    /// The ledger in the same Redis as the keys.
+    pub fn new(store: Arc<RedisStore>) -> Self {
+        Self {
+            store,
+            entered: Entered::default(),
+            alarmed: AtomicBool::new(false),
+            #[cfg(test)]
+            clock: None,
+        }
+    }
+
+    /// A ledger whose time is in the test's hands.
+    #[cfg(test)]
+    fn with_clock(store: Arc<RedisStore>, clock: TestTime) -> Self {
+        Self {
+            clock: Some(clock),
+            ..Self::new(store)
+        }
+    }
+
+    /// A call of a script about an account, with what every such script takes.
+    fn prepare<'a>(&self, loaded: &'a Loaded, account: &str) -> ScriptInvocation<'a> {
+        let mut call = loaded.script.prepare_invoke();
+        call.key(format!("{{{}:a:{account}}}:state", self.store.namespace))
+            .arg(self.now())
+            .arg(self.store.generation.get().map_or("", String::as_str));
+        call
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, reason = "tests have a clock of their own")]
+    fn now(&self) -> &'static str {
+        ""
+    }
+
+    #[cfg(test)]
+    fn now(&self) -> String {
+        self.clock
+            .as_ref()
+            .map_or_else(String::new, |clock| clock().to_string())
+    }
+
+    async fn send(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<Answer, StoreError> {
+        self.store.link.call(call, effort).await.map(Answer::new)
+    }
+
+    /// The status of an answer, and the answer. A missing account is one only while the Redis is the one this node knows.
+    async fn call(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<(String, Answer), StoreError> {
+        let mut answer = self.send(call, effort).await?;
+        let status = answer.text()?;
+        let known = match status.as_str() {
+            "lost" => Err(StoreError::Unavailable(
+                "redis holds an account of another installation; restore the data of this one".to_owned(),
+            )),
+            "missing" => self.store.check_generation().await,
+            _ => Ok(()),
+        };
+        match known {
+            Ok(()) => self.alarmed.store(false, Ordering::Relaxed),
+            Err(error) => {
+                if !self.alarmed.swap(true, Ordering::Relaxed) {
+                    tracing::error!(%error, "redis does not have the accounts of this installation, nothing is admitted");
+                }
+                return Err(error);
+            }
+        }
+        Ok((status, answer))
+    }
+
+    fn index(&self) -> String {
+        format!("{{{}:accounts}}:index", self.store.namespace)
+    }
+
+    /// Enters an account into the index, unless this process knows that it is there and it is not new.
+    async fn enter(&self, account: &str, is_new: bool) -> Result<(), StoreError> {
+        let epoch = *self.store.link.epochs().borrow();
+        if !is_new && self.entered.has(account, epoch) {
+            return Ok(());
+        }
+        let mut call = self.scripts().enter.script.prepare_invoke();
+        call.key(self.index()).arg(account);
+        self.send(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        self.entered.note(account, epoch);
+        Ok(())
+    }
+
+    /// The names behind one, at most so many.
+    async fn names(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+        let mut call = self.scripts().names.script.prepare_invoke();
+        call.key(self.index()).arg(after).arg(limit);
+        let (_, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        Ok(answer.rest().collect())
+    }
+
+    async fn apply_steps(
+        &self,
+        node: &NodeId,
+        account: &str,
+        steps: &[Step],
+        may_create: bool,
+    ) -> Result<(String, Answer), StoreError> {
+        let mut call = self.prepare(&self.scripts().apply, account);
+        call.arg(node.as_str()).arg(u8::from(may_create));
+        for step in steps {
+            arguments::step(&mut call, step)?;
+        }
+        // Steps that are sent twice have one effect.
+        self.call(&call, Effort::Read(ADMIN_BUDGET)).await
+    }
+
+    fn scripts(&self) -> &LedgerScripts {
+        &self.store.scripts.ledger
+    }
+
+    /// A call about a node on an account, with an answer that nothing is read from.
+    async fn tell(&self, loaded: &Loaded, node: &NodeId, account: &str) -> Result<(), StoreError> {
+        let mut call = self.prepare(loaded, account);
+        call.arg(node.as_str());
+        self.call(&call, Effort::Read(ADMIN_BUDGET)).await.map(drop)
+    }
+}
+
+#[async_trait]
+impl LedgerStore for RedisLedger {
+    async fn admit(&self, ask: &Admit) -> Result<Admission, StoreError> {
+        let mut call = self.prepare(&self.scripts().admit, &ask.key.account);
+        arguments::admit(&mut call, ask);
+        // A request that is asked for twice has one hold.
+        let (status, answer) = self.call(&call, Effort::Read(self.store.budget)).await?;
+        match status.as_str() {
+            "granted" => answer.grant(),
+            "refused" => answer.denied(),
+            "stale" => Ok(Admission::StaleKey),
+            "missing" => Ok(Admission::Refused(Denied::AccountUnknown)),
+            _ => Err(answer::unknown()),
+        }
+    }
+
+    async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError> {
+        let mut call = self.prepare(&self.scripts().top_up, &ask.account);
+        arguments::top_up(&mut call, ask);
+        let (status, answer) = self.call(&call, Effort::Write(self.store.budget)).await?;
+        answer.topped_up(&status)
+    }
+
+    async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
+        let steps = steps.get(..APPLY_STEPS_MAX).unwrap_or(steps);
+        let (mut status, mut answer) = self.apply_steps(node, account, steps, false).await?;
+        let is_new = status == "missing";
+        if is_new {
+            // It may be made: the Redis is the one this node knows.
+            (status, answer) = self.apply_steps(node, account, steps, true).await?;
+        }
+        if status != "ok" {
+            return Err(answer::unknown());
+        }
+        let watermark = answer.number()?;
+        let opened = steps.iter().any(|step| matches!(step.change, Change::Open { .. }));
+        if watermark > 0 {
+            self.enter(account, is_new || opened).await?;
+        }
+        Ok(watermark)
+    }
+
+    async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError> {
+        let mut call = self.prepare(&self.scripts().watermark, account);
+        call.arg(node.as_str());
+        let (status, mut answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        if status == "missing" { Ok(0) } else { answer.number() }
+    }
+
+    async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError> {
+        let renew = &self.scripts().renew;
+        let calls: Vec<_> = accounts.iter().map(|account| self.tell(renew, node, account)).collect();
+        stream::iter(calls).buffer_unordered(AT_ONCE).try_collect().await
+    }
+
+    async fn release(&self, node: &NodeId, account: &str) -> Result<(), StoreError> {
+        self.tell(&self.scripts().release, node, account).await
+    }
+
+    async fn account(&self, id: &str) -> Result<Option<AccountView>, StoreError> {
+        let call = self.prepare(&self.scripts().account, id);
+        let (status, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        if status == "missing" {
+            Ok(None)
+        } else {
+            answer.account(id).map(Some)
+        }
+    }
+
+    async fn accounts(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccountView>, StoreError> {
+        let limit = limit.min(LIST_ACCOUNTS_MAX);
+        let mut after = after.unwrap_or_default().to_owned();
+        let mut views = Vec::new();
+        // A name may stand for an account that a failover took along; others then take its place in the page.
+        while views.len() < limit {
+            let names = self.names(&after, limit - views.len()).await?;
+            let Some(last) = names.last() else { break };
+            after.clone_from(last);
+            let calls: Vec<_> = names.iter().map(|name| self.account(name)).collect();
+            let page: Vec<_> = stream::iter(calls).buffered(AT_ONCE).try_collect().await?;
+            views.extend(page.into_iter().flatten());
+        }
+        if views.is_empty() {
+            self.store.check_generation().await?;
+        }
+        Ok(views)
+    }
+
+    async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError> {
+        let mut call = self.prepare(&self.scripts().key_spend, account);
+        call.arg(key.as_str());
+        let (status, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        if status == "missing" {
+            Ok(KeySpend::default())
+        } else {
+            answer.key_spend()
+        }
+    }
+
+    async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
+        let limit = limit.min(LOG_ROWS_MAX);
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let mut call = self.prepare(&self.scripts().rows, account);
+        call.arg(day).arg(skip).arg(limit);
+        let (_, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        answer.rest().map(|text| answer::row(&text)).collect()
+    }
+
+    fn epochs(&self) -> watch::Receiver<u64> {
+        self.store.link.epochs()
+    }
+}

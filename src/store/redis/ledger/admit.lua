@@ -1,0 +1,116 @@
+-- ARGV: now, generation, node, request, key, its mirror (8), estimate, tokens, ended of the key, ended of the account.
+-- -> granted, hold, time, balance, watermark, low balance or ''; or refused, why; or stale
+local node, request, key = ARGV[3], ARGV[4], ARGV[5]
+local told = table.concat(ARGV, '|', 6, 13)
+local mirror = read_mirror(told)
+local estimate, tokens = tonumber(ARGV[14]), tonumber(ARGV[15])
+local ended_key, ended_account = tonumber(ARGV[16]), tonumber(ARGV[17])
+local values, fault = fields(
+  'suspended', 'rpm', 'tpm', 'concurrency', 'wm:' .. node, 'k:' .. key,
+  'b:requests', 'b:tokens', 'b:requests:' .. key, 'b:tokens:' .. key, 'low_balance'
+)
+local balance, watermark, low_balance = values[1], values[7] or '0', values[13] or ''
+local function refusal()
+  if mirror.state == 'revoked' then
+    return {'refused', 'revoked'}
+  end
+  if mirror.ends and mirror.ends <= math.floor(now / 1000) then
+    return {'refused', 'expired'}
+  end
+end
+if fault then
+  -- What is wrong with the key is said first, and is no less true without an account.
+  return fault == 'missing' and refusal() or {fault}
+end
+local alive = living(true)
+local known = hold_of(alive, node, request)
+if known then
+  return {'granted', text(known.amount), text(known.at), balance, watermark, low_balance}
+end
+local is_news = true
+if values[8] then
+  local earlier = read_mirror(values[8])
+  if earlier.revision > mirror.revision then
+    return {'stale'}
+  end
+  is_news = earlier.revision < mirror.revision
+  if not is_news then
+    mirror = earlier
+  end
+end
+local period = periods(now)
+local sums = sums_of(alive, key, period[mirror.reset])
+
+-- Everything that is checked: the fields to write and the hold, or a refusal.
+local function check()
+  local denied = refusal()
+  if denied then
+    return denied
+  end
+  if values[3] == '1' then
+    return {'refused', 'suspended'}
+  end
+  local left = tonumber(balance) - sums.held
+  if left <= 0 then
+    return {'refused', 'balance'}
+  end
+  if mirror.quota then
+    local spent = number(redis.call('HGET', BASE .. 'spent:' .. period[mirror.reset], key))
+    local of_quota = mirror.quota - spent - sums.key_held
+    if of_quota <= 0 then
+      local ends = period[mirror.reset .. '_end']
+      return {'refused', 'quota', text(mirror.quota), ends and text(ends) or ''}
+    end
+    left = math.min(left, of_quota)
+  end
+  local limit = tonumber(mirror.concurrency)
+  if limit and total(sums.key_running, node, ended_key) >= limit then
+    return {'refused', 'concurrency', 'key', mirror.concurrency}
+  end
+  limit = tonumber(values[6])
+  if limit and total(sums.running, node, ended_account) >= limit then
+    return {'refused', 'concurrency', 'account', values[6]}
+  end
+  local written, removed = {}, {}
+  local rates = {
+    {'key', 'requests', mirror.rpm, 1, values[11], 'b:requests:' .. key},
+    {'key', 'tokens', mirror.tpm, tokens, values[12], 'b:tokens:' .. key},
+    {'account', 'requests', values[4], 1, values[9], 'b:requests'},
+    {'account', 'tokens', values[5], tokens, values[10], 'b:tokens'},
+  }
+  for _, rate in ipairs(rates) do
+    local scope, counted, rate_limit, cost, bucket, name = unpack(rate, 1, 6)
+    if rate_limit and rate_limit ~= '' then
+      local after, retry = take(bucket, rate_limit, cost)
+      if not after then
+        return {'refused', 'rate', scope, counted, rate_limit, text(retry)}
+      end
+      written[#written + 1] = name
+      written[#written + 1] = after
+    elseif bucket then
+      removed[#removed + 1] = name
+    end
+  end
+  return nil, written, removed, math.min(math.max(0, estimate), left)
+end
+
+local denied, written, removed, amount = check()
+if denied then
+  if is_news then
+    redis.call('HSET', STATE, 'k:' .. key, told)
+  end
+  return denied
+end
+redis.call('SADD', NODES, node)
+hold(node, request, {amount = amount, at = now, key = key}, amount, names_of(period), true)
+if is_news then
+  written[#written + 1] = 'k:' .. key
+  written[#written + 1] = told
+end
+if #written > 0 then
+  redis.call('HSET', STATE, unpack(written))
+end
+if #removed > 0 then
+  redis.call('HDEL', STATE, unpack(removed))
+end
+return {'granted', text(amount), text(now), balance, watermark, low_balance}

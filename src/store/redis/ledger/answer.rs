@@ -1,0 +1,166 @@
+//! What the ledger's scripts answer: a status, then what was asked for, all as text, because Lua's numbers are doubles.
+
+use std::str::FromStr;
+use std::vec::IntoIter;
+
+use crate::domain::consumption::Row;
+use crate::domain::ledger::{
+    AccountTerms, AccountView, Admission, Counted, Denied, Grant, KeySpend, Rates, Scope, ToppedUp,
+};
+use crate::domain::money::NanoUsd;
+use crate::store::StoreError;
+
+/// A script's answer, read word by word.
+pub(super) struct Answer {
+    words: IntoIter<String>,
+}
+
+impl Answer {
+    pub(super) fn new(words: Vec<String>) -> Self {
+        Self {
+            words: words.into_iter(),
+        }
+    }
+
+    pub(super) fn text(&mut self) -> Result<String, StoreError> {
+        self.words
+            .next()
+            .ok_or_else(|| StoreError::Corrupt("a ledger script's answer is too short".to_owned()))
+    }
+
+    /// All that is left.
+    pub(super) fn rest(self) -> impl Iterator<Item = String> {
+        self.words
+    }
+
+    pub(super) fn number<T: FromStr>(&mut self) -> Result<T, StoreError> {
+        parse(&self.text()?)
+    }
+
+    /// A number, or nothing as an empty text.
+    fn optional<T: FromStr>(&mut self) -> Result<Option<T>, StoreError> {
+        match self.text()?.as_str() {
+            "" => Ok(None),
+            text => parse(text).map(Some),
+        }
+    }
+
+    pub(super) fn money(&mut self) -> Result<NanoUsd, StoreError> {
+        self.number().map(NanoUsd::from_nanos)
+    }
+
+    /// What `admit.lua` answers behind its status.
+    pub(super) fn grant(mut self) -> Result<Admission, StoreError> {
+        Ok(Admission::Granted(Grant {
+            hold: self.money()?,
+            at_ms: self.number()?,
+            balance: self.money()?,
+            watermark: self.number()?,
+            low_balance: self.optional()?.map(NanoUsd::from_nanos),
+        }))
+    }
+
+    /// Why `admit.lua` refuses.
+    pub(super) fn denied(mut self) -> Result<Admission, StoreError> {
+        let denied = match self.text()?.as_str() {
+            "revoked" => Denied::KeyRevoked,
+            "expired" => Denied::KeyExpired,
+            "suspended" => Denied::AccountSuspended,
+            "balance" => Denied::BalanceExhausted,
+            "quota" => Denied::QuotaExhausted {
+                quota: self.money()?,
+                resets_at: self.optional()?,
+            },
+            "concurrency" => Denied::Concurrency {
+                scope: self.scope()?,
+                limit: self.number()?,
+            },
+            "rate" => Denied::RateLimited {
+                scope: self.scope()?,
+                counted: self.counted()?,
+                limit: self.number()?,
+                retry_after_ms: self.number()?,
+            },
+            _ => return Err(unknown()),
+        };
+        Ok(Admission::Refused(denied))
+    }
+
+    fn scope(&mut self) -> Result<Scope, StoreError> {
+        match self.text()?.as_str() {
+            "key" => Ok(Scope::Key),
+            "account" => Ok(Scope::Account),
+            _ => Err(unknown()),
+        }
+    }
+
+    fn counted(&mut self) -> Result<Counted, StoreError> {
+        match self.text()?.as_str() {
+            "requests" => Ok(Counted::Requests),
+            "tokens" => Ok(Counted::Tokens),
+            _ => Err(unknown()),
+        }
+    }
+
+    /// What `top_up.lua` answers.
+    pub(super) fn topped_up(mut self, status: &str) -> Result<ToppedUp, StoreError> {
+        match status {
+            "granted" => self.money().map(ToppedUp::Granted),
+            "refused" => Ok(ToppedUp::Refused),
+            "no_hold" => Ok(ToppedUp::NoHold),
+            _ => Err(unknown()),
+        }
+    }
+
+    /// What `account.lua` answers.
+    pub(super) fn account(mut self, id: &str) -> Result<AccountView, StoreError> {
+        Ok(AccountView {
+            id: id.to_owned(),
+            balance: self.money()?,
+            spent: self.money()?,
+            held: self.money()?,
+            running: self.number()?,
+            suspended: self.text()? == "1",
+            created_at: self.number()?,
+            terms: AccountTerms {
+                low_balance: self.optional()?.map(NanoUsd::from_nanos),
+                rates: Rates {
+                    rpm: self.optional()?,
+                    tpm: self.optional()?,
+                    concurrency: self.optional()?,
+                },
+            },
+        })
+    }
+
+    /// What `key_spend.lua` answers.
+    pub(super) fn key_spend(mut self) -> Result<KeySpend, StoreError> {
+        Ok(KeySpend {
+            all: self.money()?,
+            day: self.money()?,
+            week: self.money()?,
+            month: self.money()?,
+            held: self.money()?,
+            running: self.number()?,
+        })
+    }
+}
+
+/// A figure.
+pub(super) fn parse<T: FromStr>(text: &str) -> Result<T, StoreError> {
+    text.parse()
+        .map_err(|_| StoreError::Corrupt("a ledger script answered a figure that is no number".to_owned()))
+}
+
+/// Reads a row of the log. The error names a place, never the content.
+pub(super) fn row(text: &str) -> Result<Row, StoreError> {
+    serde_json::from_str(text).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        StoreError::Corrupt(format!("a row cannot be read (line {line}, column {column})"))
+    })
+}
+
+/// A status that no script gives.
+pub(super) fn unknown() -> StoreError {
+    StoreError::Corrupt("a ledger script answered in an unknown way".to_owned())
+}

@@ -1,0 +1,212 @@
+-- ARGV: now, generation, node, whether the account may be made, then for each step: its number, what it is, what that needs.
+-- -> watermark
+local RETENTION_DAYS = 180
+local COUNTERS_KEPT_DAYS = 7
+local DAY_S = 86400
+-- What is dated far ahead is kept for as long as this, some 30 years: Redis takes no time of any length.
+local KEPT_MAX_S = 1000000000
+local node, may_create = ARGV[3], ARGV[4] == '1'
+local MARK = 'wm:' .. node
+local _, fault = fields()
+if fault == 'lost' or (fault and not may_create) then
+  return {fault}
+end
+
+-- A hash that is read as far as it is asked for, changed here, and written at the end. '' is a field that is not there.
+local function opened(name)
+  local hash = {values = {}, changed = {}}
+  function hash.load(...)
+    local values = redis.call('HMGET', name, ...)
+    for i, field in ipairs({...}) do
+      hash.values[field] = values[i] or ''
+    end
+  end
+  function hash.get(field)
+    local value = hash.values[field]
+    if not value then
+      value = redis.call('HGET', name, field) or ''
+      hash.values[field] = value
+    end
+    return value
+  end
+  function hash.set(field, value)
+    hash.values[field] = value
+    hash.changed[field] = true
+  end
+  -- Adds to a number and says what it is then.
+  function hash.add(field, more)
+    local sum = bounded((tonumber(hash.get(field)) or 0) + more)
+    hash.set(field, sum)
+    return sum
+  end
+  function hash.write()
+    local written, removed = {}, {}
+    for field in pairs(hash.changed) do
+      local value = hash.values[field]
+      if value == '' then
+        removed[#removed + 1] = field
+      else
+        written[#written + 1] = field
+        written[#written + 1] = type(value) == 'number' and text(value) or value
+      end
+    end
+    if #written > 0 then
+      redis.call('HSET', name, unpack(written))
+    end
+    if #removed > 0 then
+      redis.call('HDEL', name, unpack(removed))
+    end
+  end
+  return hash
+end
+-- Steps of one time are mostly of one day and of few keys.
+local periods_by_day, mirrors = {}, {}
+local function periods_at(ms)
+  local day = day_of(ms)
+  periods_by_day[day] = periods_by_day[day] or periods(ms)
+  return periods_by_day[day]
+end
+
+local now_s = math.floor(now / 1000)
+local state, held = opened(STATE), opened(held_by(node))
+state.load('balance', 'spent', 'tpm', 'b:tokens', MARK, 'gen')
+-- By the names of their keys: counters and rows, and for how many seconds they are kept.
+local counters, logs, kept = {}, {}, {}
+local function kept_until(second)
+  return math.min(KEPT_MAX_S, second - now_s)
+end
+
+local function end_hold(request)
+  local field = 'r:' .. request
+  local amount, at, key = string.match(held.get(field), '^(%d+)|(%-?%d+)|(.*)$')
+  if not amount then
+    return
+  end
+  held.set(field, '')
+  held.add('held', -amount)
+  held.add('running', -1)
+  local function less(sum, by)
+    if held.add(sum, -by) == 0 then
+      held.set(sum, '')
+    end
+  end
+  less('n:' .. key, 1)
+  if tonumber(amount) > 0 then
+    for _, name in ipairs(names_of(periods_at(tonumber(at)))) do
+      less('h:' .. key .. ':' .. name, amount)
+    end
+  end
+end
+
+local function correct_tokens(name, limit, estimated, used)
+  local bucket = state.get(name)
+  if limit ~= '' and bucket ~= '' then
+    state.set(name, correct(bucket, limit, estimated, used))
+  end
+end
+
+local function settle(request, key, at, estimated, used, cost, day, row)
+  state.add('balance', -cost)
+  state.add('spent', cost)
+  end_hold(request)
+  correct_tokens('b:tokens', state.get('tpm'), estimated, used)
+  local mirror = state.get('k:' .. key)
+  if mirror ~= '' then
+    mirrors[mirror] = mirrors[mirror] or read_mirror(mirror)
+    correct_tokens('b:tokens:' .. key, mirrors[mirror].tpm, estimated, used)
+  end
+  if cost > 0 then
+    local period = periods_at(at)
+    local ends = {false, period.daily_end, period.weekly_end, period.monthly_end}
+    for i, name in ipairs(names_of(period)) do
+      local counter = BASE .. 'spent:' .. name
+      kept[counter] = ends[i] and kept_until(ends[i] + COUNTERS_KEPT_DAYS * DAY_S)
+      if not kept[counter] or kept[counter] > 0 then
+        counters[counter] = counters[counter] or opened(counter)
+        counters[counter].add(key, cost)
+      end
+    end
+  end
+  if row ~= '' then
+    local log = BASE .. 'log:' .. day
+    kept[log] = kept_until((tonumber(day) + RETENTION_DAYS + 1) * DAY_S)
+    if kept[log] > 0 then
+      logs[log] = logs[log] or {}
+      table.insert(logs[log], row)
+    end
+  end
+end
+
+-- Each takes where its arguments begin.
+local changes = {
+  settle = function(i)
+    settle(
+      ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]),
+      ARGV[i + 6], ARGV[i + 7]
+    )
+  end,
+  open = function(i)
+    if (tonumber(state.get('created')) or 0) == 0 then
+      state.set('created', ARGV[i + 1])
+    end
+    state.add('balance', tonumber(ARGV[i]))
+  end,
+  add = function(i)
+    state.add('balance', tonumber(ARGV[i]))
+  end,
+  suspend = function()
+    state.set('suspended', '1')
+  end,
+  resume = function()
+    state.set('suspended', '')
+  end,
+  terms = function(i)
+    state.set('low_balance', ARGV[i])
+    state.set('rpm', ARGV[i + 1])
+    state.set('tpm', ARGV[i + 2])
+    state.set('concurrency', ARGV[i + 3])
+  end,
+}
+local widths = {settle = 8, open = 2, add = 1, suspend = 0, resume = 0, terms = 4}
+
+local before = tonumber(state.get(MARK)) or 0
+local watermark = before
+local i = 5
+while i <= #ARGV do
+  local seq, what = tonumber(ARGV[i]), ARGV[i + 1]
+  if seq > watermark + 1 then
+    break
+  end
+  if seq == watermark + 1 then
+    changes[what](i + 2)
+    watermark = seq
+  end
+  i = i + 2 + widths[what]
+end
+if watermark == before then
+  return {'ok', text(before)}
+end
+
+state.set(MARK, watermark)
+state.add('balance', 0)
+if state.get('gen') == '' then
+  state.set('gen', ARGV[2])
+end
+state.write()
+for name, counter in pairs(counters) do
+  counter.write()
+  if kept[name] then
+    redis.call('EXPIRE', name, text(kept[name]))
+  end
+end
+for name, rows in pairs(logs) do
+  redis.call('RPUSH', name, unpack(rows))
+  redis.call('EXPIRE', name, text(kept[name]))
+end
+if held.values.running == 0 then
+  redis.call('DEL', held_by(node))
+  redis.call('SREM', NODES, node)
+else
+  held.write()
+end
+return {'ok', text(watermark)}

@@ -1,0 +1,145 @@
+//! The Redis ledger's accounts in a backup. An account that is being put back is not there until all of it is.
+
+use std::collections::{BTreeMap, HashMap};
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+
+use super::{ADMIN_BUDGET, Effort, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, RedisLedger, arguments};
+use crate::store::{
+    StoreError,
+    archive::{Archive, Item},
+    ledger::LedgerStore,
+    redis::ledger::kept::Kept,
+};
+
+/// Items that one round of scripts puts back, so that none holds up the server.
+const LOAD_ITEMS_MAX: usize = 200;
+
+/// What nobody receives any more need not be read.
+struct NotWanted;
+
+impl RedisLedger {
+    /// Makes all accounts that were put back ones that are there, of this generation or of the one that comes.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn restored(&self, generation: Option<&str>) -> Result<(), StoreError> {
+        let mut after = String::new();
+        loop {
+            let names = self.names(&after, LIST_ACCOUNTS_MAX).await?;
+            let Some(last) = names.last() else { return Ok(()) };
+            after.clone_from(last);
+            for account in &names {
+                let mut call = self.prepare(&self.scripts().restored, account);
+                call.arg(generation.unwrap_or_default());
+                self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
+            }
+        }
+    }
+
+    /// Sends one account; nothing if it is not there.
+    async fn dump_account(&self, account: &str, to: &mpsc::Sender<Item>) -> Result<Result<(), NotWanted>, StoreError> {
+        let call = self.prepare(&self.scripts().kept, account);
+        let (status, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        if status == "missing" {
+            return Ok(Ok(()));
+        }
+        let Kept { standing, keys, logs } = Kept::read(answer)?;
+        let own = Item::Account {
+            id: account.to_owned(),
+            standing: Box::new(standing),
+        };
+        let of_keys = keys.into_iter().map(|(id, state)| Item::AccountKey {
+            account: account.to_owned(),
+            id,
+            state: Box::new(state),
+        });
+        for item in std::iter::once(own).chain(of_keys) {
+            if to.send(item).await.is_err() {
+                return Ok(Err(NotWanted));
+            }
+        }
+        for (day, count) in logs {
+            let mut skip = 0;
+            while skip < count {
+                let rows = self.rows(account, day, skip, (count - skip).min(LOG_ROWS_MAX)).await?;
+                if rows.is_empty() {
+                    // Its day has passed out of the log in the meantime.
+                    break;
+                }
+                skip += rows.len();
+                for row in rows {
+                    if to.send(Item::Row { row: Box::new(row) }).await.is_err() {
+                        return Ok(Err(NotWanted));
+                    }
+                }
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    async fn put_back(&self, account: &str, parts: &[[String; 3]]) -> Result<(), StoreError> {
+        let mut call = self.prepare(&self.scripts().put_back, account);
+        for word in parts.iter().flatten() {
+            call.arg(word);
+        }
+        self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
+        self.enter(account, true).await
+    }
+}
+
+#[async_trait]
+impl Archive for RedisLedger {
+    async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError> {
+        let mut after = String::new();
+        loop {
+            let names = self.names(&after, LIST_ACCOUNTS_MAX).await?;
+            let Some(last) = names.last() else { break };
+            after.clone_from(last);
+            for account in &names {
+                if self.dump_account(account, &to).await?.is_err() {
+                    return Ok(());
+                }
+            }
+        }
+        self.store.check_generation().await
+    }
+
+    async fn is_empty(&self) -> Result<bool, StoreError> {
+        Ok(self.names("", 1).await?.is_empty())
+    }
+
+    async fn load(&self, items: &[Item]) -> Result<(), StoreError> {
+        for items in items.chunks(LOAD_ITEMS_MAX) {
+            let mut accounts: BTreeMap<&str, Vec<[String; 3]>> = BTreeMap::new();
+            let mut logs: HashMap<(&str, i64), Vec<String>> = HashMap::new();
+            for item in items {
+                match item {
+                    Item::Account { id, standing } => {
+                        let parts = accounts.entry(id).or_default();
+                        parts.extend(arguments::standing(standing));
+                    }
+                    Item::AccountKey { account, id, state } => {
+                        let parts = accounts.entry(account).or_default();
+                        parts.extend(arguments::account_key(id, state));
+                    }
+                    Item::Row { row } => {
+                        let (day, text) = arguments::row(row)?;
+                        logs.entry((&row.account, day)).or_default().push(text);
+                    }
+                    Item::Key { .. } | Item::KeyGone { .. } => {}
+                }
+            }
+            for (account, parts) in accounts {
+                self.put_back(account, &parts).await?;
+            }
+            for ((account, day), rows) in logs {
+                let mut call = self.prepare(&self.scripts().put_rows, account);
+                call.arg(day).arg(rows);
+                self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
+            }
+        }
+        Ok(())
+    }
+}

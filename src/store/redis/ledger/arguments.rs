@@ -1,0 +1,154 @@
+//! What the ledger's scripts are given: all of it as text, a `None` as an empty one, amounts and tokens no larger than a
+//! double counts exactly.
+
+use ::redis::ScriptInvocation;
+
+use crate::domain::consumption::Row;
+use crate::domain::key::{KeyId, KeyState};
+use crate::domain::ledger::account::{Standing, key::AccountKey};
+use crate::domain::ledger::{Admit, Change, Rates, Settlement, Step, TopUp};
+use crate::domain::money::NanoUsd;
+use crate::store::StoreError;
+
+/// Milliseconds in a day.
+const DAY_MS: i64 = 86_400_000;
+/// The moments that have a date: the years -9999 to 9999, in milliseconds. Others count as the nearest of them.
+const DATED_MS: (i64, i64) = (-377_705_023_201_000, 253_402_207_200_999);
+/// More tokens than this make no difference to any bucket.
+const TOKENS_MAX: u64 = 3 * Rates::MAX;
+
+/// What `admit.lua` takes.
+pub(super) fn admit(call: &mut ScriptInvocation<'_>, ask: &Admit) {
+    let key = &ask.key;
+    call.arg(ask.node.as_str())
+        .arg(&ask.request)
+        .arg(key.id.as_str())
+        .arg(key.revision)
+        .arg(state(matches!(key.state, KeyState::Revoked { .. })))
+        .arg(optional(key.expires_at))
+        .arg(optional(key.terms.quota.map(bounded)))
+        .arg(key.terms.reset.as_str());
+    rates(call, &key.terms.rates);
+    call.arg(bounded(ask.estimate))
+        .arg(ask.tokens.min(TOKENS_MAX))
+        .arg(ask.ended_key)
+        .arg(ask.ended_account);
+}
+
+/// What `top_up.lua` takes.
+pub(super) fn top_up(call: &mut ScriptInvocation<'_>, ask: &TopUp) {
+    call.arg(ask.node.as_str()).arg(&ask.request).arg(bounded(ask.more));
+}
+
+/// What `apply.lua` takes for each step: its number, what it is, and what that needs.
+pub(super) fn step(call: &mut ScriptInvocation<'_>, step: &Step) -> Result<(), StoreError> {
+    call.arg(step.seq);
+    match &step.change {
+        Change::Settle(settlement) => settle(call, settlement)?,
+        Change::Open { balance, at } => {
+            call.arg("open").arg(bounded(*balance)).arg(*at);
+        }
+        Change::Credit { amount } | Change::Adjust { amount } => {
+            call.arg("add").arg(bounded(*amount));
+        }
+        Change::Suspend => {
+            call.arg("suspend");
+        }
+        Change::Resume => {
+            call.arg("resume");
+        }
+        Change::SetTerms { terms } => {
+            call.arg("terms").arg(optional(terms.low_balance.map(NanoUsd::nanos)));
+            rates(call, &terms.rates);
+        }
+    }
+    Ok(())
+}
+
+fn settle(call: &mut ScriptInvocation<'_>, settlement: &Settlement) -> Result<(), StoreError> {
+    call.arg("settle")
+        .arg(&settlement.request)
+        .arg(settlement.key.as_str())
+        .arg(settlement.at_ms.clamp(DATED_MS.0, DATED_MS.1))
+        .arg(settlement.tokens_estimated.min(TOKENS_MAX))
+        .arg(settlement.tokens_used.min(TOKENS_MAX))
+        .arg(bounded(settlement.cost).max(0));
+    match &settlement.row {
+        None => call.arg("").arg(""),
+        Some(row) => {
+            let (day, text) = self::row(row)?;
+            call.arg(day).arg(text)
+        }
+    };
+    Ok(())
+}
+
+/// The day of a row, and the row.
+pub(super) fn row(row: &Row) -> Result<(i64, String), StoreError> {
+    let text = serde_json::to_string(row)
+        .map_err(|_| StoreError::Corrupt(format!("the row of {} cannot be written", row.request_id)))?;
+    Ok((row.time_ms.div_euclid(DAY_MS), text))
+}
+
+/// What `put_back.lua` takes of an account.
+pub(super) fn standing(standing: &Standing) -> Vec<[String; 3]> {
+    let field = |name: &str, value: String| [String::new(), name.to_owned(), value];
+    let Rates { rpm, tpm, concurrency } = standing.terms.rates;
+    let suspended = standing.suspended.then_some(1);
+    let fields = [
+        ("balance", bounded(standing.balance).to_string()),
+        ("spent", bounded(standing.spent).to_string()),
+        ("created", standing.created_at.to_string()),
+        ("suspended", optional(suspended)),
+        ("low_balance", optional(standing.terms.low_balance.map(NanoUsd::nanos))),
+        ("rpm", optional(rpm)),
+        ("tpm", optional(tpm)),
+        ("concurrency", optional(concurrency)),
+    ];
+    let fields = fields.into_iter().filter(|(_, value)| !value.is_empty());
+    let own = fields.map(|(name, value)| field(name, value));
+    let watermarks = standing.watermarks.iter();
+    own.chain(watermarks.map(|(node, seq)| field(&format!("wm:{}", node.as_str()), seq.to_string())))
+        .collect()
+}
+
+/// What `put_back.lua` takes of a key.
+pub(super) fn account_key(id: &KeyId, key: &AccountKey) -> Vec<[String; 3]> {
+    let mirror = key.mirror.iter().map(|mirror| {
+        let Rates { rpm, tpm, concurrency } = mirror.terms.rates;
+        let parts = [
+            mirror.revision.to_string(),
+            state(mirror.revoked).to_owned(),
+            optional(mirror.expires_at),
+            optional(mirror.terms.quota.map(bounded)),
+            mirror.terms.reset.as_str().to_owned(),
+            optional(rpm),
+            optional(tpm),
+            optional(concurrency),
+        ];
+        [String::new(), format!("k:{}", id.as_str()), parts.join("|")]
+    });
+    let spent = key.spent.iter();
+    let spent = spent.map(|(period, amount)| [period.clone(), id.as_str().to_owned(), bounded(*amount).to_string()]);
+    mirror.chain(spent).collect()
+}
+
+fn state(revoked: bool) -> &'static str {
+    if revoked { "revoked" } else { "active" }
+}
+
+fn rates(call: &mut ScriptInvocation<'_>, rates: &Rates) {
+    call.arg(optional(rates.rpm))
+        .arg(optional(rates.tpm))
+        .arg(optional(rates.concurrency));
+}
+
+/// An amount in nano-USD, held within ±[`NanoUsd::MAX`].
+fn bounded(amount: NanoUsd) -> i64 {
+    let most = NanoUsd::MAX.nanos();
+    amount.nanos().clamp(-most, most)
+}
+
+fn optional<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}

@@ -1,0 +1,38 @@
+-- Rate limits, as src/domain/ledger/account/bucket.rs has them: `b:requests` and `b:tokens` of the account, with `:<key>`
+-- behind for a key's, each level|time. The unit is 1/60000 of a request or a token.
+local UNIT = 60000
+local REFILL_MAX_MS = 120000
+local RATE_MAX = 1000000000
+local function within(level, capacity)
+  return math.max(-capacity, math.min(capacity, level))
+end
+local function read_bucket(bucket)
+  local level, at = string.match(bucket, '^(%-?%d+)|(%-?%d+)$')
+  return tonumber(level), tonumber(at)
+end
+-- The bucket without that much, or nil and in how many milliseconds it has that much.
+local function take(bucket, limit, amount)
+  local most = math.min(tonumber(limit), RATE_MAX)
+  if most == 0 then
+    return nil, UNIT
+  end
+  local capacity = most * UNIT
+  local level, at = capacity, now
+  if bucket then
+    level, at = read_bucket(bucket)
+  end
+  local passed = math.max(0, math.min(REFILL_MAX_MS, now - at))
+  level = within(level + most * passed, capacity)
+  local cost = math.min(amount, most) * UNIT
+  if level < cost then
+    return nil, math.ceil((cost - level) / most)
+  end
+  return text(level - cost) .. '|' .. text(math.max(at, now))
+end
+-- The bucket after the tokens that were taken are corrected by what was used.
+local function correct(bucket, limit, estimated, used)
+  local most = math.min(tonumber(limit), RATE_MAX)
+  local level, at = read_bucket(bucket)
+  local more = (math.min(used, 3 * most) - math.min(estimated, most)) * UNIT
+  return text(within(level - more, most * UNIT)) .. '|' .. text(at)
+end

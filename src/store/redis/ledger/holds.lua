@@ -1,0 +1,81 @@
+-- Holds. `:held:<node>` has `until`, the end of the node's lease; `held` and `running`, its sums; for each key `n:<key>`, how
+-- many run, and `h:<key>:<period>`, what is held by requests admitted in that period; and for each request
+-- `r:<request>` = amount|time of admission|key. It is gone when the last hold ends. A node whose lease has passed holds
+-- nothing; what is left of it is dropped by the next script that finds it so, or by its expiry.
+local LEASE_MS = 30000
+-- Much longer than a lease: it is `until` that decides.
+local HELD_KEPT_MS = 3600000
+local function held_by(node)
+  return BASE .. 'held:' .. node
+end
+-- The nodes that live, as a set. Where something may change, the others are dropped.
+local function living(may_drop)
+  local alive = {}
+  for _, node in ipairs(redis.call('SMEMBERS', NODES)) do
+    local lease = redis.call('HGET', held_by(node), 'until')
+    if lease and tonumber(lease) > now then
+      alive[node] = true
+    elseif may_drop then
+      redis.call('DEL', held_by(node))
+      redis.call('SREM', NODES, node)
+    end
+  end
+  return alive
+end
+-- What nodes hold, in all and for a key in a period; and for each node how many run.
+local function sums_of(alive, key, period)
+  local sums = {held = 0, running = {}, key_held = 0, key_running = {}}
+  for node in pairs(alive) do
+    local values = redis.call('HMGET', held_by(node), 'held', 'running', 'h:' .. key .. ':' .. period, 'n:' .. key)
+    sums.held = sums.held + number(values[1])
+    sums.running[node] = number(values[2])
+    sums.key_held = sums.key_held + number(values[3])
+    sums.key_running[node] = number(values[4])
+  end
+  return sums
+end
+-- How many run; of those of one node, some have ended.
+local function total(running, asking, ended)
+  local sum = 0
+  for node, count in pairs(running) do
+    if node == asking then
+      count = math.max(0, count - ended)
+    end
+    sum = sum + count
+  end
+  return sum
+end
+-- The hold of a request, if its node lives.
+local function hold_of(alive, node, request)
+  local kept = alive[node] and redis.call('HGET', held_by(node), 'r:' .. request)
+  if not kept then
+    return nil
+  end
+  local amount, at, key = string.match(kept, '^(%d+)|(%-?%d+)|(.*)$')
+  return {amount = tonumber(amount), at = tonumber(at), key = key}
+end
+-- Puts a hold, or makes one that is there larger, and renews the lease. The names are those of the hold's four periods.
+local function hold(node, request, held, more, names, is_new)
+  local HELD = held_by(node)
+  local wanted = {'held', 'running', 'n:' .. held.key}
+  for _, name in ipairs(names) do
+    wanted[#wanted + 1] = 'h:' .. held.key .. ':' .. name
+  end
+  local values = redis.call('HMGET', HELD, unpack(wanted))
+  local added = is_new and 1 or 0
+  local written = {
+    'until', text(now + LEASE_MS),
+    'held', text(number(values[1]) + more),
+    'running', text(number(values[2]) + added),
+    wanted[3], text(number(values[3]) + added),
+    'r:' .. request, text(held.amount) .. '|' .. text(held.at) .. '|' .. held.key,
+  }
+  if more > 0 then
+    for i = 4, 7 do
+      written[#written + 1] = wanted[i]
+      written[#written + 1] = text(number(values[i]) + more)
+    end
+  end
+  redis.call('HSET', HELD, unpack(written))
+  redis.call('PEXPIRE', HELD, HELD_KEPT_MS)
+end

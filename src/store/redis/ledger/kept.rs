@@ -1,0 +1,110 @@
+//! What lasts of an account in Redis, read from what `kept.lua` answers.
+
+use std::collections::BTreeMap;
+
+use super::answer::{self, Answer, parse};
+use crate::{
+    domain::{
+        key::KeyId,
+        ledger::{
+            AccountTerms, KeyTerms, NodeId, Rates,
+            account::{
+                Standing,
+                key::{AccountKey, Mirror},
+            },
+        },
+        money::NanoUsd,
+    },
+    store::StoreError,
+};
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Kept {
+    pub(super) standing: Standing,
+    pub(super) keys: BTreeMap<KeyId, AccountKey>,
+    /// Days, and how many rows each has.
+    pub(super) logs: Vec<(i64, usize)>,
+}
+
+impl Kept {
+    /// Reads an answer behind its status.
+    pub(super) fn read(answer: Answer) -> Result<Self, StoreError> {
+        let mut kept = Self::default();
+        let mut words = answer.rest();
+        while let Some(kind) = words.next() {
+            let (Some(name), Some(value)) = (words.next(), words.next()) else {
+                return Err(answer::unknown());
+            };
+            match kind.as_str() {
+                "" => kept.field(&name, &value)?,
+                "log" => kept.logs.push((parse(&name)?, parse(&value)?)),
+                period => {
+                    let amount = NanoUsd::from_nanos(parse(&value)?);
+                    kept.key(&name)?.spent.insert(period.to_owned(), amount);
+                }
+            }
+        }
+        Ok(kept)
+    }
+
+    fn field(&mut self, name: &str, value: &str) -> Result<(), StoreError> {
+        let AccountTerms { low_balance, rates } = &mut self.standing.terms;
+        match name {
+            "balance" => self.standing.balance = NanoUsd::from_nanos(parse(value)?),
+            "spent" => self.standing.spent = NanoUsd::from_nanos(parse(value)?),
+            "suspended" => self.standing.suspended = value == "1",
+            "created" => self.standing.created_at = parse(value)?,
+            "low_balance" => *low_balance = Some(NanoUsd::from_nanos(parse(value)?)),
+            "rpm" => rates.rpm = Some(parse(value)?),
+            "tpm" => rates.tpm = Some(parse(value)?),
+            "concurrency" => rates.concurrency = Some(parse(value)?),
+            _ => match name.split_once(':') {
+                Some(("wm", node)) => {
+                    let node = NodeId::parse(node).ok_or_else(answer::unknown)?;
+                    self.standing.watermarks.insert(node, parse(value)?);
+                }
+                Some(("k", id)) => self.key(id)?.mirror = Some(mirror(value)?),
+                // The generation, and what a later weir may add.
+                _ => {}
+            },
+        }
+        Ok(())
+    }
+
+    fn key(&mut self, id: &str) -> Result<&mut AccountKey, StoreError> {
+        let id = KeyId::parse(id).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        Ok(self.keys.entry(id).or_default())
+    }
+}
+
+/// A mirror as `mirror.lua` has it: revision, state, end, quota, reset, requests, tokens, concurrency.
+fn mirror(text: &str) -> Result<Mirror, StoreError> {
+    let parts: Vec<&str> = text.split('|').collect();
+    let [revision, state, ends, quota, reset, rpm, tpm, concurrency] = parts.as_slice() else {
+        return Err(answer::unknown());
+    };
+    Ok(Mirror {
+        revision: parse(revision)?,
+        revoked: *state == "revoked",
+        expires_at: optional(ends)?,
+        terms: KeyTerms {
+            quota: optional(quota)?.map(NanoUsd::from_nanos),
+            reset: parse(reset)?,
+            rates: Rates {
+                rpm: optional(rpm)?,
+                tpm: optional(tpm)?,
+                concurrency: optional(concurrency)?,
+            },
+            ..KeyTerms::default()
+        },
+    })
+}
+
+fn optional<T: std::str::FromStr>(text: &str) -> Result<Option<T>, StoreError> {
+    if text.is_empty() {
+        Ok(None)
+    } else {
+        parse(text).map(Some)
+    }
+}

@@ -1,0 +1,35 @@
+-- What every script about one account begins with. All its keys have the hash tag of KEYS[1], and so one slot.
+-- ARGV[1] is the time in milliseconds, or '' for the server's own; ARGV[2] the generation this node has seen, or ''.
+-- The rules are those of src/domain/ledger/account.rs. Numbers are doubles here: what is compared stays within
+-- +-(2^53 - 1), a sum that leaves that is held there, and what goes out is text.
+-- Scripts do not roll back, so every check comes before the first write that counts; and that is one which a Redis that is
+-- out of memory, read-only or short of replicas refuses, with nothing written yet.
+local MAX = 9007199254740991
+local STATE = KEYS[1]
+local BASE = string.sub(STATE, 1, -6)
+local NODES = BASE .. 'nodes'
+-- The sum makes a plain zero of a negative one.
+local function text(number)
+  return string.format('%.0f', number + 0)
+end
+local function number(value)
+  return tonumber(value or '0')
+end
+local function bounded(amount)
+  return math.max(-MAX, math.min(MAX, amount))
+end
+local now = tonumber(ARGV[1])
+if not now then
+  local time = redis.call('TIME')
+  now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+-- The balance, the generation, and other fields of the account; then what speaks against using them. An account that is
+-- there has a balance; one of another generation is what another installation left.
+local function fields(...)
+  local values = redis.call('HMGET', STATE, 'balance', 'gen', ...)
+  local generation = values[2] or ''
+  if generation ~= '' and ARGV[2] ~= '' and generation ~= ARGV[2] then
+    return values, 'lost'
+  end
+  return values, not values[1] and 'missing'
+end

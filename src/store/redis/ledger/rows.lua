@@ -1,0 +1,11 @@
+-- ARGV: now, generation, day, skip, limit. -> rows
+local _, fault = fields()
+if fault then
+  return {fault}
+end
+local skip = tonumber(ARGV[4])
+local reply = {'ok'}
+for _, row in ipairs(redis.call('LRANGE', BASE .. 'log:' .. ARGV[3], text(skip), text(skip + tonumber(ARGV[5]) - 1))) do
+  reply[#reply + 1] = row
+end
+return reply

@@ -1,0 +1,73 @@
+//! The ledger's scripts. Each begins with what it needs of the shared parts.
+
+use crate::store::redis::scripts::Loaded;
+
+macro_rules! script {
+    ($($file:literal)*) => {
+        Loaded::new(concat!(include_str!("prelude.lua"), $(include_str!($file)),*))
+    };
+}
+
+pub(in crate::store::redis) struct LedgerScripts {
+    pub(super) admit: Loaded,
+    pub(super) top_up: Loaded,
+    pub(super) apply: Loaded,
+    pub(super) watermark: Loaded,
+    pub(super) renew: Loaded,
+    pub(super) release: Loaded,
+    pub(super) account: Loaded,
+    pub(super) key_spend: Loaded,
+    pub(super) rows: Loaded,
+    pub(super) enter: Loaded,
+    pub(super) names: Loaded,
+    pub(super) kept: Loaded,
+    pub(super) put_back: Loaded,
+    pub(super) put_rows: Loaded,
+    pub(super) restored: Loaded,
+}
+
+impl LedgerScripts {
+    pub(in crate::store::redis) fn new() -> Self {
+        Self {
+            admit: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "admit.lua"),
+            top_up: script!("period.lua" "holds.lua" "mirror.lua" "top_up.lua"),
+            apply: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "apply.lua"),
+            watermark: script!("watermark.lua"),
+            renew: script!("holds.lua" "renew.lua"),
+            release: script!("holds.lua" "release.lua"),
+            account: script!("holds.lua" "account.lua"),
+            key_spend: script!("period.lua" "holds.lua" "key_spend.lua"),
+            rows: script!("rows.lua"),
+            enter: Loaded::new(include_str!("enter.lua")),
+            names: Loaded::new(include_str!("names.lua")),
+            kept: script!("period.lua" "kept.lua"),
+            put_back: script!("put_back.lua"),
+            put_rows: script!("put_rows.lua"),
+            restored: script!("restored.lua"),
+        }
+    }
+
+    pub(in crate::store::redis) fn all(&self) -> [&Loaded; 15] {
+        let Self {
+            admit,
+            top_up,
+            apply,
+            watermark,
+            renew,
+            release,
+            account,
+            key_spend,
+            rows,
+            enter,
+            names,
+            kept,
+            put_back,
+            put_rows,
+            restored,
+        } = self;
+        [
+            admit, top_up, apply, watermark, renew, release, account, key_spend, rows, enter, names, kept, put_back,
+            put_rows, restored,
+        ]
+    }
+}

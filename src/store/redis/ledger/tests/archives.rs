@@ -1,0 +1,174 @@
+//! Accounts of a Redis in a backup, and accounts of a backup in a Redis.
+
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::{
+    domain::ledger::{AccountTerms, Reset},
+    store::{
+        archive::{Archive, Item, file},
+        embedded::ledger::EmbeddedLedger,
+        ledger::contract::START_MS,
+    },
+};
+
+/// All items of an archive, in one order whatever the engine.
+async fn items(archive: &dyn Archive) -> Vec<Item> {
+    let (to, mut from) = mpsc::channel(16);
+    let taking = async {
+        let mut items = Vec::new();
+        while let Some(item) = from.recv().await {
+            items.push(item);
+        }
+        items
+    };
+    let (dumped, mut items) = tokio::join!(archive.dump(to), taking);
+    dumped.unwrap();
+    // A stable sort: rows stay in their order.
+    items.sort_by_key(|item| match item {
+        Item::Account { id, .. } => (0, id.clone(), String::new()),
+        Item::AccountKey { account, id, .. } => (1, account.clone(), id.as_str().to_owned()),
+        Item::Row { row } => (2, row.account.clone(), row.time_ms.to_string()),
+        Item::Key { .. } | Item::KeyGone { .. } => (3, String::new(), String::new()),
+    });
+    items
+}
+
+/// By way of a backup's file.
+async fn copy(from: &dyn Archive, to: &RedisLedger) {
+    let header = file::Header {
+        weir_backup: file::FORMAT,
+        time: String::new(),
+        engine: String::new(),
+        generation: None,
+    };
+    let (sender, mut pieces) = mpsc::channel(4);
+    let taking = async {
+        let mut bytes = Vec::new();
+        while let Some(piece) = pieces.recv().await {
+            bytes.extend(piece);
+        }
+        bytes
+    };
+    let (encoded, bytes) = tokio::join!(file::encode(from, &header, sender), taking);
+    encoded.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("backup");
+    std::fs::write(&path, bytes).unwrap();
+    file::check(&path).unwrap();
+    let mut all = file::Items::open(&path).unwrap();
+    loop {
+        let batch = all.next_batch(500).unwrap();
+        if batch.is_empty() {
+            return;
+        }
+        to.load(&batch).await.unwrap();
+    }
+}
+
+/// Two accounts with terms, keys and more rows than one script takes.
+async fn fill(ledger: &dyn LedgerStore) {
+    let terms = AccountTerms {
+        low_balance: Some(nanos(7)),
+        rates: Rates {
+            rpm: Some(100_000),
+            tpm: Some(1_000_000),
+            concurrency: None,
+        },
+    };
+    let charge = |number: u64| {
+        let day = i64::try_from(number % 3).unwrap() * 86_400_000;
+        let (at_ms, cost) = (START_MS - day, nanos(1));
+        let row = row("acme", 1, &format!("r{number}"), at_ms, cost);
+        Change::Settle(Box::new(Settlement {
+            request: row.request_id.clone(),
+            key: row.key_id.clone(),
+            at_ms,
+            tokens_estimated: 0,
+            tokens_used: 0,
+            cost,
+            row: Some(row),
+        }))
+    };
+    let first = [open_with(1_000_000), Change::SetTerms { terms }];
+    ledger.apply(&node(1), "acme", &steps(1, first)).await.unwrap();
+    for hundred in 0..5 {
+        let changes = (hundred * 100..).take(100).map(charge);
+        let first = 3 + hundred * 100;
+        ledger.apply(&node(1), "acme", &steps(first, changes)).await.unwrap();
+    }
+    let other = [open_with(-5), Change::Suspend];
+    ledger.apply(&node(2), "other", &steps(1, other)).await.unwrap();
+    let mut record = record(2);
+    record.terms = KeyTerms {
+        quota: Some(nanos(50)),
+        reset: Reset::Weekly,
+        rates: Rates {
+            rpm: Some(60),
+            tpm: None,
+            concurrency: Some(4),
+        },
+        ..KeyTerms::default()
+    };
+    record.expires_at = Some(i64::MAX / 10_000);
+    let ask = Admit {
+        node: node(1),
+        request: "asked".to_owned(),
+        key: record,
+        estimate: nanos(3),
+        tokens: 10,
+        ended_key: 0,
+        ended_account: 0,
+    };
+    assert!(matches!(ledger.admit(&ask).await.unwrap(), Admission::Granted(_)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn accounts_go_through_a_backup_from_redis_to_redis() {
+    let Some((_server, clock, from)) = start().await else {
+        return;
+    };
+    fill(&*from.ledger).await;
+    let before = items(&*from.ledger).await;
+    assert_eq!(before.len(), 2 + 2 + 500);
+
+    let server = TestServer::start().await.unwrap();
+    let to = join(&server, &clock).await;
+    assert!(Archive::is_empty(&*to.ledger).await.unwrap());
+    copy(&*from.ledger, &to.ledger).await;
+    assert!(!Archive::is_empty(&*to.ledger).await.unwrap());
+    // No account is there before all of it is.
+    assert_eq!(to.ledger.account("acme").await.unwrap(), None);
+    let word = to.joined.store.known_generation().await.unwrap().unwrap();
+    to.ledger.restored(Some(&word)).await.unwrap();
+
+    assert_eq!(items(&*to.ledger).await, before);
+    let state: Vec<String> = server.ask(&["HMGET", "{weir:a:acme}:state", "gen", "created"]).await;
+    assert_eq!(state, [word, "1".to_owned()]);
+    let ttl: i64 = server.ask(&["TTL", "{weir:a:acme}:spent:all"]).await;
+    assert_eq!(ttl, -1, "what a key has spent in all is kept for good");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn accounts_go_through_a_backup_from_a_file_to_redis() {
+    let Some((server, clock, to)) = start().await else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let from = EmbeddedLedger::open(folder.path(), clock.source()).unwrap();
+    fill(&from).await;
+    copy(&from, &to.ledger).await;
+    to.ledger.restored(None).await.unwrap();
+    assert_eq!(items(&*to.ledger).await, items(&from).await);
+    for account in ["acme", "other"] {
+        let view = async |ledger: &dyn LedgerStore| ledger.account(account).await.unwrap().unwrap();
+        let (mut here, there) = (view(&from).await, view(&*to.ledger).await);
+        // Holds end with their node's lease, they are in no backup.
+        (here.held, here.running) = (nanos(0), 0);
+        assert_eq!(here, there);
+    }
+    let next = [settled("after", START_MS, 1)];
+    assert_eq!(to.ledger.apply(&node(1), "acme", &steps(503, next)).await.unwrap(), 503);
+    let generation: String = server.ask(&["HGET", "{weir:a:acme}:state", "gen"]).await;
+    assert!(!generation.is_empty());
+}

@@ -1,0 +1,294 @@
+//! A cluster: one lane to each master, and the map that says which slot is whose.
+//!
+//! The map is read again each second, at once when a server sends a call elsewhere, and more often while a master is away.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{AsyncConnectionConfig, RedisResult, Value};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
+
+use super::epochs::Epochs;
+use super::finder::Finder;
+use super::lane::Lane;
+use super::slots::{Slot, SlotMap};
+use crate::store::redis::address::Address;
+use crate::store::redis::dialer::Dialer;
+use crate::store::redis::scripts::Scripts;
+use crate::store::{StoreError, StoreWarning};
+
+/// How often the map is read while all masters are there.
+const READ_EVERY: Duration = Duration::from_secs(1);
+/// How often it is read while one is not.
+const READ_EVERY_AWAY: Duration = Duration::from_millis(200);
+/// The least time between two readings, so that a slot that moves under load does not ask for thousands.
+const READ_PAUSE: Duration = Duration::from_millis(20);
+/// How long one node may take to answer, connecting included.
+const READ_WAIT_MAX: Duration = Duration::from_millis(300);
+/// After how many maps without it a server's lane ends.
+const ABSENT_MAX: u32 = 10;
+
+/// See the module.
+pub(super) struct Cluster {
+    seeds: Vec<Address>,
+    map: watch::Sender<MapState>,
+    lanes: Mutex<BTreeMap<Address, Kept>>,
+    /// A lane has been added that nobody keeps up yet.
+    grown: Notify,
+    /// The map is to be read now.
+    stale: Notify,
+    dialer: Arc<Dialer>,
+    epochs: Epochs,
+    patience: Duration,
+}
+
+#[derive(Clone)]
+enum MapState {
+    Unread,
+    Read(Arc<SlotMap>),
+    Unreadable { reason: String },
+}
+
+struct Kept {
+    lane: Arc<Lane>,
+    /// Told when the lane has to end.
+    end: Arc<Notify>,
+    driven: bool,
+    absent: u32,
+}
+
+impl Cluster {
+    pub(super) fn new(seeds: Vec<Address>, dialer: &Arc<Dialer>, epochs: &Epochs, patience: Duration) -> Self {
+        Self {
+            seeds,
+            map: watch::channel(MapState::Unread).0,
+            lanes: Mutex::default(),
+            grown: Notify::new(),
+            stale: Notify::new(),
+            dialer: Arc::clone(dialer),
+            epochs: epochs.clone(),
+            patience,
+        }
+    }
+
+    /// The lane to the master of a slot, waiting for the first map.
+    pub(super) async fn lane(&self, slot: Slot) -> Result<Arc<Lane>, StoreError> {
+        let owner = {
+            let mut maps = self.map.subscribe();
+            let map = maps.wait_for(|map| !matches!(map, MapState::Unread)).await;
+            match map.as_deref() {
+                Ok(MapState::Read(map)) => map.owner(slot).cloned(),
+                Ok(MapState::Unreadable { reason }) => return Err(StoreError::Unavailable(reason.clone())),
+                Ok(MapState::Unread) | Err(_) => None,
+            }
+        };
+        match owner {
+            Some(owner) => Ok(self.lane_to(&owner)),
+            None => Err(StoreError::Unavailable(format!(
+                "no master of the redis cluster has slot {slot}"
+            ))),
+        }
+    }
+
+    /// The lane to a server, made if there is none.
+    pub(super) fn lane_to(&self, address: &Address) -> Arc<Lane> {
+        let mut lanes = self.lanes();
+        let kept = lanes.entry(address.clone()).or_insert_with(|| {
+            self.grown.notify_one();
+            Kept {
+                lane: Arc::new(Lane::new(&self.dialer, &self.epochs, self.patience)),
+                end: Arc::default(),
+                driven: false,
+                absent: 0,
+            }
+        });
+        Arc::clone(&kept.lane)
+    }
+
+    /// The master of a slot as far as is known now.
+    pub(super) fn owner(&self, slot: Slot) -> Option<Address> {
+        match &*self.map.borrow() {
+            MapState::Read(map) => map.owner(slot).cloned(),
+            MapState::Unread | MapState::Unreadable { .. } => None,
+        }
+    }
+
+    /// A call was sent elsewhere, so the map is old.
+    pub(super) fn note_stale(&self) {
+        self.stale.notify_one();
+    }
+
+    pub(super) fn warnings(&self) -> BTreeSet<StoreWarning> {
+        let lanes = self.lanes();
+        lanes
+            .values()
+            .flat_map(|kept| kept.lane.seen().warnings.clone())
+            .collect()
+    }
+
+    /// Keeps the map and all lanes up. Cancel it to stop.
+    pub(super) async fn keep_up(&self, scripts: &Scripts) {
+        // Lanes may be left from a run that was cancelled.
+        self.lanes().values_mut().for_each(|kept| kept.driven = false);
+        let mut running = FuturesUnordered::new();
+        let reading = self.keep_map();
+        tokio::pin!(reading);
+        loop {
+            for (address, lane, end) in self.undriven() {
+                running.push(async move {
+                    let finder = Finder::Node(address);
+                    tokio::select! {
+                        () = lane.keep_up(&finder, scripts) => {}
+                        () = end.notified() => {}
+                    }
+                });
+            }
+            tokio::select! {
+                () = self.grown.notified() => {}
+                Some(()) = running.next() => {}
+                () = &mut reading => {}
+            }
+        }
+    }
+
+    fn undriven(&self) -> Vec<(Address, Arc<Lane>, Arc<Notify>)> {
+        let mut lanes = self.lanes();
+        let new = lanes.iter_mut().filter(|(_, kept)| !kept.driven);
+        new.map(|(address, kept)| {
+            kept.driven = true;
+            (address.clone(), Arc::clone(&kept.lane), Arc::clone(&kept.end))
+        })
+        .collect()
+    }
+
+    /// Reads the map again and again. Never returns.
+    async fn keep_map(&self) {
+        let mut turn = 0;
+        loop {
+            match self.read_map(turn).await {
+                Ok(map) => self.adopt(map),
+                Err(reason) => self.note_unreadable(reason),
+            }
+            turn += 1;
+            let period = if self.is_whole() { READ_EVERY } else { READ_EVERY_AWAY };
+            tokio::select! {
+                () = sleep(period) => {}
+                () = self.stale.notified() => {}
+            }
+            sleep(READ_PAUSE).await;
+        }
+    }
+
+    /// The last map goes on; calls are told only where there is none.
+    fn note_unreadable(&self, reason: String) {
+        self.map.send_if_modified(|map| {
+            let unread = !matches!(map, MapState::Read(_));
+            if unread {
+                if matches!(map, MapState::Unread) {
+                    tracing::error!(reason, "the redis cluster cannot be reached, trying on");
+                }
+                *map = MapState::Unreadable { reason };
+            }
+            unread
+        });
+    }
+
+    /// Whether all masters are there.
+    fn is_whole(&self) -> bool {
+        let lanes = self.lanes();
+        !lanes.is_empty() && lanes.values().all(|kept| kept.lane.live_now().is_some())
+    }
+
+    /// Asks the servers that are there, another one first each time; without any, all that have been heard of.
+    async fn read_map(&self, turn: usize) -> Result<SlotMap, String> {
+        let up: Vec<_> = {
+            let lanes = self.lanes();
+            lanes.values().filter_map(|kept| kept.lane.live_now()).collect()
+        };
+        let mut reasons = Vec::new();
+        let first = turn.checked_rem(up.len()).unwrap_or_default();
+        for live in up.iter().cycle().skip(first).take(up.len()) {
+            match ask(Some(live.connection.clone()), &live.address, &self.dialer).await {
+                Ok(map) => return Ok(map),
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        let known: Vec<Address> = self.lanes().keys().cloned().collect();
+        for address in self.seeds.iter().chain(&known) {
+            match ask(None, address, &self.dialer).await {
+                Ok(map) => return Ok(map),
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        reasons.dedup();
+        Err(reasons.join("; "))
+    }
+
+    fn adopt(&self, map: SlotMap) {
+        for master in map.masters() {
+            self.lane_to(master);
+        }
+        let masters = map.masters();
+        self.lanes().retain(|address, kept| {
+            kept.absent = if masters.contains(address) { 0 } else { kept.absent + 1 };
+            let stays = kept.absent < ABSENT_MAX;
+            if !stays {
+                kept.end.notify_one();
+            }
+            stays
+        });
+        let mut handed_over = false;
+        let map = Arc::new(map);
+        self.map.send_if_modified(|known| {
+            if let MapState::Read(before) = known {
+                handed_over = before.hands_over_to(&map);
+                if *before == map {
+                    return false;
+                }
+            }
+            tracing::info!(masters = map.masters().len(), "redis cluster map read");
+            *known = MapState::Read(Arc::clone(&map));
+            true
+        });
+        if handed_over {
+            tracing::warn!("slots of the redis cluster have other masters now, what they have acknowledged is checked");
+            self.epochs.move_on();
+        }
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, BTreeMap<Address, Kept>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads the map of one node, over a connection of its own if none is given.
+async fn ask(connection: Option<MultiplexedConnection>, node: &Address, dialer: &Dialer) -> Result<SlotMap, String> {
+    let asked = async {
+        let mut connection = match connection {
+            Some(connection) => connection,
+            None => {
+                let config = AsyncConnectionConfig::new().set_response_timeout(None);
+                let client = dialer.data(node)?;
+                client.get_multiplexed_async_connection_with_config(&config).await?
+            }
+        };
+        let answer: RedisResult<Value> = ::redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await;
+        answer
+    };
+    match timeout(READ_WAIT_MAX, asked).await {
+        Err(_) => Err(format!(
+            "redis at {node} did not answer within {} ms",
+            READ_WAIT_MAX.as_millis()
+        )),
+        Ok(Err(error)) => Err(format!(
+            "redis at {node} cannot be asked for the cluster's slots: {error}"
+        )),
+        Ok(Ok(answer)) => SlotMap::read(&answer, node)
+            .ok_or_else(|| format!("redis at {node} describes the cluster's slots in an unknown way")),
+    }
+}

@@ -1,0 +1,249 @@
+//! Where the master is: where the settings say, or where the sentinels say.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{AsyncConnectionConfig, PushInfo, PushKind, RedisError, RedisResult};
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
+
+use super::keeper::Opened;
+use super::lane::Lane;
+use super::report::Report;
+use super::{PAUSE_MAX, PAUSE_MIN};
+use crate::store::redis::address::Address;
+use crate::store::redis::dialer::Dialer;
+use crate::store::redis::scripts::Scripts;
+
+/// How long one sentinel may take to answer, connecting included.
+const SENTINEL_WAIT_MAX: Duration = Duration::from_millis(300);
+/// How often a sentinel is asked without having said anything.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// Finds the server of a lane.
+pub(super) enum Finder {
+    /// The one server, which has to be a master.
+    Standalone(Address),
+    /// A node of a cluster. As a replica it sends calls to its master itself.
+    Node(Address),
+    Sentinel(Sentinel),
+}
+
+impl Finder {
+    pub(super) fn takes_replicas(&self) -> bool {
+        matches!(self, Self::Node(_))
+    }
+
+    /// Connects the lane to the server.
+    pub(super) async fn open(&self, lane: &Lane, scripts: &Scripts) -> Result<Opened, String> {
+        match self {
+            Self::Node(address) => lane.dial(address, scripts).await,
+            Self::Standalone(address) => {
+                let opened = lane.dial(address, scripts).await?;
+                match opened.report.as_ref().filter(|report| report.is_replica()) {
+                    None => Ok(opened),
+                    Some(_) => Err(format!(
+                        "redis at {address} is a replica; give its master in store.redis.nodes, or set store.redis.mode = \"sentinel\""
+                    )),
+                }
+            }
+            Self::Sentinel(sentinel) => sentinel.open(lane, scripts).await,
+        }
+    }
+
+    /// What will be heard from now on.
+    pub(super) fn news(&self) -> News {
+        News(match self {
+            Self::Standalone(_) | Self::Node(_) => None,
+            Self::Sentinel(sentinel) => Some(sentinel.heard.subscribe()),
+        })
+    }
+
+    /// Listens for news. Never returns.
+    pub(super) async fn follow(&self, dialer: &Dialer) {
+        match self {
+            Self::Standalone(_) | Self::Node(_) => std::future::pending().await,
+            Self::Sentinel(sentinel) => sentinel.follow(dialer).await,
+        }
+    }
+}
+
+/// Tells when another server is named as the master.
+pub(super) struct News(Option<watch::Receiver<Option<Address>>>);
+
+impl News {
+    /// Returns when the name has changed; never where nobody names any.
+    pub(super) async fn changed(&mut self) {
+        let told = match &mut self.0 {
+            None => false,
+            Some(heard) => heard.changed().await.is_ok(),
+        };
+        if !told {
+            std::future::pending().await
+        }
+    }
+
+    /// The server named last.
+    pub(super) fn heard(&self) -> Option<Address> {
+        self.0.as_ref()?.borrow().clone()
+    }
+}
+
+/// The sentinels of one master.
+pub(super) struct Sentinel {
+    nodes: Vec<Address>,
+    master_name: String,
+    /// Which of them is asked first: the last that answered.
+    first: AtomicUsize,
+    heard: watch::Sender<Option<Address>>,
+}
+
+impl Sentinel {
+    pub(super) fn new(nodes: Vec<Address>, master_name: String) -> Self {
+        Self {
+            nodes,
+            master_name,
+            first: AtomicUsize::new(0),
+            heard: watch::channel(None).0,
+        }
+    }
+
+    /// All of them, the one to ask first in front.
+    fn in_turn(&self) -> impl Iterator<Item = (usize, &Address)> {
+        let first = self.first.load(Ordering::Relaxed);
+        let (before, from) = self.nodes.split_at(first.min(self.nodes.len()));
+        let numbered = from.iter().chain(before).enumerate();
+        numbered.map(move |(steps, node)| ((first + steps) % self.nodes.len().max(1), node))
+    }
+
+    /// Asks each sentinel until one names a server that says of itself that it is the master. A named one that has become a
+    /// replica says who its master is, and that one is taken: a failover without the sentinels shows there first.
+    async fn open(&self, lane: &Lane, scripts: &Scripts) -> Result<Opened, String> {
+        let mut reasons = Vec::new();
+        for (index, sentinel) in self.in_turn() {
+            let named = match self.ask(sentinel, &lane.dialer).await {
+                Ok(named) => named,
+                Err(reason) => {
+                    reasons.push(reason);
+                    continue;
+                }
+            };
+            self.first.store(index, Ordering::Relaxed);
+            match follow_replica(lane, &named, scripts).await {
+                Ok(opened) => return Ok(opened),
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        reasons.dedup();
+        Err(reasons.join("; "))
+    }
+
+    async fn ask(&self, sentinel: &Address, dialer: &Dialer) -> Result<Address, String> {
+        let asked = async {
+            let client = dialer.sentinel(sentinel)?;
+            let config = AsyncConnectionConfig::new().set_response_timeout(None);
+            let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+            self.master(&mut connection).await
+        };
+        match timeout(SENTINEL_WAIT_MAX, asked).await {
+            Err(_) => Err(format!(
+                "the sentinel {sentinel} did not answer within {} ms",
+                SENTINEL_WAIT_MAX.as_millis()
+            )),
+            Ok(Err(error)) => Err(format!("the sentinel {sentinel} cannot be asked: {error}")),
+            Ok(Ok(None)) => Err(format!(
+                "the sentinel {sentinel} knows no master {:?}, see store.redis.master_name",
+                self.master_name
+            )),
+            Ok(Ok(Some(address))) => Ok(address),
+        }
+    }
+
+    async fn master(&self, connection: &mut MultiplexedConnection) -> RedisResult<Option<Address>> {
+        let mut ask = ::redis::cmd("SENTINEL");
+        ask.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master_name);
+        let named: Option<(String, u16)> = ask.query_async(connection).await?;
+        Ok(named.and_then(|(host, port)| Address::new(&host, port)))
+    }
+
+    async fn follow(&self, dialer: &Dialer) {
+        let mut pause = PAUSE_MIN;
+        loop {
+            for (index, sentinel) in self.in_turn() {
+                let told = Arc::new(Told::default());
+                let subscribed = timeout(SENTINEL_WAIT_MAX, subscribe(sentinel, dialer, &told)).await;
+                if let Ok(Ok(connection)) = subscribed {
+                    pause = PAUSE_MIN;
+                    self.first.store(index, Ordering::Relaxed);
+                    self.listen(connection, &told).await;
+                    tracing::info!(%sentinel, "redis sentinel lost, going on to the next");
+                    break;
+                }
+            }
+            sleep(pause).await;
+            pause = PAUSE_MAX.min(pause * 2);
+        }
+    }
+
+    /// Notes whom the sentinel names, at once when it tells of a switch. Returns when it is gone.
+    async fn listen(&self, mut connection: MultiplexedConnection, told: &Told) {
+        while let Ok(Ok(named)) = timeout(SENTINEL_WAIT_MAX, self.master(&mut connection)).await {
+            self.heard.send_if_modified(|heard| {
+                let other = named.is_some() && *heard != named;
+                if other {
+                    heard.clone_from(&named);
+                }
+                other
+            });
+            tokio::select! {
+                () = sleep(ASK_EVERY) => {}
+                () = told.switched.notified() => {}
+                () = told.lost.notified() => return,
+            }
+        }
+    }
+}
+
+/// What a sentinel's connection tells by itself.
+#[derive(Default)]
+struct Told {
+    switched: Notify,
+    lost: Notify,
+}
+
+async fn subscribe(sentinel: &Address, dialer: &Dialer, told: &Arc<Told>) -> RedisResult<MultiplexedConnection> {
+    let told = Arc::clone(told);
+    let hear = move |push: PushInfo| {
+        match push.kind {
+            PushKind::Message => told.switched.notify_one(),
+            PushKind::Disconnection => told.lost.notify_one(),
+            _ => {}
+        }
+        Ok::<(), RedisError>(())
+    };
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
+        .set_push_sender(hear);
+    let client = dialer.sentinel(sentinel)?;
+    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+    connection.subscribe("+switch-master").await?;
+    Ok(connection)
+}
+
+async fn follow_replica(lane: &Lane, named: &Address, scripts: &Scripts) -> Result<Opened, String> {
+    let opened = lane.dial(named, scripts).await?;
+    let Some(report) = opened.report.as_ref().filter(|report| report.is_replica()) else {
+        return Ok(opened);
+    };
+    let Some(master) = report.replica_of.clone() else {
+        return Err(format!("redis at {named} is a replica and names no master"));
+    };
+    let opened = lane.dial(&master, scripts).await?;
+    if opened.report.as_ref().is_some_and(Report::is_replica) {
+        return Err(format!("redis at {named} and {master} are both replicas"));
+    }
+    Ok(opened)
+}

@@ -1,0 +1,260 @@
+//! Keeps one lane up: connects, looks at the server, asks it for a sign of life each second, and connects again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{AsyncConnectionConfig, ErrorKind, PushInfo, PushKind, RedisError, RedisResult, ServerErrorKind};
+use tokio::time::{sleep, timeout};
+
+use super::finder::{Finder, News};
+use super::lane::{Lane, Live, State, leave};
+use super::report::Report;
+use super::{CONNECT_WAIT_MAX, PAUSE_MAX, PAUSE_MIN};
+use crate::clock;
+use crate::store::redis::address::Address;
+use crate::store::redis::scripts::Scripts;
+
+/// How often the server in use is looked at: its role, its history, its settings.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// How long it may take to answer that.
+const PROBE_WAIT_MAX: Duration = Duration::from_secs(1);
+/// How many calls may be under way at once; more wait within their budget.
+const CALLS_MAX: usize = 4096;
+
+/// A connection, what its server says of itself (nothing where the user may not ask), and whether it has been closed since.
+pub(super) struct Opened {
+    live: Live,
+    pub(super) report: Option<Report>,
+    closed: Arc<AtomicBool>,
+}
+
+impl Lane {
+    /// Keeps a connection up. Cancel it to stop; what is connected then stays usable.
+    pub(super) async fn keep_up(&self, finder: &Finder, scripts: &Scripts) {
+        let mut pause = PAUSE_MIN;
+        let mut away = false;
+        loop {
+            let began = clock::instant();
+            let mut news = finder.news();
+            match self.connect(finder, scripts).await {
+                Ok(opened) => {
+                    let (server, number) = (opened.live.address.clone(), opened.live.number);
+                    tracing::info!(%server, again = away, "redis connected");
+                    away = false;
+                    self.enter(opened);
+                    self.stay(number, finder, &mut news).await;
+                    tracing::warn!(%server, "redis connection given up");
+                    if since(began) >= PAUSE_MAX {
+                        pause = PAUSE_MIN;
+                        continue;
+                    }
+                }
+                Err(reason) => {
+                    if !away {
+                        tracing::error!(reason, "redis cannot be used, trying on");
+                    }
+                    away = true;
+                    self.state.send_replace(State::Down { reason });
+                }
+            }
+            // From start to start, so that a server that hangs for the whole attempt is asked again at once.
+            let wait = pause.saturating_sub(since(began));
+            self.close_for(wait);
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = news.changed() => {}
+            }
+            pause = PAUSE_MAX.min(pause * 2);
+        }
+    }
+
+    /// Has calls fail at once when the next attempt is further away than they would wait.
+    fn close_for(&self, wait: Duration) {
+        self.state.send_if_modified(|state| {
+            let waiting = matches!(state, State::Connecting) && wait > self.patience;
+            if waiting {
+                *state = State::Down {
+                    reason: "redis closes connections as soon as they are made".to_owned(),
+                };
+            }
+            waiting
+        });
+    }
+
+    /// One attempt. When it outlasts the callers' patience they are told so, and it goes on without them.
+    async fn connect(&self, finder: &Finder, scripts: &Scripts) -> Result<Opened, String> {
+        let attempt = timeout(CONNECT_WAIT_MAX, finder.open(self, scripts));
+        tokio::pin!(attempt);
+        let outcome = match timeout(self.patience, &mut attempt).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                self.state.send_if_modified(|state| {
+                    let waiting = matches!(state, State::Connecting);
+                    if waiting {
+                        *state = State::Down {
+                            reason: "redis does not answer".to_owned(),
+                        };
+                    }
+                    waiting
+                });
+                attempt.await
+            }
+        };
+        outcome.unwrap_or_else(|_| {
+            let most = CONNECT_WAIT_MAX.as_millis();
+            Err(format!("redis did not answer within {most} ms"))
+        })
+    }
+
+    /// Connects to a server and looks at it. A master, or any server that may be a replica, is given the scripts: with them
+    /// in place a call is one round trip, also the first one.
+    pub(super) async fn dial(&self, address: &Address, scripts: &Scripts) -> Result<Opened, String> {
+        let fault = |error: RedisError| format!("redis at {address} cannot be used: {error}");
+        let number = self.dialed.fetch_add(1, Ordering::Relaxed);
+        let closed = Arc::new(AtomicBool::new(false));
+        let (state, flag) = (Arc::downgrade(&self.state), Arc::clone(&closed));
+        let hear = move |push: PushInfo| {
+            if push.kind == PushKind::Disconnection {
+                flag.store(true, Ordering::Release);
+                if let Some(state) = state.upgrade() {
+                    leave(&state, number, State::Connecting);
+                }
+            }
+            Ok::<(), RedisError>(())
+        };
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(CALLS_MAX)
+            .set_concurrency_limit(CALLS_MAX)
+            .set_push_sender(hear);
+        let client = self.dialer.data(address).map_err(fault)?;
+        let connected = client.get_multiplexed_async_connection_with_config(&config).await;
+        let mut connection = connected.map_err(fault)?;
+        let report = look(&mut connection).await.map_err(fault)?;
+        if let Some(reason) = report.as_ref().and_then(Report::refusal) {
+            self.note_warnings(report.as_ref());
+            return Err(format!("redis at {address} {reason}"));
+        }
+        scripts.load(&mut connection).await.map_err(fault)?;
+        Ok(Opened {
+            live: Live {
+                connection,
+                number,
+                address: address.clone(),
+            },
+            report,
+            closed,
+        })
+    }
+
+    /// Takes a connection into use.
+    fn enter(&self, opened: Opened) {
+        let Opened { live, report, closed } = opened;
+        self.note_warnings(report.as_ref());
+        let again = {
+            let mut seen = self.seen();
+            seen.identity = report.map(|report| report.identity);
+            std::mem::replace(&mut seen.connected, true)
+        };
+        self.breaker().answered();
+        let number = live.number;
+        self.state.send_replace(State::Up(live));
+        if closed.load(Ordering::Acquire) {
+            self.leave(number, State::Connecting);
+        }
+        if again {
+            self.epochs.move_on();
+        }
+    }
+
+    /// Returns when the connection is given up: by a call, by its end, by the finder's news, or by what the server says.
+    async fn stay(&self, number: u64, finder: &Finder, news: &mut News) {
+        let mut states = self.state.subscribe();
+        let gone = states.wait_for(|state| !matches!(state, State::Up(live) if live.number == number));
+        let looks = async {
+            loop {
+                sleep(PROBE_EVERY).await;
+                if let Some(next) = self.inspect(finder).await {
+                    self.leave(number, next);
+                }
+            }
+        };
+        let elsewhere = async {
+            loop {
+                news.changed().await;
+                let here = self.live_now().map(|live| live.address);
+                if news.heard().is_some_and(|heard| Some(heard) != here) {
+                    self.leave(number, State::Connecting);
+                }
+            }
+        };
+        tokio::select! {
+            _ = gone => {}
+            () = looks => {}
+            () = elsewhere => {}
+        }
+    }
+
+    /// Looks at the server in use. What the lane's state has to become, if it cannot stay in use.
+    async fn inspect(&self, finder: &Finder) -> Option<State> {
+        let mut live = self.live_now()?;
+        let server = &live.address;
+        let silent = || State::Down {
+            reason: format!("redis at {server} gives no sign of life"),
+        };
+        let report = match timeout(PROBE_WAIT_MAX, look(&mut live.connection)).await {
+            Err(_) => return Some(silent()),
+            Ok(Err(error)) if error.is_unrecoverable_error() => return Some(State::Connecting),
+            Ok(Err(_)) => return None,
+            Ok(Ok(report)) => report,
+        };
+        self.breaker().answered();
+        self.note_warnings(report.as_ref());
+        let report = report?;
+        if let Some(reason) = report.refusal() {
+            let reason = format!("redis at {server} {reason}");
+            tracing::error!(reason, "redis cannot be used");
+            return Some(State::Down { reason });
+        }
+        if report.is_replica() && !finder.takes_replicas() {
+            tracing::warn!(%server, "redis has become a replica, looking for the master");
+            return Some(State::Connecting);
+        }
+        let before = self.seen().identity.replace(report.identity.clone());
+        if before.is_some_and(|before| before != report.identity) {
+            tracing::warn!(%server, "redis has another history now, what it has acknowledged is checked");
+            self.epochs.move_on();
+        }
+        None
+    }
+
+    fn note_warnings(&self, report: Option<&Report>) {
+        let Some(report) = report else { return };
+        let before = std::mem::replace(&mut self.seen().warnings, report.warnings.clone());
+        for warning in report.warnings.difference(&before) {
+            tracing::warn!(kind = warning.kind(), "{}", warning.advice());
+        }
+        for warning in before.difference(&report.warnings) {
+            tracing::info!(kind = warning.kind(), "a warning about the store's settings has ended");
+        }
+    }
+}
+
+/// Asks a server about itself. Not being allowed to ask is no fault.
+async fn look(connection: &mut MultiplexedConnection) -> RedisResult<Option<Report>> {
+    let info: RedisResult<String> = ::redis::cmd("INFO").query_async(connection).await;
+    match info {
+        Ok(info) => Ok(Some(Report::read(&info))),
+        Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm) => {
+            ::redis::cmd("PING").exec_async(connection).await.map(|()| None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn since(began: Instant) -> Duration {
+    clock::instant().saturating_duration_since(began)
+}

@@ -1,0 +1,178 @@
+//! One connection to one master, behind a breaker: what calls see of it. [`super::keeper`] makes it and makes it again.
+//!
+//! A call never makes a connection. While the lane is up it is sent at once; while the lane is being made for the first time,
+//! or again after a drop, it waits within its budget; while the server is known to be away it fails at once. So a dead server
+//! costs a caller nothing, and the only probe of it is the background's next attempt.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{ErrorKind, RedisError, RedisResult, ScriptInvocation, ServerErrorKind};
+use tokio::sync::{Mutex as AsyncMutex, watch};
+
+use super::breaker::Breaker;
+use super::epochs::Epochs;
+use super::report::Identity;
+use super::request::{Request, Verdict};
+use crate::clock;
+use crate::store::redis::address::Address;
+use crate::store::redis::dialer::Dialer;
+use crate::store::{StoreError, StoreWarning};
+
+/// See the module.
+pub(super) struct Lane {
+    pub(super) state: Arc<watch::Sender<State>>,
+    pub(super) dialer: Arc<Dialer>,
+    pub(super) epochs: Epochs,
+    /// How long the first attempt after a drop may keep calls waiting.
+    pub(super) patience: Duration,
+    pub(super) seen: Mutex<Seen>,
+    /// Numbers connections, those that are looked at and not taken too.
+    pub(super) dialed: AtomicU64,
+    breaker: Mutex<Breaker>,
+    /// Held while scripts are given again, so that one call does it for all that wait.
+    reload: AsyncMutex<()>,
+}
+
+/// Whether the lane can be used.
+#[derive(Clone)]
+pub(super) enum State {
+    Connecting,
+    Up(Live),
+    Down { reason: String },
+}
+
+/// A connection that is up.
+#[derive(Clone)]
+pub(super) struct Live {
+    pub(super) connection: MultiplexedConnection,
+    /// Which of the lane's connections it is.
+    pub(super) number: u64,
+    pub(super) address: Address,
+}
+
+/// What the lane has met so far.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) connected: bool,
+    pub(super) identity: Option<Identity>,
+    pub(super) warnings: BTreeSet<StoreWarning>,
+}
+
+impl Lane {
+    pub(super) fn new(dialer: &Arc<Dialer>, epochs: &Epochs, patience: Duration) -> Self {
+        let (state, _) = watch::channel(State::Connecting);
+        Self {
+            state: Arc::new(state),
+            dialer: Arc::clone(dialer),
+            epochs: epochs.clone(),
+            patience,
+            seen: Mutex::default(),
+            dialed: AtomicU64::new(0),
+            breaker: Mutex::default(),
+            reload: AsyncMutex::default(),
+        }
+    }
+
+    /// The live connection, waiting for one that is just being made.
+    pub(super) async fn live(&self) -> Result<Live, StoreError> {
+        let mut states = self.state.subscribe();
+        let gone = || StoreError::Unavailable("the store has been closed".to_owned());
+        let state = states
+            .wait_for(|state| !matches!(state, State::Connecting))
+            .await
+            .map_err(|_| gone())?;
+        match &*state {
+            State::Up(live) => Ok(live.clone()),
+            State::Down { reason } => Err(StoreError::Unavailable(reason.clone())),
+            State::Connecting => Err(gone()),
+        }
+    }
+
+    /// The live connection, if there is one now.
+    pub(super) fn live_now(&self) -> Option<Live> {
+        match &*self.state.borrow() {
+            State::Up(live) => Some(live.clone()),
+            State::Connecting | State::Down { .. } => None,
+        }
+    }
+
+    /// Sends a call. `asking`: to a server that is just being given the slot.
+    pub(super) async fn send(
+        &self,
+        live: &Live,
+        call: &ScriptInvocation<'_>,
+        request: &Request,
+        asking: bool,
+    ) -> RedisResult<Vec<String>> {
+        let mut connection = live.connection.clone();
+        self.breaker().sent(clock::instant());
+        let mut answer = ask(&mut connection, request, asking).await;
+        if is_unknown_script(&answer) {
+            let _alone = self.reload.lock().await;
+            answer = ask(&mut connection, request, asking).await;
+            if is_unknown_script(&answer) {
+                call.load_async(&mut connection).await?;
+                answer = ask(&mut connection, request, asking).await;
+            }
+        }
+        let silent = answer.as_ref().err().map(Verdict::of) == Some(Verdict::Broken);
+        if !silent {
+            self.breaker().answered();
+        }
+        answer
+    }
+
+    /// A call on this connection ran into its budget.
+    pub(super) fn note_timeout(&self, number: u64) {
+        if self.breaker().timed_out(clock::instant()) {
+            let reason = "redis leaves calls unanswered".to_owned();
+            self.leave(number, State::Down { reason });
+        }
+    }
+
+    /// Gives a connection up, if it is still the one in use.
+    pub(super) fn leave(&self, number: u64, next: State) {
+        leave(&self.state, number, next);
+    }
+
+    pub(super) fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) fn leave(state: &watch::Sender<State>, number: u64, next: State) {
+    state.send_if_modified(|state| {
+        let current = matches!(state, State::Up(live) if live.number == number);
+        if current {
+            *state = next;
+        }
+        current
+    });
+}
+
+pub(super) fn unavailable(error: &RedisError) -> StoreError {
+    StoreError::Unavailable(format!("redis: {error}"))
+}
+
+async fn ask(connection: &mut MultiplexedConnection, request: &Request, asking: bool) -> RedisResult<Vec<String>> {
+    if !asking {
+        return request.command.query_async(connection).await;
+    }
+    // In one write: ASKING counts for the very next command of the connection.
+    let mut both = ::redis::pipe();
+    both.cmd("ASKING").ignore().add_command(request.command.clone());
+    let (answer,) = both.query_async(connection).await?;
+    Ok(answer)
+}
+
+fn is_unknown_script(answer: &RedisResult<Vec<String>>) -> bool {
+    matches!(answer, Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
+}

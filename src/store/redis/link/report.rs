@@ -1,0 +1,133 @@
+//! What a server says of itself: the answer to INFO.
+
+use std::collections::BTreeSet;
+
+use crate::store::StoreWarning;
+use crate::store::redis::address::Address;
+
+/// What weir needs of INFO. Everything a server does not say is taken for good.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Report {
+    /// Who holds which history of the data.
+    pub(super) identity: Identity,
+    /// The master, if this is a replica.
+    pub(super) replica_of: Option<Address>,
+    replica: bool,
+    loading: bool,
+    policy: Option<String>,
+    pub(super) warnings: BTreeSet<StoreWarning>,
+}
+
+/// Changes when the data may have: another process, or another line of replication.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Identity {
+    run_id: String,
+    replication_id: String,
+}
+
+impl Report {
+    pub(super) fn read(info: &str) -> Self {
+        let field = |name: &str| {
+            info.lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
+        };
+        let text = |name: &str| field(name).unwrap_or_default().to_owned();
+        let policy = field("maxmemory_policy").map(str::to_owned);
+        let replicas = field("connected_slaves").and_then(|count| count.parse::<u64>().ok());
+        // Redis names it only where `min-replicas-to-write` is set.
+        let unguarded = replicas.is_some_and(|count| count > 0) && field("min_slaves_good_slaves").is_none();
+        let warnings = [
+            (
+                StoreWarning::Eviction,
+                policy.as_deref().is_some_and(|policy| policy != "noeviction"),
+            ),
+            (StoreWarning::NoAppendOnlyFile, field("aof_enabled") == Some("0")),
+            (StoreWarning::NoMinReplicas, unguarded),
+        ];
+        let port = field("master_port").and_then(|port| port.parse().ok());
+        Self {
+            identity: Identity {
+                run_id: text("run_id"),
+                replication_id: text("master_replid"),
+            },
+            replica_of: field("master_host")
+                .zip(port)
+                .and_then(|(host, port)| Address::new(host, port)),
+            replica: field("role") == Some("slave"),
+            loading: field("loading") == Some("1"),
+            policy,
+            warnings: warnings
+                .into_iter()
+                .filter_map(|(warning, is_so)| is_so.then_some(warning))
+                .collect(),
+        }
+    }
+
+    pub(super) fn is_replica(&self) -> bool {
+        self.replica
+    }
+
+    /// Why this server is not used as it is, with what to do.
+    pub(super) fn refusal(&self) -> Option<String> {
+        if self.loading {
+            return Some("is loading its data".to_owned());
+        }
+        let policy = self.policy.as_ref().filter(|policy| policy.starts_with("allkeys-"))?;
+        Some(format!(
+            "may evict any key (maxmemory-policy {policy}), and weir would forget keys and money; set maxmemory-policy to noeviction"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warnings(info: &str) -> Vec<StoreWarning> {
+        Report::read(info).warnings.into_iter().collect()
+    }
+
+    #[test]
+    fn what_is_not_said_is_taken_for_good() {
+        assert_eq!(Report::read(""), Report::default());
+        assert_eq!(Report::default().refusal(), None);
+    }
+
+    #[test]
+    fn settings_that_lose_data_are_warned_of() {
+        let good = "maxmemory_policy:noeviction\r\naof_enabled:1\r\nconnected_slaves:0\r\n";
+        assert!(warnings(good).is_empty());
+        assert_eq!(warnings("maxmemory_policy:volatile-lru\r\n"), [StoreWarning::Eviction]);
+        assert_eq!(warnings("aof_enabled:0\r\n"), [StoreWarning::NoAppendOnlyFile]);
+        assert_eq!(warnings("connected_slaves:2\r\n"), [StoreWarning::NoMinReplicas]);
+        assert!(warnings("connected_slaves:2\r\nmin_slaves_good_slaves:2\r\n").is_empty());
+    }
+
+    #[test]
+    fn a_server_that_may_evict_any_key_is_refused() {
+        let refusal = |policy| Report::read(&format!("maxmemory_policy:{policy}\r\n")).refusal();
+        for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random"] {
+            assert!(refusal(policy).unwrap().contains("set maxmemory-policy to noeviction"));
+        }
+        for policy in ["noeviction", "volatile-lru", "volatile-ttl"] {
+            assert_eq!(refusal(policy), None);
+        }
+        assert!(Report::read("loading:1\r\n").refusal().is_some());
+    }
+
+    #[test]
+    fn a_replica_names_its_master() {
+        let replica = Report::read("role:slave\r\nmaster_host:10.0.0.2\r\nmaster_port:6380\r\n");
+        assert!(replica.is_replica());
+        assert_eq!(replica.replica_of.unwrap().to_string(), "10.0.0.2:6380");
+        assert!(!Report::read("role:master\r\n").is_replica());
+    }
+
+    #[test]
+    fn another_process_or_another_line_of_replication_is_another_identity() {
+        let identity = |run, line| Report::read(&format!("run_id:{run}\r\nmaster_replid:{line}\r\n")).identity;
+        assert_eq!(identity(1, 2), identity(1, 2));
+        assert_ne!(identity(1, 2), identity(3, 2));
+        assert_ne!(identity(1, 2), identity(1, 3));
+    }
+}

@@ -1,0 +1,166 @@
+//! One script call as it goes over the wire, and what to make of a refusal.
+
+use std::future::ready;
+
+use ::redis::aio::ConnectionLike;
+use ::redis::{
+    Arg, Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, ScriptInvocation, ServerErrorKind, Value,
+};
+
+use super::slots::{self, Slot};
+
+/// A call with the slot of its first key.
+pub(super) struct Request {
+    pub(super) command: Cmd,
+    pub(super) slot: Option<Slot>,
+}
+
+impl Request {
+    /// Reads the command out of the call. The crate keeps a call's keys to itself and shows them to connections only, so
+    /// this is one that sends nothing.
+    pub(super) async fn of(call: &ScriptInvocation<'_>) -> RedisResult<Self> {
+        let mut seen = Seen(Cmd::new());
+        let _: Value = call.invoke_async(&mut seen).await?;
+        // EVALSHA, digest, number of keys, first key.
+        let count = argument(&seen.0, 2).unwrap_or_default();
+        let key = argument(&seen.0, 3).filter(|_| count != b"0");
+        let slot = key.map(slots::of_key);
+        Ok(Self { command: seen.0, slot })
+    }
+}
+
+fn argument(command: &Cmd, index: usize) -> Option<&[u8]> {
+    match command.args_iter().nth(index)? {
+        Arg::Simple(bytes) => Some(bytes),
+        Arg::Cursor => None,
+        _ => None,
+    }
+}
+
+struct Seen(Cmd);
+
+impl ConnectionLike for Seen {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        self.0 = command.clone();
+        Box::pin(ready(Ok(Value::Nil)))
+    }
+
+    fn req_packed_commands<'a>(&'a mut self, _: &'a Pipeline, _: usize, _: usize) -> RedisFuture<'a, Vec<Value>> {
+        Box::pin(ready(Ok(Vec::new())))
+    }
+
+    fn get_db(&self) -> i64 {
+        0
+    }
+}
+
+/// What an error means for the call.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Not done: the slot is with this server for good.
+    Moved(String),
+    /// Not done: the slot is on its way to this server, which has to be asked with ASKING.
+    Ask(String),
+    /// Not done: the slot is on its way; ask again in a moment.
+    Wait,
+    /// Not done: the server is no master any more.
+    NotMaster,
+    /// The connection is gone, and with it the knowledge whether it was done.
+    Broken,
+    /// Refused. A script's first write is refused before anything is written.
+    Refused,
+}
+
+impl Verdict {
+    pub(super) fn of(error: &RedisError) -> Self {
+        let redirect = || error.redirect_node().map(|(address, _)| address.to_owned());
+        match error.kind() {
+            ErrorKind::Server(ServerErrorKind::Moved) => redirect().map_or(Self::Refused, Self::Moved),
+            ErrorKind::Server(ServerErrorKind::Ask) => redirect().map_or(Self::Refused, Self::Ask),
+            ErrorKind::Server(ServerErrorKind::TryAgain) => Self::Wait,
+            ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => Self::NotMaster,
+            // Before Redis 7 a script's error has the real one in its text.
+            ErrorKind::Server(ServerErrorKind::ResponseError)
+                if error
+                    .detail()
+                    .is_some_and(|detail| detail.contains(": -READONLY ") || detail.contains(": -MASTERDOWN ")) =>
+            {
+                Self::NotMaster
+            }
+            _ if error.is_unrecoverable_error() => Self::Broken,
+            _ => Self::Refused,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::redis::{Script, parse_redis_value};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_is_read_with_the_slot_of_its_first_key() {
+        let script = Script::new("return 1");
+        let mut call = script.prepare_invoke();
+        call.key("{user1000}.following").key("{user1000}.followers").arg("x");
+        let request = Request::of(&call).await.unwrap();
+        assert_eq!(request.slot, Some(slots::of_key(b"user1000")));
+        assert_eq!(argument(&request.command, 0), Some(b"EVALSHA".as_slice()));
+        assert_eq!(request.command.args_iter().len(), 6);
+        let bare = Request::of(&script.prepare_invoke()).await.unwrap();
+        assert_eq!(bare.slot, None);
+    }
+
+    fn verdict(code: &str, detail: &str) -> Verdict {
+        let line = format!("-{code} {detail}\r\n");
+        let error = parse_redis_value(line.as_bytes()).and_then(Value::extract_error);
+        Verdict::of(&error.unwrap_err())
+    }
+
+    #[test]
+    fn errors_have_one_meaning_each() {
+        let moved = || "10.0.0.1:7000".to_owned();
+        for (code, detail, meaning) in [
+            ("MOVED", "3999 10.0.0.1:7000", Verdict::Moved(moved())),
+            ("ASK", "3999 10.0.0.1:7000", Verdict::Ask(moved())),
+            (
+                "TRYAGAIN",
+                "Multiple keys request during rehashing of slot",
+                Verdict::Wait,
+            ),
+            (
+                "READONLY",
+                "You can't write against a read only replica.",
+                Verdict::NotMaster,
+            ),
+            ("MASTERDOWN", "Link with MASTER is down", Verdict::NotMaster),
+            (
+                "ERR",
+                "Error running script (call to f_1): @user_script:1: @user_script: 1: -READONLY You can't write",
+                Verdict::NotMaster,
+            ),
+            ("CLUSTERDOWN", "The cluster is down", Verdict::Refused),
+            ("NOREPLICAS", "Not enough good replicas to write.", Verdict::Refused),
+            ("MISCONF", "Redis is configured to save RDB snapshots", Verdict::Refused),
+            (
+                "OOM",
+                "command not allowed when used memory > 'maxmemory'.",
+                Verdict::Refused,
+            ),
+            ("BUSY", "Redis is busy running a script.", Verdict::Refused),
+            ("LOADING", "Redis is loading the dataset in memory", Verdict::Refused),
+            ("NOAUTH", "Authentication required.", Verdict::Refused),
+            ("NOPERM", "this user has no permissions", Verdict::Refused),
+            ("ERR", "unknown command", Verdict::Refused),
+        ] {
+            assert_eq!(verdict(code, detail), meaning, "{code} {detail}");
+        }
+    }
+
+    #[test]
+    fn a_broken_connection_leaves_it_open_what_happened() {
+        let broken = RedisError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+        assert_eq!(Verdict::of(&broken), Verdict::Broken);
+    }
+}

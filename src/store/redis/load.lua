@@ -1,0 +1,20 @@
+-- Puts keys of a backup into a store that has no generation yet. Stands alone: the prelude refuses without one.
+-- KEYS: those of the prelude, deleted keys. ARGV: digest or '' for a deleted key, id, record, created_at, last use or '', ...
+local GENERATION, _, _, IDS, DIGESTS, RECORDS, ORDER, USED, GONE = unpack(KEYS)
+if redis.call('EXISTS', GENERATION) == 1 then
+  return {'conflict', ''}
+end
+for i = 1, #ARGV, 5 do
+  if ARGV[i] == '' then
+    redis.call('HSET', GONE, ARGV[i + 1], '')
+  else
+    redis.call('HSET', IDS, ARGV[i], ARGV[i + 1])
+    redis.call('HSET', DIGESTS, ARGV[i + 1], ARGV[i])
+    redis.call('HSET', RECORDS, ARGV[i + 1], ARGV[i + 2])
+    redis.call('ZADD', ORDER, ARGV[i + 3], ARGV[i + 1])
+    if ARGV[i + 4] ~= '' then
+      redis.call('HSET', USED, ARGV[i + 1], ARGV[i + 4])
+    end
+  end
+end
+return {'ok', ''}

@@ -1,0 +1,125 @@
+//! A cluster of three masters, each with a replica if wanted.
+
+use std::time::Duration;
+
+use super::{Joined, TestServer, settings};
+use crate::store::contract::until;
+use crate::store::redis::{RedisMode, RedisSettings};
+
+const MASTERS: usize = 3;
+const RANGES: [(&str, &str); MASTERS] = [("0", "5460"), ("5461", "10922"), ("10923", "16383")];
+
+/// The first three are the masters at the start; their replicas follow in the same order.
+pub(crate) struct TestCluster {
+    pub(crate) servers: Vec<TestServer>,
+}
+
+impl TestCluster {
+    /// Three masters that share the slots.
+    pub(crate) async fn start() -> Option<Self> {
+        Self::start_with(0).await
+    }
+
+    /// The same, each with a replica.
+    pub(crate) async fn start_replicated() -> Option<Self> {
+        Self::start_with(1).await
+    }
+
+    async fn start_with(replicas: usize) -> Option<Self> {
+        let count = MASTERS * (1 + replicas);
+        let mut servers = Vec::new();
+        for _ in 0..count {
+            let bus = super::free_port().to_string();
+            let more = [
+                "--cluster-enabled",
+                "yes",
+                "--cluster-node-timeout",
+                "1000",
+                "--cluster-port",
+                &bus,
+            ];
+            servers.push(TestServer::start_with(&more).await?);
+        }
+        let cluster = Self { servers };
+        for (server, (first, last)) in cluster.servers.iter().zip(RANGES) {
+            let () = server.ask(&["CLUSTER", "ADDSLOTSRANGE", first, last]).await;
+        }
+        for (number, server) in cluster.servers.iter().enumerate() {
+            let epoch = (number + 1).to_string();
+            let () = server.ask(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await;
+        }
+        cluster.introduce().await;
+        for (number, replica) in cluster.servers.iter().enumerate().skip(MASTERS) {
+            let master: String = cluster.servers[number % MASTERS].ask(&["CLUSTER", "MYID"]).await;
+            until("the replica has its master", async || {
+                replica.try_ask::<()>(&["CLUSTER", "REPLICATE", &master]).await.is_ok()
+            })
+            .await;
+            until("the replica is in step", async || {
+                replica
+                    .ask::<String>(&["INFO", "replication"])
+                    .await
+                    .contains("master_link_status:up")
+            })
+            .await;
+        }
+        for server in &cluster.servers {
+            until("the cluster is whole", async || {
+                let info: String = server.ask(&["CLUSTER", "INFO"]).await;
+                let nodes: String = server.ask(&["CLUSTER", "NODES"]).await;
+                info.contains("cluster_state:ok") && nodes.matches("slave ").count() == count - MASTERS
+            })
+            .await;
+        }
+        Some(cluster)
+    }
+
+    /// Has every node meet the first. A handshake that times out on a busy machine is begun again.
+    async fn introduce(&self) {
+        let [first, others @ ..] = self.servers.as_slice() else {
+            return;
+        };
+        let first_bus = bus_port(first).await;
+        let known = format!("cluster_known_nodes:{}\r\n", self.servers.len());
+        until("the nodes know each other", async || {
+            let mut all = true;
+            for server in &self.servers {
+                let info: String = server.ask(&["CLUSTER", "INFO"]).await;
+                all &= info.contains(&known);
+            }
+            if !all {
+                let port = first.port().to_string();
+                for other in others {
+                    let nodes: String = other.ask(&["CLUSTER", "NODES"]).await;
+                    if nodes.lines().count() == 1 {
+                        let () = other.ask(&["CLUSTER", "MEET", "127.0.0.1", &port, &first_bus]).await;
+                    }
+                }
+            }
+            all
+        })
+        .await;
+    }
+
+    pub(crate) fn settings(&self, namespace: &str, budget: Duration) -> RedisSettings {
+        // The first node alone: the others are heard of.
+        settings(RedisMode::Cluster, vec![self.servers[0].node()], namespace, budget)
+    }
+
+    pub(crate) async fn join(&self, namespace: &str, budget: Duration) -> Joined {
+        Joined::with(&self.settings(namespace, budget)).await
+    }
+
+    /// Which of the first three has the slot of a key by the ranges of the start.
+    pub(crate) async fn place_of(&self, key: &str) -> usize {
+        let slot: u32 = self.servers[0].ask(&["CLUSTER", "KEYSLOT", key]).await;
+        let inside = |(first, last): &(&str, &str)| (first.parse().unwrap()..=last.parse().unwrap()).contains(&slot);
+        RANGES.iter().position(inside).unwrap()
+    }
+}
+
+async fn bus_port(server: &TestServer) -> String {
+    let nodes: String = server.ask(&["CLUSTER", "NODES"]).await;
+    let (_, rest) = nodes.split_once('@').unwrap();
+    rest.split([' ', ',']).next().unwrap().to_owned()
+}

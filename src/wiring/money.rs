@@ -1,0 +1,165 @@
+//! The money side: ledger, journal, settlement and billing, built in the order of their dependence.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
+
+use crate::{
+    billing::Billing,
+    config::Config,
+    domain::{
+        consumption::UsageSource,
+        key::{KeyId, KeyRecord},
+        money::NanoUsd,
+        secret::KeyDigest,
+    },
+    journal::{Journal, Opened},
+    metrics::{Metrics, MoneyFigures},
+    settlement::{KeyHealer, Settler, settle_left_over},
+    store::{KeyStore, StoreError, ledger::LedgerStore},
+    wiring::{StartError, store::Ledger},
+};
+
+/// How long the last settlements may take to reach the store when the process ends; they are in the journal anyway.
+const LAST_SETTLEMENTS_WAIT: Duration = Duration::from_secs(2);
+
+/// How long the start waits for that.
+const RELEASE_WAIT: Duration = Duration::from_millis(500);
+
+/// What deals with money.
+pub struct Money {
+    /// Accounts, quotas, holds and the log.
+    pub ledger: Arc<dyn LedgerStore>,
+    /// This node's record of what it owes.
+    pub journal: Arc<Journal>,
+    /// The requests' side.
+    pub billing: Billing,
+    engine: Ledger,
+    grace: NanoUsd,
+    damaged: u64,
+    /// Ends after the last checkpoint, when `stop` has turned true.
+    billing_task: JoinHandle<()>,
+}
+
+impl Money {
+    /// Opens the journal, charges what a process before left open, and starts the background tasks.
+    pub fn build(
+        config: &Config,
+        engine: Ledger,
+        keys: Arc<dyn KeyStore>,
+        background: &Runtime,
+        stopped: &watch::Receiver<bool>,
+    ) -> Result<Self, StartError> {
+        let Opened {
+            journal,
+            unsettled,
+            damaged,
+            ..
+        } = Journal::open(&config.journal).map_err(|error| StartError::failed("the journal", error))?;
+        let cut: BTreeSet<String> = unsettled
+            .iter()
+            .map(|(admitted, _)| admitted.row.account.clone())
+            .collect();
+        settle_left_over(&journal, unsettled).map_err(|error| StartError::failed("the journal", error))?;
+        let ledger = engine.store();
+        if let Ledger::Embedded(embedded) = &engine {
+            let (embedded, stopped) = (Arc::clone(embedded), stopped.clone());
+            background.spawn(async move { embedded.run(stopped).await });
+        }
+        background.block_on(release(&*ledger, &journal, &cut));
+        let settler = Settler::new(Arc::clone(&journal), Arc::clone(&ledger), Arc::new(Healer(keys)));
+        let settled = stopped.clone();
+        background.spawn(async move { settler.run(settled).await });
+        let billing = Billing::new(Arc::clone(&ledger), Arc::clone(&journal), config.money.grace);
+        let billing_task = background.spawn(billing.clone().run(stopped.clone()));
+        Ok(Self {
+            ledger,
+            journal,
+            billing,
+            engine,
+            grace: config.money.grace,
+            damaged,
+            billing_task,
+        })
+    }
+
+    /// Has the figures read when somebody scrapes.
+    pub fn observe(&self, metrics: &Metrics) {
+        let (billing, journal) = (self.billing.clone(), Arc::clone(&self.journal));
+        let (grace, damaged) = (self.grace, self.damaged);
+        metrics.sample(move |metrics| {
+            let rows = billing.rows().map(|(source, total)| (source_name(source), total));
+            metrics.money_is(&MoneyFigures {
+                charged: u64::try_from(billing.charged().nanos()).unwrap_or(0),
+                rows: rows.to_vec(),
+                offline: billing.offline(),
+                failures: billing.failures().saturating_add(journal.failures()),
+                grace: grace.nanos(),
+                grace_committed: billing.grace_committed().nanos(),
+                excess_max: billing.excess_max().nanos(),
+                accounts_low: billing.accounts_low(),
+                unacknowledged: journal.unacknowledged_steps(),
+                oldest_ms: journal.oldest_unacknowledged_ms(),
+                journal_bytes: journal.bytes(),
+                journal_damaged: damaged,
+            });
+        });
+    }
+
+    /// Waits, within bounds, for the last settlements to reach the store. Before the background is told to stop.
+    pub async fn settle(&self) {
+        if tokio::time::timeout(LAST_SETTLEMENTS_WAIT, self.journal.drained())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                "the store has not taken the last settlements: they are in the journal, and are sent at the next start"
+            );
+        }
+    }
+
+    /// Waits for the last of it to be written. After the background was told to stop.
+    pub async fn end(self) {
+        let _ = self.billing_task.await;
+        if let Ledger::Embedded(embedded) = &self.engine
+            && let Err(error) = embedded.flush().await
+        {
+            tracing::warn!(%error, "the ledger's file lacks the last changes: they are in the journal, and are applied at the next start");
+        }
+    }
+}
+
+/// Ends what a process before held for requests that died with it. Before the first admission: nothing of this process is
+/// held yet.
+async fn release(ledger: &dyn LedgerStore, journal: &Journal, accounts: &BTreeSet<String>) {
+    let all = join_all(accounts.iter().map(|account| ledger.release(journal.node(), account)));
+    match tokio::time::timeout(RELEASE_WAIT, all).await {
+        Ok(ended) if ended.iter().all(Result::is_ok) => {}
+        // Their settlements end them, too.
+        Ok(_) | Err(_) => tracing::debug!("the holds of requests that were cut could not be ended at once"),
+    }
+}
+
+/// The key store, as the settlement tells it again what it may have forgotten.
+struct Healer(Arc<dyn KeyStore>);
+
+#[async_trait]
+impl KeyHealer for Healer {
+    async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
+        self.0.heal(digest, record).await
+    }
+
+    async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError> {
+        self.0.heal_gone(id, revision).await
+    }
+}
+
+fn source_name(source: UsageSource) -> &'static str {
+    match source {
+        UsageSource::Reported => "reported",
+        UsageSource::Partial => "partial",
+        UsageSource::Estimated => "estimated",
+    }
+}

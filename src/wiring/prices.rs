@@ -1,0 +1,39 @@
+//! The price list in force: what is part of the program, and the operator's own file.
+
+use std::{fs, path::Path};
+
+use crate::{
+    config::Config,
+    domain::{price::PriceList, strict_toml::FileError},
+};
+
+/// A price list larger than this is refused unread.
+const PRICE_FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Reads what `[prices]` names.
+///
+/// # Errors
+/// Every fault of the list.
+pub fn list(config: &Config) -> Result<PriceList, Vec<FileError>> {
+    let list = if config.prices.shipped {
+        PriceList::shipped()?
+    } else {
+        PriceList::default()
+    };
+    let Some(path) = &config.prices.file else {
+        return Ok(list);
+    };
+    let name = path.display().to_string();
+    let text = read(path).map_err(|error| {
+        let message = format!("cannot be read: {error}; `[prices] file` of weir.toml names it");
+        vec![FileError::whole(&name, message)]
+    })?;
+    Ok(list.with(PriceList::read(&name, &text)?))
+}
+
+fn read(path: &Path) -> std::io::Result<String> {
+    if fs::metadata(path)?.len() > PRICE_FILE_BYTES_MAX {
+        return Err(std::io::Error::other("it is larger than 1 MiB"));
+    }
+    fs::read_to_string(path)
+}

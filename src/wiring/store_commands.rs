@@ -1,0 +1,280 @@
+//! `weir store`: the engines, opened without a gateway.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{BufWriter, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+
+use crate::{
+    cli::{
+        admin_client::{AdminClient, ClientError},
+        store::{BackupArgs, InitArgs, RestoreArgs, StoreCommand},
+    },
+    clock,
+    config::{Config, RedisConfig, StoreConfig},
+    store::{
+        KeyStore, OpenError, StoreError,
+        archive::{
+            Archive, Archives,
+            file::{self, FORMAT, Header, Items},
+        },
+        embedded::{EmbeddedStore, ledger::EmbeddedLedger},
+        redis::{Adopt, Init, RedisLedger, RedisStore},
+    },
+    wiring::{StartError, client_runtime, load, store},
+};
+
+/// How long Redis may take to be there.
+const CONNECT_WAIT: Duration = Duration::from_secs(5);
+/// How often it is asked until then.
+const CONNECT_EVERY: Duration = Duration::from_millis(50);
+/// Items that are put back in one go.
+const BATCH: usize = 500;
+/// Pieces of a backup on their way to the file.
+const PIECES_WAITING: usize = 4;
+
+/// Runs one command to its end.
+pub(super) fn run(command: &StoreCommand, out: &mut impl Write) -> Result<(), StartError> {
+    let (args, told) = match command {
+        StoreCommand::Init(args) => (&args.store, init(args)?),
+        StoreCommand::Backup(args) => (&args.store, backup(args)?),
+        StoreCommand::Restore(args) => (&args.store, restore(args)?),
+    };
+    let (text, value) = told;
+    let written = if args.json {
+        writeln!(out, "{value}")
+    } else {
+        writeln!(out, "{text}")
+    };
+    written.map_err(|error| StartError::failed("standard output", error))
+}
+
+/// What is told to a person, and to a script.
+type Told = (String, Value);
+
+fn init(args: &InitArgs) -> Result<Told, StartError> {
+    let config = load(&args.store.conf)?;
+    let StoreConfig::Redis(redis) = &config.store else {
+        let text = "an embedded store needs no setting up: `weir serve` makes it".to_owned();
+        return Ok((text, json!({ "engine": "embedded", "changed": false })));
+    };
+    let adopt = if args.adopt { Adopt::Data } else { Adopt::Refuse };
+    let found = with_redis(redis, async |store| store.init(adopt).await.map_err(failed))?;
+    let told = |text: &str, changed| (text.to_owned(), json!({ "engine": "redis", "changed": changed }));
+    match found {
+        Init::Made => Ok(told("the Redis is set up", true)),
+        Init::Already => Ok(told("the Redis was set up already", false)),
+        Init::HasData => Err(StartError::failed(
+            "weir store init",
+            "this Redis has keys of weir but no generation, so part of its data was lost; put a backup into an emptied one \
+             with `weir store restore`, or take over what is left with --adopt",
+        )),
+    }
+}
+
+fn backup(args: &BackupArgs) -> Result<Told, StartError> {
+    let config = load(&args.store.conf)?;
+    let partial = beside(&args.out);
+    let written = write_backup(&config, &partial).and_then(|()| {
+        let (_, end) = file::check(&partial).map_err(|error| StartError::failed("the backup", error))?;
+        std::fs::rename(&partial, &args.out).map_err(|error| StartError::failed("the backup's file", error))?;
+        Ok(end)
+    });
+    if written.is_err() {
+        // What is left of it is no use, and the error says what happened.
+        let _ = std::fs::remove_file(&partial);
+    }
+    let end = written?;
+    let text = format!("{} items written to {}", end.items, args.out.display());
+    Ok((
+        text,
+        json!({ "out": args.out, "items": end.items, "sha256": end.sha256 }),
+    ))
+}
+
+/// Writes the backup and syncs it. A running weir that owns the store is asked for it.
+fn write_backup(config: &Config, path: &Path) -> Result<(), StartError> {
+    let refused = |error: std::io::Error| StartError::failed("the backup's file", error);
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
+    let mut file = BufWriter::new(file.map_err(refused)?);
+    match &config.store {
+        StoreConfig::Embedded(embedded) => {
+            let client = AdminClient::new(config.admin.socket.clone());
+            let asked = client_runtime()?.block_on(client.download("/v1/backup", &mut file));
+            match asked {
+                Ok(()) => {}
+                Err(ClientError::Unreachable { .. }) if is_untouched(&file) => {
+                    let archives = embedded_archives(&embedded.path)?;
+                    let header = header("embedded", None);
+                    client_runtime()?.block_on(copy(&archives, &header, &mut file))?;
+                }
+                Err(error) => return Err(StartError::Client(error.to_string())),
+            }
+        }
+        StoreConfig::Redis(redis) => with_redis(redis, async |store| {
+            let generation = store.known_generation().await.map_err(failed)?;
+            let (archives, _) = redis_archives(&store);
+            copy(&archives, &header("redis", generation), &mut file).await
+        })?,
+    }
+    file.into_inner()
+        .map_err(|error| refused(error.into_error()))?
+        .sync_all()
+        .map_err(refused)
+}
+
+/// Whether nothing has come yet.
+fn is_untouched(file: &BufWriter<File>) -> bool {
+    file.buffer().is_empty() && file.get_ref().metadata().is_ok_and(|file| file.len() == 0)
+}
+
+async fn copy(archives: &Archives, header: &Header, out: &mut impl Write) -> Result<(), StartError> {
+    let (to, mut pieces) = mpsc::channel::<Vec<u8>>(PIECES_WAITING);
+    let writing = async move {
+        while let Some(piece) = pieces.recv().await {
+            out.write_all(&piece)?;
+        }
+        Ok::<_, std::io::Error>(())
+    };
+    let (encoded, written) = tokio::join!(file::encode(archives, header, to), writing);
+    written.map_err(|error| StartError::failed("the backup's file", error))?;
+    encoded.map_err(failed)
+}
+
+fn restore(args: &RestoreArgs) -> Result<Told, StartError> {
+    let config = load(&args.store.conf)?;
+    let (header, end) = file::check(&args.from).map_err(|error| StartError::failed("weir store restore", error))?;
+    match &config.store {
+        StoreConfig::Embedded(embedded) => {
+            let archives = embedded_archives(&embedded.path)?;
+            client_runtime()?.block_on(async {
+                must_be_empty(&archives).await?;
+                let refused = |error: std::io::Error| StartError::failed("the store's folder", error);
+                EmbeddedStore::restoring(&embedded.path).map_err(refused)?;
+                load_all(&archives, &args.from).await?;
+                EmbeddedStore::restored(&embedded.path).map_err(refused)
+            })?;
+        }
+        StoreConfig::Redis(redis) => with_redis(redis, async |store| {
+            let (archives, ledger) = redis_archives(&store);
+            must_be_empty(&archives).await?;
+            load_all(&archives, &args.from).await?;
+            // The accounts first: a store that nodes believe has all of them.
+            let generation = header.generation.as_deref();
+            ledger.restored(generation).await.map_err(failed)?;
+            let made = store.restored(generation).await.map_err(failed)?;
+            match made {
+                Init::Made => Ok(()),
+                Init::Already | Init::HasData => Err(not_empty()),
+            }
+        })?,
+    }
+    let text = format!("{} items of {} put back", end.items, header.time);
+    Ok((text, json!({ "items": end.items, "time": header.time })))
+}
+
+async fn must_be_empty(archives: &Archives) -> Result<(), StartError> {
+    if archives.is_empty().await.map_err(failed)? {
+        Ok(())
+    } else {
+        Err(not_empty())
+    }
+}
+
+fn not_empty() -> StartError {
+    StartError::failed(
+        "weir store restore",
+        "the store is not empty, and nothing was changed; a backup goes into an empty store that no weir has open",
+    )
+}
+
+async fn load_all(archives: &Archives, from: &Path) -> Result<(), StartError> {
+    let unreadable = |error: file::BackupError| StartError::failed("the backup", error);
+    let mut items = Items::open(from).map_err(unreadable)?;
+    loop {
+        let batch = items.next_batch(BATCH).map_err(unreadable)?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        archives.load(&batch).await.map_err(failed)?;
+    }
+}
+
+/// What an embedded store keeps, opened for this process alone.
+fn embedded_archives(folder: &Path) -> Result<Archives, StartError> {
+    let opened = |error: OpenError| StartError::failed("the embedded store", error);
+    let keys = EmbeddedStore::open(folder).map_err(opened)?;
+    let ledger = EmbeddedLedger::open(folder, Arc::new(clock::unix_millis)).map_err(opened)?;
+    Ok(Archives(vec![Arc::new(keys), Arc::new(ledger)]))
+}
+
+/// What a Redis keeps.
+fn redis_archives(store: &Arc<RedisStore>) -> (Archives, Arc<RedisLedger>) {
+    let ledger = Arc::new(RedisLedger::new(Arc::clone(store)));
+    let both: Vec<Arc<dyn Archive>> = vec![Arc::clone(store) as _, Arc::clone(&ledger) as _];
+    (Archives(both), ledger)
+}
+
+/// Does something on a Redis that is connected.
+fn with_redis<T>(
+    redis: &RedisConfig,
+    work: impl AsyncFnOnce(Arc<RedisStore>) -> Result<T, StartError>,
+) -> Result<T, StartError> {
+    let settings = store::redis_settings(redis)?;
+    let store = RedisStore::open(&settings).map_err(|error| StartError::failed("the Redis store", error))?;
+    let store = Arc::new(store);
+    client_runtime()?.block_on(async {
+        let (_go_on, stop) = watch::channel(false);
+        tokio::select! {
+            () = store.run(stop) => Err(StartError::failed("the Redis store", "it was closed")),
+            done = async {
+                connected(&store).await?;
+                work(Arc::clone(&store)).await
+            } => done,
+        }
+    })
+}
+
+async fn connected(store: &RedisStore) -> Result<(), StartError> {
+    let asking = async {
+        while store.is_empty().await.is_err() {
+            tokio::time::sleep(CONNECT_EVERY).await;
+        }
+    };
+    if tokio::time::timeout(CONNECT_WAIT, asking).await.is_ok() {
+        return Ok(());
+    }
+    store.is_empty().await.map(drop).map_err(failed)
+}
+
+fn header(engine: &str, generation: Option<String>) -> Header {
+    let now = Timestamp::from_millisecond(clock::unix_millis());
+    Header {
+        weir_backup: FORMAT,
+        time: now.map_or_else(|_| String::new(), |now| now.to_string()),
+        engine: engine.to_owned(),
+        generation,
+    }
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".partial");
+    PathBuf::from(name)
+}
+
+fn failed(error: StoreError) -> StartError {
+    StartError::failed("the store", error)
+}
+
+#[cfg(test)]
+mod tests;

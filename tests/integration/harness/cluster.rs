@@ -1,0 +1,103 @@
+//! A Redis cluster: three masters that share the slots, each with a replica.
+
+use super::redis::{RedisServer, free_port};
+use super::wait::wait_until;
+use super::weir::WeirBuilder;
+
+const MASTERS: usize = 3;
+const RANGES: [(&str, &str); MASTERS] = [("0", "5460"), ("5461", "10922"), ("10923", "16383")];
+
+/// The first three are the masters at the start; their replicas follow in the same order.
+pub(crate) struct Cluster {
+    pub(crate) servers: Vec<RedisServer>,
+}
+
+impl Cluster {
+    /// Starts it; None when there is no redis-server on this machine.
+    pub(crate) fn start() -> Option<Cluster> {
+        let mut cluster = Cluster { servers: Vec::new() };
+        let mut buses = Vec::new();
+        for _ in 0..2 * MASTERS {
+            let bus = free_port().to_string();
+            let words = [
+                "--cluster-enabled",
+                "yes",
+                "--cluster-node-timeout",
+                "1000",
+                "--cluster-port",
+                &bus,
+            ];
+            let quick = ["--repl-diskless-sync-delay", "0"];
+            cluster
+                .servers
+                .push(RedisServer::launch(&[words.as_slice(), &quick].concat(), "")?);
+            buses.push(bus);
+        }
+        let servers = &cluster.servers;
+        for (number, server) in servers.iter().enumerate() {
+            if let Some((first, last)) = RANGES.get(number) {
+                server.command(&["CLUSTER", "ADDSLOTSRANGE", first, last]);
+            }
+            server.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()]);
+        }
+        let known = format!("cluster_known_nodes:{}\r\n", servers.len());
+        wait_until("the nodes to know each other", || {
+            let is_met = |server: &RedisServer| server.command(&["CLUSTER", "INFO"]).contains(&known);
+            let all = servers.iter().all(is_met);
+            if !all {
+                let port = servers[0].port().to_string();
+                for other in &servers[1..] {
+                    if other.command(&["CLUSTER", "NODES"]).matches(" connected").count() <= 1 {
+                        other.command(&["CLUSTER", "MEET", "127.0.0.1", &port, &buses[0]]);
+                    }
+                }
+            }
+            all
+        });
+        for (number, replica) in servers.iter().enumerate().skip(MASTERS) {
+            let told = servers[number - MASTERS].command(&["CLUSTER", "MYID"]);
+            let master = told.lines().nth(1).unwrap();
+            wait_until("the replica to have its master", || {
+                replica.command(&["CLUSTER", "REPLICATE", master]).starts_with("+OK")
+            });
+            wait_until("the replica to be in step", || {
+                replica.replication().contains("master_link_status:up")
+            });
+        }
+        for server in servers {
+            wait_until("the cluster to be whole", || {
+                server.command(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
+                    && server.command(&["CLUSTER", "NODES"]).matches("slave ").count() == MASTERS
+            });
+        }
+        Some(cluster)
+    }
+
+    /// The master that has the slot of a key, as long as none has changed, and its replica.
+    pub(crate) fn place_of(&self, key: &str) -> (usize, usize) {
+        let told = self.servers[0].command(&["CLUSTER", "KEYSLOT", key]);
+        let slot: u32 = told.lines().next().unwrap().trim_start_matches(':').parse().unwrap();
+        let is_inside = |(first, last): &(&str, &str)| (first.parse().unwrap()..=last.parse().unwrap()).contains(&slot);
+        let master = RANGES.iter().position(is_inside).unwrap();
+        (master, master + MASTERS)
+    }
+
+    /// Waits until this server is a master.
+    pub(crate) fn wait_for_master(&self, number: usize) {
+        wait_until("the replica to be a master", || {
+            self.servers[number].replication().contains("role:master")
+        });
+    }
+}
+
+impl WeirBuilder {
+    /// Keeps everything in this cluster, of which it is told one node.
+    pub(crate) fn cluster(self, cluster: &Cluster) -> WeirBuilder {
+        self.set("store.engine", "redis")
+            .set("store.redis.mode", "cluster")
+            .set(
+                "store.redis.nodes",
+                vec![cluster.servers[0].node(), cluster.servers[1].node()],
+            )
+    }
+}

@@ -1,0 +1,11 @@
+//! Money that adds up: what is charged, who is refused, and what faults do to neither.
+
+mod crash;
+mod disconnects;
+mod disk;
+mod emptied;
+mod exact;
+mod failover;
+mod faults;
+mod limits;
+mod redis_away;
