@@ -125,8 +125,13 @@ fn stopped_under_load() {
     let waits = load.waits_since(noticed);
     let (middle, longest) = (waits[waits.len() / 2], waits[waits.len() - 1]);
     note(&format!("stopped Redis: waits of {middle:?}, {longest:?} at most"));
-    assert!(middle < Duration::from_millis(100), "refused after {middle:?} only");
-    assert!(longest < Duration::from_millis(1500), "{longest:?}");
+    // A machine that does much else besides is late.
+    let (middle_max, longest_max) = (rounds(1000, 100), rounds(5000, 1500));
+    assert!(
+        middle < Duration::from_millis(middle_max as u64),
+        "refused after {middle:?} only"
+    );
+    assert!(longest < Duration::from_millis(longest_max as u64), "{longest:?}");
     scene.redis.signal("CONT");
     scene.weir.wait_for_store(true);
     load.serve(30);
