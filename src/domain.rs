@@ -28,3 +28,4 @@ pub mod consumption;
 pub mod ledger;
 pub mod money;
 pub mod price;
+pub mod stability;

@@ -24,6 +24,7 @@ mod feed;
 pub mod ledger;
 pub mod redis;
 pub mod sessions;
+pub mod stability;
 
 /// How many changes the feed keeps. A node that is further behind flushes its whole cache.
 pub const FEED_CHANGES_MAX: usize = 4096;

@@ -1,0 +1,36 @@
+//! Where the hourly buckets live: one contract, two engines, one test suite for both.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use crate::{
+    domain::{
+        ledger::NodeId,
+        stability::{Bucket, Hour, Share},
+    },
+    store::StoreError,
+};
+
+/// The most shares that one call tells.
+pub const SHARES_MAX: usize = 256;
+
+/// The hourly buckets of one installation.
+///
+/// A share is a node's alone and told in full, so telling it twice, late, or out of order has the effect of telling the
+/// greatest one once. Dropping a future leaves the store whole.
+#[async_trait]
+pub trait StabilityStore: Send + Sync {
+    /// Each share takes the place of what the node told of that hour before, if its [`Share::watermark`] is greater; else
+    /// nothing changes. Each hour changes as a whole. At most [`SHARES_MAX`]. What ended
+    /// [`crate::domain::consumption::RETENTION_DAYS`] ago or earlier may be passed over.
+    async fn tell(&self, node: &NodeId, shares: &[Share]) -> Result<(), StoreError>;
+
+    /// The buckets of all nodes together, from `first` to `last`, both included; an hour without requests may be missing.
+    async fn buckets(&self, first: Hour, last: Hour) -> Result<BTreeMap<Hour, Bucket>, StoreError>;
+
+    /// Moves whenever the store may have lost something it had acknowledged. Whoever has told it shares then tells them
+    /// again.
+    fn epochs(&self) -> watch::Receiver<u64>;
+}
