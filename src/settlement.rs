@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
 use tokio::{
     sync::{Semaphore, watch},
@@ -18,14 +17,10 @@ use tokio::{
 };
 
 use crate::{
-    domain::{
-        key::{KeyId, KeyRecord},
-        ledger::{Admitted, Change, Checkpoint, settlement_after_crash},
-        secret::KeyDigest,
-    },
+    domain::ledger::{Admitted, Change, Checkpoint, settlement_after_crash},
     journal::{Journal, JournalError, KeyKept, STEP_BYTES_MAX},
     store::{
-        StoreError,
+        KeyHealer, StoreError,
         ledger::{APPLY_STEPS_MAX, LedgerStore},
     },
 };
@@ -39,16 +34,6 @@ const CALLS_MAX: usize = 16;
 /// How long a failed call waits before it is made again, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-
-/// Where keys are told again.
-#[async_trait]
-pub trait KeyHealer: Send + Sync {
-    /// The key stands in this form, unless the store knows a later revision.
-    async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError>;
-
-    /// The key was deleted, unless the store knows a later revision.
-    async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError>;
-}
 
 /// The task that settles.
 #[derive(Clone)]

@@ -37,7 +37,7 @@ pub const LIST_KEYS_MAX: usize = 1000;
 /// store whole: the change has happened in full or not at all. An answer of [`StoreError::Unavailable`] to a change says
 /// only that it is not known whether it happened.
 #[async_trait]
-pub trait KeyStore: Send + Sync {
+pub trait KeyStore: KeyHealer {
     /// The record a key's digest stands for, and the version of the store it was read at, in one atomic read.
     ///
     /// `record: None` makes the caller answer 401, so it must mean that the key does not exist. A store that is away,
@@ -74,15 +74,6 @@ pub trait KeyStore: Send + Sync {
     /// Removes a key and all that is known of it but that it was deleted. Answers with the key as it was last.
     async fn delete(&self, id: &KeyId) -> Result<KeyView, StoreError>;
 
-    /// Tells the store again that a key stood in this form, in case it has forgotten: a failover loses what was acknowledged.
-    /// [`KeyRecord::healed`] decides what holds; a key that is missing comes back, unless it was deleted. Where nothing is
-    /// news, nothing changes and neither version nor feed move. [`StoreError::Duplicate`] if the digest is another key's.
-    async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError>;
-
-    /// Tells the store again that a key was deleted at this revision. A key that stands at a later one stays. A key that is
-    /// deleted, here or by [`KeyStore::delete`], comes back by [`KeyStore::create`] alone.
-    async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError>;
-
     /// Notes when keys were last used (seconds since the Unix epoch). The later time wins, unknown keys are passed over.
     /// This is no change: neither version nor feed move, or every request would flush every cache.
     async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError>;
@@ -103,6 +94,19 @@ pub trait KeyStore: Send + Sync {
     async fn run(&self, shutdown: watch::Receiver<bool>) {
         drop(shutdown);
     }
+}
+
+/// Where keys are told again.
+#[async_trait]
+pub trait KeyHealer: Send + Sync {
+    /// Tells the store again that a key stood in this form, in case it has forgotten: a failover loses what was acknowledged.
+    /// [`KeyRecord::healed`] decides what holds; a key that is missing comes back, unless it was deleted. Where nothing is
+    /// news, nothing changes and neither version nor feed move. [`StoreError::Duplicate`] if the digest is another key's.
+    async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError>;
+
+    /// Tells the store again that a key was deleted at this revision. A key that stands at a later one stays. A key that is
+    /// deleted, here or by [`KeyStore::delete`], comes back by [`KeyStore::create`] alone.
+    async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError>;
 }
 
 /// The answer to [`KeyStore::find`].

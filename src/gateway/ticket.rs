@@ -198,12 +198,8 @@ impl Ticket {
         if self.bill.is_none() || self.failure.is_some() || !self.meter.is_final() || !self.meter.is_complete() {
             return;
         }
-        let outcome = match self.meter.observed() {
-            _ if self.meter.status >= 400 => Outcome::ProviderError,
-            Some(observed) if observed.in_band_error.is_some() => Outcome::InBandError,
-            Some(_) | None => Outcome::Ok,
-        };
-        self.charge(outcome);
+        // It is whole, so nothing but its own words can make it a failure.
+        self.charge(self.answered().unwrap_or(Outcome::Ok));
     }
 
     /// Whether nothing is left to pay for the rest of the answer, and it is to be ended therefore.
@@ -228,8 +224,8 @@ impl Ticket {
         }
         self.settled = true;
         self.charge_now();
+        let outcome = self.failure.unwrap_or_else(|| self.outcome());
         let observed = self.meter.observed();
-        let outcome = self.failure.unwrap_or_else(|| self.outcome(observed.as_ref()));
         let record = &mut self.entry.record;
         record.status = self.meter.status;
         record.response_bytes = self.meter.response_bytes;
@@ -248,8 +244,7 @@ impl Ticket {
     /// them, because the client's next request may come as soon as it has them. Later calls do nothing.
     pub fn charge_now(&mut self) {
         if self.bill.is_some() {
-            let observed = self.meter.observed();
-            self.charge(self.failure.unwrap_or_else(|| self.outcome(observed.as_ref())));
+            self.charge(self.failure.unwrap_or_else(|| self.outcome()));
         }
     }
 
@@ -272,11 +267,19 @@ impl Ticket {
         }
     }
 
-    fn outcome(&self, observed: Option<&Observed>) -> Outcome {
+    /// The failure that the answer itself tells of, by its status or in its text.
+    fn answered(&self) -> Option<Outcome> {
         if self.meter.status >= 400 {
-            Outcome::ProviderError
-        } else if observed.is_some_and(|observed| observed.in_band_error.is_some()) {
-            Outcome::InBandError
+            Some(Outcome::ProviderError)
+        } else {
+            let observed = self.meter.observed()?;
+            observed.in_band_error.map(|_| Outcome::InBandError)
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        if let Some(failure) = self.answered() {
+            failure
         } else if self.meter.ended && self.meter.is_complete() {
             Outcome::Ok
         } else if self.meter.ended {

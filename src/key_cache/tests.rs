@@ -10,9 +10,9 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::clock;
 use crate::domain::key::{KeyChange, KeyState};
-use crate::store::KeyView;
 use crate::store::contract::model::ModelStore;
 use crate::store::contract::{digest, id, record, until};
+use crate::store::{KeyHealer, KeyView};
 
 mod nodes;
 
@@ -98,12 +98,6 @@ impl KeyStore for WatchedStore {
     async fn delete(&self, id: &KeyId) -> Result<KeyView, StoreError> {
         self.inner()?.delete(id).await
     }
-    async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
-        self.inner()?.heal(digest, record).await
-    }
-    async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError> {
-        self.inner()?.heal_gone(id, revision).await
-    }
     async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
         self.touches.fetch_add(1, Ordering::SeqCst);
         self.inner()?.touch(used).await
@@ -114,6 +108,16 @@ impl KeyStore for WatchedStore {
     }
     fn nudges(&self) -> watch::Receiver<u64> {
         self.inner.read().unwrap().nudges()
+    }
+}
+
+#[async_trait]
+impl KeyHealer for WatchedStore {
+    async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
+        self.inner()?.heal(digest, record).await
+    }
+    async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError> {
+        self.inner()?.heal_gone(id, revision).await
     }
 }
 

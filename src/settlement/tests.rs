@@ -6,6 +6,7 @@ use std::{
     sync::Mutex,
 };
 
+use async_trait::async_trait;
 use proptest::prelude::*;
 use tokio::sync::watch;
 
@@ -14,8 +15,10 @@ use crate::{
     config::JournalConfig,
     domain::{
         consumption::Row,
+        key::{KeyId, KeyRecord},
         ledger::{AccountView, Admission, Admit, KeySpend, NodeId, Step, TopUp, ToppedUp},
         money::NanoUsd,
+        secret::KeyDigest,
     },
 };
 

@@ -16,7 +16,7 @@ use crate::domain::key::{KeyId, KeyRecord};
 use crate::domain::secret::KeyDigest;
 use crate::domain::session_hint::{ServedBy, StateKey};
 use crate::store::sessions::{self, EMBEDDED_SESSIONS_MAX, SESSION_LIFETIME, SessionStore};
-use crate::store::{Changes, KeyChange, KeyStore, KeyView, Lookup, OpenError, StoreError};
+use crate::store::{Changes, KeyChange, KeyHealer, KeyStore, KeyView, Lookup, OpenError, StoreError};
 
 mod archive;
 mod database;
@@ -164,6 +164,22 @@ impl KeyStore for EmbeddedStore {
             .ok_or(StoreError::NotFound)
     }
 
+    async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
+        let (shared, used) = (Arc::clone(&self.shared), used.to_vec());
+        blocking(move || shared.touch(&used)).await
+    }
+
+    async fn changes_since(&self, version: u64) -> Result<Changes, StoreError> {
+        Ok(self.live().changes_since(version))
+    }
+
+    fn nudges(&self) -> watch::Receiver<u64> {
+        self.shared.nudge.subscribe()
+    }
+}
+
+#[async_trait]
+impl KeyHealer for EmbeddedStore {
     async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
         let (digest, id, record) = (*digest, record.id.clone(), record.clone());
         self.change(&id, move |live| live.decide_heal(&digest, &record))
@@ -176,19 +192,6 @@ impl KeyStore for EmbeddedStore {
         self.change(id, move |live| Ok(live.decide_heal_gone(&wanted, revision)))
             .await
             .map(drop)
-    }
-
-    async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
-        let (shared, used) = (Arc::clone(&self.shared), used.to_vec());
-        blocking(move || shared.touch(&used)).await
-    }
-
-    async fn changes_since(&self, version: u64) -> Result<Changes, StoreError> {
-        Ok(self.live().changes_since(version))
-    }
-
-    fn nudges(&self) -> watch::Receiver<u64> {
-        self.shared.nudge.subscribe()
     }
 }
 

@@ -34,7 +34,8 @@ use crate::domain::secret::KeyDigest;
 use crate::domain::session_hint::{ServedBy, StateKey};
 use crate::store::sessions::{self, SESSION_LIFETIME, SessionStore};
 use crate::store::{
-    Changes, FEED_CHANGES_MAX, KeyChange, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, OpenError, StoreError, StoreWarning,
+    Changes, FEED_CHANGES_MAX, KeyChange, KeyHealer, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, OpenError, StoreError,
+    StoreWarning,
 };
 
 mod address;
@@ -273,6 +274,50 @@ impl KeyStore for RedisStore {
         self.remove(id, "").await?.ok_or(StoreError::NotFound)
     }
 
+    async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
+        for batch in used.chunks(TOUCH_KEYS_MAX) {
+            let mut call = self.prepare(&self.scripts.touch);
+            for (id, at) in batch {
+                call.arg(id.as_str()).arg(*at);
+            }
+            self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        }
+        Ok(())
+    }
+
+    async fn changes_since(&self, version: u64) -> Result<Changes, StoreError> {
+        // Read before the call: what moves during it is found by the next one.
+        let epoch = *self.link.epochs().borrow();
+        let mut call = self.prepare(&self.scripts.changes);
+        call.arg(version);
+        let mut changes = self.call(&call, Effort::Read(self.budget)).await?.changes(version)?;
+        // Another server may lack changes that were seen, and have others under the same numbers.
+        if self.followed.fetch_max(epoch, Ordering::Relaxed) < epoch {
+            changes.digests = None;
+        }
+        Ok(changes)
+    }
+
+    fn warnings(&self) -> BTreeSet<StoreWarning> {
+        self.link.warnings()
+    }
+
+    fn nudges(&self) -> watch::Receiver<u64> {
+        self.nudge.subscribe()
+    }
+
+    async fn run(&self, mut shutdown: watch::Receiver<bool>) {
+        tokio::select! {
+            _ = shutdown.wait_for(|stop| *stop) => {}
+            () = self.link.keep_up(&self.scripts) => {}
+            () = tracking::follow(&self.link, &self.version_key, &self.nudge) => {}
+            () = tracking::follow_epochs(self.link.epochs(), &self.nudge) => {}
+        }
+    }
+}
+
+#[async_trait]
+impl KeyHealer for RedisStore {
     async fn heal(&self, digest: &KeyDigest, told: &KeyRecord) -> Result<(), StoreError> {
         for _ in 0..CONFLICTS_MAX {
             let is_done = match self.read(&told.id).await? {
@@ -315,47 +360,6 @@ impl KeyStore for RedisStore {
             }
         }
         Err(contended(id))
-    }
-
-    async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
-        for batch in used.chunks(TOUCH_KEYS_MAX) {
-            let mut call = self.prepare(&self.scripts.touch);
-            for (id, at) in batch {
-                call.arg(id.as_str()).arg(*at);
-            }
-            self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
-        }
-        Ok(())
-    }
-
-    async fn changes_since(&self, version: u64) -> Result<Changes, StoreError> {
-        // Read before the call: what moves during it is found by the next one.
-        let epoch = *self.link.epochs().borrow();
-        let mut call = self.prepare(&self.scripts.changes);
-        call.arg(version);
-        let mut changes = self.call(&call, Effort::Read(self.budget)).await?.changes(version)?;
-        // Another server may lack changes that were seen, and have others under the same numbers.
-        if self.followed.fetch_max(epoch, Ordering::Relaxed) < epoch {
-            changes.digests = None;
-        }
-        Ok(changes)
-    }
-
-    fn warnings(&self) -> BTreeSet<StoreWarning> {
-        self.link.warnings()
-    }
-
-    fn nudges(&self) -> watch::Receiver<u64> {
-        self.nudge.subscribe()
-    }
-
-    async fn run(&self, mut shutdown: watch::Receiver<bool>) {
-        tokio::select! {
-            _ = shutdown.wait_for(|stop| *stop) => {}
-            () = self.link.keep_up(&self.scripts) => {}
-            () = tracking::follow(&self.link, &self.version_key, &self.nudge) => {}
-            () = tracking::follow_epochs(self.link.epochs(), &self.nudge) => {}
-        }
     }
 }
 

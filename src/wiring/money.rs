@@ -2,23 +2,17 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
 use crate::{
     billing::Billing,
     config::Config,
-    domain::{
-        consumption::UsageSource,
-        key::{KeyId, KeyRecord},
-        money::NanoUsd,
-        secret::KeyDigest,
-    },
+    domain::{consumption::UsageSource, money::NanoUsd},
     journal::{Journal, Opened},
     metrics::{Metrics, MoneyFigures},
-    settlement::{KeyHealer, Settler, settle_left_over},
-    store::{KeyStore, StoreError, ledger::LedgerStore},
+    settlement::{Settler, settle_left_over},
+    store::{KeyStore, ledger::LedgerStore},
     wiring::{StartError, store::Ledger},
 };
 
@@ -69,7 +63,7 @@ impl Money {
             background.spawn(async move { embedded.run(stopped).await });
         }
         background.block_on(release(&*ledger, &journal, &cut));
-        let settler = Settler::new(Arc::clone(&journal), Arc::clone(&ledger), Arc::new(Healer(keys)));
+        let settler = Settler::new(Arc::clone(&journal), Arc::clone(&ledger), keys);
         let settled = stopped.clone();
         background.spawn(async move { settler.run(settled).await });
         let billing = Billing::new(Arc::clone(&ledger), Arc::clone(&journal), config.money.grace);
@@ -139,20 +133,6 @@ async fn release(ledger: &dyn LedgerStore, journal: &Journal, accounts: &BTreeSe
         Ok(ended) if ended.iter().all(Result::is_ok) => {}
         // Their settlements end them, too.
         Ok(_) | Err(_) => tracing::debug!("the holds of requests that were cut could not be ended at once"),
-    }
-}
-
-/// The key store, as the settlement tells it again what it may have forgotten.
-struct Healer(Arc<dyn KeyStore>);
-
-#[async_trait]
-impl KeyHealer for Healer {
-    async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
-        self.0.heal(digest, record).await
-    }
-
-    async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError> {
-        self.0.heal_gone(id, revision).await
     }
 }
 

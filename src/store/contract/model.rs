@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::domain::key::{KeyId, KeyRecord};
 use crate::domain::secret::KeyDigest;
-use crate::store::{Changes, KeyChange, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, StoreError};
+use crate::store::{Changes, KeyChange, KeyHealer, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, StoreError};
 
 /// A store without any engine.
 pub(crate) struct ModelStore {
@@ -151,6 +151,32 @@ impl KeyStore for ModelStore {
         self.remove(&mut state, id).ok_or(StoreError::NotFound)
     }
 
+    async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
+        let mut state = self.state();
+        for (id, at) in used {
+            if let Ok(view) = state.held(id) {
+                view.last_used = view.last_used.max(Some(*at));
+            }
+        }
+        Ok(())
+    }
+
+    async fn changes_since(&self, version: u64) -> Result<Changes, StoreError> {
+        let state = self.state();
+        let behind = state.changes.get(usize::try_from(version).unwrap()..);
+        Ok(Changes {
+            version: state.version(),
+            digests: behind.map(<[_]>::concat),
+        })
+    }
+
+    fn nudges(&self) -> watch::Receiver<u64> {
+        self.nudge.subscribe()
+    }
+}
+
+#[async_trait]
+impl KeyHealer for ModelStore {
     async fn heal(&self, digest: &KeyDigest, told: &KeyRecord) -> Result<(), StoreError> {
         let mut state = self.state();
         if state.held(&told.id).is_err() {
@@ -186,28 +212,5 @@ impl KeyStore for ModelStore {
             self.remove(&mut state, id);
         }
         Ok(())
-    }
-
-    async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
-        let mut state = self.state();
-        for (id, at) in used {
-            if let Ok(view) = state.held(id) {
-                view.last_used = view.last_used.max(Some(*at));
-            }
-        }
-        Ok(())
-    }
-
-    async fn changes_since(&self, version: u64) -> Result<Changes, StoreError> {
-        let state = self.state();
-        let behind = state.changes.get(usize::try_from(version).unwrap()..);
-        Ok(Changes {
-            version: state.version(),
-            digests: behind.map(<[_]>::concat),
-        })
-    }
-
-    fn nudges(&self) -> watch::Receiver<u64> {
-        self.nudge.subscribe()
     }
 }

@@ -9,7 +9,7 @@ use crate::clock;
 use crate::domain::secret::{KeyPrefix, ServiceKey};
 use crate::store::archive::Archive;
 use crate::store::contract::{Fixture, digest, id, record, suite, until};
-use crate::store::{FEED_CHANGES_MAX, KeyChange, KeyStore, StoreError};
+use crate::store::{FEED_CHANGES_MAX, KeyChange, KeyHealer, KeyStore, StoreError};
 
 mod cluster;
 mod sentinel;

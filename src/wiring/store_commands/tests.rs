@@ -11,6 +11,7 @@ use crate::{
         money::NanoUsd,
     },
     store::{
+        KeyHealer,
         contract::{digest, id, record},
         ledger::{
             LedgerStore,

@@ -82,7 +82,10 @@ impl<Servers> Scene<Servers> {
         for _ in 0..20 {
             assert_eq!(self.status(&doomed), 401);
         }
-        note(&format!("a revoked key was served {} times more", self.others - before));
+        note(&format!(
+            "failover: a revoked key was served {} times more",
+            self.others - before
+        ));
         let served = load.end();
         self.others += served;
         let books = self.weir.books_as_billed(&self.provider, self.credits);

@@ -124,7 +124,9 @@ fn stopped_under_load() {
     // Whoever asked when it was known that nobody answers did not wait for an answer.
     let waits = load.waits_since(noticed);
     let (middle, longest) = (waits[waits.len() / 2], waits[waits.len() - 1]);
-    note(&format!("stopped Redis: waits of {middle:?}, {longest:?} at most"));
+    note(&format!(
+        "redis away: stopped, waits of {middle:?}, {longest:?} at most"
+    ));
     // A machine that does much else besides is late.
     let (middle_max, longest_max) = (rounds(1000, 100), rounds(5000, 1500));
     assert!(
