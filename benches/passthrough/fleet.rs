@@ -51,6 +51,8 @@ pub(crate) struct Proxy {
     pub(crate) subject: Subject,
     /// Where it listens.
     pub(crate) address: SocketAddr,
+    /// Where it tells how stable the models are; its own address for a proxy that does not.
+    pub(crate) stability: SocketAddr,
     /// Its process.
     pub(crate) process: Process,
     key: String,
@@ -64,6 +66,8 @@ pub(crate) struct Fleet {
     pub(crate) script: Script,
     /// The proxies, the bare one first.
     pub(crate) proxies: Vec<Proxy>,
+    /// Where Redis listens, if there is one.
+    pub(crate) redis: Option<SocketAddr>,
     _others: Vec<Process>,
     _folder: TempDir,
 }
@@ -89,8 +93,10 @@ impl Fleet {
         let mut proxies = vec![bare_proxy(provider, folder.path())];
         let embedded = "engine = \"embedded\"\n[store.embedded]\npath = \"store\"";
         proxies.push(weir(Subject::Embedded, embedded, provider, folder.path()));
+        let mut redis_address = None;
         if redis == RedisRow::In {
             let (server, address) = redis_server(folder.path());
+            redis_address = Some(address);
             others.push(server);
             let store = format!("engine = \"redis\"\n[store.redis]\nnodes = [\"{address}\"]");
             proxies.push(weir(Subject::Redis, &store, provider, folder.path()));
@@ -99,6 +105,7 @@ impl Fleet {
             provider,
             script,
             proxies,
+            redis: redis_address,
             _others: others,
             _folder: folder,
         }
@@ -180,6 +187,7 @@ fn bare_proxy(provider: SocketAddr, folder: &Path) -> Proxy {
     Proxy {
         subject: Subject::Bare,
         address,
+        stability: address,
         process,
         key: "any-key".to_owned(),
     }
@@ -196,6 +204,7 @@ fn weir(subject: Subject, store: &str, provider: SocketAddr, folder: &Path) -> P
          [upstream]\npool_size = {pool}\n\
          [store]\n{store}\n\
          [ops]\nlisten = \"127.0.0.1:0\"\n\
+         [stability]\nlisten = \"127.0.0.1:0\"\ntrusted_proxies = [\"127.0.0.1\"]\n\
          [admin]\nsocket = \"{admin}\"\naudit = \"{home_shown}/audit.jsonl\"\n\
          [journal]\npath = \"{home_shown}/journal\"\n\
          [prices]\nfile = \"{home_shown}/prices.toml\"\n\
@@ -228,15 +237,17 @@ fn weir(subject: Subject, store: &str, provider: SocketAddr, folder: &Path) -> P
         .arg("--ready-file")
         .arg(&ready);
     let mut process = Process::start(subject.name(), &mut command, &home);
-    let address = process.wait_for("to write its ready file", || {
+    let [address, stability] = process.wait_for("to write its ready file", || {
         let told: Value = serde_json::from_str(&fs::read_to_string(&ready).ok()?).ok()?;
-        told.get("gateway")?.as_str()?.parse().ok()
+        let at = |name: &str| told.get(name)?.as_str()?.parse().ok();
+        Some([at("gateway")?, at("stability")?])
     });
     process.wait_until_accepting(address);
     create_account(&admin);
     Proxy {
         subject,
         address,
+        stability,
         process,
         key: created_key(&admin),
     }
