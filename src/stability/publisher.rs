@@ -1,8 +1,8 @@
 //! Brings what this node has counted to the store.
 //!
-//! A share is told in full and only when what it counts is on this node's disk, so a share that is told after a crash knows
-//! all that the one before did. Telling one again has no effect, so nothing has to be remembered of a call that failed but
-//! the hours it was about.
+//! A share is told in full, when what it counts is on this node's disk: one that is told after a crash knows all that the one
+//! before did. Telling one again has no effect, so nothing has to be remembered of a call that failed but the hours it was
+//! about.
 
 use std::{
     sync::{
@@ -13,7 +13,6 @@ use std::{
 };
 
 use async_trait::async_trait;
-use thiserror::Error;
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
@@ -21,7 +20,7 @@ use crate::{
         ledger::NodeId,
         stability::{Hour, Share},
     },
-    journal::{JournalError, Position},
+    journal::{Journal, Position},
     store::{
         StoreError,
         stability::{SHARES_MAX, StabilityStore},
@@ -37,7 +36,8 @@ pub const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// What this node has counted: the journal, seen by the publisher.
 #[async_trait]
 pub trait Counted: Send + Sync {
-    /// The shares of the hours that have grown since the last call, and where the last record counted stands.
+    /// The shares of the hours that have grown since the last call, after the start all, and where the last record counted
+    /// stands.
     fn changed(&self) -> (Vec<Share>, Position);
 
     /// The hours of all shares that are known.
@@ -49,17 +49,32 @@ pub trait Counted: Send + Sync {
     /// The store has taken every share of up to here.
     fn told(&self, to: Position);
 
-    /// Waits until what is counted up to here is on the disk.
-    async fn synced(&self, to: Position) -> Result<(), JournalError>;
+    /// Waits until it is decided whether what is counted up to here is on the disk.
+    async fn synced(&self, to: Position);
 }
 
-/// Why shares were not told. They are told again.
-#[derive(Debug, Error)]
-enum Untold {
-    #[error("{0}")]
-    Store(#[from] StoreError),
-    #[error("{0}")]
-    Journal(#[from] JournalError),
+#[async_trait]
+impl Counted for Journal {
+    fn changed(&self) -> (Vec<Share>, Position) {
+        self.shares_changed()
+    }
+
+    fn hours(&self) -> Vec<Hour> {
+        self.shares().into_iter().map(|share| share.hour).collect()
+    }
+
+    fn untold(&self, hours: &[Hour]) {
+        self.shares_untold(hours);
+    }
+
+    fn told(&self, to: Position) {
+        self.shares_told(to);
+    }
+
+    async fn synced(&self, to: Position) {
+        // What the disk has refused is charged all the same, and so it is counted.
+        let _ = Journal::synced(self, to).await;
+    }
 }
 
 /// The task that tells.
@@ -89,8 +104,6 @@ impl Publisher {
     /// Works until `stopped` turns true or its sender is gone, then tells once more.
     pub async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
         let mut epochs = self.store.epochs();
-        // What was told by a process before may be lost, too.
-        epochs.mark_changed();
         let mut failing = false;
         loop {
             let ended = timeout(FLUSH_EVERY, stopped.wait_for(|stopped| *stopped)).await.is_ok();
@@ -110,7 +123,7 @@ impl Publisher {
     }
 
     /// Tells what has changed; all there is, if the store may have lost something.
-    async fn flush(&self, epochs: &mut watch::Receiver<u64>) -> Result<(), Untold> {
+    async fn flush(&self, epochs: &mut watch::Receiver<u64>) -> Result<(), StoreError> {
         // Noted before anything is told: what moves meanwhile is seen the next time. A store that is gone moves no more.
         if epochs.has_changed().unwrap_or(false) {
             epochs.mark_unchanged();
@@ -135,8 +148,8 @@ impl Publisher {
     }
 
     /// Counts in `told` how many of the shares the store has taken.
-    async fn tell(&self, shares: &[Share], to: Position, told: &mut usize) -> Result<(), Untold> {
-        self.counted.synced(to).await?;
+    async fn tell(&self, shares: &[Share], to: Position, told: &mut usize) -> Result<(), StoreError> {
+        self.counted.synced(to).await;
         for part in shares.chunks(SHARES_MAX) {
             self.store.tell(&self.node, part).await?;
             *told += part.len();

@@ -2,15 +2,22 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, atomic::AtomicBool},
+    sync::Mutex,
 };
 
 use super::*;
 use crate::{
-    domain::stability::Bucket,
+    clock,
+    domain::{
+        ledger::{Change, Settlement},
+        money::NanoUsd,
+        stability::{Bucket, Counters},
+    },
+    journal::{JournalSettings, SEGMENT_BYTES_MIN, STEP_BYTES_MAX},
     store::{
         contract::until,
-        ledger::contract::node,
+        embedded::ledger::EmbeddedLedger,
+        ledger::contract::{node, row},
         redis::test_server::TestServer,
         stability::contract::{share, this_hour},
     },
@@ -18,9 +25,8 @@ use crate::{
 
 /// Stands for the journal.
 #[derive(Default)]
-struct Journal {
+struct Tally {
     state: Mutex<State>,
-    is_lost: AtomicBool,
 }
 
 #[derive(Default)]
@@ -36,7 +42,7 @@ fn place(offset: u64) -> Position {
     Position { segment: 1, offset }
 }
 
-impl Journal {
+impl Tally {
     /// The node has counted this.
     fn count(&self, share: Share) {
         let mut state = self.state.lock().unwrap();
@@ -53,7 +59,7 @@ impl Journal {
 }
 
 #[async_trait]
-impl Counted for Journal {
+impl Counted for Tally {
     fn changed(&self) -> (Vec<Share>, Position) {
         let mut state = self.state.lock().unwrap();
         let hours = std::mem::take(&mut state.changed);
@@ -73,18 +79,14 @@ impl Counted for Journal {
         self.state.lock().unwrap().told = to.offset;
     }
 
-    async fn synced(&self, to: Position) -> Result<(), JournalError> {
-        if self.is_lost.load(Ordering::Relaxed) {
-            return Err(JournalError::NotDurable);
-        }
+    async fn synced(&self, to: Position) {
         self.state.lock().unwrap().synced = to.offset;
-        Ok(())
     }
 }
 
 /// Stands for the store.
 struct Store {
-    journal: Arc<Journal>,
+    journal: Arc<Tally>,
     held: Mutex<BTreeMap<Hour, Bucket>>,
     /// The sizes of the calls.
     calls: Mutex<Vec<usize>>,
@@ -123,7 +125,7 @@ impl StabilityStore for Store {
 }
 
 struct Bench {
-    journal: Arc<Journal>,
+    journal: Arc<Tally>,
     store: Arc<Store>,
     publisher: Arc<Publisher>,
     epochs: watch::Receiver<u64>,
@@ -131,7 +133,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let journal = Arc::new(Journal::default());
+        let journal = Arc::new(Tally::default());
         let store = Arc::new(Store {
             journal: Arc::clone(&journal),
             held: Mutex::default(),
@@ -148,7 +150,7 @@ impl Bench {
         }
     }
 
-    async fn flush(&mut self) -> Result<(), Untold> {
+    async fn flush(&mut self) -> Result<(), StoreError> {
         self.publisher.flush(&mut self.epochs).await
     }
 
@@ -235,19 +237,6 @@ async fn a_store_that_may_have_lost_something_is_told_everything_again() {
 }
 
 #[tokio::test]
-async fn what_is_not_on_this_nodes_disk_is_not_told() {
-    let mut bench = Bench::new();
-    bench.journal.is_lost.store(true, Ordering::Relaxed);
-    bench.journal.count(share(this_hour(), &[("a", 1)]));
-    bench.flush().await.unwrap_err();
-    assert_eq!(bench.calls(), [0; 0]);
-    assert_eq!(bench.publisher.untold_hours(), 1);
-    bench.journal.is_lost.store(false, Ordering::Relaxed);
-    bench.flush().await.unwrap();
-    bench.assert_equal();
-}
-
-#[tokio::test]
 async fn the_end_tells_what_is_left_at_once() {
     let bench = Bench::new();
     let (stop, stopped) = watch::channel(false);
@@ -257,6 +246,17 @@ async fn the_end_tells_what_is_left_at_once() {
     running.await.unwrap();
     bench.assert_equal();
     assert!(bench.journal.is_told());
+}
+
+/// An empty journal in this folder.
+fn journal(path: &std::path::Path) -> Arc<Journal> {
+    let settings = JournalSettings {
+        path: path.to_owned(),
+        segment_bytes: SEGMENT_BYTES_MIN,
+        keep: Duration::from_secs(86_400),
+        sync: Duration::from_millis(1),
+    };
+    Journal::open(&settings).unwrap().journal
 }
 
 const REMEMBER: &str = "for _, key in ipairs(redis.call('KEYS', '*')) do redis.call('COPY', key, key, 'DB', 1) end";
@@ -269,7 +269,7 @@ async fn a_redis_that_went_back_is_told_again_what_it_lost() {
         return;
     };
     let joined = server.join("weir").await;
-    let journal = Arc::new(Journal::default());
+    let journal = Arc::new(Tally::default());
     let store = Arc::clone(&joined.store);
     let publisher = Arc::new(Publisher::new(
         Arc::clone(&journal) as _,
@@ -295,4 +295,55 @@ async fn a_redis_that_went_back_is_told_again_what_it_lost() {
     let () = server.ask(&["CLIENT", "KILL", "TYPE", "normal"]).await;
     until("it is told again", async || held().await == told).await;
     running.abort();
+}
+
+/// A row at both sides of a full hour, by way of a journal and a store.
+#[tokio::test]
+async fn a_full_hour_parts_what_ended_before_it_from_what_ended_at_it() {
+    let folder = crate::journal::tests::scratch();
+    let journal = journal(&folder.path().join("journal"));
+    let store = EmbeddedLedger::open(&folder.path().join("store"), Arc::new(clock::unix_millis)).unwrap();
+    let store = Arc::new(store);
+    let node = journal.node().clone();
+    let publisher = Publisher::new(Arc::clone(&journal) as _, Arc::clone(&store) as _, node);
+    let mut epochs = StabilityStore::epochs(&*store);
+
+    let hour = this_hour();
+    let full_ms = hour.start_seconds() * 1000;
+    let ended = [
+        (full_ms - 1, hour.plus(-1)),
+        (full_ms, hour),
+        (full_ms + 3_599_999, hour),
+        (full_ms + 3_600_000, hour.plus(1)),
+    ];
+    let mut expected: BTreeMap<Hour, Bucket> = BTreeMap::new();
+    for (number, (time_ms, hour)) in (0..).zip(ended) {
+        let mut row = row("acme", 1, &format!("r{number}"), time_ms, NanoUsd::from_nanos(1));
+        (row.latency_ms, row.ttft_ms, row.status) = (100 + number, Some(40), if number == 2 { 502 } else { 200 });
+        let counters = Counters {
+            requests: 1,
+            successes: u64::from(number != 2),
+            latency_ms: 100 + number,
+            ttft_ms: 40,
+            ttft_count: 1,
+            output_tokens: if number == 2 { 0 } else { 3 },
+            generation_ms: if number == 2 { 0 } else { 60 + number },
+        };
+        let bucket = expected.entry(hour).or_default();
+        bucket.entry(row.model.clone()).or_default().add(&counters);
+        let settlement = Settlement {
+            request: row.request_id.clone(),
+            key: row.key_id.clone(),
+            at_ms: row.admitted_ms,
+            tokens_estimated: 0,
+            tokens_used: 0,
+            cost: row.cost_nano_usd,
+            row: Some(row),
+        };
+        let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
+        let change = Change::Settle(Box::new(settlement));
+        journal.append_step("acme", change, 0, &mut room).unwrap();
+        publisher.flush(&mut epochs).await.unwrap();
+    }
+    assert_eq!(store.buckets(hour.plus(-5), hour.plus(5)).await.unwrap(), expected);
 }
