@@ -20,18 +20,24 @@ use std::{
 use tokio::sync::{Notify, watch};
 
 mod accounts;
+mod checked;
 mod contents;
+mod disk;
 mod error;
+mod files;
 mod folder;
 mod frame;
+mod index;
 mod position;
 mod reader;
 mod replay;
 mod reservation;
 mod retention;
+mod shares;
 mod steps;
 mod sync;
 mod tail;
+mod tallies;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -51,9 +57,10 @@ use crate::{
     },
 };
 use contents::Contents;
+use disk::{Disk, RealDisk};
 use folder::Folder;
 use sync::Synced;
-use tail::{Allocate, Tail};
+use tail::Tail;
 
 /// The file that says up to where the store has acknowledged everything: saves work at the start, no more.
 const ACKNOWLEDGED: &str = "acknowledged";
@@ -78,6 +85,7 @@ pub struct Opened {
 #[derive(Debug)]
 struct Shared {
     folder: Folder,
+    disk: Arc<dyn Disk>,
     settings: JournalSettings,
     state: Mutex<State>,
     /// There is something to sync, or the journal is to close.
@@ -103,14 +111,23 @@ struct State {
     /// Accounts with steps on disk that nobody has taken notice of.
     ready: HashSet<String>,
     closing: bool,
-    /// Everything in front of it is in a backup.
-    backed_up: Position,
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing in the locked parts panics; if it did, what is on disk would still be whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the current segment, if it was begun since the last call.
+    fn note_begun(&self, state: &mut State, now_ms: i64) {
+        let begin = Position {
+            segment: state.tail.current.number,
+            offset: frame::HEADER as u64,
+        };
+        if !state.contents.segments.contains_key(&begin.segment) {
+            state.contents.begin(begin, self.settings.segment_bytes, now_ms);
+        }
     }
 }
 
@@ -127,14 +144,14 @@ impl Journal {
     /// # Errors
     /// Another process has it, it is a copy, or the file system refuses. Damaged records are no error.
     pub fn open(settings: &JournalSettings) -> Result<Opened, JournalError> {
-        Self::open_with(settings, Box::new(tail::allocate))
+        Self::open_with(settings, Arc::new(RealDisk))
     }
 
-    fn open_with(settings: &JournalSettings, allocate: Allocate) -> Result<Opened, JournalError> {
+    fn open_with(settings: &JournalSettings, disk: Arc<dyn Disk>) -> Result<Opened, JournalError> {
         let folder = Folder::open(&settings.path)?;
         let failed = |source| JournalError::io(&settings.path, source);
         let replayed = replay::replay(&folder)?;
-        let tail = Tail::new(&folder, replayed.next, settings.segment_bytes, allocate).map_err(failed)?;
+        let tail = Tail::new(&folder, replayed.next, settings.segment_bytes, Arc::clone(&disk)).map_err(failed)?;
         let begin = Position {
             segment: replayed.next,
             offset: frame::HEADER as u64,
@@ -144,6 +161,7 @@ impl Journal {
         contents.begin(begin, settings.segment_bytes, clock::unix_millis());
         let shared = Arc::new(Shared {
             folder,
+            disk,
             settings: settings.clone(),
             state: Mutex::new(State {
                 tail,
@@ -152,7 +170,6 @@ impl Journal {
                 dirty: true,
                 ready: HashSet::new(),
                 closing: false,
-                backed_up: Position::START,
             }),
             work: Condvar::new(),
             synced: watch::Sender::new(Synced::up_to(begin)),
@@ -254,22 +271,17 @@ impl Journal {
             state.tail.promise(more, folder)?;
             reservation.grow(more);
         }
-        let before = state.tail.current.number;
-        let written = state.tail.write(&mut state.buffer, folder);
-        let now = clock::unix_millis();
-        if state.tail.current.number != before {
-            let begin = Position {
-                segment: state.tail.current.number,
-                offset: frame::HEADER as u64,
-            };
-            state.contents.begin(begin, self.shared.settings.segment_bytes, now);
+        let mut written = state.tail.write(&mut state.buffer, folder);
+        if let Err(error) = &written {
+            self.failed(error);
+            // The disk may take it elsewhere: a settlement is not to be lost for one bad place.
+            written = state.tail.write(&mut state.buffer, folder);
         }
-        let position = written.map_err(|source| {
-            // Where it stopped is unknown; what follows goes elsewhere.
-            state.tail.broken = true;
-            self.shared.failures.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(%source, folder = %folder.path.display(), "the journal cannot be written");
-            failed(source)
+        let now = clock::unix_millis();
+        self.shared.note_begun(state, now);
+        let position = written.map_err(|error| {
+            self.failed(&error);
+            failed(error)
         })?;
         reservation.spend(bytes);
         state.tail.release(bytes);
@@ -279,6 +291,11 @@ impl Journal {
             self.shared.work.notify_one();
         }
         Ok(position)
+    }
+
+    fn failed(&self, error: &std::io::Error) {
+        self.shared.failures.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(%error, folder = %self.shared.folder.path.display(), "the journal cannot be written");
     }
 
     /// Waits until a record is on disk.
@@ -336,12 +353,6 @@ impl Journal {
     /// How many steps were found lost: numbered, not applied by the store, and not in the journal any more.
     pub fn lost_steps(&self) -> u64 {
         self.shared.lost.load(Ordering::Relaxed)
-    }
-
-    /// Everything in front of a position is in a backup: segments need not be kept for [`JournalSettings::keep`] for it.
-    pub fn covered_by_backup(&self, position: Position) {
-        let mut state = self.shared.lock();
-        state.backed_up = state.backed_up.max(position);
     }
 
     /// Where the next record will stand.

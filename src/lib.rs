@@ -22,6 +22,7 @@ pub mod account_changes;
 pub mod pools;
 pub mod sessions;
 pub mod settlement;
+pub mod stability;
 pub mod switches;
 pub mod usual;
 

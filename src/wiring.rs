@@ -9,6 +9,7 @@ pub mod prices;
 pub mod reload;
 pub mod server;
 pub mod signals;
+pub mod stability;
 pub mod store;
 mod store_commands;
 pub mod trust;

@@ -18,6 +18,7 @@ const NODE: &str = "node";
 const PLACE: &str = "place";
 const MACHINE: &str = "/etc/machine-id";
 const ENDING: &str = ".wal";
+const INDEX_ENDING: &str = ".idx";
 const DIGITS: usize = 12;
 
 /// A folder that this process owns.
@@ -80,6 +81,30 @@ impl Folder {
         self.path.join(format!("{number:0DIGITS$}{ENDING}"))
     }
 
+    /// The path of a segment's index.
+    pub(super) fn index(&self, number: u64) -> PathBuf {
+        self.path.join(format!("{number:0DIGITS$}{INDEX_ENDING}"))
+    }
+
+    /// Puts an index into its place. Not synced: one that a power cut damages is made again.
+    pub(super) fn place_index(&self, number: u64, content: &[u8]) -> io::Result<()> {
+        let path = self.index(number);
+        let new = path.with_extension("idx.new");
+        write(&new, content)?;
+        fs::rename(&new, path)
+    }
+
+    /// Removes a segment and its index; the index first, for without the other it would say nothing.
+    pub(super) fn remove(&self, number: u64) -> io::Result<()> {
+        self.remove_index(number)?;
+        remove(&self.segment(number))
+    }
+
+    /// Removes the index of a segment, if there is one.
+    pub(super) fn remove_index(&self, number: u64) -> io::Result<()> {
+        remove(&self.index(number))
+    }
+
     /// The numbers of the segments there are, ascending.
     pub(super) fn segments(&self) -> io::Result<Vec<u64>> {
         let mut numbers = Vec::new();
@@ -137,16 +162,28 @@ fn read(path: &Path) -> io::Result<Option<String>> {
 
 fn replace(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let new = folder.join(format!("{name}.new"));
+    write(&new, content)?.sync_all()?;
+    fs::rename(&new, folder.join(name))?;
+    File::open(folder)?.sync_all()
+}
+
+/// Removes a file, if it is there.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn write(path: &Path, content: &[u8]) -> io::Result<File> {
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
         .mode(FILE_MODE)
-        .open(&new)?;
+        .open(path)?;
     file.write_all(content)?;
-    file.sync_all()?;
-    fs::rename(&new, folder.join(name))?;
-    File::open(folder)?.sync_all()
+    Ok(file)
 }
 
 /// What a copy of the folder does not share. The device's number is left out: it may change when a machine starts anew.

@@ -5,6 +5,11 @@
 
 use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc};
 
+use rustix::{
+    fs::{SeekFrom, seek},
+    io::Errno,
+};
+
 use crate::domain::ledger::NodeId;
 
 /// What stands in front of a payload: its length and the checksum, little endian.
@@ -212,20 +217,52 @@ fn head(bytes: &[u8]) -> Option<(u32, u32)> {
     ))
 }
 
-/// Whether nothing but zeros stands from `at` on.
+/// Whether nothing but zeros stands from `at` on. What was set aside and never written is not read, where the file system
+/// can tell.
 pub(super) fn zeros_from(file: &File, at: u64) -> io::Result<bool> {
-    find(file, at, u64::MAX, |byte| byte != 0).map(|found| found.is_none())
+    let mut at = at;
+    loop {
+        let (data, hole) = match seek(file, SeekFrom::Data(at)) {
+            Ok(data) => (data, seek(file, SeekFrom::Hole(data)).unwrap_or(u64::MAX)),
+            // Nothing but holes.
+            Err(Errno::NXIO) => return Ok(true),
+            Err(_) => (at, u64::MAX),
+        };
+        if !zeros_between(file, data, hole)? {
+            return Ok(false);
+        }
+        if hole == u64::MAX {
+            return Ok(true);
+        }
+        at = hole;
+    }
 }
 
-/// Where the first byte of a kind stands, from `at` on and in front of `end`.
-pub(super) fn find(file: &File, at: u64, end: u64, wanted: impl Fn(u8) -> bool) -> io::Result<Option<u64>> {
+fn zeros_between(file: &File, at: u64, end: u64) -> io::Result<bool> {
+    let (zeros, mut buffer) = (vec![0; CHUNK], vec![0; CHUNK]);
+    let mut at = at;
+    while at < end {
+        let size = usize::try_from(end - at).map_or(CHUNK, |left| left.min(CHUNK));
+        let read = read_at(file, buffer.get_mut(..size).unwrap_or_default(), at)?;
+        if buffer.get(..read) != zeros.get(..read) {
+            return Ok(false);
+        }
+        if read < size {
+            break;
+        }
+        at = at.saturating_add(read as u64);
+    }
+    Ok(true)
+}
+
+/// Where the first zero stands, from `at` on and in front of `end`.
+pub(super) fn first_zero(file: &File, at: u64, end: u64) -> io::Result<Option<u64>> {
     let mut buffer = vec![0; CHUNK];
     let mut at = at;
     while at < end {
         let size = usize::try_from(end - at).map_or(CHUNK, |left| left.min(CHUNK));
         let read = read_at(file, buffer.get_mut(..size).unwrap_or_default(), at)?;
-        let found = buffer.iter().take(read).position(|byte| wanted(*byte));
-        if let Some(index) = found {
+        if let Some(index) = memchr::memchr(0, buffer.get(..read).unwrap_or_default()) {
             return Ok(Some(at.saturating_add(index as u64)));
         }
         if read < size {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Where a record begins. Later records have greater positions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// The number of the segment.
     pub segment: u64,

@@ -115,7 +115,10 @@ impl Reader {
         .map_err(failed)?;
         if let Some(segment) = self.shared.lock().contents.segments.get_mut(&extent.number) {
             segment.end = self.position.offset;
+            segment.rest = None;
         }
+        // It knew nothing of the damage.
+        self.shared.folder.remove_index(extent.number).map_err(failed)?;
         Ok(())
     }
 

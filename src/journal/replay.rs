@@ -1,82 +1,74 @@
 //! What a start finds in the segments, and what it does with what cannot be read.
 //!
-//! Every segment is read from its beginning. What a crash left half written at the very end is cut off. Anything else that
-//! is no frame is damage: from there to the end of that segment nothing is believed, the bytes are kept in `quarantine`,
-//! and reading goes on with the next segment. There is no search for frames behind the damage: a length that cannot be
-//! trusted tells nothing about where the next frame begins.
+//! A segment whose steps are all acknowledged is taken over from its index ([`index`]); of requests that it leaves open, the
+//! records are read where the index says. Every other segment is read from its beginning. What a crash left half written at
+//! the very end is cut off. Anything else that is no frame is damage: from there to the end of that segment nothing is
+//! believed, the bytes are kept in `quarantine`, and reading goes on with the next segment. There is no search for frames
+//! behind the damage: a length that cannot be trusted tells nothing about where the next frame begins.
 
 use std::{
-    collections::HashMap,
-    fs::{self, File, OpenOptions},
+    collections::{BTreeSet, HashMap},
+    fs::{File, OpenOptions},
     io,
     os::unix::fs::MetadataExt,
     sync::Arc,
 };
 
 use super::{
-    ACKNOWLEDGED, JournalError, NUMBERS, Position,
+    ACKNOWLEDGED, JournalError, NUMBERS, Position, checked,
     contents::Contents,
+    files::Files,
     folder::Folder,
     frame::{self, Found, Frames, HEADER, Header},
+    index,
 };
-use crate::domain::ledger::{Admitted, Change, Checkpoint, Record};
+use crate::domain::ledger::{Admitted, Checkpoint, Record};
 
 /// What a start found.
 #[derive(Debug, Default)]
 pub(super) struct Replayed {
     pub(super) contents: Contents,
-    pub(super) unsettled: Vec<(Admitted, Option<Checkpoint>)>,
+    pub(super) unsettled: Vec<Unsettled>,
     /// How many damaged parts were put into quarantine.
     pub(super) damaged: u64,
     /// The number of the next segment.
     pub(super) next: u64,
+    /// The segments that were read wholly; of the others their indexes were.
+    pub(super) read: Vec<u64>,
 }
 
-/// A request as it was admitted and where, and the last that is known of it.
-type Left = (Position, Box<Admitted>, Option<Box<Checkpoint>>);
+/// A request that was running, and the last that is known of it.
+type Unsettled = (Admitted, Option<Checkpoint>);
 
-/// Requests whose end has not been read yet.
-#[derive(Default)]
-struct Running {
-    requests: HashMap<String, Left>,
-}
-
-impl Running {
-    fn note(&mut self, position: Position, record: Record) {
-        match record {
-            Record::Admit(admitted) => {
-                let request = admitted.row.request_id.clone();
-                self.requests.entry(request).or_insert((position, admitted, None));
+/// Takes over all there is.
+pub(super) fn replay(folder: &Folder) -> Result<Replayed, JournalError> {
+    let mut distrusted = BTreeSet::new();
+    let mut damaged = 0;
+    loop {
+        let mut replayed = pass(folder, &distrusted)?;
+        damaged += replayed.damaged;
+        let (unsettled, missing) = unsettled(folder, &replayed.contents)?;
+        if missing.is_empty() {
+            (replayed.unsettled, replayed.damaged) = (unsettled, damaged);
+            return Ok(replayed);
+        }
+        for number in missing {
+            // Its index names records that it does not have: it is read, as all others were.
+            if !distrusted.insert(number) {
+                let path = folder.segment(number);
+                return Err(JournalError::io(&path, io::ErrorKind::InvalidData.into()));
             }
-            Record::Checkpoint(checkpoint) => {
-                if let Some((_, _, last)) = self.requests.get_mut(&checkpoint.request) {
-                    *last = Some(checkpoint);
-                }
-            }
-            Record::Step { step, .. } => {
-                if let Change::Settle(settlement) = step.change {
-                    self.requests.remove(&settlement.request);
-                }
-            }
-            Record::Key { .. } | Record::KeyGone { .. } => {}
         }
     }
-
-    fn into_list(self) -> Vec<(Admitted, Option<Checkpoint>)> {
-        let mut left: Vec<_> = self.requests.into_values().collect();
-        left.sort_unstable_by_key(|(position, ..)| *position);
-        left.into_iter()
-            .map(|(_, admitted, last)| (*admitted, last.map(|last| *last)))
-            .collect()
-    }
 }
 
-/// Reads all there is.
-pub(super) fn replay(folder: &Folder) -> Result<Replayed, JournalError> {
+/// Takes over every segment, by its index where that suffices and is not distrusted.
+fn pass(folder: &Folder, distrusted: &BTreeSet<u64>) -> Result<Replayed, JournalError> {
     let failed = |source| JournalError::io(&folder.path, source);
     let mut replayed = Replayed::default();
-    let mut running = Running::default();
-    numbers(folder, &mut replayed).map_err(failed)?;
+    let numbers_damaged = numbers(folder, &mut replayed.contents).map_err(failed)?;
+    // A second pass finds the same.
+    replayed.damaged = u64::from(numbers_damaged && distrusted.is_empty());
     let acknowledged = folder.read(ACKNOWLEDGED).map_err(failed)?;
     let acknowledged = acknowledged
         .and_then(|text| Position::parse(&text))
@@ -85,54 +77,111 @@ pub(super) fn replay(folder: &Folder) -> Result<Replayed, JournalError> {
     replayed.next = segments.last().map_or(1, |last| last + 1).max(acknowledged.segment + 1);
     let last = last_with_data(folder, &segments).map_err(failed)?;
     for number in segments {
-        let path = folder.segment(number);
-        let failed = |source| JournalError::io(&path, source);
-        let file = Arc::new(OpenOptions::new().read(true).write(true).open(&path).map_err(failed)?);
-        let mut head = [0; HEADER];
-        frame::read_at(&file, &mut head, 0).map_err(failed)?;
-        match frame::check_header(&head, &folder.node, number) {
-            Header::Own => {}
-            Header::Foreign => return Err(JournalError::Foreign(path)),
-            // A crash may leave a new segment without its header.
-            Header::Damaged if head.iter().all(|byte| *byte == 0) => {}
-            Header::Damaged => {
-                tracing::error!(segment = %path.display(), "the journal segment's header is damaged, its records are read all the same");
+        // Where steps stand that are not acknowledged, only the segment itself says.
+        let index = (number < acknowledged.segment && !distrusted.contains(&number))
+            .then(|| index::read(folder, number))
+            .flatten();
+        match index {
+            Some(index) => replayed.contents.indexed(number, index),
+            None => segment(folder, number, number == last, acknowledged, &mut replayed)?,
+        }
+    }
+    Ok(replayed)
+}
+
+/// Reads a segment, cuts it to its good records, and has it synced.
+fn segment(
+    folder: &Folder,
+    number: u64,
+    last: bool,
+    acknowledged: Position,
+    replayed: &mut Replayed,
+) -> Result<(), JournalError> {
+    let path = folder.segment(number);
+    let failed = |source| JournalError::io(&path, source);
+    let file = Arc::new(OpenOptions::new().read(true).write(true).open(&path).map_err(failed)?);
+    let mut head = [0; HEADER];
+    frame::read_at(&file, &mut head, 0).map_err(failed)?;
+    match frame::check_header(&head, &folder.node, number) {
+        Header::Own => {}
+        Header::Foreign => return Err(JournalError::Foreign(path)),
+        // A crash may leave a new segment without its header.
+        Header::Damaged if head.iter().all(|byte| *byte == 0) => {}
+        Header::Damaged => {
+            tracing::error!(segment = %path.display(), "the journal segment's header is damaged, its records are read all the same");
+        }
+    }
+    let meta = file.metadata().map_err(failed)?;
+    let written_ms = meta
+        .mtime()
+        .saturating_mul(1000)
+        .saturating_add(meta.mtime_nsec() / 1_000_000);
+    let begin = Position {
+        segment: number,
+        offset: HEADER as u64,
+    };
+    replayed.contents.begin(begin, 0, written_ms);
+    let end = read(
+        folder,
+        number,
+        &file,
+        last,
+        replayed,
+        |replayed, position, end, record| {
+            if let Record::Step { account, step } = record
+                && position < acknowledged
+            {
+                replayed.contents.accounts.known(account.clone(), step.seq);
             }
-        }
-        let end = read(
-            folder,
-            number,
-            &file,
-            number == last,
-            &mut replayed,
-            |replayed, position, end, record, at_ms| {
-                if let Record::Step { account, step } = &record
-                    && position < acknowledged
-                {
-                    replayed.contents.accounts.known(account.clone(), step.seq);
-                }
-                replayed.contents.note(&record, position, end, at_ms, false);
-                running.note(position, record);
-            },
-        )
-        .map_err(failed)?;
-        if end <= HEADER as u64 {
-            fs::remove_file(&path).map_err(failed)?;
-            continue;
-        }
-        let longer = file.metadata().map_err(failed)?.len() > end;
-        if longer {
-            file.set_len(end).map_err(failed)?;
-        }
-        // What the process before had no time to sync.
-        if longer || number == last {
-            file.sync_all().map_err(failed)?;
-        }
-        let summary = replayed.contents.segments.entry(number).or_default();
+            replayed.contents.note(record, position, end, written_ms, false);
+        },
+    )
+    .map_err(failed)?;
+    if end <= HEADER as u64 {
+        replayed.contents.segments.remove(&number);
+        return folder.remove(number).map_err(failed);
+    }
+    replayed.read.push(number);
+    replayed.contents.seal();
+    let longer = meta.len() > end;
+    if longer {
+        index::cut(&file, end, written_ms).map_err(failed)?;
+    }
+    // What the process before had no time to sync.
+    if longer || last {
+        file.sync_all().map_err(failed)?;
+    }
+    if let Some(summary) = replayed.contents.segments.get_mut(&number) {
         (summary.end, summary.bytes) = (end, end);
     }
-    replayed.unsettled = running.into_list();
-    Ok(replayed)
+    Ok(())
+}
+
+/// The requests that have not ended, with the last that is known of each; or the segments that lack records of them.
+fn unsettled(folder: &Folder, contents: &Contents) -> Result<(Vec<Unsettled>, BTreeSet<u64>), JournalError> {
+    let mut requests: Vec<_> = contents.running.values().collect();
+    requests.sort_unstable_by_key(|request| request.admitted);
+    let mut files = Files::default();
+    let mut missing = BTreeSet::new();
+    let mut found = Vec::new();
+    for request in &requests {
+        match files.record(folder, request.admitted)? {
+            Some(Record::Admit(admitted)) => found.push((*admitted, None)),
+            _ => {
+                missing.insert(request.admitted.segment);
+            }
+        }
+    }
+    for (request, (_, last)) in requests.iter().zip(&mut found) {
+        let Some(position) = request.checkpoint else { continue };
+        match files.record(folder, position)? {
+            Some(Record::Checkpoint(checkpoint)) => *last = Some(*checkpoint),
+            _ => {
+                missing.insert(position.segment);
+            }
+        }
+    }
+    Ok((found, missing))
 }
 
 /// Reads a segment; says where its good records end, having put what lies behind into quarantine.
@@ -142,11 +191,10 @@ fn read(
     file: &Arc<File>,
     last: bool,
     replayed: &mut Replayed,
-    mut each: impl FnMut(&mut Replayed, Position, u64, Record, i64),
+    mut each: impl FnMut(&mut Replayed, Position, u64, &Record),
 ) -> io::Result<u64> {
-    let meta = file.metadata()?;
-    let at_ms = meta.mtime().saturating_mul(1000);
-    let mut frames = Frames::new(Arc::clone(file), number, HEADER as u64, meta.len().max(HEADER as u64));
+    let length = file.metadata()?.len();
+    let mut frames = Frames::new(Arc::clone(file), number, HEADER as u64, length.max(HEADER as u64));
     loop {
         let end = frames.at();
         let (at, record) = match frames.next()? {
@@ -155,7 +203,7 @@ fn read(
             Found::Bad { claimed } if last && torn(file, end, claimed)? => return Ok(end),
             Found::End | Found::Bad { .. } => {
                 replayed.damaged += 1;
-                quarantine(folder, number, file, end, meta.len())?;
+                quarantine(folder, number, file, end, length)?;
                 return Ok(end);
             }
         };
@@ -165,7 +213,7 @@ fn read(
                     segment: number,
                     offset: at,
                 };
-                each(replayed, position, frames.at(), record, at_ms);
+                each(replayed, position, frames.at(), &record);
             }
             Err(error) => {
                 tracing::error!(segment = number, offset = at, %error, "a journal record cannot be understood and is passed over");
@@ -178,7 +226,7 @@ fn read(
 /// payload is JSON, so it has no zeros of its own, while whole frames behind it would have some.
 fn torn(file: &File, at: u64, claimed: u64) -> io::Result<bool> {
     let payload = at.saturating_add(frame::HEAD as u64);
-    match frame::find(file, payload, at.saturating_add(claimed), |byte| byte == 0)? {
+    match frame::first_zero(file, payload, at.saturating_add(claimed))? {
         Some(lacking) => frame::zeros_from(file, lacking),
         None => Ok(false),
     }
@@ -211,25 +259,21 @@ fn last_with_data(folder: &Folder, segments: &[u64]) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Takes over the numbers of accounts whose segments are gone.
-fn numbers(folder: &Folder, replayed: &mut Replayed) -> io::Result<()> {
+/// Takes over the numbers of accounts whose segments are gone. Says whether their file is damaged.
+fn numbers(folder: &Folder, contents: &mut Contents) -> io::Result<bool> {
     let Some(text) = folder.read(NUMBERS)? else {
-        return Ok(());
+        return Ok(false);
     };
-    let (sum, body) = text.split_once('\n').unwrap_or_default();
-    let whole = sum == format!("{:08x}", crc32fast::hash(body.as_bytes()));
-    let known = serde_json::from_str::<HashMap<String, u64>>(body)
-        .ok()
-        .filter(|_| whole);
-    if known.is_none() {
-        replayed.damaged += 1;
+    let Some(known) = checked::body(&text).and_then(|body| serde_json::from_str::<HashMap<String, u64>>(body).ok())
+    else {
         tracing::error!(
             file = %folder.path.join(NUMBERS).display(),
             "the file of the accounts' last numbers is damaged, the numbers go on from what the store and the segments say",
         );
+        return Ok(true);
+    };
+    for (account, last) in known {
+        contents.accounts.known(account, last);
     }
-    for (account, last) in known.into_iter().flatten() {
-        replayed.contents.accounts.known(account, last);
-    }
-    Ok(())
+    Ok(false)
 }

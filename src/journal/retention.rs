@@ -1,8 +1,9 @@
-//! How long segments are kept: until the store has acknowledged all in them, and then until they are old or in a backup.
+//! How long segments are kept: until the store has acknowledged all in them and the stability record has been told
+//! their rows, and then until they are old.
 
-use std::{fs, io};
+use std::io;
 
-use super::{NUMBERS, Shared};
+use super::{NUMBERS, Shared, checked};
 
 impl Shared {
     /// Removes the segments at the beginning that nobody needs any more.
@@ -16,8 +17,7 @@ impl Shared {
                 .iter()
                 .take_while(|(number, segment)| {
                     let old = segment.last_ms.saturating_add(keep_ms) < now_ms;
-                    let backed_up = **number < state.backed_up.segment;
-                    **number < state.tail.current.number && (old || backed_up) && state.contents.done(**number)
+                    **number < state.tail.current.number && old && state.contents.done(**number)
                 })
                 .map(|(number, _)| *number)
                 .collect();
@@ -28,17 +28,14 @@ impl Shared {
         };
         let removed = serde_json::to_string(&known).map_err(io::Error::from).and_then(|body| {
             // The numbers must outlive the steps: whoever counts from 1 again would not be charged.
-            let text = format!("{:08x}\n{body}", crc32fast::hash(body.as_bytes()));
-            self.folder.replace(NUMBERS, text.as_bytes())?;
-            numbers
-                .iter()
-                .try_for_each(|number| fs::remove_file(self.folder.segment(*number)))
+            self.folder.replace(NUMBERS, checked::text(&body).as_bytes())?;
+            numbers.iter().try_for_each(|number| self.folder.remove(*number))
         });
         match removed {
             Ok(()) => {
                 let mut state = self.lock();
                 for number in numbers {
-                    state.contents.remove(number);
+                    state.contents.remove(number, now_ms);
                 }
             }
             Err(error) => {

@@ -2,16 +2,10 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fs::File,
-    io,
-    sync::{Arc, PoisonError, atomic::Ordering},
+    sync::{PoisonError, atomic::Ordering},
 };
 
-use super::{
-    Journal, JournalError, Position,
-    accounts::Place,
-    frame::{Found, Frames},
-};
+use super::{Journal, JournalError, Position, accounts::Place, files::Files};
 use crate::domain::{
     key::{KeyId, KeyRecord},
     ledger::{Change, Record, Step},
@@ -95,27 +89,10 @@ impl Journal {
     }
 
     fn step(&self, files: &mut Files, account: &str, place: &Place) -> Result<Option<Step>, JournalError> {
-        let record = self.record(files, place.position)?;
+        let record = files.record(&self.shared.folder, place.position)?;
         Ok(match record {
             Some(Record::Step { account: owner, step }) if owner == account && step.seq == place.seq => Some(step),
             _ => None,
-        })
-    }
-
-    /// The record at a position; `None` if it is damaged or gone.
-    fn record(&self, files: &mut Files, position: Position) -> Result<Option<Record>, JournalError> {
-        let path = self.shared.folder.segment(position.segment);
-        let failed = |source| JournalError::io(&path, source);
-        let file = match files.open(self, position.segment) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed(error)),
-        };
-        let end = file.metadata().map_err(failed)?.len();
-        let mut frames = Frames::single(file, position.segment, position.offset, end);
-        Ok(match frames.next().map_err(failed)? {
-            Found::Frame { payload, .. } => serde_json::from_slice(payload).ok(),
-            Found::End | Found::Bad { .. } => None,
         })
     }
 
@@ -216,7 +193,7 @@ impl Journal {
         let mut files = Files::default();
         let mut keys = Vec::new();
         for position in positions {
-            match self.record(&mut files, position)? {
+            match files.record(&self.shared.folder, position)? {
                 Some(Record::Key { digest, record }) => keys.push(KeyKept::Is(digest, record)),
                 Some(Record::KeyGone { id, revision }) => keys.push(KeyKept::Gone(id, revision)),
                 Some(Record::Admit(_) | Record::Checkpoint(_) | Record::Step { .. }) | None => {}
@@ -250,24 +227,5 @@ impl Unsent {
         let change = Change::Adjust { amount: NanoUsd::ZERO };
         self.steps.push(Step { seq, change });
         self.lost += 1;
-    }
-}
-
-/// The segment that was read last.
-#[derive(Default)]
-struct Files {
-    last: Option<(u64, Arc<File>)>,
-}
-
-impl Files {
-    fn open(&mut self, journal: &Journal, number: u64) -> io::Result<Arc<File>> {
-        if let Some((last, file)) = &self.last
-            && *last == number
-        {
-            return Ok(Arc::clone(file));
-        }
-        let file = Arc::new(File::open(journal.shared.folder.segment(number))?);
-        self.last = Some((number, Arc::clone(&file)));
-        Ok(file)
     }
 }

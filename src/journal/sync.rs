@@ -27,6 +27,11 @@ impl Synced {
         Self { to, failed: None }
     }
 
+    /// In front of it everything is decided.
+    pub(super) fn to(&self) -> Position {
+        self.to
+    }
+
     /// Whether it is decided what became of a record.
     pub(super) fn knows(&self, position: Position) -> bool {
         position < self.to || self.failed(position)
@@ -111,10 +116,9 @@ fn sync(shared: &Shared) {
         }
         Err(error) => {
             // After a failed sync the kernel may have thrown the pages away: a second one proves nothing.
-            shared.failures.fetch_add(1, Ordering::Relaxed);
-            shared.lock().tail.broken = true;
             tracing::error!(%error, folder = %shared.folder.path.display(), "the journal cannot be synced: nothing is admitted until a new segment works");
-            shared.synced.send_modify(|synced| synced.lose(end));
+            shared.lock().tail.broken = true;
+            lose(shared, end);
         }
     }
     if !woken.is_empty() {
@@ -125,12 +129,19 @@ fn sync(shared: &Shared) {
 
 fn flush(shared: &Shared, files: &[Arc<File>], named: bool) -> io::Result<()> {
     for file in files {
-        file.sync_data()?;
+        shared.disk.sync(file)?;
     }
     if named { shared.folder.sync() } else { Ok(()) }
 }
 
-fn keep_house(shared: &Shared, acknowledged: &mut Option<Position>) {
+/// What stands in front of `end` and is not on disk yet may be lost.
+fn lose(shared: &Shared, end: Position) {
+    shared.failures.fetch_add(1, Ordering::Relaxed);
+    shared.lock().contents.index_none();
+    shared.synced.send_modify(|synced| synced.lose(end));
+}
+
+pub(super) fn keep_house(shared: &Shared, acknowledged: &mut Option<Position>) {
     recover(shared);
     shared.lock().tail.prepare_ahead(&shared.folder);
     let position = {
@@ -147,33 +158,45 @@ fn keep_house(shared: &Shared, acknowledged: &mut Option<Position>) {
             Err(error) => tracing::debug!(%error, "the acknowledged position cannot be written"),
         }
     }
+    shared.write_indexes();
     shared.remove_old(clock::unix_millis());
 }
 
-/// After a failure: goes on in a fresh segment, if that one can be made and synced.
+/// After a failure: goes on in a fresh segment, once that one could be synced. Until then no other is made.
 fn recover(shared: &Shared) {
-    let (file, before, begin) = {
+    let (number, file) = {
         let mut state = shared.lock();
-        if !state.tail.broken || state.tail.roll(&shared.folder).is_err() {
+        if !state.tail.broken {
             return;
         }
+        let Ok(next) = state.tail.next(&shared.folder) else {
+            return;
+        };
+        next
+    };
+    let header = frame::header(&shared.folder.node, number);
+    let synced = (shared.disk.write(&file, &header, 0))
+        .and_then(|()| shared.disk.sync(&file))
+        .and_then(|()| shared.folder.sync());
+    if let Err(error) = synced {
+        tracing::error!(%error, "a new journal segment cannot be synced either");
+        return;
+    }
+    let (before, begin) = {
+        let mut state = shared.lock();
+        if state.tail.well_again(number, &shared.folder).is_err() {
+            return;
+        }
+        shared.note_begun(&mut state, clock::unix_millis());
+        state.dirty = true;
         let begin = Position {
             segment: state.tail.current.number,
             offset: frame::HEADER as u64,
         };
-        let now = clock::unix_millis();
-        state.contents.begin(begin, shared.settings.segment_bytes, now);
-        let before = std::mem::take(&mut state.tail.unsynced);
-        (Arc::clone(&state.tail.current.file), before, begin)
+        (std::mem::take(&mut state.tail.unsynced), begin)
     };
     if flush(shared, &before, false).is_err() {
-        shared.synced.send_modify(|synced| synced.lose(begin));
+        lose(shared, begin);
     }
-    match file.sync_all().and_then(|()| shared.folder.sync()) {
-        Ok(()) => {
-            shared.lock().tail.broken = false;
-            tracing::warn!("the journal goes on in a new segment");
-        }
-        Err(error) => tracing::error!(%error, "a new journal segment cannot be synced either"),
-    }
+    tracing::warn!("the journal goes on in a new segment");
 }

@@ -8,12 +8,11 @@ use std::{
     fmt,
     fs::{self, File},
     io,
-    os::unix::fs::FileExt,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use super::{Position, folder::Folder, frame};
+use super::{Position, disk::Disk, folder::Folder, frame};
 use crate::{clock, domain::ledger::NodeId};
 
 /// The largest record, in bytes of JSON.
@@ -22,9 +21,6 @@ pub const RECORD_BYTES_MAX: u64 = 256 * 1024;
 pub const SEGMENT_BYTES_MIN: u64 = 4096;
 /// How long after a segment could not be made the next try is.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// Makes the file system set a file's bytes aside.
-pub(super) type Allocate = Box<dyn Fn(&File, u64) -> io::Result<()> + Send + Sync>;
 
 /// A segment that takes frames.
 #[derive(Debug)]
@@ -42,7 +38,7 @@ pub(super) struct Tail {
     promised: u64,
     segment_bytes: u64,
     frame_max: u64,
-    allocate: Allocate,
+    disk: Arc<dyn Disk>,
     /// When a segment could not be made, and why.
     refused: Option<(Instant, String)>,
     /// Files with frames that are not known to be on disk, beside the current one.
@@ -51,6 +47,8 @@ pub(super) struct Tail {
     pub(super) named: bool,
     /// The disk has failed; nothing is promised until a new segment works.
     pub(super) broken: bool,
+    /// A write to the current segment has failed: where it stopped is unknown, so what follows goes elsewhere.
+    spoilt: bool,
 }
 
 /// There is no room for what was to be recorded.
@@ -59,20 +57,21 @@ pub(super) struct Tail {
 pub struct JournalFull(pub(super) String);
 
 impl Tail {
-    pub(super) fn new(folder: &Folder, first: u64, segment_bytes: u64, allocate: Allocate) -> io::Result<Self> {
+    pub(super) fn new(folder: &Folder, first: u64, segment_bytes: u64, disk: Arc<dyn Disk>) -> io::Result<Self> {
         let segment_bytes = segment_bytes.max(SEGMENT_BYTES_MIN);
-        let current = make(folder, first, segment_bytes, &allocate)?;
+        let current = make(folder, first, segment_bytes, &*disk)?;
         Ok(Self {
             current,
             spare: VecDeque::new(),
             promised: 0,
             segment_bytes,
             frame_max: (RECORD_BYTES_MAX + frame::HEAD as u64).min(segment_bytes / 4),
-            allocate,
+            disk,
             refused: None,
             unsynced: Vec::new(),
             named: true,
             broken: false,
+            spoilt: false,
         })
     }
 
@@ -126,7 +125,7 @@ impl Tail {
             return Err(JournalFull(reason.clone()));
         }
         let last = self.spare.back().unwrap_or(&self.current);
-        match make(folder, last.number + 1, self.segment_bytes, &self.allocate) {
+        match make(folder, last.number + 1, self.segment_bytes, &*self.disk) {
             Ok(segment) => {
                 self.refused = None;
                 self.named = true;
@@ -142,10 +141,13 @@ impl Tail {
         }
     }
 
-    /// Writes a frame; its first [`frame::HEAD`] bytes are filled in. The room was promised.
+    /// Writes a frame; its first [`frame::HEAD`] bytes are filled in. The room was promised. After a failure the next one
+    /// goes to another segment.
     pub(super) fn write(&mut self, frame: &mut [u8], folder: &Folder) -> io::Result<Position> {
         let size = frame.len() as u64;
-        if self.segment_bytes.saturating_sub(self.current.at) < size {
+        // A segment that nothing stands in is tried again: a disk that takes no writes would else be filled with empty ones.
+        let spoilt = self.spoilt && self.current.at > frame::HEADER as u64;
+        if spoilt || self.segment_bytes.saturating_sub(self.current.at) < size {
             self.roll(folder)?;
         }
         let position = Position {
@@ -154,7 +156,10 @@ impl Tail {
         };
         frame::seal(frame, position.segment, position.offset)
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        self.current.file.write_all_at(frame, position.offset)?;
+        let written = self.disk.write(&self.current.file, frame, position.offset);
+        self.spoilt = written.is_err();
+        self.broken |= self.spoilt;
+        written?;
         self.current.at += size;
         Ok(position)
     }
@@ -166,8 +171,30 @@ impl Tail {
         }
         if let Some(next) = self.spare.pop_front() {
             let before = std::mem::replace(&mut self.current, next);
+            if std::mem::take(&mut self.spoilt) {
+                // What the failed write left would look like damage.
+                let _ = before.file.set_len(before.at);
+            }
             self.unsynced.push(before.file);
         }
+        Ok(())
+    }
+
+    /// The next segment, made if need be: what shows whether the disk is well again.
+    pub(super) fn next(&mut self, folder: &Folder) -> Result<(u64, Arc<File>), JournalFull> {
+        if self.spare.is_empty() {
+            self.prepare(folder)?;
+        }
+        let next = self.spare.front().unwrap_or(&self.current);
+        Ok((next.number, Arc::clone(&next.file)))
+    }
+
+    /// The segment `number` has been synced after the disk failed: what follows goes there, or behind it.
+    pub(super) fn well_again(&mut self, number: u64, folder: &Folder) -> io::Result<()> {
+        if self.current.number < number {
+            self.roll(folder)?;
+        }
+        self.broken = self.spoilt;
         Ok(())
     }
 }
@@ -182,9 +209,11 @@ impl fmt::Debug for Tail {
     }
 }
 
-fn make(folder: &Folder, number: u64, bytes: u64, allocate: &Allocate) -> io::Result<Segment> {
+fn make(folder: &Folder, number: u64, bytes: u64, disk: &dyn Disk) -> io::Result<Segment> {
+    // An index that has outlived another segment of this number says nothing of the new one.
+    folder.remove_index(number)?;
     let file = folder.create(number)?;
-    match begin(&file, &folder.node, number, bytes, allocate) {
+    match begin(&file, &folder.node, number, bytes, disk) {
         Ok(()) => Ok(Segment {
             number,
             file: Arc::new(file),
@@ -197,25 +226,7 @@ fn make(folder: &Folder, number: u64, bytes: u64, allocate: &Allocate) -> io::Re
     }
 }
 
-fn begin(file: &File, node: &NodeId, number: u64, bytes: u64, allocate: &Allocate) -> io::Result<()> {
-    allocate(file, bytes)?;
-    file.write_all_at(&frame::header(node, number), 0)
-}
-
-/// Sets the bytes aside with `fallocate`; where the file system knows none, with zeros.
-pub(super) fn allocate(file: &File, bytes: u64) -> io::Result<()> {
-    static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
-    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
-        Ok(()) => Ok(()),
-        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
-            let mut at = 0;
-            while at < bytes {
-                let piece = usize::try_from(bytes - at).map_or(ZEROS.len(), |left| left.min(ZEROS.len()));
-                file.write_all_at(ZEROS.get(..piece).unwrap_or(&ZEROS), at)?;
-                at += piece as u64;
-            }
-            Ok(())
-        }
-        Err(error) => Err(error.into()),
-    }
+fn begin(file: &File, node: &NodeId, number: u64, bytes: u64, disk: &dyn Disk) -> io::Result<()> {
+    disk.allocate(file, bytes)?;
+    disk.write(file, &frame::header(node, number), 0)
 }

@@ -8,6 +8,8 @@ use super::{Health, Maker, Metrics};
 pub(super) struct Store {
     up: IntGauge,
     warning: IntGaugeVec,
+    untold_hours: IntGauge,
+    stability_read_at: IntGauge,
 }
 
 impl Store {
@@ -18,6 +20,14 @@ impl Store {
                 "weir_store_warning",
                 "1 while a setting of the store may lose what it acknowledged.",
                 &["kind"],
+            )?,
+            untold_hours: make.gauge(
+                "weir_stability_untold_hours",
+                "Hours with counters of this node that the store has not taken when it was last told.",
+            )?,
+            stability_read_at: make.gauge(
+                "weir_stability_read_timestamp_seconds",
+                "When the published stability record was last read from the store; 0 if never.",
             )?,
         })
     }
@@ -32,5 +42,14 @@ impl Metrics {
     /// Whether the store is set up in a way that may lose data; `kind` from a closed set.
     pub fn store_warning_is(&self, kind: &'static str, is_so: bool) {
         self.store.warning.with_label_values(&[kind]).set(i64::from(is_so));
+    }
+
+    /// How many hours of this node's counters the store lacks, and when the published record was last read, in seconds since
+    /// the Unix epoch.
+    pub fn stability_is(&self, untold_hours: usize, read_at: i64) {
+        self.store
+            .untold_hours
+            .set(i64::try_from(untold_hours).unwrap_or(i64::MAX));
+        self.store.stability_read_at.set(read_at);
     }
 }

@@ -10,8 +10,12 @@ use crate::{
     domain::{
         consumption::Row,
         key::{KeyId, KeyRecord},
-        ledger::account::{Standing, key::AccountKey},
+        ledger::{
+            NodeId,
+            account::{Standing, key::AccountKey},
+        },
         secret::KeyDigest,
+        stability::{Bucket, Hour},
     },
     store::StoreError,
 };
@@ -57,6 +61,15 @@ pub enum Item {
         /// It.
         row: Box<Row>,
     },
+    /// What a node has counted in an hour.
+    Stability {
+        /// The node.
+        node: NodeId,
+        /// The hour.
+        hour: Hour,
+        /// Its counters.
+        bucket: Bucket,
+    },
 }
 
 /// An engine's part in backups.
@@ -66,7 +79,7 @@ pub trait Archive: Send + Sync {
     /// when nobody receives any more.
     async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError>;
 
-    /// Whether there is nothing: no key, no account.
+    /// Whether there is nothing: no key, no account. Hours do not count, they are merged.
     async fn is_empty(&self) -> Result<bool, StoreError>;
 
     /// Adds items to a store that was empty. What another engine keeps is passed over. On disk when it returns.

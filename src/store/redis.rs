@@ -8,7 +8,8 @@
 //! - `:gone` the ids of deleted keys, so that no node that is behind puts one back,
 //! - `:generation` a random word written by `weir store init`. A node remembers the one it has seen; a Redis without it was
 //!   emptied or replaced, and then the answer is "unavailable", never "unknown key",
-//! - `:session:<digest>` who served a session, kept for a while.
+//! - `:session:<digest>` who served a session, kept for a while,
+//! - `:stability:<hour>` what was counted in an hour (see `stability.rs`).
 //!
 //! Only SHA-256 digests are stored, never a key.
 
@@ -47,6 +48,7 @@ mod link;
 mod reply;
 mod scripts;
 mod settings;
+mod stability;
 #[cfg(test)]
 pub(crate) mod test_server;
 #[cfg(test)]
@@ -81,6 +83,7 @@ pub struct RedisStore {
     version_key: String,
     session_key: String,
     gone_key: String,
+    stability_key: String,
     budget: Duration,
     /// The generation this node has seen first; kept for the life of the process.
     generation: OnceCell<String>,
@@ -89,6 +92,8 @@ pub struct RedisStore {
     followed: AtomicU64,
     /// Whether the last answer was that of a Redis without this installation's data.
     lost: AtomicBool,
+    /// Whether the last hours that were read had parts that are not weir's.
+    junk: AtomicBool,
 }
 
 impl RedisStore {
@@ -107,11 +112,13 @@ impl RedisStore {
             version_key: settings.key("version")?,
             session_key: settings.key("session")?,
             gone_key: settings.key("gone")?,
+            stability_key: settings.key("stability")?,
             budget: settings.budget,
             generation: OnceCell::new(),
             nudge: Arc::new(nudge),
             followed: AtomicU64::new(0),
             lost: AtomicBool::new(false),
+            junk: AtomicBool::new(false),
         })
     }
 

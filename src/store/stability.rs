@@ -13,8 +13,13 @@ use crate::{
     store::StoreError,
 };
 
+#[cfg(test)]
+pub(crate) mod contract;
+
 /// The most shares that one call tells.
 pub const SHARES_MAX: usize = 256;
+/// The most hours that one call reads.
+pub const HOURS_MAX: i64 = 256;
 
 /// The hourly buckets of one installation.
 ///
@@ -27,10 +32,17 @@ pub trait StabilityStore: Send + Sync {
     /// [`crate::domain::consumption::RETENTION_DAYS`] ago or earlier may be passed over.
     async fn tell(&self, node: &NodeId, shares: &[Share]) -> Result<(), StoreError>;
 
-    /// The buckets of all nodes together, from `first` to `last`, both included; an hour without requests may be missing.
+    /// The buckets of all nodes together, from `first` to `last`, both included; an hour without requests may be missing. Of
+    /// more than [`HOURS_MAX`] hours, the last ones. A part that is not readable is left out with a warning.
     async fn buckets(&self, first: Hour, last: Hour) -> Result<BTreeMap<Hour, Bucket>, StoreError>;
 
     /// Moves whenever the store may have lost something it had acknowledged. Whoever has told it shares then tells them
     /// again.
     fn epochs(&self) -> watch::Receiver<u64>;
+}
+
+/// The hours from `first` to `last`, both included; of more than [`HOURS_MAX`], the last ones.
+pub(crate) fn hours(first: Hour, last: Hour) -> impl Iterator<Item = Hour> {
+    let first = first.max(last.plus(1 - HOURS_MAX));
+    (first.number()..=last.number()).map(Hour::from_number)
 }

@@ -1,6 +1,6 @@
 //! The long-lived parts, built from the configuration in the order of their dependence.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
@@ -20,8 +20,11 @@ use crate::{
     store::{KeyStore, StoreWarning, archive::Archive},
     switches::Switches,
     usual::Learnt,
-    wiring::{StartError, catalogue, money::Money, reload::Reloader, store},
+    wiring::{StartError, catalogue, money::Money, reload::Reloader, stability::Stability, store},
 };
+
+/// How often the published stability record is read from the store.
+const REFRESH: Duration = Duration::from_secs(5);
 
 /// What is shared between the gateway, the side services and the background.
 pub struct Parts {
@@ -51,6 +54,8 @@ pub struct Parts {
     pub budget: BodyBudget,
     /// What requests cost.
     pub money: Money,
+    /// What is counted of each model, and what is known of it.
+    pub stability: Stability,
     /// Ends when the last keys' use has been noted after `stop`.
     pub cache_task: JoinHandle<()>,
     /// Tells the background to stop.
@@ -66,6 +71,7 @@ impl Parts {
             keys: store,
             sessions: session_store,
             ledger,
+            stability,
             archive,
         } = store::open(&config)?;
         let sinks = Arc::new(sinks(&config, &catalogue)?);
@@ -101,6 +107,7 @@ impl Parts {
             pools_task,
         };
         let money = Money::build(&config, ledger, Arc::clone(&store), background, &stopped)?;
+        let stability = Stability::build(stability, &money.journal, REFRESH, background, &stopped);
         background.spawn(reloader.run(stopped));
         let budget = BodyBudget::new(config.gateway.body_budget_bytes);
         let parts = Self {
@@ -116,6 +123,7 @@ impl Parts {
             drain: Drain::default(),
             budget,
             money,
+            stability,
             cache_task,
             stop,
             config,
@@ -145,6 +153,7 @@ impl Parts {
     fn observe(&self) {
         let metrics = &self.sinks.metrics;
         self.money.observe(metrics);
+        self.stability.observe(metrics);
         tell_metrics(metrics, &self.live.get().catalogue);
         let (live, switches) = (Arc::clone(&self.live), Arc::clone(&self.switches));
         let (keys, budget) = (Arc::clone(&self.keys), self.budget.clone());

@@ -319,6 +319,8 @@ impl Running {
         background.block_on(parts.money.settle());
         parts.stop.send_replace(true);
         background.block_on(async {
+            // What it lacks is in the journal, and is told at the next start.
+            let _ = tokio::time::timeout(FLUSH_WAIT, parts.stability.end()).await;
             let _ = tokio::time::timeout(FLUSH_WAIT, parts.money.end()).await;
             // Bounded: the store's own budget ends it.
             let _ = tokio::time::timeout(FLUSH_WAIT, parts.cache_task).await;

@@ -14,6 +14,7 @@ use crate::{
         ledger::LedgerStore,
         redis::{RedisLedger, RedisMode, RedisSettings, RedisStore},
         sessions::SessionStore,
+        stability::StabilityStore,
     },
     wiring::StartError,
 };
@@ -26,6 +27,8 @@ pub struct Opened {
     pub sessions: Arc<dyn SessionStore>,
     /// Accounts, quotas, holds and the log.
     pub ledger: Ledger,
+    /// The hourly buckets.
+    pub stability: Arc<dyn StabilityStore>,
     /// Everything, for backups; `None` where others can read the store besides this process.
     pub archive: Option<Arc<dyn Archive>>,
 }
@@ -62,6 +65,7 @@ pub fn open(config: &Config) -> Result<Opened, StartError> {
                 keys: Arc::clone(&store) as Arc<dyn KeyStore>,
                 sessions: Arc::clone(&store) as Arc<dyn SessionStore>,
                 ledger: Ledger::Embedded(Arc::clone(&ledger)),
+                stability: Arc::clone(&ledger) as Arc<dyn StabilityStore>,
                 archive: Some(Arc::new(Archives(vec![store, ledger]))),
             })
         }
@@ -72,6 +76,7 @@ pub fn open(config: &Config) -> Result<Opened, StartError> {
             Ok(Opened {
                 keys: Arc::clone(&store) as Arc<dyn KeyStore>,
                 sessions: Arc::clone(&store) as Arc<dyn SessionStore>,
+                stability: Arc::clone(&store) as Arc<dyn StabilityStore>,
                 ledger: Ledger::Redis(Arc::new(RedisLedger::new(store))),
                 archive: None,
             })

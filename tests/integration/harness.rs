@@ -8,6 +8,7 @@ pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod cluster;
 pub(crate) mod h2c;
+pub(crate) mod hours;
 pub(crate) mod load;
 pub(crate) mod models;
 pub(crate) mod node;

@@ -48,7 +48,7 @@ const DOMAIN_BANS: [&str; 9] = [
 ];
 
 /// Module by module of `src/`, what it must not know. `wiring` and `main` may know everything.
-const IMPORT_BANS: [(&str, &[&str]); 22] = [
+const IMPORT_BANS: [(&str, &[&str]); 23] = [
     (
         "domain",
         &[
@@ -83,6 +83,7 @@ const IMPORT_BANS: [(&str, &[&str]); 22] = [
     ("journal", UPPER),
     ("settlement", UPPER),
     ("billing", UPPER),
+    ("stability", UPPER),
     ("account_changes", UPPER),
     ("key_cache", UPPER),
     ("access_log", UPPER),

@@ -100,7 +100,10 @@ proptest! {
                         journal.acknowledged(name, *acknowledged);
                     }
                 }
-                Act::Tidy => journal.shared.remove_old(i64::MAX),
+                Act::Tidy => {
+                    tell(&journal);
+                    journal.shared.remove_old(i64::MAX);
+                }
             }
             for (name, (last, acknowledged)) in &last {
                 let left: Vec<u64> = numbers(&journal, name).into_iter().filter(|seq| seq > acknowledged).collect();

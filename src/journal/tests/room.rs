@@ -11,17 +11,23 @@ use std::{
 use super::*;
 use crate::domain::ledger::Settlement;
 
-/// A journal on a disk that is full while `full` is true.
-fn on_a_disk(path: &Path) -> (Opened, Arc<AtomicBool>) {
-    let full = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&full);
-    let allocate = move |file: &fs::File, bytes| {
-        if seen.load(Ordering::Relaxed) {
+/// A disk that is full while this is true.
+#[derive(Debug)]
+struct Full(Arc<AtomicBool>);
+
+impl Disk for Full {
+    fn allocate(&self, file: &fs::File, bytes: u64) -> io::Result<()> {
+        if self.0.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        tail::allocate(file, bytes)
-    };
-    (Journal::open_with(&settings(path), Box::new(allocate)).unwrap(), full)
+        RealDisk.allocate(file, bytes)
+    }
+}
+
+fn on_a_disk(path: &Path) -> (Opened, Arc<AtomicBool>) {
+    let full = Arc::new(AtomicBool::new(false));
+    let disk = Arc::new(Full(Arc::clone(&full)));
+    (Journal::open_with(&settings(path), disk).unwrap(), full)
 }
 
 #[test]

@@ -14,9 +14,12 @@ use tokio::sync::mpsc;
 use super::{Archive, Item};
 use crate::store::StoreError;
 
-/// The format written here. A file of a later one is refused, not guessed at.
-pub const FORMAT: u32 = 1;
-/// The longest line that is read. An item is a key, an account or a row, none of which comes near.
+/// The format written here. A file of a later one is refused, not guessed at; those of earlier ones are read.
+/// Format 2 added [`Item::Stability`].
+pub const FORMAT: u32 = 2;
+/// The first format there was.
+const FORMAT_FIRST: u32 = 1;
+/// The longest line that is read. An item is a key, an account, a row or an hour of a node, none of which comes near.
 const LINE_BYTES_MAX: u64 = 4 << 20;
 
 /// Items that wait to be written: whoever reads a store slowly makes it send slowly.
@@ -61,7 +64,9 @@ pub enum BackupError {
     #[error("this is no backup of weir: its first line is no header")]
     NoBackup,
     /// It is of a later weir.
-    #[error("the backup has format {0}, this weir reads format {FORMAT}: use the weir that wrote it, or a later one")]
+    #[error(
+        "the backup has format {0}, this weir reads up to format {FORMAT}: use the weir that wrote it, or a later one"
+    )]
     Format(u32),
     /// The last line is missing.
     #[error("the backup is cut short: its last line is missing")]
@@ -129,7 +134,7 @@ pub fn check(path: &Path) -> Result<(Header, End), BackupError> {
     let mut lines = Lines::open(path)?;
     let first = lines.next_line()?.ok_or(BackupError::NoBackup)?;
     let header: Header = serde_json::from_slice(&first).map_err(|_| BackupError::NoBackup)?;
-    if header.weir_backup != FORMAT {
+    if !(FORMAT_FIRST..=FORMAT).contains(&header.weir_backup) {
         return Err(BackupError::Format(header.weir_backup));
     }
     let mut hash = Sha256::new();
@@ -315,7 +320,20 @@ mod tests {
         let mut longer = whole.clone();
         longer.extend(b"{}\n");
         assert!(matches!(checked(&longer), Err(BackupError::Damaged)));
-        let later = b"{\"weir_backup\":2,\"time\":\"\",\"engine\":\"\",\"generation\":null}\n";
-        assert!(matches!(checked(later), Err(BackupError::Format(2))));
+        let later = b"{\"weir_backup\":3,\"time\":\"\",\"engine\":\"\",\"generation\":null}\n";
+        assert!(matches!(checked(later), Err(BackupError::Format(3))));
+    }
+
+    #[test]
+    fn a_backup_of_the_first_format_is_read() {
+        let lines = concat!(
+            "{\"weir_backup\":1,\"time\":\"\",\"engine\":\"embedded\",\"generation\":null}\n",
+            "{\"key_gone\":{\"id\":\"key_0000000000000001\"}}\n"
+        );
+        let mut hash = Sha256::new();
+        hash.update(lines.as_bytes());
+        let end = format!("{{\"end\":{{\"items\":1,\"sha256\":\"{}\"}}}}\n", hex(hash));
+        let (header, end) = checked(format!("{lines}{end}").as_bytes()).unwrap();
+        assert_eq!((header.weir_backup, end.items), (1, 1));
     }
 }

@@ -135,7 +135,7 @@ impl Archive for EmbeddedStore {
                     last_used: *last_used,
                 }),
                 Item::KeyGone { id } => gone.push(id.clone()),
-                Item::Account { .. } | Item::AccountKey { .. } | Item::Row { .. } => {}
+                Item::Account { .. } | Item::AccountKey { .. } | Item::Row { .. } | Item::Stability { .. } => {}
             }
         }
         if held.is_empty() && gone.is_empty() {

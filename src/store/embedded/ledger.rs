@@ -2,7 +2,8 @@
 //!
 //! Admission waits for no disk. What has changed is written in batches, each in one transaction, so that counters, watermarks
 //! and rows on the disk always agree; a crash loses the last batch, and the journal sends it again from the watermark. Holds
-//! and rate limits are never written: after a start nothing runs. All accounts are in memory.
+//! and rate limits are never written: after a start nothing runs. All accounts are in memory. The hourly buckets are in the
+//! file alone (`stability.rs`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use crate::store::{OpenError, StoreError};
 mod archive;
 mod books;
 mod file;
+mod stability;
 #[cfg(test)]
 mod tests;
 
@@ -88,7 +90,7 @@ impl EmbeddedLedger {
             if cleaned != Some(today) {
                 cleaned = Some(today);
                 if let Err(error) = self.remove_old_rows().await {
-                    tracing::warn!(%error, "old rows of the consumption log stay for another day");
+                    tracing::warn!(%error, "old rows of the consumption log and old hours stay for another day");
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! The Redis store's keys in a backup. A store that is being filled has no generation, so that no node takes a part for all.
+//! The Redis store's keys and hours in a backup. A store that is being filled has no generation, so that no node takes a part for all.
 
 use async_trait::async_trait;
 use tokio::sync::mpsc;
@@ -76,7 +76,7 @@ impl Archive for RedisStore {
                 return Ok(());
             }
         }
-        Ok(())
+        self.dump_hours(&to).await
     }
 
     async fn is_empty(&self) -> Result<bool, StoreError> {
@@ -89,6 +89,7 @@ impl Archive for RedisStore {
     }
 
     async fn load(&self, items: &[Item]) -> Result<(), StoreError> {
+        self.load_hours(items).await?;
         for items in items.chunks(LOAD_KEYS_MAX) {
             let mut call = self.scripts.load.script.prepare_invoke();
             for key in self.keys.iter().chain([&self.gone_key]) {
@@ -112,7 +113,9 @@ impl Archive for RedisStore {
                     Item::KeyGone { id } => {
                         call.arg("").arg(id.as_str()).arg("").arg("").arg("");
                     }
-                    Item::Account { .. } | Item::AccountKey { .. } | Item::Row { .. } => continue,
+                    Item::Account { .. } | Item::AccountKey { .. } | Item::Row { .. } | Item::Stability { .. } => {
+                        continue;
+                    }
                 }
                 is_any = true;
             }
@@ -121,11 +124,13 @@ impl Archive for RedisStore {
             }
             let reply = Reply::read(self.link.call(&call, Effort::Write(ADMIN_BUDGET)).await?)?;
             if reply.is_conflict() {
-                return Err(StoreError::Unavailable(
-                    "the store has been set up in the meantime".to_owned(),
-                ));
+                return Err(set_up_meanwhile());
             }
         }
         Ok(())
     }
+}
+
+pub(super) fn set_up_meanwhile() -> StoreError {
+    StoreError::Unavailable("the store has been set up in the meantime".to_owned())
 }

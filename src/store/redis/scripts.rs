@@ -50,6 +50,9 @@ pub(super) struct Scripts {
     pub(super) recall: Loaded,
     pub(super) remember: Loaded,
     pub(super) generation: Loaded,
+    pub(super) stability_tell: Loaded,
+    pub(super) stability_load: Loaded,
+    pub(super) stability_read: Loaded,
     pub(super) ledger: LedgerScripts,
 }
 
@@ -73,6 +76,12 @@ impl Scripts {
             recall: script!("recall.lua"),
             remember: script!("remember.lua"),
             generation: script!("generation.lua"),
+            stability_tell: script!("stability/tell.lua"),
+            stability_load: Loaded::new(concat!(
+                include_str!("stability/filling.lua"),
+                include_str!("stability/tell.lua")
+            )),
+            stability_read: script!("stability/read.lua"),
             ledger: LedgerScripts::new(),
         }
     }
@@ -97,12 +106,33 @@ impl Scripts {
             recall,
             remember,
             generation,
+            stability_tell,
+            stability_load,
+            stability_read,
             ledger,
         } = self;
         let mut pipe = ::redis::pipe();
         let keys = [
-            find, create, view, list, replace, delete, heal, gone, init, empty, load, gone_ids, touch, changes, recall,
-            remember, generation,
+            find,
+            create,
+            view,
+            list,
+            replace,
+            delete,
+            heal,
+            gone,
+            init,
+            empty,
+            load,
+            gone_ids,
+            touch,
+            changes,
+            recall,
+            remember,
+            generation,
+            stability_tell,
+            stability_load,
+            stability_read,
         ];
         for loaded in keys.into_iter().chain(ledger.all()) {
             pipe.cmd("SCRIPT").arg("LOAD").arg(loaded.text).ignore();

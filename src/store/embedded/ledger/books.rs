@@ -14,6 +14,7 @@ use crate::domain::{
     consumption::{RETENTION_DAYS, Row},
     key::KeyId,
     ledger::{Account, AccountView, Admission, Admit, Change, NodeId, Step},
+    stability::Hour,
 };
 use crate::store::{OpenError, StoreError};
 
@@ -223,7 +224,7 @@ impl Books {
         Ok(rows)
     }
 
-    /// Removes the rows that are older than they are kept.
+    /// Removes the rows and the hours that are older than they are kept.
     pub(super) fn remove_old_rows(&self, now_ms: i64) -> Result<(), StoreError> {
         let first = first_kept_day(now_ms);
         let names: Vec<String> = {
@@ -236,7 +237,7 @@ impl Books {
             }
             while self.file.remove_rows(&id, first, REMOVED_ROWS_MAX)? == REMOVED_ROWS_MAX {}
         }
-        Ok(())
+        self.file.remove_hours(Hour::of_ms(first.saturating_mul(DAY_MS)))
     }
 }
 

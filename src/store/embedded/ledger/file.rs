@@ -25,6 +25,7 @@ use crate::store::embedded::database::{self, unavailable};
 use crate::store::{OpenError, StoreError};
 
 mod archive;
+mod stability;
 
 /// Account to a sealed [`Standing`].
 const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("accounts");
@@ -220,6 +221,7 @@ fn settle_format(database: &Database) -> Result<(), String> {
             transaction.open_table(ACCOUNTS)?;
             transaction.open_table(KEYS)?;
             transaction.open_table(ROWS)?;
+            transaction.open_table(stability::HOURS)?;
             let mut meta = transaction.open_table(META)?;
             let format = meta.get(META_FORMAT)?.map(|format| format.value());
             if format.is_none() {

@@ -128,7 +128,7 @@ impl Archive for RedisLedger {
                         let (day, text) = arguments::row(row)?;
                         logs.entry((&row.account, day)).or_default().push(text);
                     }
-                    Item::Key { .. } | Item::KeyGone { .. } => {}
+                    Item::Key { .. } | Item::KeyGone { .. } | Item::Stability { .. } => {}
                 }
             }
             for (account, parts) in accounts {

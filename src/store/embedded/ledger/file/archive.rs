@@ -5,9 +5,17 @@ use std::collections::HashMap;
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable};
 use tokio::sync::mpsc;
 
-use super::{ACCOUNTS, KEYS, LedgerFile, ROWS, begin_write, seal, unseal};
+use super::{
+    ACCOUNTS, KEYS, LedgerFile, ROWS, begin_write, seal,
+    stability::{HOURS, put},
+    unseal,
+};
 use crate::{
-    domain::key::KeyId,
+    domain::{
+        key::KeyId,
+        ledger::NodeId,
+        stability::{Hour, Share},
+    },
     store::{StoreError, archive::Item},
 };
 
@@ -35,6 +43,7 @@ impl LedgerFile {
                 let mut accounts = transaction.open_table(ACCOUNTS)?;
                 let mut keys = transaction.open_table(KEYS)?;
                 let mut rows = transaction.open_table(ROWS)?;
+                let mut hours = transaction.open_table(HOURS)?;
                 let mut next: HashMap<(&str, i64), u64> = HashMap::new();
                 for item in items {
                     match item {
@@ -56,6 +65,10 @@ impl LedgerFile {
                             };
                             rows.insert((account, day, number), seal(row)?.as_slice())?;
                             next.insert((account, day), number.saturating_add(1));
+                        }
+                        Item::Stability { node, hour, bucket } => {
+                            let (hour, bucket) = (*hour, bucket.clone());
+                            put(&mut hours, node, &Share { hour, bucket })?;
                         }
                         Item::Key { .. } | Item::KeyGone { .. } => {}
                     }
@@ -98,6 +111,20 @@ fn dump(
     }
     for entry in snapshot.open_table(ROWS)?.iter()? {
         match send(unseal(entry?.1.value()).map(|row| Item::Row { row })) {
+            Some(true) => {}
+            other => return Ok(other),
+        }
+    }
+    for entry in snapshot.open_table(HOURS)?.iter()? {
+        let (place, sealed) = entry?;
+        let (hour, node) = place.value();
+        let item = NodeId::parse(node).zip(unseal(sealed.value()));
+        let item = item.map(|(node, bucket)| Item::Stability {
+            node,
+            hour: Hour::from_number(hour),
+            bucket,
+        });
+        match send(item) {
             Some(true) => {}
             other => return Ok(other),
         }

@@ -29,7 +29,7 @@ async fn items(archive: &dyn Archive) -> Vec<Item> {
         Item::Account { id, .. } => (0, id.clone(), String::new()),
         Item::AccountKey { account, id, .. } => (1, account.clone(), id.as_str().to_owned()),
         Item::Row { row } => (2, row.account.clone(), row.time_ms.to_string()),
-        Item::Key { .. } | Item::KeyGone { .. } => (3, String::new(), String::new()),
+        Item::Key { .. } | Item::KeyGone { .. } | Item::Stability { .. } => (3, String::new(), String::new()),
     });
     items
 }

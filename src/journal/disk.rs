@@ -1,0 +1,45 @@
+//! What the journal asks of its disk; tests put one in its place that fails.
+
+use std::{fmt, fs::File, io, os::unix::fs::FileExt};
+
+/// A disk, as far as records depend on it.
+pub(super) trait Disk: fmt::Debug + Send + Sync {
+    /// Sets a file's bytes aside.
+    fn allocate(&self, file: &File, bytes: u64) -> io::Result<()> {
+        allocate(file, bytes)
+    }
+
+    /// Writes bytes at a place.
+    fn write(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+        file.write_all_at(bytes, at)
+    }
+
+    /// Returns when what was written is on the disk.
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
+}
+
+/// The real one.
+#[derive(Debug)]
+pub(super) struct RealDisk;
+
+impl Disk for RealDisk {}
+
+/// Sets the bytes aside with `fallocate`; where the file system knows none, with zeros.
+fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+            let mut at = 0;
+            while at < bytes {
+                let piece = usize::try_from(bytes - at).map_or(ZEROS.len(), |left| left.min(ZEROS.len()));
+                file.write_all_at(ZEROS.get(..piece).unwrap_or(&ZEROS), at)?;
+                at += piece as u64;
+            }
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,49 @@
+//! Single records, read where they are known to stand.
+
+use std::{fs::File, io, sync::Arc};
+
+use super::{
+    JournalError, Position,
+    folder::Folder,
+    frame::{Found, Frames},
+};
+use crate::domain::ledger::Record;
+
+/// The segment that was read last.
+#[derive(Default)]
+pub(super) struct Files {
+    last: Option<(u64, Arc<File>)>,
+}
+
+impl Files {
+    /// The record at a position; `None` if it is damaged or gone.
+    pub(super) fn record(&mut self, folder: &Folder, position: Position) -> Result<Option<Record>, JournalError> {
+        let path = folder.segment(position.segment);
+        let failed = |source| JournalError::io(&path, source);
+        let file = match self.open(folder, position.segment) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let end = file.metadata().map_err(failed)?.len();
+        if position.offset >= end {
+            return Ok(None);
+        }
+        let mut frames = Frames::single(file, position.segment, position.offset, end);
+        Ok(match frames.next().map_err(failed)? {
+            Found::Frame { payload, .. } => serde_json::from_slice(payload).ok(),
+            Found::End | Found::Bad { .. } => None,
+        })
+    }
+
+    fn open(&mut self, folder: &Folder, number: u64) -> io::Result<Arc<File>> {
+        if let Some((last, file)) = &self.last
+            && *last == number
+        {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(File::open(folder.segment(number))?);
+        self.last = Some((number, Arc::clone(&file)));
+        Ok(file)
+    }
+}

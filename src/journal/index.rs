@@ -1,0 +1,138 @@
+//! The index of a complete segment: what a start needs of it, in a small file beside it, `NNN.idx`.
+//!
+//! It saves reading the segment and is worth no more than that: with a wrong checksum, of another node, or beside a segment
+//! that is not as long as it says, it is passed over, and written again after the segment was read. So it is not synced.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::{self, File, OpenOptions},
+    io,
+    time::{Duration, SystemTime},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Shared, checked, folder::Folder};
+use crate::domain::{
+    key::KeyId,
+    ledger::NodeId,
+    stability::{Bucket, Hour},
+};
+
+/// The largest index. A segment that would need a larger one, of very many accounts or running requests, is read.
+const INDEX_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// How many are written in one round of housekeeping.
+const INDEXES_AT_ONCE: usize = 64;
+
+/// What a segment leaves open of a request: the bytes in it where its records begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Left {
+    /// Its admission, if that is in this segment.
+    pub(super) admitted: Option<u64>,
+    /// Its last checkpoint, if that is in this segment.
+    pub(super) checkpoint: Option<u64>,
+}
+
+/// What is gathered for an index and not needed otherwise.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Rest {
+    /// Where the last record of each key begins.
+    pub(super) keys: HashMap<KeyId, u64>,
+    /// Requests of earlier segments that ended in this one.
+    pub(super) ended: Vec<String>,
+    /// What its rows count.
+    pub(super) tallies: BTreeMap<Hour, Bucket>,
+    /// Requests with records in it that had not ended when it was complete; `None` before it is.
+    pub(super) left: Option<HashMap<String, Left>>,
+}
+
+/// All that a start needs to know of a segment whose steps are all acknowledged.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Index {
+    /// Where its data end; its file is as long.
+    pub(super) end: u64,
+    /// When its last record was written, in milliseconds since the Unix epoch.
+    pub(super) last_ms: i64,
+    /// Where the last row of a billed request begins, if it has any.
+    pub(super) last_row: Option<u64>,
+    /// The first and the last step of each account.
+    pub(super) steps: HashMap<String, (u64, u64)>,
+    pub(super) rest: Rest,
+}
+
+/// The file, behind its checksum.
+#[derive(Serialize, Deserialize)]
+struct Written<I> {
+    node: NodeId,
+    segment: u64,
+    index: I,
+}
+
+/// The index of a segment; `None`: the segment has to be read.
+pub(super) fn read(folder: &Folder, number: u64) -> Option<Index> {
+    let path = folder.index(number);
+    let bytes = fs::metadata(&path).ok()?.len();
+    let index = (bytes <= INDEX_BYTES_MAX)
+        .then(|| parse(folder, number, &fs::read_to_string(&path).ok()?))
+        .flatten();
+    if index.is_none() {
+        tracing::warn!(
+            index = %path.display(),
+            "the index of a journal segment does not fit its segment, the segment is read instead"
+        );
+    }
+    index
+}
+
+fn parse(folder: &Folder, number: u64, text: &str) -> Option<Index> {
+    let body = checked::body(text)?;
+    let written: Written<Index> = serde_json::from_str(body).ok()?;
+    let length = fs::metadata(folder.segment(number)).ok()?.len();
+    let fits = written.node == folder.node && written.segment == number && written.index.end == length;
+    fits.then_some(written.index)
+}
+
+/// Cuts a complete segment to its data and writes its index.
+fn write(folder: &Folder, number: u64, index: &Index) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).open(folder.segment(number))?;
+    cut(&file, index.end, index.last_ms)?;
+    let written = Written {
+        node: folder.node.clone(),
+        segment: number,
+        index,
+    };
+    let text = checked::text(&serde_json::to_string(&written)?);
+    if text.len() as u64 > INDEX_BYTES_MAX {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    folder.place_index(number, text.as_bytes())
+}
+
+/// Cuts off what stands behind a segment's data. Its time stays that of the last record: it says how old the segment is.
+pub(super) fn cut(file: &File, end: u64, last_ms: i64) -> io::Result<()> {
+    file.set_len(end)?;
+    let since = Duration::from_millis(u64::try_from(last_ms).unwrap_or(0));
+    file.set_modified(SystemTime::UNIX_EPOCH + since)
+}
+
+impl Shared {
+    /// Writes the indexes of complete segments that are wholly on disk.
+    pub(super) fn write_indexes(&self) {
+        for _ in 0..INDEXES_AT_ONCE {
+            let synced = self.synced.borrow().to().segment;
+            let Some((number, index)) = self.lock().contents.take_index(synced) else {
+                return;
+            };
+            match write(&self.folder, number, &index) {
+                Ok(()) => {
+                    if let Some(segment) = self.lock().contents.segments.get_mut(&number) {
+                        segment.bytes = index.end;
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, index = %self.folder.index(number).display(), "the index of a journal segment cannot be written, the next start reads the segment");
+                }
+            }
+        }
+    }
+}

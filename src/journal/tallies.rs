@@ -1,0 +1,123 @@
+//! What settled requests count for the stability record, by the hour they ended in.
+
+use std::collections::BTreeMap;
+
+use super::Position;
+use crate::domain::{
+    consumption::Row,
+    stability::{Bucket, Counters, Hour, Share},
+};
+
+/// Hours that stay at hand when their segments are gone: twice the published window.
+const HOURS_KEPT: i64 = 48;
+
+/// Adds what a row counts to a bucket.
+pub(super) fn count(bucket: &mut Bucket, row: &Row) {
+    let counters = Counters::of(row);
+    match bucket.get_mut(&row.model) {
+        Some(known) => known.add(&counters),
+        None => {
+            bucket.insert(row.model.clone(), counters);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Tally {
+    bucket: Bucket,
+    /// It grew since it was taken last.
+    changed: bool,
+    /// The last segment that has a row of it.
+    segment: u64,
+}
+
+impl Tally {
+    fn new(segment: u64) -> Self {
+        Self {
+            bucket: Bucket::new(),
+            changed: true,
+            segment,
+        }
+    }
+
+    fn share(&self, hour: Hour) -> Share {
+        Share {
+            hour,
+            bucket: self.bucket.clone(),
+        }
+    }
+}
+
+/// All hours that are known.
+#[derive(Debug, Default)]
+pub(super) struct Tallies {
+    hours: BTreeMap<Hour, Tally>,
+    /// Where the last row stands.
+    last: Option<Position>,
+}
+
+impl Tallies {
+    /// A row was recorded at a position.
+    pub(super) fn row(&mut self, row: &Row, position: Position) {
+        let tally = self.tally(Hour::of_ms(row.time_ms), position.segment);
+        count(&mut tally.bucket, row);
+        self.last = self.last.max(Some(position));
+    }
+
+    /// Takes over what a segment counts, whose last row stands at `last`.
+    pub(super) fn segment(&mut self, hours: &BTreeMap<Hour, Bucket>, last: Option<Position>) {
+        let Some(last) = last else { return };
+        for (hour, bucket) in hours {
+            let tally = self.tally(*hour, last.segment);
+            for (model, counters) in bucket {
+                tally.bucket.entry(model.clone()).or_default().add(counters);
+            }
+        }
+        self.last = self.last.max(Some(last));
+    }
+
+    fn tally(&mut self, hour: Hour, segment: u64) -> &mut Tally {
+        let tally = self.hours.entry(hour).or_insert_with(|| Tally::new(segment));
+        tally.changed = true;
+        tally.segment = tally.segment.max(segment);
+        tally
+    }
+
+    /// Where the last row stands.
+    pub(super) fn last(&self) -> Option<Position> {
+        self.last
+    }
+
+    /// The hours that grew since the last call.
+    pub(super) fn take_changed(&mut self) -> Vec<Share> {
+        let changed = self.hours.iter_mut().filter(|(_, tally)| tally.changed);
+        changed
+            .map(|(hour, tally)| {
+                tally.changed = false;
+                tally.share(*hour)
+            })
+            .collect()
+    }
+
+    /// All hours.
+    pub(super) fn shares(&self) -> Vec<Share> {
+        self.hours.iter().map(|(hour, tally)| tally.share(*hour)).collect()
+    }
+
+    /// These hours count as changed.
+    pub(super) fn untold(&mut self, hours: &[Hour]) {
+        for hour in hours {
+            if let Some(tally) = self.hours.get_mut(hour) {
+                tally.changed = true;
+            }
+        }
+    }
+
+    /// A segment is gone, the one at the beginning. Hours that have no row in a later one are forgotten, unless they are
+    /// recent or not taken.
+    pub(super) fn removed(&mut self, segment: u64, now: Hour) {
+        let oldest = now.plus(-HOURS_KEPT);
+        self.hours
+            .retain(|hour, tally| tally.segment > segment || tally.changed || *hour >= oldest);
+    }
+}

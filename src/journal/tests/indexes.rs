@@ -1,0 +1,329 @@
+//! A start with indexes finds what a start without them finds, and reads less.
+
+use std::collections::{BTreeMap, HashMap};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::journal::{
+    contents::{Contents, Request, Summary},
+    folder::Folder,
+    frame::HEADER,
+    index,
+    replay::{self, Replayed},
+};
+
+const ACCOUNTS: [&str; 3] = ["a", "b", "c"];
+
+/// All that a start knows, in a form that can be compared.
+#[derive(Debug, PartialEq)]
+struct Known {
+    segments: BTreeMap<u64, (u64, u64, BTreeMap<String, (u64, u64)>, u64, i64, Option<u64>)>,
+    running: BTreeMap<String, Request>,
+    keys: BTreeMap<KeyId, Position>,
+    shares: Vec<Share>,
+    last_row: Option<Position>,
+    accounts: BTreeMap<String, u64>,
+    places: Vec<(u64, Vec<(u64, Position)>)>,
+    unacknowledged: u64,
+    unsettled: Vec<(Admitted, Option<Checkpoint>)>,
+    next: u64,
+}
+
+fn known(replayed: Replayed) -> Known {
+    let Contents {
+        segments,
+        accounts,
+        running,
+        keys,
+        tallies,
+        ..
+    } = replayed.contents;
+    let segment = |(number, one): (u64, Summary)| {
+        let steps = one.steps.into_iter().collect();
+        (
+            number,
+            (one.end, one.bytes, steps, one.running, one.last_ms, one.last_row),
+        )
+    };
+    let places = |name: &&str| {
+        let places = accounts.places(name, usize::MAX).into_iter();
+        let places = places.map(|place| (place.seq, place.position)).collect();
+        (accounts.watermark(name), places)
+    };
+    Known {
+        segments: segments.into_iter().map(segment).collect(),
+        running: running.into_iter().collect(),
+        keys: keys.into_iter().collect(),
+        shares: tallies.shares(),
+        last_row: tallies.last(),
+        places: ACCOUNTS.iter().map(places).collect(),
+        accounts: accounts.last_numbers(),
+        unacknowledged: accounts.unacknowledged(),
+        unsettled: replayed.unsettled,
+        next: replayed.next,
+    }
+}
+
+fn indexes(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut all: Vec<_> = entries
+        .filter(|path| path.extension().is_some_and(|ending| ending == "idx"))
+        .collect();
+    all.sort();
+    all
+}
+
+fn overwrite(folder: &Path, number: u64, at: usize) {
+    let path = folder.join(format!("{number:012}.wal"));
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[at..at + 64].fill(b'x');
+    fs::write(&path, bytes).unwrap();
+}
+
+fn admit(journal: &Journal, request: &str) -> Position {
+    let mut room = journal.reserve(REQUEST_BYTES).unwrap();
+    let record = Record::Admit(Box::new(admitted(request)));
+    journal.append(&record, &mut room).unwrap()
+}
+
+/// Settles requests until a segment of that number is begun; all steps are acknowledged.
+fn fill(journal: &Journal, segment: u64) {
+    while journal.end().segment < segment {
+        let last = step(journal, "acme", settle("none"));
+        journal.acknowledged("acme", last);
+    }
+    tell(journal);
+}
+
+/// Eight complete segments; a request of the first is still running, its last checkpoint stands in the third.
+fn eight_segments(folder: &Path) -> Vec<Position> {
+    let journal = open(folder).journal;
+    let admitted = admit(&journal, "long");
+    admit(&journal, "short");
+    fill(&journal, 3);
+    let record = Record::Checkpoint(Box::new(checkpoint("long", 200)));
+    let mut none = journal.reserve(0).unwrap();
+    let checkpointed = journal.append(&record, &mut none).unwrap();
+    fill(&journal, 5);
+    let last = step(&journal, "acme", settle("short"));
+    journal.acknowledged("acme", last);
+    fill(&journal, 9);
+    vec![admitted, checkpointed]
+}
+
+#[test]
+fn a_start_does_not_read_complete_segments_but_for_requests_that_still_run() {
+    let folder = scratch();
+    let places = eight_segments(folder.path());
+    assert_eq!(places[1].segment, 3);
+    assert_eq!(indexes(folder.path()).len(), 8);
+    // Damage in them goes unnoticed, but not where the running request's records stand.
+    for number in 1..=8 {
+        overwrite(folder.path(), number, HEADER + 4 * 1024);
+    }
+    let replayed = replay::replay(&Folder::open(folder.path()).unwrap()).unwrap();
+    assert_eq!((replayed.read.as_slice(), replayed.damaged), ([9].as_slice(), 0));
+    let (request, last) = &replayed.unsettled[0];
+    assert_eq!(replayed.unsettled.len(), 1);
+    assert_eq!(
+        (request.row.request_id.as_str(), last.as_ref().unwrap().status),
+        ("long", 200)
+    );
+    assert!(replayed.contents.running.values().eq([&Request {
+        admitted: places[0],
+        checkpoint: Some(places[1])
+    }]));
+
+    for index in indexes(folder.path()) {
+        fs::remove_file(index).unwrap();
+    }
+    let replayed = replay::replay(&Folder::open(folder.path()).unwrap()).unwrap();
+    assert_eq!((replayed.read.len(), replayed.damaged), (9, 8));
+}
+
+#[test]
+fn segments_with_steps_that_are_not_acknowledged_are_read() {
+    let folder = scratch();
+    let journal = open(folder.path()).journal;
+    fill(&journal, 4);
+    step(&journal, "late", Change::Suspend);
+    fill(&journal, 7);
+    drop(journal);
+    let replayed = replay::replay(&Folder::open(folder.path()).unwrap()).unwrap();
+    assert_eq!(replayed.read, [4, 5, 6, 7]);
+    assert_eq!(replayed.contents.accounts.places("late", 9).len(), 1);
+}
+
+#[test]
+fn a_damaged_index_or_one_of_another_segment_is_made_again() {
+    let folder = scratch();
+    eight_segments(folder.path());
+    let owned = Folder::open(folder.path()).unwrap();
+    let good: Vec<_> = (1..=8).map(|number| index::read(&owned, number).unwrap()).collect();
+    let path = |number: u64| owned.index(number);
+    let mut flipped = fs::read(path(2)).unwrap();
+    let middle = flipped.len() / 2;
+    flipped[middle] ^= 1;
+    fs::write(path(2), flipped).unwrap();
+    fs::write(path(3), "").unwrap();
+    fs::remove_file(path(4)).unwrap();
+    fs::copy(path(6), path(5)).unwrap();
+    let cut = fs::File::options().write(true).open(owned.segment(7)).unwrap();
+    cut.set_len(good[6].end - 1).unwrap();
+    for number in 2..=5 {
+        assert_eq!(index::read(&owned, number), None, "{number}");
+    }
+    assert_eq!(index::read(&owned, 7), None, "not as long as it says");
+    drop(owned);
+
+    let opened = open(folder.path());
+    assert_eq!(
+        (opened.damaged, opened.unsettled.len()),
+        (1, 1),
+        "the segment that was cut"
+    );
+    drop(opened);
+    let owned = Folder::open(folder.path()).unwrap();
+    for (number, before) in (1..).zip(&good) {
+        let again = index::read(&owned, number).unwrap();
+        assert_eq!(again == *before, number != 7, "{number}");
+    }
+}
+
+#[test]
+fn an_index_that_names_records_that_are_not_there_is_not_believed() {
+    let folder = scratch();
+    let places = eight_segments(folder.path());
+    overwrite(folder.path(), 3, usize::try_from(places[1].offset).unwrap() + 50);
+    let opened = open(folder.path());
+    assert_eq!(opened.damaged, 1);
+    assert!(
+        matches!(opened.unsettled.as_slice(), [(_, None)]),
+        "{:?}",
+        opened.unsettled
+    );
+    assert_eq!(quarantined(folder.path()).len(), 1);
+}
+
+#[test]
+fn an_index_goes_with_its_segment() {
+    let folder = scratch();
+    let journal = open(folder.path()).journal;
+    fill(&journal, 4);
+    drop(journal);
+    assert_eq!(indexes(folder.path()).len(), 3);
+    let journal = open(folder.path()).journal;
+    tell(&journal);
+    journal.shared.remove_old(i64::MAX);
+    drop(journal);
+    assert_eq!(indexes(folder.path()), Vec::<PathBuf>::new());
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Admit(usize),
+    Checkpoint(usize),
+    /// Whether it is billed, and the hour.
+    Settle(usize, Option<i64>),
+    Change(usize),
+    Key(u8),
+    Acknowledge(usize),
+    Open,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        6 => (0..24_usize).prop_map(Act::Admit),
+        4 => (0..24_usize).prop_map(Act::Checkpoint),
+        6 => (0..24_usize, prop::option::weighted(0.8, 0..4_i64)).prop_map(|(which, hour)| Act::Settle(which, hour)),
+        2 => (0..3_usize).prop_map(Act::Change),
+        1 => (0..4_u8).prop_map(Act::Key),
+        2 => (0..3_usize).prop_map(Act::Acknowledge),
+        1 => Just(Act::Open),
+    ]
+}
+
+fn key_gone(which: u8, revision: u64) -> Record {
+    let id = KeyId::parse(&format!("key_012345678901234{which}")).unwrap();
+    Record::KeyGone { id, revision }
+}
+
+fn run(journal: &Journal, act: &Act, round: usize, last: &mut HashMap<&str, u64>) {
+    let mut room = journal.reserve(2 * REQUEST_BYTES).unwrap();
+    // An id is of one run of the process, as real ones are.
+    let request = |which: &usize| format!("{}-{which}", round / 40);
+    let mut step = |account: usize, change: Change| {
+        let account = ACCOUNTS[account % 3];
+        let (seq, _) = journal.append_step(account, change, 0, &mut room).unwrap();
+        last.insert(account, seq);
+    };
+    match act {
+        Act::Admit(which) => {
+            let record = Record::Admit(Box::new(admitted(&request(which))));
+            journal.append(&record, &mut room).unwrap();
+        }
+        Act::Checkpoint(which) => {
+            let record = Record::Checkpoint(Box::new(checkpoint(&request(which), 200)));
+            journal.append(&record, &mut room).unwrap();
+        }
+        Act::Settle(which, hour) => {
+            let mut settlement = crate::domain::ledger::settlement_after_crash(admitted(&request(which)), None);
+            settlement.row = settlement.row.zip(*hour).map(|(row, hour)| Row {
+                time_ms: hour * 3_600_000,
+                ..row
+            });
+            step(*which, Change::Settle(Box::new(settlement)));
+        }
+        Act::Change(which) => step(*which, Change::Suspend),
+        Act::Key(which) => {
+            journal.append(&key_gone(*which, round as u64), &mut room).unwrap();
+        }
+        Act::Acknowledge(which) => {
+            let account = ACCOUNTS[*which];
+            journal.acknowledged(account, last.get(account).copied().unwrap_or(0));
+        }
+        Act::Open => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn indexes_say_what_the_segments_say(acts in prop::collection::vec(act(), 20..240), settled: bool) {
+        let folder = scratch();
+        let mut journal = open(folder.path()).journal;
+        let mut last: HashMap<&str, u64> = HashMap::new();
+        for (round, act) in acts.iter().enumerate() {
+            if matches!(act, Act::Open) {
+                drop(journal);
+                journal = open(folder.path()).journal;
+                for (account, last) in &last {
+                    journal.acknowledged(account, *last);
+                }
+            }
+            run(&journal, act, round, &mut last);
+        }
+        if settled {
+            for (account, last) in &last {
+                journal.acknowledged(account, *last);
+            }
+        }
+        let end = journal.end().segment;
+        drop(journal);
+        let owned = Folder::open(folder.path()).unwrap();
+        // The first one removes segments that nothing was written to.
+        replay::replay(&owned).unwrap();
+        let with = replay::replay(&owned).unwrap();
+        if settled {
+            prop_assert!(with.read.iter().all(|number| *number == end), "{:?} of {}", with.read, end);
+        }
+        for index in indexes(folder.path()) {
+            fs::remove_file(index).unwrap();
+        }
+        let without = replay::replay(&owned).unwrap();
+        prop_assert_eq!(without.read.len(), without.contents.segments.len());
+        prop_assert_eq!(known(with), known(without));
+    }
+}

@@ -1,0 +1,159 @@
+//! Brings what this node has counted to the store.
+//!
+//! A share is told in full, when what it counts is on this node's disk: one that is told after a crash knows all that the one
+//! before did. Telling one again has no effect, so nothing has to be remembered of a call that failed but the hours it was
+//! about.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tokio::{sync::watch, time::timeout};
+
+use crate::{
+    domain::{
+        ledger::NodeId,
+        stability::{Hour, Share},
+    },
+    journal::{Journal, Position},
+    store::{
+        StoreError,
+        stability::{SHARES_MAX, StabilityStore},
+    },
+};
+
+#[cfg(test)]
+mod tests;
+
+/// How often what has changed is told.
+pub const FLUSH_EVERY: Duration = Duration::from_secs(1);
+
+/// What this node has counted: the journal, seen by the publisher.
+#[async_trait]
+pub trait Counted: Send + Sync {
+    /// The shares of the hours that have grown since the last call, after the start all, and where the last record counted
+    /// stands.
+    fn changed(&self) -> (Vec<Share>, Position);
+
+    /// The hours of all shares that are known.
+    fn hours(&self) -> Vec<Hour>;
+
+    /// Has [`Counted::changed`] give the shares of these hours again.
+    fn untold(&self, hours: &[Hour]);
+
+    /// The store has taken every share of up to here.
+    fn told(&self, to: Position);
+
+    /// Waits until it is decided whether what is counted up to here is on the disk.
+    async fn synced(&self, to: Position);
+}
+
+#[async_trait]
+impl Counted for Journal {
+    fn changed(&self) -> (Vec<Share>, Position) {
+        self.shares_changed()
+    }
+
+    fn hours(&self) -> Vec<Hour> {
+        self.shares().into_iter().map(|share| share.hour).collect()
+    }
+
+    fn untold(&self, hours: &[Hour]) {
+        self.shares_untold(hours);
+    }
+
+    fn told(&self, to: Position) {
+        self.shares_told(to);
+    }
+
+    async fn synced(&self, to: Position) {
+        // What the disk has refused is charged all the same, and so it is counted.
+        let _ = Journal::synced(self, to).await;
+    }
+}
+
+/// The task that tells.
+pub struct Publisher {
+    counted: Arc<dyn Counted>,
+    store: Arc<dyn StabilityStore>,
+    node: NodeId,
+    untold_hours: AtomicUsize,
+}
+
+impl Publisher {
+    /// Tells what `counted` has, in the name of `node`.
+    pub fn new(counted: Arc<dyn Counted>, store: Arc<dyn StabilityStore>, node: NodeId) -> Self {
+        Self {
+            counted,
+            store,
+            node,
+            untold_hours: AtomicUsize::new(0),
+        }
+    }
+
+    /// How many hours the store did not take when it was last told.
+    pub fn untold_hours(&self) -> usize {
+        self.untold_hours.load(Ordering::Relaxed)
+    }
+
+    /// Works until `stopped` turns true or its sender is gone, then tells once more.
+    pub async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
+        let mut epochs = self.store.epochs();
+        let mut failing = false;
+        loop {
+            let ended = timeout(FLUSH_EVERY, stopped.wait_for(|stopped| *stopped)).await.is_ok();
+            let outcome = self.flush(&mut epochs).await;
+            match &outcome {
+                Ok(()) if failing => tracing::info!("the stability record is told again"),
+                Err(error) if !failing => {
+                    tracing::warn!(%error, "the store does not take the stability record, the journal keeps it; it is tried again");
+                }
+                Ok(()) | Err(_) => {}
+            }
+            failing = outcome.is_err();
+            if ended {
+                return;
+            }
+        }
+    }
+
+    /// Tells what has changed; all there is, if the store may have lost something.
+    async fn flush(&self, epochs: &mut watch::Receiver<u64>) -> Result<(), StoreError> {
+        // Noted before anything is told: what moves meanwhile is seen the next time. A store that is gone moves no more.
+        if epochs.has_changed().unwrap_or(false) {
+            epochs.mark_unchanged();
+            self.counted.untold(&self.counted.hours());
+        }
+        let (shares, to) = self.counted.changed();
+        if shares.is_empty() {
+            self.untold_hours.store(0, Ordering::Relaxed);
+            self.counted.told(to);
+            return Ok(());
+        }
+        let mut told = 0;
+        let outcome = self.tell(&shares, to, &mut told).await;
+        let left: Vec<Hour> = shares.iter().skip(told).map(|share| share.hour).collect();
+        self.untold_hours.store(left.len(), Ordering::Relaxed);
+        if left.is_empty() {
+            self.counted.told(to);
+        } else {
+            self.counted.untold(&left);
+        }
+        outcome
+    }
+
+    /// Counts in `told` how many of the shares the store has taken.
+    async fn tell(&self, shares: &[Share], to: Position, told: &mut usize) -> Result<(), StoreError> {
+        self.counted.synced(to).await;
+        for part in shares.chunks(SHARES_MAX) {
+            self.store.tell(&self.node, part).await?;
+            *told += part.len();
+        }
+        Ok(())
+    }
+}

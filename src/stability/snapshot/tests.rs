@@ -1,0 +1,116 @@
+//! Tests of the snapshot, with a store that counts how often it is asked.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+
+use async_trait::async_trait;
+
+use super::*;
+use crate::{
+    domain::{ledger::NodeId, stability::Share},
+    store::{
+        contract::until,
+        stability::contract::{share, this_hour},
+    },
+};
+
+const SOON: Duration = Duration::from_millis(5);
+
+struct Store {
+    answer: Mutex<Result<BTreeMap<Hour, Bucket>, StoreError>>,
+    asked: AtomicU64,
+    epochs: watch::Sender<u64>,
+}
+
+impl Store {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            answer: Mutex::new(Ok(BTreeMap::new())),
+            asked: AtomicU64::new(0),
+            epochs: watch::Sender::new(0),
+        })
+    }
+
+    fn asked(&self) -> u64 {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    fn answers(&self, answer: Result<BTreeMap<Hour, Bucket>, StoreError>) {
+        *self.answer.lock().unwrap() = answer;
+    }
+
+    /// Waits until it has been asked another two times: what it answered before is taken then.
+    async fn is_asked_again(&self) {
+        let before = self.asked();
+        until("the store is asked again", async || self.asked() >= before + 2).await;
+    }
+}
+
+#[async_trait]
+impl StabilityStore for Store {
+    async fn tell(&self, _: &NodeId, _: &[Share]) -> Result<(), StoreError> {
+        unreachable!()
+    }
+
+    async fn buckets(&self, first: Hour, last: Hour) -> Result<BTreeMap<Hour, Bucket>, StoreError> {
+        assert_eq!(first.plus(23), last, "a window has 24 hours");
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.answer.lock().unwrap().clone()
+    }
+
+    fn epochs(&self) -> watch::Receiver<u64> {
+        self.epochs.subscribe()
+    }
+}
+
+fn bucket(requests: u64) -> BTreeMap<Hour, Bucket> {
+    let share = share(this_hour(), &[("a", requests)]);
+    BTreeMap::from([(share.hour, share.bucket)])
+}
+
+fn shown(snapshots: &Snapshots) -> Option<u64> {
+    let snapshot = snapshots.get()?;
+    let (_, bucket) = snapshot.buckets.first_key_value()?;
+    Some(bucket["a"].requests)
+}
+
+#[tokio::test]
+async fn the_first_is_read_at_once_and_readers_ask_the_store_nothing() {
+    let store = Store::new();
+    store.answers(Ok(bucket(3)));
+    let snapshots = Arc::new(Snapshots::new(Arc::clone(&store) as _, Duration::from_secs(3600)));
+    assert_eq!(snapshots.get(), None);
+    let before = clock::unix_millis();
+    let (stop, stopped) = watch::channel(false);
+    let running = tokio::spawn(Arc::clone(&snapshots).run(stopped));
+    until("it is read", async || shown(&snapshots) == Some(3)).await;
+    for _ in 0..100_000 {
+        assert!(snapshots.get().unwrap().read_at_ms >= before);
+    }
+    assert_eq!(store.asked(), 1);
+    stop.send_replace(true);
+    running.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_was_read_last_stays_while_the_store_is_away() {
+    let store = Store::new();
+    let away = || Err(StoreError::Unavailable("as the test says".to_owned()));
+    store.answers(away());
+    let snapshots = Arc::new(Snapshots::new(Arc::clone(&store) as _, SOON));
+    let (stop, stopped) = watch::channel(false);
+    let running = tokio::spawn(Arc::clone(&snapshots).run(stopped));
+    store.is_asked_again().await;
+    assert_eq!(snapshots.get(), None);
+    store.answers(Ok(bucket(1)));
+    until("it is read", async || shown(&snapshots) == Some(1)).await;
+    store.answers(away());
+    store.is_asked_again().await;
+    assert_eq!(shown(&snapshots), Some(1));
+    store.answers(Ok(bucket(2)));
+    until("it is read again", async || shown(&snapshots) == Some(2)).await;
+    drop(stop);
+    running.await.unwrap();
+}

@@ -1,0 +1,40 @@
+//! The hourly buckets of a single node: a table of the ledger's file. What is told is on the disk when it is acknowledged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use super::EmbeddedLedger;
+use crate::domain::{
+    ledger::NodeId,
+    stability::{Bucket, Hour, Share},
+};
+use crate::store::{
+    StoreError,
+    embedded::blocking,
+    stability::{HOURS_MAX, SHARES_MAX, StabilityStore},
+};
+
+#[cfg(test)]
+mod tests;
+
+#[async_trait]
+impl StabilityStore for EmbeddedLedger {
+    async fn tell(&self, node: &NodeId, shares: &[Share]) -> Result<(), StoreError> {
+        let shares: Vec<Share> = shares.iter().take(SHARES_MAX).cloned().collect();
+        let (books, node) = (Arc::clone(&self.books), node.clone());
+        blocking(move || books.file().tell(&node, &shares)).await
+    }
+
+    async fn buckets(&self, first: Hour, last: Hour) -> Result<BTreeMap<Hour, Bucket>, StoreError> {
+        let first = first.max(last.plus(1 - HOURS_MAX));
+        let books = Arc::clone(&self.books);
+        blocking(move || books.file().buckets(first, last)).await
+    }
+
+    fn epochs(&self) -> watch::Receiver<u64> {
+        self.epochs.subscribe()
+    }
+}

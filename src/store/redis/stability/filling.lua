@@ -1,0 +1,5 @@
+-- Takes the prelude's place for a store that is being filled from a backup and has no generation yet.
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  return {'conflict', ''}
+end
+local generation = ''

@@ -1,0 +1,62 @@
+//! The stability record: the publisher on this node's journal, the snapshot of what all nodes have told.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
+
+use crate::{
+    journal::Journal,
+    metrics::Metrics,
+    stability::{Publisher, Snapshots},
+    store::stability::StabilityStore,
+};
+
+/// What deals with the record.
+pub struct Stability {
+    /// Where the hourly buckets are.
+    pub store: Arc<dyn StabilityStore>,
+    /// What is published.
+    pub snapshots: Arc<Snapshots>,
+    publisher: Arc<Publisher>,
+    /// Ends after the last telling, when `stop` has turned true.
+    publishing: JoinHandle<()>,
+}
+
+impl Stability {
+    /// Starts telling what the journal counts, and reading the record every `refresh`.
+    pub fn build(
+        store: Arc<dyn StabilityStore>,
+        journal: &Arc<Journal>,
+        refresh: Duration,
+        background: &Runtime,
+        stopped: &watch::Receiver<bool>,
+    ) -> Self {
+        let snapshots = Arc::new(Snapshots::new(Arc::clone(&store), refresh));
+        background.spawn(Arc::clone(&snapshots).run(stopped.clone()));
+        let node = journal.node().clone();
+        let publisher = Arc::new(Publisher::new(Arc::clone(journal) as _, Arc::clone(&store), node));
+        let publishing = background.spawn(Arc::clone(&publisher).run(stopped.clone()));
+        Self {
+            store,
+            snapshots,
+            publisher,
+            publishing,
+        }
+    }
+
+    /// Has the figures read when somebody scrapes.
+    pub fn observe(&self, metrics: &Metrics) {
+        let (publisher, snapshots) = (Arc::clone(&self.publisher), Arc::clone(&self.snapshots));
+        metrics.sample(move |metrics| {
+            let read_at = snapshots
+                .get()
+                .map_or(0, |snapshot| snapshot.read_at_ms.div_euclid(1000));
+            metrics.stability_is(publisher.untold_hours(), read_at);
+        });
+    }
+
+    /// Waits for the last telling. After the background was told to stop.
+    pub async fn end(self) {
+        let _ = self.publishing.await;
+    }
+}

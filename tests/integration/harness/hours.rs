@@ -1,0 +1,116 @@
+//! The hourly buckets of the stability record, and what they have to be by the consumption log.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value as Json;
+
+use super::wait::{DEADLINE, wait_within};
+use super::weir::Weir;
+
+/// Requests, successes, latency, sum and number of the first tokens, output tokens, generation time.
+pub(crate) type Counted = [u64; 7];
+/// By hour since the epoch and model.
+pub(crate) type Hours = BTreeMap<(i64, String), Counted>;
+
+const FIELDS: [&str; 7] = [
+    "requests",
+    "successes",
+    "latency_ms",
+    "ttft_ms",
+    "ttft_count",
+    "output_tokens",
+    "generation_ms",
+];
+
+/// What a backup holds of log and hours.
+pub(crate) struct Kept {
+    pub(crate) rows: Vec<Json>,
+    /// Of all nodes together.
+    pub(crate) hours: Hours,
+    pub(crate) nodes: BTreeSet<String>,
+}
+
+impl Weir {
+    /// What the store holds now, whatever its engine and whether the gateway runs; `None` if it does not answer.
+    pub(crate) fn kept(&self) -> Option<Kept> {
+        let folder = tempfile::TempDir::new().unwrap();
+        let file = folder.path().join("backup.jsonl");
+        let made = self.store_command(&["backup", "--out", file.to_str().unwrap()]);
+        if !made.status.success() {
+            return None;
+        }
+        let mut kept = Kept {
+            rows: Vec::new(),
+            hours: Hours::new(),
+            nodes: BTreeSet::new(),
+        };
+        for line in std::fs::read_to_string(&file).unwrap().lines() {
+            let item: Json = serde_json::from_str(line).unwrap();
+            if let Some(row) = item.get("row") {
+                kept.rows.push(row["row"].clone());
+            }
+            let Some(told) = item.get("stability") else { continue };
+            kept.nodes.insert(told["node"].as_str().unwrap().to_owned());
+            let hour = told["hour"].as_i64().unwrap();
+            for (model, counters) in told["bucket"].as_object().unwrap() {
+                let sums = kept.hours.entry((hour, model.clone())).or_default();
+                for (sum, field) in sums.iter_mut().zip(FIELDS) {
+                    *sum += counters[field].as_u64().unwrap();
+                }
+            }
+        }
+        Some(kept)
+    }
+
+    /// Waits until the hours are what the rows of the log say, in every counter of every hour and model, and returns them.
+    #[track_caller]
+    pub(crate) fn stability_equals_log(&self) -> Kept {
+        let equal = wait_within(DEADLINE, || {
+            self.kept().filter(|kept| kept.hours == expected(&kept.rows))
+        });
+        equal.unwrap_or_else(|| {
+            let kept = self.kept().expect("the store answers");
+            panic!("counted {:#?}\nby the log {:#?}", kept.hours, expected(&kept.rows));
+        })
+    }
+}
+
+/// All requests and all successes of a model.
+pub(crate) fn totals(hours: &Hours, model: &str) -> (u64, u64) {
+    let of_model = hours.iter().filter(|((_, found), _)| found == model);
+    of_model.fold((0, 0), |(requests, successes), (_, counted)| {
+        (requests + counted[0], successes + counted[1])
+    })
+}
+
+/// What the rows count.
+fn expected(rows: &[Json]) -> Hours {
+    let mut hours = Hours::new();
+    for row in rows {
+        let number = |name: &str| row[name].as_u64().unwrap_or(0);
+        let hour = row["time_ms"].as_i64().unwrap().div_euclid(3_600_000);
+        let model = row["model"].as_str().unwrap().to_owned();
+        let [requests, successes, latency, ttft, firsts, tokens, generation] = hours.entry((hour, model)).or_default();
+        let streamed = row["stream"] == true;
+        let first = if streamed { row["ttft_ms"].as_u64() } else { None };
+        let good = row["status"].as_u64().unwrap() / 100 == 2;
+        *requests += 1;
+        *successes += u64::from(good);
+        *latency += number("latency_ms");
+        if let Some(first) = first {
+            *ttft += first;
+            *firsts += 1;
+        }
+        let output = number("output_text") + number("output_reasoning");
+        let took = match (streamed, first) {
+            (true, Some(first)) => number("latency_ms").saturating_sub(first),
+            (true, None) => 0,
+            (false, _) => number("latency_ms"),
+        };
+        if good && output > 0 && took > 0 {
+            *tokens += output;
+            *generation += took;
+        }
+    }
+    hours
+}

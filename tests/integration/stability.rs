@@ -1,0 +1,3 @@
+//! The stability record: what is counted, and what is published of it.
+
+mod counts;
