@@ -15,12 +15,13 @@ use crate::{
     live::{Live, LiveCell},
     metrics::{Health, Metrics},
     pools::Pools,
+    public::Public,
     resolver::{Resolver, ResolverSettings},
     sessions::Sessions,
     store::{KeyStore, StoreWarning, archive::Archive},
     switches::Switches,
     usual::Learnt,
-    wiring::{StartError, catalogue, money::Money, reload::Reloader, store},
+    wiring::{StartError, catalogue, money::Money, public, reload::Reloader, store},
 };
 
 /// What is shared between the gateway, the side services and the background.
@@ -51,6 +52,8 @@ pub struct Parts {
     pub budget: BodyBudget,
     /// What requests cost.
     pub money: Money,
+    /// What anybody may read.
+    pub public: Arc<Public>,
     /// Ends when the last keys' use has been noted after `stop`.
     pub cache_task: JoinHandle<()>,
     /// Tells the background to stop.
@@ -102,6 +105,7 @@ impl Parts {
         };
         let money = Money::build(&config, ledger, Arc::clone(&store), background, &stopped)?;
         background.spawn(reloader.run(stopped));
+        let public = public::build(&config, &live);
         let budget = BodyBudget::new(config.gateway.body_budget_bytes);
         let parts = Self {
             live,
@@ -116,6 +120,7 @@ impl Parts {
             drain: Drain::default(),
             budget,
             money,
+            public,
             cache_task,
             stop,
             config,
@@ -134,6 +139,7 @@ impl Parts {
             learnt: Arc::new(Learnt::new()),
             billing: self.money.billing.clone(),
             budget: self.budget.clone(),
+            public: Arc::clone(&self.public),
             sinks: Arc::clone(&self.sinks),
             drain: self.drain.clone(),
             finishing: Arc::new(tokio::sync::Semaphore::new(self.config.upstream.client_gone_finish_max)),
