@@ -30,6 +30,7 @@ pub mod live;
 
 pub mod billing;
 pub mod gateway;
+pub mod public;
 pub mod side;
 
 pub mod sample_provider;

@@ -79,7 +79,9 @@ impl Flood {
     pub(crate) async fn end(self) -> Result<Heard, String> {
         self.stop.store(true, Ordering::Relaxed);
         let joined = tokio::task::spawn_blocking(|| self.thread.join()).await;
-        joined.map_err(|error| error.to_string())?.map_err(|_| "the readers panicked".to_owned())?
+        joined
+            .map_err(|error| error.to_string())?
+            .map_err(|_| "the readers panicked".to_owned())?
     }
 }
 

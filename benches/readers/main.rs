@@ -75,9 +75,18 @@ struct Scale {
 /// What is measured side by side: nobody reads, or so many requests per second.
 const STATES: [(&str, Option<(u32, From)>); 4] = [
     ("nobody reads", None),
-    ("200 readers per second, each its own address", Some((200, From::Everywhere))),
-    ("1000 readers per second, each its own address", Some((1000, From::Everywhere))),
-    ("1000 requests per second from one address", Some((1000, From::OneAddress))),
+    (
+        "200 readers per second, each its own address",
+        Some((200, From::Everywhere)),
+    ),
+    (
+        "1000 readers per second, each its own address",
+        Some((1000, From::Everywhere)),
+    ),
+    (
+        "1000 requests per second from one address",
+        Some((1000, From::OneAddress)),
+    ),
 ];
 
 /// What one state showed, over all rounds.
@@ -178,7 +187,12 @@ fn print(seen: &[Seen], scale: Scale) {
     let seconds = scale.length.as_secs_f64() * scale.rounds as f64;
     for ((name, _), state) in STATES.iter().zip(seen) {
         let at = |share| quantile(&state.micros, share).expect("samples");
-        let ratios: Vec<f64> = state.p99.iter().zip(&seen[0].p99).map(|(with, quiet)| with / quiet).collect();
+        let ratios: Vec<f64> = state
+            .p99
+            .iter()
+            .zip(&seen[0].p99)
+            .map(|(with, quiet)| with / quiet)
+            .collect();
         println!(
             "| {name} | {:.0} | {:.0} | {:.2} | {:.0} | {:.0}/s | {:.0}/s |",
             at(0.5),
@@ -226,8 +240,14 @@ async fn commands(address: std::net::SocketAddr) -> Result<u64, String> {
     let failed = |error: redis::RedisError| format!("redis: {error}");
     let client = redis::Client::open(format!("redis://{address}")).map_err(failed)?;
     let mut connection = client.get_multiplexed_async_connection().await.map_err(failed)?;
-    let told: String = redis::cmd("INFO").arg("stats").query_async(&mut connection).await.map_err(failed)?;
-    let line = told.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
+    let told: String = redis::cmd("INFO")
+        .arg("stats")
+        .query_async(&mut connection)
+        .await
+        .map_err(failed)?;
+    let line = told
+        .lines()
+        .find_map(|line| line.strip_prefix("total_commands_processed:"));
     let count = line.and_then(|count| count.trim().parse().ok());
     count.ok_or_else(|| "redis tells no count of commands".to_owned())
 }

@@ -18,7 +18,7 @@ mod tests;
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
 
 /// The hours of the window as the store told them at one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// When they were read, in milliseconds since the Unix epoch.
     pub read_at_ms: i64,

@@ -1,6 +1,6 @@
 //! The long-lived parts, built from the configuration in the order of their dependence.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc};
 
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
@@ -15,16 +15,14 @@ use crate::{
     live::{Live, LiveCell},
     metrics::{Health, Metrics},
     pools::Pools,
+    public::Public,
     resolver::{Resolver, ResolverSettings},
     sessions::Sessions,
     store::{KeyStore, StoreWarning, archive::Archive},
     switches::Switches,
     usual::Learnt,
-    wiring::{StartError, catalogue, money::Money, reload::Reloader, stability::Stability, store},
+    wiring::{StartError, catalogue, money::Money, public, reload::Reloader, stability::Stability, store},
 };
-
-/// How often the published stability record is read from the store.
-const REFRESH: Duration = Duration::from_secs(5);
 
 /// What is shared between the gateway, the side services and the background.
 pub struct Parts {
@@ -56,6 +54,8 @@ pub struct Parts {
     pub money: Money,
     /// What is counted of each model, and what is known of it.
     pub stability: Stability,
+    /// What anybody may read.
+    pub public: Arc<Public>,
     /// Ends when the last keys' use has been noted after `stop`.
     pub cache_task: JoinHandle<()>,
     /// Tells the background to stop.
@@ -107,8 +107,15 @@ impl Parts {
             pools_task,
         };
         let money = Money::build(&config, ledger, Arc::clone(&store), background, &stopped)?;
-        let stability = Stability::build(stability, &money.journal, REFRESH, background, &stopped);
+        let stability = Stability::build(
+            stability,
+            &money.journal,
+            config.stability.refresh,
+            background,
+            &stopped,
+        );
         background.spawn(reloader.run(stopped));
+        let public = public::build(&config, &live, &stability.snapshots);
         let budget = BodyBudget::new(config.gateway.body_budget_bytes);
         let parts = Self {
             live,
@@ -124,6 +131,7 @@ impl Parts {
             budget,
             money,
             stability,
+            public,
             cache_task,
             stop,
             config,
@@ -142,6 +150,7 @@ impl Parts {
             learnt: Arc::new(Learnt::new()),
             billing: self.money.billing.clone(),
             budget: self.budget.clone(),
+            public: Arc::clone(&self.public),
             sinks: Arc::clone(&self.sinks),
             drain: self.drain.clone(),
             finishing: Arc::new(tokio::sync::Semaphore::new(self.config.upstream.client_gone_finish_max)),

@@ -1,3 +1,5 @@
 //! The stability record: what is counted, and what is published of it.
 
 mod counts;
+mod http;
+mod openapi;
