@@ -236,6 +236,11 @@ impl Billing {
         self.shared.running.len()
     }
 
+    /// What is held for the requests that are running.
+    pub fn held(&self) -> NanoUsd {
+        self.shared.running.held()
+    }
+
     /// What keys have committed while the store was away.
     pub fn grace_committed(&self) -> NanoUsd {
         self.shared.grace.committed()

@@ -63,7 +63,11 @@ pub async fn hold(
     if asked.operation.counts_tokens() {
         return Ok(None);
     }
+    let began = clock::instant();
     let first = gateway.billing.admit(wanted(&caller.key, asked, route)).await;
+    gateway
+        .metrics()
+        .admission_took(clock::instant().saturating_duration_since(began));
     let (key, answer) = match first {
         Err(refused) if may_be_outdated(refused) => {
             let key = fresh(gateway, &caller.digest, clock::instant()).await?;

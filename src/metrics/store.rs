@@ -1,13 +1,21 @@
 //! What is known of the store, as figures.
 
-use prometheus::{IntGauge, IntGaugeVec};
+use std::time::Duration;
+
+use prometheus::{Histogram, IntGauge, IntGaugeVec};
 
 use super::{Health, Maker, Metrics};
+
+/// Upper bounds of the admission histogram, in seconds: a quarter of a millisecond to beyond the longest budget of a call.
+const ADMISSION_BUCKETS: [f64; 12] = [
+    0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
+];
 
 /// The store's metrics.
 pub(super) struct Store {
     up: IntGauge,
     warning: IntGaugeVec,
+    admission: Histogram,
 }
 
 impl Store {
@@ -18,6 +26,11 @@ impl Store {
                 "weir_store_warning",
                 "1 while a setting of the store may lose what it acknowledged.",
                 &["kind"],
+            )?,
+            admission: make.histogram(
+                "weir_admission_duration_seconds",
+                "From asking the store for a request's money to its answer, the record in the journal included.",
+                &ADMISSION_BUCKETS,
             )?,
         })
     }
@@ -32,5 +45,9 @@ impl Metrics {
     /// Whether the store is set up in a way that may lose data; `kind` from a closed set.
     pub fn store_warning_is(&self, kind: &'static str, is_so: bool) {
         self.store.warning.with_label_values(&[kind]).set(i64::from(is_so));
+    }
+    /// The store and the journal took so long to admit or refuse a request.
+    pub fn admission_took(&self, time: Duration) {
+        self.store.admission.observe(time.as_secs_f64());
     }
 }
