@@ -34,6 +34,7 @@ use crate::{
 pub mod bill;
 pub mod grace;
 pub mod running;
+mod standing;
 #[cfg(test)]
 mod tests;
 mod uncertain;
