@@ -34,6 +34,7 @@ use crate::{
 pub mod bill;
 pub mod grace;
 pub mod running;
+mod standing;
 #[cfg(test)]
 mod tests;
 mod uncertain;
@@ -234,6 +235,11 @@ impl Billing {
     /// How many requests are running.
     pub fn running(&self) -> usize {
         self.shared.running.len()
+    }
+
+    /// What is held for the requests that are running.
+    pub fn held(&self) -> NanoUsd {
+        self.shared.running.held()
     }
 
     /// What keys have committed while the store was away.

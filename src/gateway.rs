@@ -17,6 +17,7 @@ pub mod guard;
 pub mod hello;
 pub mod intake;
 pub mod key_slots;
+pub mod lately;
 pub mod listing;
 pub mod permits;
 pub mod published;
@@ -57,6 +58,7 @@ use crate::{
         exchange::{Exchange, Forward, Stage},
         intake::QueryKeys,
         key_slots::KeySlots,
+        lately::Lately,
     },
     key_cache::KeyCache,
     live::{Live, LiveCell},
@@ -94,6 +96,8 @@ pub struct Gateway {
     pub finishing: Arc<Semaphore>,
     /// Who counts tokens, and how often at once.
     pub count_slots: KeySlots,
+    /// Keys that were refused a moment ago.
+    pub lately: Lately,
 }
 
 impl Gateway {

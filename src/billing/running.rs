@@ -145,6 +145,16 @@ impl RunningRequests {
         self.shards.iter().map(|shard| lock(shard).len()).sum()
     }
 
+    /// What is held for all of them.
+    pub fn held(&self) -> NanoUsd {
+        self.shards.iter().fold(NanoUsd::ZERO, |sum, shard| {
+            let shard = lock(shard);
+            shard
+                .values()
+                .fold(sum, |sum, running| sum.saturating_add(running.hold()))
+        })
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -225,6 +235,7 @@ mod tests {
         assert_eq!(all.take_news().len(), 1);
         assert!(all.take_news().is_empty());
         assert_eq!(all.by_account().get("a").map(HashSet::len), Some(2));
+        assert_eq!(all.held(), NanoUsd::from_nanos(30));
         all.remove("req_1");
         assert_eq!(all.len(), 2);
     }

@@ -19,6 +19,7 @@ use crate::{
 use ledger::{Ledger, Way};
 
 mod ledger;
+mod standing;
 
 /// A node with an account `acme` that has `balance`.
 struct Fixture {

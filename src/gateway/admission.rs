@@ -121,6 +121,7 @@ async fn prepare(
     if let Some(model) = &path_model {
         routed(gateway, live, key, operation, model, entry)?;
     }
+    funds::refuse_known(gateway, from, operation).await?;
     let (mut body, scan) = read_body(gateway, session, limits, body_head).await?;
     entry.record.request_bytes = body.bytes.len() as u64;
     let model = asked_model(operation, path_model, &scan)?;

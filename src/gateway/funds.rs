@@ -63,7 +63,11 @@ pub async fn hold(
     if asked.operation.counts_tokens() {
         return Ok(None);
     }
+    let began = clock::instant();
     let first = gateway.billing.admit(wanted(&caller.key, asked, route)).await;
+    gateway
+        .metrics()
+        .admission_took(clock::instant().saturating_duration_since(began));
     let (key, answer) = match first {
         Err(refused) if may_be_outdated(refused) => {
             let key = fresh(gateway, &caller.digest, clock::instant()).await?;
@@ -77,15 +81,53 @@ pub async fn hold(
         answer => (Arc::clone(&caller.key), answer),
     };
     answer.map(Some).map_err(|refused| match refused {
-        NotAdmitted::Denied(Denied::KeyRevoked) => Refusal::KeyRevoked,
-        NotAdmitted::Denied(Denied::KeyExpired) => Refusal::KeyExpired,
         NotAdmitted::Denied(denied) => {
-            Limit::of(denied, key.terms.reset, clock::unix_seconds()).map_or(Refusal::KeyRevoked, Refusal::Limited)
+            gateway.lately.refused(&key.id, denied, began);
+            refusal(denied, &key)
         }
         NotAdmitted::JournalFull => Refusal::JournalFull,
         // A key that changes faster than it can be read is not served on a guess.
         NotAdmitted::StaleKey | NotAdmitted::StoreAway => Refusal::StoreUnavailable,
     })
+}
+
+/// Refuses a key before its body is read if it was refused lately and the store says that it still is: what was changed by an
+/// operator meanwhile counts. Whoever passes is asked for again with the body, by [`hold`].
+pub async fn refuse_known(gateway: &Gateway, caller: &Caller, operation: Operation) -> Result<(), Refusal> {
+    let (id, now) = (&caller.key.id, clock::instant());
+    // A store that is away says nothing, and a key at hand has its grace.
+    if operation.counts_tokens() || !gateway.keys.store_is_reachable() {
+        return Ok(());
+    }
+    let Some(denied) = gateway.lately.recall(id, now) else {
+        return Ok(());
+    };
+    let key = match may_be_outdated(NotAdmitted::Denied(denied)) {
+        true => match fresh(gateway, &caller.digest, now).await {
+            // Nobody is refused on a guess.
+            Err(Refusal::StoreUnavailable) => return Ok(()),
+            found => found?,
+        },
+        false => Arc::clone(&caller.key),
+    };
+    match gateway.billing.still_denied(&key, denied).await {
+        Some(denied) => Err(refusal(denied, &key)),
+        None => {
+            gateway.lately.forget(id);
+            Ok(())
+        }
+    }
+}
+
+/// How a store's no is said.
+fn refusal(denied: Denied, key: &KeyRecord) -> Refusal {
+    match denied {
+        Denied::KeyRevoked => Refusal::KeyRevoked,
+        Denied::KeyExpired => Refusal::KeyExpired,
+        denied => {
+            Limit::of(denied, key.terms.reset, clock::unix_seconds()).map_or(Refusal::KeyRevoked, Refusal::Limited)
+        }
+    }
 }
 
 /// Whether the refusal rests on what this node knows of the key.

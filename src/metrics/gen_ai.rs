@@ -49,7 +49,7 @@ impl GenAi {
             )?,
             first_token: make.histograms(
                 "gen_ai_server_time_to_first_token_seconds",
-                "From the request's arrival to the first generated content.",
+                "From the request's arrival to the first generated content of a stream.",
                 &COMMON,
                 &FIRST_TOKEN_BUCKETS,
             )?,
@@ -69,7 +69,8 @@ impl GenAi {
         self.duration
             .with_label_values(&[operation, provider, asked, served, error_type])
             .observe(float(record.latency_ms) / 1000.0);
-        if let Some(ttft_ms) = record.ttft_ms {
+        // An answer in one piece has its first token with its last.
+        if let Some(ttft_ms) = record.ttft_ms.filter(|_| record.stream) {
             self.first_token
                 .with_label_values(&[operation, provider, asked, served])
                 .observe(float(ttft_ms) / 1000.0);

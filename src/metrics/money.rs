@@ -19,6 +19,8 @@ pub struct MoneyFigures {
     pub grace: i64,
     /// What keys have committed so and the store does not know yet, in nano-USD.
     pub grace_committed: i64,
+    /// What this node holds for its running requests, in nano-USD.
+    pub held: i64,
     /// By how much a charge has exceeded its hold at most, in nano-USD.
     pub excess_max: i64,
     /// Accounts whose balance was low when they were last asked for.
@@ -29,6 +31,8 @@ pub struct MoneyFigures {
     pub oldest_ms: u64,
     /// What the journal's segments take on disk, in bytes.
     pub journal_bytes: u64,
+    /// What is free on the journal's disk, in bytes; 0 if that cannot be told.
+    pub journal_disk_free: u64,
     /// Damaged parts of the journal that were put aside at the start.
     pub journal_damaged: u64,
 }
@@ -40,10 +44,12 @@ pub(super) struct Money {
     failures: IntCounter,
     bound: IntGaugeVec,
     grace_committed: IntGauge,
+    held: IntGauge,
     accounts_low: IntGauge,
     unacknowledged: IntGauge,
     oldest: IntGauge,
     bytes: IntGauge,
+    disk_free: IntGauge,
     damaged: IntGauge,
 }
 
@@ -74,6 +80,7 @@ impl Money {
                 "weir_grace_committed_nano_usd",
                 "What keys have committed while the store was away and has not been charged yet.",
             )?,
+            held: make.gauge("weir_held_nano_usd", "What this node holds for its running requests.")?,
             accounts_low: make.gauge(
                 "weir_accounts_low",
                 "Accounts whose balance was at or below their warning level when last used.",
@@ -87,6 +94,7 @@ impl Money {
                 "Age of the oldest step that the store has not acknowledged.",
             )?,
             bytes: make.gauge("weir_journal_bytes", "What the journal takes on disk.")?,
+            disk_free: make.gauge("weir_journal_disk_free_bytes", "What is free on the journal's disk.")?,
             damaged: make.gauge(
                 "weir_journal_damaged_parts",
                 "Damaged parts of the journal that were put into quarantine at the start.",
@@ -104,10 +112,12 @@ impl Money {
         self.bound.with_label_values(&["request"]).set(figures.excess_max);
         self.bound.with_label_values(&["grace"]).set(figures.grace);
         self.grace_committed.set(figures.grace_committed);
+        self.held.set(figures.held);
         self.accounts_low.set(gauge(figures.accounts_low as u64));
         self.unacknowledged.set(gauge(figures.unacknowledged));
         self.oldest.set(gauge(figures.oldest_ms));
         self.bytes.set(gauge(figures.journal_bytes));
+        self.disk_free.set(gauge(figures.journal_disk_free));
         self.damaged.set(gauge(figures.journal_damaged));
     }
 }

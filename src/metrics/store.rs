@@ -1,8 +1,15 @@
 //! What is known of the store, as figures.
 
-use prometheus::{IntGauge, IntGaugeVec};
+use std::time::Duration;
+
+use prometheus::{Histogram, IntGauge, IntGaugeVec};
 
 use super::{Health, Maker, Metrics};
+
+/// Upper bounds of the admission histogram, in seconds: a quarter of a millisecond to beyond the longest budget of a call.
+const ADMISSION_BUCKETS: [f64; 12] = [
+    0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
+];
 
 /// The store's metrics.
 pub(super) struct Store {
@@ -10,6 +17,7 @@ pub(super) struct Store {
     warning: IntGaugeVec,
     untold_hours: IntGauge,
     stability_read_at: IntGauge,
+    admission: Histogram,
 }
 
 impl Store {
@@ -28,6 +36,11 @@ impl Store {
             stability_read_at: make.gauge(
                 "weir_stability_read_timestamp_seconds",
                 "When the published stability record was last read from the store; 0 if never.",
+            )?,
+            admission: make.histogram(
+                "weir_admission_duration_seconds",
+                "From asking the store for a request's money to its answer, the record in the journal included.",
+                &ADMISSION_BUCKETS,
             )?,
         })
     }
@@ -51,5 +64,10 @@ impl Metrics {
             .untold_hours
             .set(i64::try_from(untold_hours).unwrap_or(i64::MAX));
         self.store.stability_read_at.set(read_at);
+    }
+
+    /// The store and the journal took so long to admit or refuse a request.
+    pub fn admission_took(&self, time: Duration) {
+        self.store.admission.observe(time.as_secs_f64());
     }
 }

@@ -19,6 +19,7 @@ fn served() -> RequestRecord {
         provider: Some("anthropic".to_owned()),
         status: 200,
         outcome: "ok",
+        stream: true,
         ttft_ms: Some(300),
         latency_ms: 2000,
         usage: Some(Usage {
@@ -149,6 +150,11 @@ fn values_that_live_elsewhere_are_sampled_at_each_scrape() {
         metrics.resolver_failures_are("api.example.com", source.load(Ordering::Relaxed));
         metrics.body_bytes_buffered_are(17);
         metrics.store_is(Health::Up);
+        metrics.money_is(&MoneyFigures {
+            held: 7,
+            journal_disk_free: 1 << 40,
+            ..MoneyFigures::default()
+        });
         metrics.provider_is("anthropic", Health::Up);
     });
     has(&metrics, "weir_access_log_dropped_total 3");
@@ -157,6 +163,8 @@ fn values_that_live_elsewhere_are_sampled_at_each_scrape() {
     has(&metrics, r#"weir_resolver_failures_total{host="api.example.com"} 5"#);
     has(&metrics, "weir_body_bytes_buffered 17");
     has(&metrics, "weir_store_up 1");
+    has(&metrics, "weir_held_nano_usd 7");
+    has(&metrics, "weir_journal_disk_free_bytes 1099511627776");
     has(&metrics, r#"weir_provider_on{provider="anthropic"} 1"#);
     has(&metrics, r#"weir_provider_on{provider="gemini"} 0"#);
 }
@@ -166,8 +174,11 @@ fn everything_is_there_before_anything_happened() {
     let metrics = metrics();
     metrics.key_cache_events_are("hit", 1);
     metrics.panicked();
+    metrics.admission_took(std::time::Duration::from_millis(2));
     has(&metrics, r#"weir_key_cache_total{event="hit"} 1"#);
     has(&metrics, "weir_panics_total 1");
+    has(&metrics, r#"weir_admission_duration_seconds_bucket{le="0.001"} 0"#);
+    has(&metrics, r#"weir_admission_duration_seconds_bucket{le="0.0025"} 1"#);
     has(
         &metrics,
         concat!(r#"weir_build_info{version=""#, env!("CARGO_PKG_VERSION"), r#""} 1"#),
@@ -177,4 +188,19 @@ fn everything_is_there_before_anything_happened() {
         r#"weir_provider_credential_refused_total{provider="anthropic"} 0"#,
     );
     assert!(metrics.render().contains("process_resident_memory_bytes"));
+}
+
+#[test]
+fn an_answer_in_one_piece_has_no_first_token() {
+    let metrics = metrics();
+    metrics.record_request(&RequestRecord {
+        stream: false,
+        ..served()
+    });
+    let text = metrics.render();
+    assert!(text.contains("gen_ai_client_operation_duration_seconds_count{"));
+    assert!(
+        !text.contains("gen_ai_server_time_to_first_token_seconds_count{"),
+        "{text}"
+    );
 }

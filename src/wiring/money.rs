@@ -1,6 +1,11 @@
 //! The money side: ledger, journal, settlement and billing, built in the order of their dependence.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::future::join_all;
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
@@ -33,6 +38,7 @@ pub struct Money {
     engine: Ledger,
     grace: NanoUsd,
     damaged: u64,
+    journal_folder: PathBuf,
     /// Ends after the last checkpoint, when `stop` has turned true.
     billing_task: JoinHandle<()>,
 }
@@ -75,6 +81,7 @@ impl Money {
             engine,
             grace: config.money.grace,
             damaged,
+            journal_folder: config.journal.path.clone(),
             billing_task,
         })
     }
@@ -83,6 +90,7 @@ impl Money {
     pub fn observe(&self, metrics: &Metrics) {
         let (billing, journal) = (self.billing.clone(), Arc::clone(&self.journal));
         let (grace, damaged) = (self.grace, self.damaged);
+        let folder = self.journal_folder.clone();
         metrics.sample(move |metrics| {
             let rows = billing.rows().map(|(source, total)| (source_name(source), total));
             metrics.money_is(&MoneyFigures {
@@ -92,11 +100,13 @@ impl Money {
                 failures: billing.failures().saturating_add(journal.failures()),
                 grace: grace.nanos(),
                 grace_committed: billing.grace_committed().nanos(),
+                held: billing.held().nanos(),
                 excess_max: billing.excess_max().nanos(),
                 accounts_low: billing.accounts_low(),
                 unacknowledged: journal.unacknowledged_steps(),
                 oldest_ms: journal.oldest_unacknowledged_ms(),
                 journal_bytes: journal.bytes(),
+                journal_disk_free: free_bytes(&folder).unwrap_or(0),
                 journal_damaged: damaged,
             });
         });
@@ -123,6 +133,12 @@ impl Money {
             tracing::warn!(%error, "the ledger's file lacks the last changes: they are in the journal, and are applied at the next start");
         }
     }
+}
+
+/// What is free on the disk of a folder for a process without privileges.
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(folder).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 /// Ends what a process before held for requests that died with it. Before the first admission: nothing of this process is

@@ -14,6 +14,7 @@ pub(crate) mod models;
 pub(crate) mod node;
 pub(crate) mod packed;
 pub(crate) mod process;
+pub(crate) mod prometheus;
 pub(crate) mod provider;
 pub(crate) mod recordings;
 pub(crate) mod redis;

@@ -33,6 +33,7 @@ mod ops;
 mod panics;
 mod peers;
 mod prices;
+mod prometheus;
 mod providers;
 mod reload;
 mod routes;

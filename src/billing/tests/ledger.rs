@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// What becomes of admissions and renewals; everything else is always answered.
+/// What becomes of admissions, renewals and questions; everything else is always answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// They are answered.
@@ -91,7 +91,10 @@ impl LedgerStore for Ledger {
     }
 
     async fn account(&self, id: &str) -> Result<Option<AccountView>, StoreError> {
-        self.inner.account(id).await
+        match self.way() {
+            Way::Away => Err(away()),
+            Way::There | Way::AnswerLost => self.inner.account(id).await,
+        }
     }
 
     async fn accounts(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccountView>, StoreError> {
@@ -99,7 +102,10 @@ impl LedgerStore for Ledger {
     }
 
     async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError> {
-        self.inner.key_spend(account, key).await
+        match self.way() {
+            Way::Away => Err(away()),
+            Way::There | Way::AnswerLost => self.inner.key_spend(account, key).await,
+        }
     }
 
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {

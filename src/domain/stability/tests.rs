@@ -1,3 +1,5 @@
+//! Hours, thresholds, rounding, windows.
+
 use super::*;
 
 fn counted(requests: u64, successes: u64) -> Counters {

@@ -1,8 +1,9 @@
 //! Who is refused, when, and in which words.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use crate::harness::request::{ALL_WIRES, Wire};
+use crate::harness::request::{ALL_WIRES, Upload, Wire};
 use crate::harness::sample::SampleProvider;
 use crate::harness::tools::rounds;
 use crate::harness::{Weir, WeirBuilder, wait_until};
@@ -54,7 +55,7 @@ fn requests_per_minute_and_at_one_time_are_held() {
     let single = weir.key_with(&["--concurrency", "1"]).text;
     let mut running = weir.connect();
     let request = Wire::Messages.streaming(&single, "[[sample: deltas=3 stall_after=1]]");
-    running.write(&request.bytes(crate::harness::request::Upload::Length));
+    running.write(&request.bytes(Upload::Length));
     let _head = running.head_to("POST");
     let second = weir.exchange(&Wire::Messages.request(&single, "hi"));
     assert_eq!((second.status, second.header("retry-after")), (429, Some("1")));
@@ -92,6 +93,74 @@ fn an_answer_that_nothing_is_left_for_is_cut_or_finished_as_the_key_says() {
     let books = weir.books(6);
     let cut = books.rows.iter().filter(|row| row["outcome"] == "limit_reached");
     assert_eq!(cut.count(), 3);
+}
+
+/// Whether the gateway takes the body of a request with this key: what it answers to the head alone, 100 or a refusal.
+fn asked_with_the_head(weir: &Weir, wire: Wire, key: &str) -> u16 {
+    let mut request = wire.request(key, "hi").header("expect", "100-continue");
+    request.body = vec![b' '; 10_000_000];
+    let mut client = weir.connect();
+    client.write(&request.head_bytes(Upload::Length));
+    // Not one byte of the body has been sent: the answer cannot have waited for it.
+    let head = client.head_to("POST");
+    let status = head.status;
+    if status != 100 {
+        assert_eq!(client.rest(head).status, status);
+        assert!(client.closed_within(Duration::from_secs(10)), "no body is waited for");
+    }
+    status
+}
+
+/// A key that was refused is refused before its body from then on, until the moment somebody helps it, at whichever node.
+fn refused_before_the_body(weir: &Weir, operator: &Weir) {
+    let status = |key: &str| weir.exchange(&Wire::Messages.request(key, "hi")).status;
+    let make = |words: &[&str]| operator.cli_json(words);
+    weir.fund();
+    make(&["account", "create", "--id", "poor"]);
+    let made = make(&["key", "create", "--account", "poor", "--name", "poor"]);
+    let poor = made["key"].as_str().unwrap();
+    let (spent, slow) = (weir.key_with(&["--quota-usd", "0"]), weir.key_with(&["--rpm", "1"]));
+    assert_eq!(status(&slow.text), 200);
+    for key in [poor, &spent.text, &slow.text] {
+        assert_eq!(status(key), 429);
+        for wire in ALL_WIRES {
+            assert_eq!(asked_with_the_head(weir, wire, key), 429, "{wire:?}");
+        }
+    }
+    make(&["account", "credit", "--id", "poor", "--usd", "1"]);
+    assert_eq!(status(poor), 200, "a credit holds at once");
+    make(&["key", "update", &spent.id, "--quota-usd", "1"]);
+    assert_eq!(asked_with_the_head(weir, ALL_WIRES[0], &spent.text), 100);
+    assert_eq!(status(&spent.text), 200, "a raised quota holds at once");
+    make(&["key", "update", &slow.id, "--rpm", "1000"]);
+    assert_eq!(status(&slow.text), 200, "a raised rate holds at once");
+    make(&["account", "suspend", "--id", "poor"]);
+    assert_eq!(status(poor), 429);
+    assert_eq!(asked_with_the_head(weir, ALL_WIRES[0], poor), 429);
+    make(&["account", "resume", "--id", "poor"]);
+    assert_eq!(status(poor), 200, "an account goes on at once");
+}
+
+#[test]
+fn a_key_known_to_have_nothing_left_is_refused_before_its_body() {
+    let provider = SampleProvider::start();
+    let weir = Weir::start(&provider.base_url());
+    refused_before_the_body(&weir, &weir);
+}
+
+#[test]
+fn a_key_helped_at_another_node_is_served_at_once() {
+    let Some(redis) = crate::harness::redis::RedisServer::start() else {
+        return crate::harness::tools::skipped("redis-server");
+    };
+    let provider = SampleProvider::start();
+    let [weir, operator] = [(); 2].map(|()| {
+        WeirBuilder::new()
+            .all_providers(&provider.base_url())
+            .redis(&redis)
+            .start()
+    });
+    refused_before_the_body(&weir, &operator);
 }
 
 /// A key with money for ten requests of many at once: what is spent stays within the bound, and nobody is refused while

@@ -1,0 +1,93 @@
+//! Whether a refusal still holds.
+
+use super::*;
+use crate::domain::ledger::{Counted, KeyTerms, Rates, Scope};
+
+const QUOTA: Denied = Denied::QuotaExhausted {
+    quota: NanoUsd::ZERO,
+    resets_at: None,
+};
+
+fn rate(scope: Scope, limit: u64) -> Denied {
+    Denied::RateLimited {
+        scope,
+        counted: Counted::Requests,
+        limit,
+        retry_after_ms: 700,
+    }
+}
+
+async fn change(fixture: &Fixture, change: Change) {
+    let seq = fixture.ledger.watermark(&node(9), "acme").await.unwrap() + 1;
+    let steps = [Step { seq, change }];
+    fixture.ledger.apply(&node(9), "acme", &steps).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_account_is_refused_until_it_has_money_and_goes_on() {
+    let fixture = fixture(0).await;
+    let key = record(1);
+    let still = async |denied| fixture.billing.still_denied(&key, denied).await;
+    assert_eq!(still(Denied::BalanceExhausted).await, Some(Denied::BalanceExhausted));
+    change(&fixture, Change::Suspend).await;
+    assert_eq!(still(Denied::BalanceExhausted).await, Some(Denied::AccountSuspended));
+    change(&fixture, Change::Resume).await;
+    change(&fixture, Change::Credit { amount: nanos(1) }).await;
+    assert_eq!(still(Denied::BalanceExhausted).await, None);
+    assert_eq!(still(Denied::AccountSuspended).await, None);
+    let stranger = KeyRecord {
+        account: "nobody".to_owned(),
+        ..record(2)
+    };
+    let denied = fixture.billing.still_denied(&stranger, Denied::BalanceExhausted).await;
+    assert_eq!(denied, Some(Denied::AccountUnknown));
+}
+
+#[tokio::test]
+async fn a_quota_is_used_up_by_what_was_spent_and_not_by_what_is_held() {
+    let fixture = fixture(10_000).await;
+    let with = |quota| KeyRecord {
+        terms: KeyTerms {
+            quota: Some(nanos(quota)),
+            ..KeyTerms::default()
+        },
+        ..record(1)
+    };
+    let mut bill = fixture.billing.admit(wanted(&with(800), "req_1")).await.unwrap();
+    assert_eq!(
+        fixture.billing.still_denied(&with(800), QUOTA).await,
+        None,
+        "it is held"
+    );
+    bill.close(Outcome::Ok, SERVED, &consumed(tokens(400, 400)), 7);
+    fixture.send().await;
+    let denied = fixture.billing.still_denied(&with(800), QUOTA).await;
+    let quota = nanos(800);
+    assert_eq!(denied, Some(Denied::QuotaExhausted { quota, resets_at: None }));
+    assert_eq!(fixture.billing.still_denied(&with(801), QUOTA).await, None);
+    assert_eq!(fixture.billing.still_denied(&record(1), QUOTA).await, None);
+}
+
+#[tokio::test]
+async fn a_rate_that_was_changed_is_asked_for_anew() {
+    let fixture = fixture(10_000).await;
+    let mut key = record(1);
+    key.terms.rates = Rates {
+        rpm: Some(3),
+        ..Rates::default()
+    };
+    let still = async |denied| fixture.billing.still_denied(&key, denied).await;
+    assert_eq!(still(rate(Scope::Key, 3)).await, Some(rate(Scope::Key, 3)));
+    assert_eq!(still(rate(Scope::Key, 2)).await, None);
+    assert_eq!(still(rate(Scope::Account, 3)).await, None);
+}
+
+#[tokio::test]
+async fn a_store_that_is_away_refuses_nobody() {
+    let fixture = fixture(0).await;
+    fixture.ledger.is(Way::Away);
+    let key = record(1);
+    for denied in [Denied::BalanceExhausted, QUOTA, rate(Scope::Account, 3)] {
+        assert_eq!(fixture.billing.still_denied(&key, denied).await, None);
+    }
+}

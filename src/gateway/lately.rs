@@ -1,0 +1,151 @@
+//! Keys that were refused a moment ago: if the store says that they still are, they are refused before their body is read. A
+//! key that was not costs a look into a table at hand and no call.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use crate::domain::{
+    key::KeyId,
+    ledger::{Counted, Denied},
+};
+
+/// How long a refusal is remembered.
+const REMEMBERED: Duration = Duration::from_secs(60);
+/// The most keys that are remembered; further ones are refused behind their body, as each is the first time.
+const KEYS_MAX: usize = 10_000;
+
+/// The last refusal of each key.
+#[derive(Debug, Default)]
+pub struct Lately {
+    refusals: Mutex<HashMap<KeyId, Remembered>>,
+}
+
+#[derive(Debug)]
+struct Remembered {
+    denied: Denied,
+    at: Instant,
+    until: Instant,
+}
+
+impl Lately {
+    /// A key was refused by a question asked at `at`. Remembered is what holds for every request of the key, and does not end
+    /// when one that runs does.
+    pub fn refused(&self, key: &KeyId, denied: Denied, at: Instant) {
+        let lasts = match denied {
+            Denied::AccountUnknown
+            | Denied::AccountSuspended
+            | Denied::BalanceExhausted
+            | Denied::QuotaExhausted { .. } => REMEMBERED,
+            Denied::RateLimited {
+                counted: Counted::Requests,
+                retry_after_ms,
+                ..
+            } => Duration::from_millis(retry_after_ms).min(REMEMBERED),
+            Denied::RateLimited { .. } | Denied::Concurrency { .. } | Denied::KeyRevoked | Denied::KeyExpired => return,
+        };
+        let mut refusals = self.lock();
+        if refusals.len() >= KEYS_MAX && !refusals.contains_key(key) {
+            refusals.retain(|_, one| one.until > at);
+            if refusals.len() >= KEYS_MAX {
+                return;
+            }
+        }
+        let until = at + lasts;
+        refusals.insert(key.clone(), Remembered { denied, at, until });
+    }
+
+    /// Why the key was refused, if that may still be so at `now`; a wait is what is left of it.
+    pub fn recall(&self, key: &KeyId, now: Instant) -> Option<Denied> {
+        let mut refusals = self.lock();
+        let Remembered { denied, at, until } = refusals.get(key)?;
+        if *until <= now {
+            refusals.remove(key);
+            return None;
+        }
+        let passed = u64::try_from(now.saturating_duration_since(*at).as_millis()).unwrap_or(u64::MAX);
+        let mut denied = *denied;
+        if let Denied::RateLimited { retry_after_ms, .. } = &mut denied {
+            *retry_after_ms = retry_after_ms.saturating_sub(passed);
+        }
+        Some(denied)
+    }
+
+    /// It is so no more.
+    pub fn forget(&self, key: &KeyId) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<KeyId, Remembered>> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ledger::Scope;
+
+    fn key(number: usize) -> KeyId {
+        KeyId::parse(&format!("key_{number:016}")).unwrap()
+    }
+
+    fn limited(counted: Counted, retry_after_ms: u64) -> Denied {
+        Denied::RateLimited {
+            scope: Scope::Key,
+            counted,
+            limit: 3,
+            retry_after_ms,
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_remembered_for_a_minute_or_until_it_is_forgotten() {
+        let (lately, now) = (Lately::default(), crate::clock::instant());
+        lately.refused(&key(1), Denied::BalanceExhausted, now);
+        let last = now + REMEMBERED - Duration::from_millis(1);
+        assert_eq!(lately.recall(&key(1), last), Some(Denied::BalanceExhausted));
+        assert_eq!(lately.recall(&key(2), now), None);
+        assert_eq!(lately.recall(&key(1), now + REMEMBERED), None);
+        lately.refused(&key(1), Denied::AccountSuspended, now);
+        lately.forget(&key(1));
+        assert_eq!(lately.recall(&key(1), now), None);
+    }
+
+    #[test]
+    fn a_wait_is_what_is_left_of_it() {
+        let (lately, now) = (Lately::default(), crate::clock::instant());
+        lately.refused(&key(1), limited(Counted::Requests, 1500), now);
+        let later = now + Duration::from_millis(600);
+        assert_eq!(lately.recall(&key(1), later), Some(limited(Counted::Requests, 900)));
+        assert_eq!(lately.recall(&key(1), now + Duration::from_millis(1500)), None);
+    }
+
+    #[test]
+    fn what_depends_on_the_request_or_ends_with_another_is_not_remembered() {
+        let (lately, now) = (Lately::default(), crate::clock::instant());
+        let concurrency = Denied::Concurrency {
+            scope: Scope::Key,
+            limit: 1,
+        };
+        for denied in [limited(Counted::Tokens, 1500), concurrency, Denied::KeyRevoked] {
+            lately.refused(&key(1), denied, now);
+            assert_eq!(lately.recall(&key(1), now), None, "{denied:?}");
+        }
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_makes_room_when_refusals_are_old() {
+        let (lately, now) = (Lately::default(), crate::clock::instant());
+        for number in 0..=KEYS_MAX {
+            lately.refused(&key(number), Denied::BalanceExhausted, now);
+        }
+        assert_eq!(lately.lock().len(), KEYS_MAX);
+        assert_eq!(lately.recall(&key(KEYS_MAX), now), None);
+        lately.refused(&key(KEYS_MAX), Denied::BalanceExhausted, now + REMEMBERED);
+        assert!(lately.recall(&key(KEYS_MAX), now + REMEMBERED).is_some());
+        assert_eq!(lately.lock().len(), 1);
+    }
+}
