@@ -1,3 +1,5 @@
+//! Tests of the counters, of what is published of them, and of the window.
+
 use super::*;
 
 fn counted(requests: u64, successes: u64) -> Counters {
