@@ -1,4 +1,4 @@
-//! Hours, thresholds, rounding, windows.
+//! Tests of the counters, of what is published of them, and of the window.
 
 use super::*;
 

@@ -4,11 +4,10 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use proptest::collection::vec;
-use proptest::test_runner::{Config, TestRunner};
-use tokio::runtime::Handle;
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
 
 use super::{HOURS_MAX, SHARES_MAX, StabilityStore};
 use crate::clock;
@@ -16,7 +15,7 @@ use crate::domain::stability::{Bucket, Counters, Hour, Share};
 use crate::store::ledger::contract::node;
 
 /// How many random programs are run.
-const PROGRAMS: u32 = 24;
+const PROGRAMS: i64 = 24;
 
 /// A fresh, empty, connected store, and what has to live as long as it.
 pub(crate) struct Fixture {
@@ -265,25 +264,13 @@ pub(crate) async fn many_shares_are_told_and_many_hours_read_at_once(store: Arc<
 type Telling = (u8, i64, u64);
 
 pub(crate) async fn whatever_is_told_in_whatever_order_the_sum_of_the_greatest_holds(store: Arc<dyn StabilityStore>) {
-    let handle = Handle::current();
-    let programs = move || {
-        let mut runner = TestRunner::new(Config {
-            cases: PROGRAMS,
-            failure_persistence: None,
-            ..Config::default()
-        });
-        let tellings = vec((1_u8..=3, 0_i64..3, 0_u64..12), 1..40);
+    let mut runner = TestRunner::default();
+    let tellings = vec((1_u8..=3, 0_i64..3, 0_u64..12), 1..40);
+    for number in 0..PROGRAMS {
+        let tellings = tellings.new_tree(&mut runner).unwrap().current();
         // Each program has hours of its own.
-        let next = AtomicI64::new(0);
-        runner
-            .run(&tellings, |tellings| {
-                let first = this_hour().plus(-3 * next.fetch_add(1, Ordering::Relaxed));
-                handle.block_on(program(&*store, first, &tellings));
-                Ok(())
-            })
-            .unwrap();
-    };
-    tokio::task::spawn_blocking(programs).await.unwrap();
+        program(&*store, this_hour().plus(-3 * number), &tellings).await;
+    }
 }
 
 async fn program(store: &dyn StabilityStore, latest: Hour, tellings: &[Telling]) {
@@ -309,6 +296,10 @@ async fn program(store: &dyn StabilityStore, latest: Hour, tellings: &[Telling])
                 expected.entry(model).or_default().add(&counters);
             }
         }
-        assert_eq!(of_hour(store, latest.plus(-ago)).await, expected);
+        assert_eq!(
+            of_hour(store, latest.plus(-ago)).await,
+            expected,
+            "{ago} hours ago after {tellings:?}"
+        );
     }
 }

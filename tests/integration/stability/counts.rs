@@ -1,5 +1,6 @@
 //! What is counted: each billed request once, whatever ends it and whatever becomes of weir and of its store meanwhile.
 
+use std::collections::BTreeSet;
 use std::net::TcpListener;
 
 use serde_json::Value as Json;
@@ -23,7 +24,7 @@ enum Counts {
 use Counts::{Failure, Nothing, Success};
 
 /// What the provider does, in the words of the sample provider, and what that counts as, in one piece and streamed.
-const ENDS: [(&str, Counts); 17] = [
+const ENDS: [(&str, Counts); 15] = [
     ("deltas=3", Success),
     ("status=500", Failure),
     ("status=503", Failure),
@@ -37,12 +38,13 @@ const ENDS: [(&str, Counts); 17] = [
     ("deltas=3 in_band_error_after=1", Failure),
     ("deltas=3 cut_after=1", Failure),
     ("deltas=3 cut_after=1 close=clean", Failure),
-    ("deltas=3 stall_after=1", Failure),
-    ("ttfb_ms=20000", Failure),
     // Last, because the credential rests then.
     ("status=401", Failure),
     ("status=403", Failure),
 ];
+
+/// A provider that is silent, before its answer and in the middle of it.
+const SILENCES: [(&str, Counts); 2] = [("ttfb_ms=60000", Failure), ("deltas=3 stall_after=1", Failure)];
 
 /// The id of the request, and what it has to count as.
 type Asked = (String, Counts);
@@ -63,9 +65,9 @@ fn ask(weir: &Weir, request: &Request, counts: Counts) -> Asked {
 }
 
 /// Everything that a provider may do, in one protocol.
-fn all_ends(weir: &Weir, key: &str, wire: Wire) -> Vec<Asked> {
+fn all_ends(weir: &Weir, key: &str, wire: Wire, ends: &[(&str, Counts)]) -> Vec<Asked> {
     let mut asked = Vec::new();
-    for (order, counts) in ENDS {
+    for (order, counts) in ends.iter().copied() {
         let prompt = format!("Tell me of weirs. [[sample: {order}]]");
         asked.push(ask(weir, &wire.request(key, &prompt), counts));
         asked.push(ask(weir, &wire.streaming(key, &prompt), counts));
@@ -164,20 +166,12 @@ fn sums<'a>(asked: impl Iterator<Item = &'a Asked>) -> (u64, u64) {
     })
 }
 
-#[test]
-fn every_end_of_a_request_in_every_protocol_counts_as_it_should() {
-    let provider = SampleProvider::start();
-    let weir = WeirBuilder::new()
-        .all_providers(&provider.base_url())
-        .set("upstream.first_byte_seconds", 1)
-        .set("upstream.first_byte_unary_seconds", 1)
-        .set("upstream.idle_seconds", 1)
-        .start();
-    let key = weir.key().text;
+/// Asks in all protocols at once, and compares rows and record with what was expected.
+fn assert_all_count(weir: &Weir, ask: impl Fn(Wire) -> Vec<Asked> + Sync) {
     let asked = std::thread::scope(|scope| {
         let running = ALL_WIRES.map(|wire| {
-            let (weir, key) = (&weir, key.as_str());
-            scope.spawn(move || [unbilled(weir, key, wire), all_ends(weir, key, wire)].concat())
+            let ask = &ask;
+            scope.spawn(move || ask(wire))
         });
         running.map(|running| running.join().unwrap())
     });
@@ -192,10 +186,31 @@ fn every_end_of_a_request_in_every_protocol_counts_as_it_should() {
     for (wire, asked) in ALL_WIRES.iter().zip(&asked) {
         assert_eq!(totals(&kept.hours, wire.model()), sums(asked.iter()), "{wire:?}");
     }
-    assert_eq!(
-        kept.hours.keys().filter(|(_, model)| model == DEEPSEEK_MODEL).count(),
-        0
-    );
+    let models: BTreeSet<&str> = kept.hours.keys().map(|(_, model)| model.as_str()).collect();
+    assert_eq!(models, ALL_WIRES.map(Wire::model).into());
+}
+
+#[test]
+fn every_end_of_a_request_in_every_protocol_counts_as_it_should() {
+    let provider = SampleProvider::start();
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    assert_all_count(&weir, |wire| {
+        [unbilled(&weir, &key, wire), all_ends(&weir, &key, wire, &ENDS)].concat()
+    });
+}
+
+#[test]
+fn a_provider_that_is_silent_for_too_long_counts_as_a_failure() {
+    let provider = SampleProvider::start();
+    let weir = WeirBuilder::new()
+        .all_providers(&provider.base_url())
+        .set("upstream.first_byte_seconds", 2)
+        .set("upstream.first_byte_unary_seconds", 2)
+        .set("upstream.idle_seconds", 1)
+        .start();
+    let key = weir.key().text;
+    assert_all_count(&weir, |wire| all_ends(&weir, &key, wire, &SILENCES));
 }
 
 #[test]
@@ -226,18 +241,21 @@ fn who_leaves_counts_once_and_an_unreachable_provider_is_a_failure() {
     }
 }
 
+/// A gateway on this Redis, which a busy machine may leave unanswered for a while.
+fn on(redis: &RedisServer, provider: &SampleProvider) -> WeirBuilder {
+    WeirBuilder::new()
+        .all_providers(&provider.base_url())
+        .redis(redis)
+        .set("store.redis.budget_ms", 1000)
+}
+
 #[test]
 fn two_nodes_count_together() {
     let Some(redis) = RedisServer::start() else {
         skip!("redis-server is not installed")
     };
     let provider = SampleProvider::start();
-    let nodes = [(); 2].map(|()| {
-        WeirBuilder::new()
-            .all_providers(&provider.base_url())
-            .redis(&redis)
-            .start()
-    });
+    let nodes = [(); 2].map(|()| on(&redis, &provider).start());
     let key = nodes[0].key().text;
     for (weir, rounds) in nodes.iter().zip([2, 3]) {
         for wire in ALL_WIRES {
@@ -275,18 +293,18 @@ fn open_streams(weir: &Weir, key: &str, count: usize) -> Vec<Client> {
     clients
 }
 
-fn killed_under_streams(mut weir: Weir) {
+fn killed_under_streams(mut weir: Weir, rounds: usize) {
     let key = weir.key().text;
-    for round in 1..=2 {
+    for round in 1..=rounds {
         for wire in ALL_WIRES {
             assert_eq!(weir.exchange(&wire.streaming(&key, "hi")).status, 200);
         }
-        let _clients = open_streams(&weir, &key, 6);
+        let _clients = open_streams(&weir, &key, 3);
         weir.kill_and_restart();
-        weir.books(round * 9);
+        weir.books(round * 6);
         let kept = weir.stability_equals_log();
         let requests: u64 = kept.hours.values().map(|counted| counted[0]).sum();
-        assert_eq!(requests, 9 * round as u64);
+        assert_eq!(requests, 6 * round as u64);
         assert_eq!(kept.nodes.len(), 1, "it is the same node after a restart");
     }
 }
@@ -294,12 +312,11 @@ fn killed_under_streams(mut weir: Weir) {
 #[test]
 fn a_killed_gateway_loses_no_request_of_the_record() {
     let provider = SampleProvider::start();
-    killed_under_streams(Weir::start(&provider.base_url()));
+    killed_under_streams(Weir::start(&provider.base_url()), 2);
     let Some(redis) = RedisServer::start() else {
         skip!("redis-server is not installed")
     };
-    let on_redis = WeirBuilder::new().all_providers(&provider.base_url()).redis(&redis);
-    killed_under_streams(on_redis.start());
+    killed_under_streams(on(&redis, &provider).start(), 1);
 }
 
 #[test]
@@ -322,11 +339,7 @@ fn away_under_load(take: impl Fn(&mut RedisServer), give: impl Fn(&mut RedisServ
         skip!("redis-server is not installed")
     };
     let provider = SampleProvider::start();
-    let weir = WeirBuilder::new()
-        .all_providers(&provider.base_url())
-        .redis(&redis)
-        .set("money.grace_usd", "0.02")
-        .start();
+    let weir = on(&redis, &provider).set("money.grace_usd", "0.02").start();
     let key = weir.key().text;
     let load = Load::start(&weir, &[&key], 6);
     load.serve(30);
