@@ -7,6 +7,7 @@ pub mod money;
 mod raw;
 mod resolve;
 pub mod secret_source;
+pub mod stability;
 mod values;
 
 use std::net::SocketAddr;
@@ -43,6 +44,8 @@ pub struct Config {
     pub journal: JournalConfig,
     /// Metrics and health.
     pub ops: OpsConfig,
+    /// The public record of how the models behave.
+    pub stability: stability::StabilityConfig,
     /// The admin API.
     pub admin: AdminConfig,
     /// Access log and messages.
@@ -342,6 +345,7 @@ impl Config {
             ("key_cache", self.key_cache != before.key_cache),
             ("journal", self.journal != before.journal),
             ("ops", self.ops != before.ops),
+            ("stability", self.stability != before.stability),
             ("admin", self.admin != before.admin),
             ("log", self.log != before.log),
         ]

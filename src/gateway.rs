@@ -19,6 +19,7 @@ pub mod intake;
 pub mod key_slots;
 pub mod listing;
 pub mod permits;
+pub mod published;
 pub mod relay;
 pub mod reply;
 pub mod ticket;
@@ -60,6 +61,7 @@ use crate::{
     key_cache::KeyCache,
     live::{Live, LiveCell},
     metrics::Metrics,
+    public::Public,
     sessions::Sessions,
     switches::Switches,
     usual::Learnt,
@@ -82,6 +84,8 @@ pub struct Gateway {
     pub billing: Billing,
     /// Memory for request bodies.
     pub budget: BodyBudget,
+    /// What anybody may read without a key.
+    pub public: Arc<Public>,
     /// Metrics and access log.
     pub sinks: Arc<Sinks>,
     /// Counts what runs.
@@ -150,9 +154,14 @@ impl Gateway {
         keys: &QueryKeys,
         mut entry: Entry,
     ) -> Result<Option<Forward>, (Entry, GatherError)> {
-        let target = match intake::check_size(session.req_header(), &live.config.gateway)
-            .and_then(|()| intake::target(session.req_header()))
-        {
+        if let Err(refusal) = intake::check_size(session.req_header(), &live.config.gateway) {
+            return Err((entry, refusal.into()));
+        }
+        if let Some(answer) = published::find(&self.public, session) {
+            published::send(session, answer, entry).await;
+            return Ok(None);
+        }
+        let target = match intake::target(session.req_header()) {
             Ok(target) => target,
             Err(refusal) => return Err((entry, refusal.into())),
         };

@@ -11,6 +11,7 @@ pub mod config;
 
 pub mod journal;
 pub mod key_cache;
+pub mod stability;
 pub mod store;
 
 pub mod access_log;
@@ -29,6 +30,7 @@ pub mod live;
 
 pub mod billing;
 pub mod gateway;
+pub mod public;
 pub mod side;
 
 pub mod sample_provider;

@@ -1,7 +1,8 @@
-//! What weir serves beside the gateway: the operators' endpoints and the admin API.
+//! What weir serves beside the gateway: the operators' endpoints, the public stability service and the admin API.
 
 pub mod admin;
 pub mod audit;
 pub mod ops;
+pub mod public;
 pub mod service;
 pub mod unix_socket;

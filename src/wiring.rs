@@ -6,6 +6,7 @@ pub mod gateway_service;
 pub mod money;
 pub mod parts;
 pub mod prices;
+pub mod public;
 pub mod reload;
 pub mod server;
 pub mod signals;
@@ -188,6 +189,7 @@ pub fn serve(config: Config, conf: &Path, ready_file: Option<PathBuf>) -> Result
         let ready = json!({
             "gateway": addresses.gateway.to_string(),
             "ops": addresses.ops.to_string(),
+            "stability": addresses.stability.to_string(),
             "admin": addresses.admin,
         });
         // Renamed into place, so that nobody reads half of it.

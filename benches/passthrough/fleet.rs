@@ -196,6 +196,7 @@ fn weir(subject: Subject, store: &str, provider: SocketAddr, folder: &Path) -> P
          [upstream]\npool_size = {pool}\n\
          [store]\n{store}\n\
          [ops]\nlisten = \"127.0.0.1:0\"\n\
+         [stability]\nlisten = \"127.0.0.1:0\"\n\
          [admin]\nsocket = \"{admin}\"\naudit = \"{home_shown}/audit.jsonl\"\n\
          [journal]\npath = \"{home_shown}/journal\"\n\
          [prices]\nfile = \"{home_shown}/prices.toml\"\n\

@@ -18,6 +18,7 @@ pub(super) struct RawConfig {
     pub(super) money: super::money::RawMoney,
     pub(super) journal: RawJournal,
     pub(super) ops: RawOps,
+    pub(super) stability: super::stability::RawStability,
     pub(super) admin: RawAdmin,
     pub(super) log: RawLog,
     pub(super) rules: RawRules,

@@ -29,7 +29,7 @@ const HEADER_COUNT_CEILING: u64 = 256;
 /// What the kernel takes as a unix socket's path, without the closing zero.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-const fn loopback(port: u16) -> SocketAddr {
+pub(super) const fn loopback(port: u16) -> SocketAddr {
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
@@ -50,6 +50,7 @@ pub(super) fn resolve(file: &str, text: &str, folder: &Path, raw: RawConfig) -> 
     let ops = OpsConfig {
         listen: values.address(&["ops", "listen"], raw.ops.listen.as_deref(), loopback(9464)),
     };
+    let stability = super::stability::resolve(&mut values, &raw.stability);
     let admin = admin(&mut values, &raw.admin);
     let log = log(&mut values, &raw.log);
     let rules = rules(&mut values, &raw.rules);
@@ -65,15 +66,10 @@ pub(super) fn resolve(file: &str, text: &str, folder: &Path, raw: RawConfig) -> 
         overrides,
         models: raw.model,
     };
-    if let Some(gateway) = &gateway
-        && gateway.listen == ops.listen
-        && ops.listen.port() != 0
-    {
-        values.wrong(
-            &["ops", "listen"],
-            "the gateway listens there already, give it a port of its own",
-        );
-    }
+    let taken = gateway.as_ref().map(|gateway| gateway.listen);
+    alone(&mut values, &["ops", "listen"], ops.listen, &[("the gateway", taken)]);
+    let taken = [("the gateway", taken), ("[ops]", Some(ops.listen))];
+    alone(&mut values, &["stability", "listen"], stability.listen, &taken);
     match gateway {
         Some(gateway) if values.errors.is_empty() => Ok(Config {
             gateway,
@@ -83,6 +79,7 @@ pub(super) fn resolve(file: &str, text: &str, folder: &Path, raw: RawConfig) -> 
             money,
             journal,
             ops,
+            stability,
             admin,
             log,
             rules,
@@ -90,6 +87,17 @@ pub(super) fn resolve(file: &str, text: &str, folder: &Path, raw: RawConfig) -> 
             catalogue,
         }),
         _ => Err(values.errors),
+    }
+}
+
+/// Notes that somebody listens at the address already. Free ports are never the same.
+fn alone(values: &mut Values<'_>, at: KeyPath<'_>, address: SocketAddr, others: &[(&str, Option<SocketAddr>)]) {
+    let there = others.iter().find(|(_, taken)| *taken == Some(address));
+    if let Some((who, _)) = there.filter(|_| address.port() != 0) {
+        values.wrong(
+            at,
+            format_args!("{who} listens there already, give it a port of its own"),
+        );
     }
 }
 

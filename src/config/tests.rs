@@ -62,6 +62,7 @@ fn the_shipped_file_names_every_key() {
         ("upstream", "[upstream]"),
         ("store.redis", "[store.redis]"),
         ("key_cache", "[key_cache]"),
+        ("stability", "[stability]"),
         ("admin", "[admin]"),
         ("log", "[log]"),
         ("rules", "[rules]"),
@@ -159,6 +160,17 @@ fn values_are_checked_key_by_key() {
         ("[store.redis]\nmode = \"cluster\"\nnodes = []", "store.redis.nodes"),
         ("[key_cache]\nentries_max = 0", "key_cache.entries_max"),
         ("[ops]\nlisten = \"127.0.0.1:8080\"", "ops.listen"),
+        ("[stability]\nlisten = \"127.0.0.1:9464\"", "stability.listen"),
+        ("[stability]\nlisten = \"127.0.0.1:8080\"", "stability.listen"),
+        ("[stability]\nlisten = \"here\"", "stability.listen"),
+        ("[stability]\nrefresh_seconds = 0", "stability.refresh_seconds"),
+        ("[stability]\nrequests_per_minute = 0", "stability.requests_per_minute"),
+        ("[stability]\nburst = 1000001", "stability.burst"),
+        ("[stability]\naddresses_max = 0", "stability.addresses_max"),
+        (
+            "[stability]\ntrusted_proxies = [\"10.0.0.0/33\"]",
+            "stability.trusted_proxies",
+        ),
         ("[log]\nlevel = \"loud\"", "log.level"),
         ("[provider.x]\nbase_url = \"ftp://x\"", "provider.x.base_url"),
         ("[provider.x]\nbase_url = \"http://x/v1\"", "provider.x.base_url"),
@@ -182,6 +194,21 @@ fn limits_hold_at_their_edges() {
             "{value}"
         );
     }
+}
+
+#[test]
+fn trusted_proxies_are_networks_or_addresses() {
+    let text = "[stability]\ntrusted_proxies = [\"10.1.2.3/8\", \"192.0.2.1\", \"fd00::/8\", \"::1\"]";
+    let config = parse(text).unwrap();
+    let shown: Vec<String> = config
+        .stability
+        .trusted_proxies
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(shown, ["10.0.0.0/8", "192.0.2.1/32", "fd00::/8", "::1/128"]);
+    let changed = parse("").unwrap();
+    assert_eq!(config.needs_restart(&changed), ["stability"]);
 }
 
 #[test]

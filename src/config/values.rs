@@ -1,11 +1,12 @@
 //! Checks of single values. Each method returns a usable value in any case and notes what is wrong, so that one run
 //! names every mistake of a file.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ipnet::IpNet;
 use toml::de::{DeTable, DeValue};
 
 use super::HostPort;
@@ -103,6 +104,22 @@ impl<'a> Values<'a> {
             );
             default
         })
+    }
+
+    /// Networks: `ADDRESS/BITS` each, or an address alone.
+    pub(super) fn networks(&mut self, at: KeyPath<'_>, given: Option<&[String]>) -> Vec<IpNet> {
+        let mut networks = Vec::new();
+        for text in given.unwrap_or_default() {
+            let alone = || text.parse::<IpAddr>().ok().map(IpNet::from);
+            match text.parse::<IpNet>().ok().or_else(alone) {
+                Some(network) => networks.push(network.trunc()),
+                None => self.wrong(
+                    at,
+                    format_args!("`{text}` is no network, give ADDRESS/BITS or an address, such as 10.0.0.0/8 or ::1"),
+                ),
+            }
+        }
+        networks
     }
 
     /// A path, made absolute with the configuration's folder.

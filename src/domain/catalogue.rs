@@ -201,13 +201,17 @@ impl Catalogue {
         self.models.get(model)
     }
 
+    /// The model of that public name or alias, whether or not it can be served now.
+    pub fn named(&self, name: &str) -> Option<&Arc<Model>> {
+        self.models
+            .get(name)
+            .or_else(|| self.models.get(self.aliases.get(name)?))
+    }
+
     /// The model that answers for a name: the one of that public name or alias, or else the one that a provider's file
     /// names for the rest of its family.
     pub fn resolve(&self, protocol: Protocol, asked: &str) -> Option<&Arc<Model>> {
-        self.models
-            .get(asked)
-            .or_else(|| self.models.get(self.aliases.get(asked)?))
-            .or_else(|| self.fallback(protocol, asked))
+        self.named(asked).or_else(|| self.fallback(protocol, asked))
     }
 
     fn fallback(&self, protocol: Protocol, asked: &str) -> Option<&Arc<Model>> {

@@ -41,19 +41,25 @@ pub async fn refuse(session: &mut Session, shape: Protocol, mut entry: Entry, re
 
 /// Writes a whole answer of weir's own.
 pub async fn write(session: &mut Session, reply: Reply, request_id: &str) -> Result<()> {
-    leave_body_unread(session);
     let mut head = ResponseHeader::build(reply.status, Some(reply.headers.len() + 3))?;
     for (name, value) in reply.headers {
         head.insert_header(name, value)?;
     }
     head.insert_header(header::CONTENT_LENGTH, reply.body.len())?;
     head.insert_header(relay::REQUEST_ID, request_id)?;
-    if session.req_header().method == Method::HEAD && session.is_http2() {
+    send(session, head, Bytes::from(reply.body)).await
+}
+
+/// Sends head and body; to HEAD the head alone.
+pub async fn send(session: &mut Session, head: ResponseHeader, body: Bytes) -> Result<()> {
+    leave_body_unread(session);
+    let bare = session.req_header().method == Method::HEAD || body.is_empty();
+    if bare && session.is_http2() {
         // Over HTTP/1.1 Pingora leaves the body out by itself.
         return session.write_response_header(Box::new(head), true).await;
     }
     session.write_response_header(Box::new(head), false).await?;
-    session.write_response_body(Some(Bytes::from(reply.body)), true).await
+    session.write_response_body(Some(body), true).await
 }
 
 /// A body that nobody reads must not be taken for the next request, nor be read without bound.

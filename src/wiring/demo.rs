@@ -88,6 +88,7 @@ fn config(folder: &Path, listen: SocketAddr, provider: SocketAddr) -> Result<Con
          [store]\nengine = \"embedded\"\n[store.embedded]\npath = \"store\"\n\
          [journal]\npath = \"journal\"\n\
          [ops]\nlisten = \"127.0.0.1:0\"\n\
+         [stability]\nlisten = \"127.0.0.1:0\"\n\
          [admin]\nsocket = \"admin/admin.sock\"\naudit = \"audit.jsonl\"\n\
          [log]\naccess = \"access.jsonl\"\n",
     );
@@ -143,8 +144,7 @@ fn json_line(addresses: &server::Addresses, key: &ServiceKey) -> String {
     json!({
         "base_url": format!("http://{}", addresses.gateway),
         "key": key.as_str(),
-        // Served from the stability issue on; the name is part of the contract with scripts.
-        "stability_url": null,
+        "stability_url": format!("http://{}", addresses.stability),
         "ops_url": format!("http://{}", addresses.ops),
         "admin_socket": addresses.admin,
     })
@@ -165,10 +165,11 @@ fn text(addresses: &server::Addresses, key: &ServiceKey, catalogue: &Catalogue) 
     );
     format!(
         "weir demo: a gateway in front of a sample provider, until Ctrl-C.\n\n\
-         base URL  {base}\n\
-         key       {key}\n\
-         metrics   http://{ops}/metrics\n\
-         admin     unix:{admin}\n\n\
+         base URL     {base}\n\
+         key          {key}\n\
+         status page  http://{stability}/status\n\
+         metrics      http://{ops}/metrics\n\
+         admin        unix:{admin}\n\n\
          Messages:\n\
          curl -N {base}/v1/messages -H 'x-api-key: {key}' -H 'anthropic-version: 2023-06-01' \
          -H 'content-type: application/json' \
@@ -180,6 +181,7 @@ fn text(addresses: &server::Addresses, key: &ServiceKey, catalogue: &Catalogue) 
          curl -N '{base}/v1beta/models/{gemini}:streamGenerateContent?alt=sse' -H 'x-goog-api-key: {key}' \
          -H 'content-type: application/json' \
          -d '{{\"contents\":[{{\"parts\":[{{\"text\":\"Hello\"}}]}}]}}'\n",
+        stability = addresses.stability,
         ops = addresses.ops,
         admin = addresses.admin.display(),
     )

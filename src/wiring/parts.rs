@@ -1,6 +1,6 @@
 //! The long-lived parts, built from the configuration in the order of their dependence.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
@@ -15,12 +15,14 @@ use crate::{
     live::{Live, LiveCell},
     metrics::{Health, Metrics},
     pools::Pools,
+    public::Public,
     resolver::{Resolver, ResolverSettings},
     sessions::Sessions,
+    stability::{Snapshot, Snapshots},
     store::{KeyStore, StoreWarning, archive::Archive},
     switches::Switches,
     usual::Learnt,
-    wiring::{StartError, catalogue, money::Money, reload::Reloader, store},
+    wiring::{StartError, catalogue, money::Money, public, reload::Reloader, store},
 };
 
 /// What is shared between the gateway, the side services and the background.
@@ -51,6 +53,8 @@ pub struct Parts {
     pub budget: BodyBudget,
     /// What requests cost.
     pub money: Money,
+    /// What anybody may read.
+    pub public: Arc<Public>,
     /// Ends when the last keys' use has been noted after `stop`.
     pub cache_task: JoinHandle<()>,
     /// Tells the background to stop.
@@ -102,6 +106,11 @@ impl Parts {
         };
         let money = Money::build(&config, ledger, Arc::clone(&store), background, &stopped)?;
         background.spawn(reloader.run(stopped));
+        let snapshots = Arc::new(Snapshots::holding(Snapshot {
+            read_at_ms: clock::unix_millis(),
+            buckets: BTreeMap::new(),
+        }));
+        let public = public::build(&config, &live, snapshots);
         let budget = BodyBudget::new(config.gateway.body_budget_bytes);
         let parts = Self {
             live,
@@ -116,6 +125,7 @@ impl Parts {
             drain: Drain::default(),
             budget,
             money,
+            public,
             cache_task,
             stop,
             config,
@@ -134,6 +144,7 @@ impl Parts {
             learnt: Arc::new(Learnt::new()),
             billing: self.money.billing.clone(),
             budget: self.budget.clone(),
+            public: Arc::clone(&self.public),
             sinks: Arc::clone(&self.sinks),
             drain: self.drain.clone(),
             finishing: Arc::new(tokio::sync::Semaphore::new(self.config.upstream.client_gone_finish_max)),

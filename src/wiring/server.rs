@@ -29,6 +29,7 @@ use crate::{
         admin::{self, AdminState, CredentialView, ModelView, ProviderView, Providers},
         audit::Audit,
         ops::{self, OpsState, Readiness},
+        public,
         service::{Bound, SideService},
         unix_socket::LiveSocket,
     },
@@ -64,6 +65,8 @@ pub struct Addresses {
     pub gateway: SocketAddr,
     /// Metrics and health.
     pub ops: SocketAddr,
+    /// The public stability service.
+    pub stability: SocketAddr,
     /// The admin API.
     pub admin: PathBuf,
 }
@@ -98,9 +101,13 @@ pub fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
     server.bootstrap();
     let (gateway, gateway_bound) = GatewayService::new(&server.configuration, parts.gateway());
     let (ops, ops_bound) = ops_service(&parts, phase.clone());
+    let stability = parts.config.stability.listen;
+    let (stability, stability_bound) =
+        SideService::http("stability", stability, public::router(Arc::clone(&parts.public)));
     let (admin, admin_bound) = admin_service(&parts)?;
     server.add_service(gateway);
     server.add_service(ops);
+    server.add_service(stability);
     server.add_service(admin);
 
     let (ended, server_ended) = channel();
@@ -115,7 +122,7 @@ pub fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
         .name("server".to_owned())
         .spawn(serve)
         .map_err(|error| StartError::failed("the server's thread", error))?;
-    let addresses = background.block_on(addresses(gateway_bound, ops_bound, admin_bound))?;
+    let addresses = background.block_on(addresses(gateway_bound, ops_bound, stability_bound, admin_bound))?;
     Ok(Running {
         addresses,
         parts,
@@ -254,6 +261,7 @@ fn models(catalogue: &Catalogue) -> Vec<ModelView> {
 async fn addresses(
     gateway: watch::Receiver<Bound>,
     ops: watch::Receiver<Bound>,
+    stability: watch::Receiver<Bound>,
     admin: watch::Receiver<Bound>,
 ) -> Result<Addresses, StartError> {
     let tcp = |bound: Bound| match bound {
@@ -271,6 +279,7 @@ async fn addresses(
     Ok(Addresses {
         gateway: tcp(bound(gateway).await?)?,
         ops: tcp(bound(ops).await?)?,
+        stability: tcp(bound(stability).await?)?,
         admin: admin.await?,
     })
 }

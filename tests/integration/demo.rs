@@ -101,6 +101,25 @@ fn the_demo_answers_every_protocol_unary_and_streaming() {
 }
 
 #[test]
+fn the_demo_shows_how_its_models_behave() {
+    let demo = Demo::start();
+    let address = demo
+        .text("stability_url")
+        .trim_start_matches("http://")
+        .parse()
+        .unwrap();
+    let summary = wait_for("the record", || {
+        let answer = Client::connect(address).exchange(&Request::get("/web/v1/model-stability/summary"));
+        (answer.status == 200).then(|| answer.json())
+    });
+    assert!(
+        summary["data"].as_array().is_some_and(|rows| rows.len() >= 4),
+        "{summary}"
+    );
+    assert_eq!(Client::connect(address).exchange(&Request::get("/status")).status, 200);
+}
+
+#[test]
 fn every_model_the_demo_lists_answers() {
     let demo = Demo::start();
     let key = demo.text("key").to_owned();
@@ -154,7 +173,7 @@ fn the_demo_in_words_shows_a_key_and_a_curl_command_per_protocol() {
         assert!(process.ended().is_none(), "{}{}", process.out(), process.err());
         Some(process.out()).filter(|text| text.matches("curl").count() >= 3 && text.ends_with('\n'))
     });
-    for path in ["/v1/messages", "/v1/responses", "/v1beta/models/"] {
+    for path in ["/v1/messages", "/v1/responses", "/v1beta/models/", "/status\n"] {
         assert!(text.contains(path), "{path}: {text}");
     }
 }

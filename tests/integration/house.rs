@@ -48,7 +48,7 @@ const DOMAIN_BANS: [&str; 9] = [
 ];
 
 /// Module by module of `src/`, what it must not know. `wiring` and `main` may know everything.
-const IMPORT_BANS: [(&str, &[&str]); 22] = [
+const IMPORT_BANS: [(&str, &[&str]); 24] = [
     (
         "domain",
         &[
@@ -63,11 +63,13 @@ const IMPORT_BANS: [(&str, &[&str]); 22] = [
             "live",
             "metrics",
             "pools",
+            "public",
             "resolver",
             "sample_provider",
             "sessions",
             "settlement",
             "side",
+            "stability",
             "store",
             "switches",
             "usual",
@@ -94,6 +96,8 @@ const IMPORT_BANS: [(&str, &[&str]); 22] = [
     ("switches", UPPER),
     ("usual", UPPER),
     ("live", UPPER),
+    ("stability", UPPER),
+    ("public", UPPER),
     ("gateway", &["cli", "side", "wiring"]),
     ("side", &["cli", "gateway", "wiring"]),
     ("sample_provider", &["cli", "gateway", "side", "store", "wiring"]),

@@ -1,3 +1,5 @@
+//! Tests of `stability`.
+
 use super::*;
 
 fn counted(requests: u64, successes: u64) -> Counters {

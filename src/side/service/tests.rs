@@ -159,6 +159,7 @@ async fn a_client_that_never_finishes_its_head_is_dropped() {
         router: hello(),
         connections: Semaphore::new(1),
         header_read: Duration::from_millis(20),
+        answer_write: WAIT_MAX,
     })
     .await;
     let mut client = within(TcpStream::connect(address)).await.expect("connects");
@@ -174,6 +175,7 @@ async fn connections_beyond_the_cap_are_closed_and_the_places_come_back() {
         router: hello(),
         connections: Semaphore::new(1),
         header_read: WAIT_MAX,
+        answer_write: WAIT_MAX,
     })
     .await;
     let first = within(TcpStream::connect(address)).await.expect("connects");
@@ -198,6 +200,44 @@ async fn connections_beyond_the_cap_are_closed_and_the_places_come_back() {
     })
     .await;
     assert!(ask(address).await.ends_with("world"));
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_take_its_answer_loses_its_place() {
+    const MORE_THAN_BUFFERS_HOLD: usize = 64 << 20;
+    let router = Router::new().route("/hello", get(async || vec![b'x'; MORE_THAN_BUFFERS_HOLD]));
+    let (app, address, _stop) = over_app(HttpApp {
+        router,
+        connections: Semaphore::new(1),
+        header_read: WAIT_MAX,
+        answer_write: Duration::from_millis(50),
+    })
+    .await;
+    let mut client = within(TcpStream::connect(address)).await.expect("connects");
+    within(client.write_all(b"GET /hello HTTP/1.1\r\nhost: weir\r\n\r\n"))
+        .await
+        .expect("sent");
+    let mut piece = [0; 1024];
+    within(client.read_exact(&mut piece)).await.expect("the answer begins");
+    // A little now and then does not help.
+    within(async {
+        while app.connections.available_permits() == 0 {
+            let _ = client.read(&mut piece).await;
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_peers_address_reaches_the_routes() {
+    let whoami = async |Extension(peer): Extension<Peer>| peer.0.to_string();
+    let router = Router::new().route("/hello", get(whoami));
+    let (service, mut watch) = SideService::http("ops", any_port(), router);
+    let running = start(service, &table());
+    let address = tcp(&mut watch).await;
+    assert!(ask(address).await.ends_with("\r\n127.0.0.1"));
+    running.stop().await;
 }
 
 #[tokio::test]

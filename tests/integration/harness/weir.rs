@@ -55,6 +55,7 @@ pub(crate) struct Weir {
     funded: std::sync::Once,
     pub(crate) gateway: SocketAddr,
     pub(crate) ops: SocketAddr,
+    pub(crate) stability: SocketAddr,
 }
 
 /// A key as `weir key create --json` tells it.
@@ -81,7 +82,8 @@ impl WeirBuilder {
         };
         let builder = builder
             .set("gateway.listen", "127.0.0.1:0")
-            .set("ops.listen", "127.0.0.1:0");
+            .set("ops.listen", "127.0.0.1:0")
+            .set("stability.listen", "127.0.0.1:0");
         builder
             .set("gateway.threads", 2)
             .set("gateway.drain_seconds", 20)
@@ -167,7 +169,7 @@ impl WeirBuilder {
         )
         .unwrap();
         set_up(folder.path(), &self.environment);
-        let (process, [gateway, ops]) = serve(folder.path(), &self.environment);
+        let (process, [gateway, ops, stability]) = serve(folder.path(), &self.environment);
         let keys = std::sync::Mutex::default();
         Weir {
             process,
@@ -178,6 +180,7 @@ impl WeirBuilder {
             funded: std::sync::Once::new(),
             gateway,
             ops,
+            stability,
         }
     }
 }
@@ -190,9 +193,9 @@ fn set_up(folder: &Path, environment: &[(String, String)]) {
     let _ = command.output().unwrap();
 }
 
-/// Runs `weir serve` in `folder` and waits for its ready file: the gateway's and the ops address.
+/// Runs `weir serve` in `folder` and waits for its ready file: the gateway's, the ops and the stability address.
 #[track_caller]
-fn serve(folder: &Path, environment: &[(String, String)]) -> (Process, [SocketAddr; 2]) {
+fn serve(folder: &Path, environment: &[(String, String)]) -> (Process, [SocketAddr; 3]) {
     let ready = folder.join("ready.json");
     let _ = std::fs::remove_file(&ready);
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
@@ -221,7 +224,7 @@ fn serve(folder: &Path, environment: &[(String, String)]) -> (Process, [SocketAd
             .parse()
             .unwrap()
     };
-    (process, [address("gateway"), address("ops")])
+    (process, [address("gateway"), address("ops"), address("stability")])
 }
 
 impl Weir {
@@ -400,8 +403,8 @@ impl Weir {
     #[track_caller]
     pub(crate) fn kill_and_restart(&mut self) {
         self.process.kill();
-        let (process, [gateway, ops]) = serve(self.folder.path(), &self.environment);
-        (self.process, self.gateway, self.ops) = (process, gateway, ops);
+        let (process, [gateway, ops, stability]) = serve(self.folder.path(), &self.environment);
+        (self.process, self.gateway, self.ops, self.stability) = (process, gateway, ops, stability);
     }
 
     /// What the gateway wrote to stdout, stderr and its access log.

@@ -1,0 +1,61 @@
+//! `[stability]`: who may read how the models behave, where, and how often.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+
+use super::resolve::loopback;
+use super::values::Values;
+
+/// As typed.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawStability {
+    listen: Option<String>,
+    refresh_seconds: Option<u64>,
+    requests_per_minute: Option<u64>,
+    burst: Option<u64>,
+    addresses_max: Option<u64>,
+    trusted_proxies: Option<Vec<String>>,
+}
+
+/// Checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StabilityConfig {
+    /// Where the public service answers, beside the gateway's port; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// How often the store is read, and so how long an answer holds.
+    pub refresh: Duration,
+    /// What one address may ask in a minute, in the long run; at least 1.
+    pub requests_per_minute: u32,
+    /// What it may ask at once after a rest; at least 1.
+    pub burst: u32,
+    /// Addresses that are remembered; at least 1.
+    pub addresses_max: usize,
+    /// Peers whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<IpNet>,
+}
+
+pub(super) fn resolve(values: &mut Values<'_>, raw: &RawStability) -> StabilityConfig {
+    let mut rate = |key: &str, given, default| {
+        let number = values.number(&["stability", key], given, default, 1..=1_000_000);
+        u32::try_from(number).unwrap_or(u32::MAX)
+    };
+    let requests_per_minute = rate("requests_per_minute", raw.requests_per_minute, 120);
+    let burst = rate("burst", raw.burst, 60);
+    StabilityConfig {
+        listen: values.address(&["stability", "listen"], raw.listen.as_deref(), loopback(8081)),
+        refresh: values.seconds(&["stability", "refresh_seconds"], raw.refresh_seconds, 5, 1..=60),
+        requests_per_minute,
+        burst,
+        addresses_max: values.count(
+            &["stability", "addresses_max"],
+            raw.addresses_max,
+            100_000,
+            1..=10_000_000,
+        ),
+        trusted_proxies: values.networks(&["stability", "trusted_proxies"], raw.trusted_proxies.as_deref()),
+    }
+}

@@ -1,0 +1,54 @@
+//! The public stability service on the gateway's port: no key is asked for and no body read.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use http::header;
+use pingora::{Result, http::ResponseHeader};
+use pingora_proxy::Session;
+
+use crate::{
+    clock,
+    domain::outcome::Outcome,
+    gateway::{entry::Entry, relay, reply},
+    public::{Answer, Ask, Public},
+};
+
+/// The answer, if the path is one of the service's.
+pub fn find(public: &Public, session: &Session) -> Option<Answer> {
+    let peer = session.client_addr().and_then(|address| address.as_inet());
+    let head = session.req_header();
+    public.answer(&Ask {
+        method: &head.method,
+        path: head.uri.path(),
+        query: head.uri.query(),
+        headers: &head.headers,
+        peer: peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip()),
+        now_ms: clock::unix_millis(),
+        now: clock::instant(),
+    })
+}
+
+/// Sends it and closes the record, which belongs to no protocol.
+pub async fn send(session: &mut Session, answer: Answer, mut entry: Entry) {
+    entry.record.protocol = None;
+    entry.record.operation = Some("stability");
+    entry.record.status = answer.status.as_u16();
+    entry.record.response_bytes = answer.body.len() as u64;
+    let outcome = match write(session, answer, &entry.record.request_id).await {
+        Ok(()) => Outcome::Ok,
+        Err(_) => Outcome::ClientGone,
+    };
+    entry.close(outcome);
+}
+
+async fn write(session: &mut Session, answer: Answer, request_id: &str) -> Result<()> {
+    let mut head = ResponseHeader::build(answer.status, Some(answer.headers.len() + 2))?;
+    for (name, value) in &answer.headers {
+        head.append_header(name, value)?;
+    }
+    if answer.has_body() {
+        head.insert_header(header::CONTENT_LENGTH, answer.body.len())?;
+    }
+    head.insert_header(relay::REQUEST_ID, request_id)?;
+    reply::send(session, head, answer.body).await
+}

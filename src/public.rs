@@ -1,0 +1,218 @@
+//! The public stability service: anybody may ask how the models behave, nobody learns how much they are used.
+//!
+//! Pure but for what it remembers (rendered answers, who asked how often): the time and the request come as an [`Ask`],
+//! the answer goes out as an [`Answer`], whichever listener took it in. `openapi.json` is its description for users.
+//!
+//! A model named `summary` cannot be asked for by itself: that path is the summary of all models. It is in there, and on
+//! the status page.
+
+mod accept;
+mod client;
+mod conditional;
+mod document;
+mod edition;
+mod limiter;
+pub mod page;
+mod place;
+mod record;
+mod refusal;
+
+use std::{
+    fmt,
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use ipnet::IpNet;
+
+use crate::{
+    domain::{catalogue::Catalogue, stability::Hour},
+    public::{
+        client::Client,
+        document::Document,
+        edition::{Edition, Shelf},
+        limiter::Limiter,
+        place::Place,
+        refusal::Refusal,
+    },
+    stability::Snapshot,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// The methods of every public path.
+const ALLOW: &str = "GET, HEAD, OPTIONS";
+/// How long a browser may keep the answer to a CORS preflight, in seconds.
+const PREFLIGHT_SECONDS: &str = "86400";
+/// The description of the service, as it is served.
+const OPENAPI: &str = include_str!("public/openapi.json");
+
+/// One request, as far as it matters.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// Its method.
+    pub method: &'a Method,
+    /// Its path, still percent-encoded.
+    pub path: &'a str,
+    /// What stands behind `?`.
+    pub query: Option<&'a str>,
+    /// Its headers.
+    pub headers: &'a HeaderMap,
+    /// The other end of the connection.
+    pub peer: IpAddr,
+    /// The wall clock, in milliseconds since the Unix epoch.
+    pub now_ms: i64,
+    /// The monotonic clock.
+    pub now: Instant,
+}
+
+/// What is sent. The writer adds `content-length` (not to 204 and 304), and leaves the body out for HEAD.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: StatusCode,
+    /// All headers but `content-length` and `date`.
+    pub headers: HeaderMap,
+    /// The body; that of GET, if HEAD was asked.
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// Whether it has a body at all, when asked with another method than HEAD.
+    pub fn has_body(&self) -> bool {
+        !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+    }
+}
+
+/// Where the service reads; neither may wait.
+pub trait Source: Send + Sync {
+    /// The models that there are.
+    fn catalogue(&self) -> Arc<Catalogue>;
+    /// What was counted of them; `None` before the store was read for the first time.
+    fn snapshot(&self) -> Option<Arc<Snapshot>>;
+}
+
+/// `[stability]`, as far as it says how requests are answered.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How long an answer may be kept: as long as a snapshot lives.
+    pub refresh: Duration,
+    /// Requests that one client may make in a minute, in the long run; at least 1.
+    pub requests_per_minute: u32,
+    /// Requests that it may make at once after a rest; at least 1.
+    pub burst: u32,
+    /// Clients that are remembered; at least 1.
+    pub addresses_max: usize,
+    /// The peers whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<IpNet>,
+}
+
+/// The service. One for all listeners, so that they share the limit and the rendered answers.
+pub struct Public {
+    source: Box<dyn Source>,
+    limiter: Limiter,
+    trusted: Vec<IpNet>,
+    cache_control: HeaderValue,
+    shelf: Shelf,
+    openapi: Document,
+}
+
+impl fmt::Debug for Public {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Public")
+            .field("limiter", &self.limiter)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Public {
+    /// The service on what it reads. `start` is a moment before the first request.
+    pub fn new(settings: Settings, source: Box<dyn Source>, start: Instant) -> Self {
+        let max_age = format!("public, max-age={}", settings.refresh.as_secs());
+        Self {
+            source,
+            limiter: Limiter::new(&settings, start),
+            trusted: settings.trusted_proxies,
+            cache_control: HeaderValue::from_str(&max_age).unwrap_or(HeaderValue::from_static("no-cache")),
+            shelf: Shelf::default(),
+            openapi: Document::json(OPENAPI.as_bytes().to_vec()),
+        }
+    }
+
+    /// The answer to a request; `None` if its path is none of the service's.
+    pub fn answer(&self, ask: &Ask<'_>) -> Option<Answer> {
+        let place = Place::of(ask.path)?;
+        Some(self.answer_at(&place, ask).unwrap_or_else(Refusal::answer))
+    }
+
+    /// The answer to a path that is neither the service's nor anybody else's.
+    pub fn not_found() -> Answer {
+        Refusal::PathNotFound.answer()
+    }
+
+    fn answer_at(&self, place: &Place<'_>, ask: &Ask<'_>) -> Result<Answer, Refusal> {
+        let client = Client::of(ask.peer, ask.headers, &self.trusted);
+        self.limiter
+            .admit(client, ask.now)
+            .map_err(|wait| Refusal::RateLimited { wait })?;
+        match *ask.method {
+            Method::OPTIONS => return Ok(preflight()),
+            Method::GET | Method::HEAD => {}
+            _ => return Err(Refusal::MethodNotAllowed),
+        }
+        if place.takes_hours() {
+            place::check_hours(ask.query)?;
+        }
+        let document = |document: &Document| document.answer(ask.headers, &self.cache_control);
+        match place {
+            Place::OpenApi => document(&self.openapi),
+            Place::Summary => document(self.edition(ask)?.summary()),
+            Place::Index => document(self.edition(ask)?.index()),
+            Place::Detail(key) => document(self.edition(ask)?.detail(key).ok_or(Refusal::ModelNotFound)?),
+            Place::Model(key) => document(self.edition(ask)?.model(key).ok_or(Refusal::ModelNotFound)?),
+        }
+    }
+
+    fn edition(&self, ask: &Ask<'_>) -> Result<Arc<Edition>, Refusal> {
+        let snapshot = self.source.snapshot().ok_or(Refusal::NotReady)?;
+        Ok(self
+            .shelf
+            .edition(snapshot, self.source.catalogue(), Hour::of_ms(ask.now_ms)))
+    }
+}
+
+/// What a browser asks before it sends headers that scripts may not send unasked (Fetch standard, CORS preflight).
+fn preflight() -> Answer {
+    let mut headers = open_headers();
+    headers.insert(
+        header::ACCESS_CONTROL_ALLOW_METHODS,
+        HeaderValue::from_static("GET, HEAD"),
+    );
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*"));
+    headers.insert(
+        header::ACCESS_CONTROL_MAX_AGE,
+        HeaderValue::from_static(PREFLIGHT_SECONDS),
+    );
+    headers.insert(header::ALLOW, HeaderValue::from_static(ALLOW));
+    Answer {
+        status: StatusCode::NO_CONTENT,
+        headers,
+        body: Bytes::new(),
+    }
+}
+
+/// The headers of every answer: scripts of every site may read it.
+fn open_headers() -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(12);
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    headers.insert(
+        header::ACCESS_CONTROL_EXPOSE_HEADERS,
+        HeaderValue::from_static("etag, retry-after"),
+    );
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers
+}

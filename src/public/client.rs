@@ -1,0 +1,108 @@
+//! Who asks: the address that a limit is kept for.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use http::HeaderMap;
+use ipnet::IpNet;
+
+/// A client. IPv6 by its /64, which one household or machine has to itself, so that its 2^64 addresses are one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Client(IpAddr);
+
+impl Client {
+    /// The peer, or whom it speaks for: `x-forwarded-for` is believed of a trusted peer alone, and read from its end, past
+    /// entries that are trusted too, to the first that is not. An entry that is no address ends the reading: nothing in
+    /// front of it was written by anybody who is trusted.
+    pub(super) fn of(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Self {
+        let is_trusted = |address: &IpAddr| trusted.iter().any(|network| network.contains(address));
+        let mut last = peer.to_canonical();
+        let lines = headers.get_all("x-forwarded-for").iter().rev();
+        let mut entries = lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
+        while is_trusted(&last)
+            && let Some(before) = entries.next().and_then(address)
+        {
+            last = before;
+        }
+        Self::from(last)
+    }
+}
+
+impl From<IpAddr> for Client {
+    fn from(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let network = u128::from(address) >> 64 << 64;
+                Self(IpAddr::V6(Ipv6Addr::from(network)))
+            }
+            four @ IpAddr::V4(_) => Self(four),
+        }
+    }
+}
+
+/// An entry: an address, as some proxies write it in brackets or with a port.
+fn address(entry: &str) -> Option<IpAddr> {
+    let entry = entry.trim();
+    let bare = entry.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let parsed = bare.unwrap_or(entry).parse::<IpAddr>().ok();
+    let address = parsed.or_else(|| entry.parse::<SocketAddr>().ok().map(|socket| socket.ip()));
+    address.map(|address| address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn trusted() -> Vec<IpNet> {
+        ["10.0.0.0/8", "127.0.0.1/32", "fd00::/8"]
+            .map(|network| network.parse().unwrap())
+            .to_vec()
+    }
+
+    fn client(peer: &str, lines: &[&str]) -> Client {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append("x-forwarded-for", line.parse().unwrap());
+        }
+        Client::of(ip(peer), &headers, &trusted())
+    }
+
+    #[test]
+    fn an_untrusted_peer_speaks_for_itself() {
+        assert_eq!(client("192.0.2.1", &["203.0.113.5"]), Client(ip("192.0.2.1")));
+        assert_eq!(client("192.0.2.1", &[]), Client(ip("192.0.2.1")));
+    }
+
+    #[test]
+    fn a_trusted_peer_names_the_last_address_that_is_not_trusted() {
+        for (lines, named) in [
+            (&["203.0.113.5"][..], "203.0.113.5"),
+            (&["6.6.6.6, 203.0.113.5, 10.1.1.1"], "203.0.113.5"),
+            (&["6.6.6.6", "203.0.113.5", "10.1.1.1,10.2.2.2"], "203.0.113.5"),
+            (&["10.3.3.3, 10.1.1.1"], "10.3.3.3"),
+            (&["6.6.6.6, nonsense, 10.1.1.1"], "10.1.1.1"),
+            (&["203.0.113.5, "], "10.0.0.1"),
+            (&["unknown"], "10.0.0.1"),
+            (&[], "10.0.0.1"),
+            (&["203.0.113.5:4711"], "203.0.113.5"),
+            (&["[2001:db8::7]:4711"], "2001:db8::"),
+            (&["[2001:db8::7]"], "2001:db8::"),
+            (&["::ffff:203.0.113.5"], "203.0.113.5"),
+        ] {
+            assert_eq!(client("10.0.0.1", lines), Client(ip(named)), "{lines:?}");
+        }
+        assert_eq!(client("::ffff:10.0.0.1", &["203.0.113.5"]), Client(ip("203.0.113.5")));
+        assert_eq!(client("fd00::1", &["203.0.113.5"]), Client(ip("203.0.113.5")));
+    }
+
+    #[test]
+    fn an_ipv6_network_is_one_client_and_a_mapped_address_is_ipv4() {
+        assert_eq!(client("2001:db8:1:2:3::4", &[]), client("2001:db8:1:2:ffff::", &[]));
+        assert_ne!(client("2001:db8:1:2::", &[]), client("2001:db8:1:3::", &[]));
+        assert_eq!(client("::ffff:192.0.2.1", &[]), client("192.0.2.1", &[]));
+        assert_ne!(client("::ffff:192.0.2.1", &[]), client("::ffff:192.0.2.2", &[]));
+    }
+}

@@ -1,0 +1,44 @@
+//! The public stability service on what this process reads.
+
+use std::sync::Arc;
+
+use crate::{
+    clock,
+    config::Config,
+    domain::catalogue::Catalogue,
+    live::LiveCell,
+    public::{Public, Settings, Source},
+    stability::{Snapshot, Snapshots},
+};
+
+/// Built from `[stability]`.
+pub fn build(config: &Config, live: &Arc<LiveCell>, snapshots: Arc<Snapshots>) -> Arc<Public> {
+    let stability = &config.stability;
+    let settings = Settings {
+        refresh: stability.refresh,
+        requests_per_minute: stability.requests_per_minute,
+        burst: stability.burst,
+        addresses_max: stability.addresses_max,
+        trusted_proxies: stability.trusted_proxies.clone(),
+    };
+    let reads = Reads {
+        live: Arc::clone(live),
+        snapshots,
+    };
+    Arc::new(Public::new(settings, Box::new(reads), clock::instant()))
+}
+
+struct Reads {
+    live: Arc<LiveCell>,
+    snapshots: Arc<Snapshots>,
+}
+
+impl Source for Reads {
+    fn catalogue(&self) -> Arc<Catalogue> {
+        Arc::clone(&self.live.get().catalogue)
+    }
+
+    fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        self.snapshots.get()
+    }
+}

@@ -1,0 +1,4 @@
+//! How the models behave, as everybody may read it.
+
+mod http;
+mod openapi;
