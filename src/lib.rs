@@ -11,6 +11,7 @@ pub mod config;
 
 pub mod journal;
 pub mod key_cache;
+pub mod stability;
 pub mod store;
 
 pub mod access_log;

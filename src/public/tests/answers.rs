@@ -186,7 +186,11 @@ fn before_the_first_read_it_says_when_to_come_again() {
         assert_eq!(header(&answer, "retry-after"), "5");
     }
     assert_eq!(service.get("/web/v1/openapi.json").status, StatusCode::OK);
-    service.reads.snapshot.store(Some(Arc::default()));
+    let empty = Snapshot {
+        read_at_ms: NOW_MS,
+        buckets: BTreeMap::new(),
+    };
+    service.reads.snapshot.store(Some(Arc::new(empty)));
     assert_eq!(service.get("/status").status, StatusCode::OK);
 }
 

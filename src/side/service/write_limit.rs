@@ -46,14 +46,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteLimit<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match Pin::new(&mut self.stream).poll_write(cx, bytes) {
             Poll::Pending => self.late(cx),
-            written => written,
+            written @ Poll::Ready(_) => written,
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match Pin::new(&mut self.stream).poll_flush(cx) {
             Poll::Pending => self.late(cx),
-            flushed => {
+            flushed @ Poll::Ready(_) => {
                 self.waiting = None;
                 flushed
             }
@@ -63,7 +63,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteLimit<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match Pin::new(&mut self.stream).poll_shutdown(cx) {
             Poll::Pending => self.late(cx),
-            ended => ended,
+            ended @ Poll::Ready(_) => ended,
         }
     }
 }

@@ -48,7 +48,7 @@ fn get(weir: &Weir, target: &str) -> Response {
 
 /// What is the same on both ports: all but what tells of the connection and of the gateway's log.
 fn comparable(response: &Response) -> (u16, Vec<(String, String)>, Vec<u8>) {
-    let own = ["date", "connection", "keep-alive", "x-request-id", "server"];
+    let own = ["date", "connection", "keep-alive", "x-weir-request-id", "server"];
     let mut headers = response.headers.clone();
     headers.retain(|(name, _)| !own.contains(&name.as_str()));
     headers.sort();
@@ -402,7 +402,7 @@ fn a_trusted_proxy_says_who_asks() {
 fn the_gateway_logs_it_without_a_key_and_without_an_address() {
     let weir = started(weir());
     let answer = weir.exchange(&Request::get(SUMMARY).header("x-api-key", "whatever"));
-    let line = weir.access_line(answer.header("x-request-id").unwrap());
+    let line = weir.access_line(answer.header("x-weir-request-id").unwrap());
     assert_eq!(
         (&line["operation"], &line["status"], &line["outcome"]),
         (&Json::from("stability"), &Json::from(200), &Json::from("ok")),
