@@ -11,7 +11,6 @@ pub mod config;
 
 pub mod journal;
 pub mod key_cache;
-pub mod stability;
 pub mod store;
 
 pub mod access_log;
