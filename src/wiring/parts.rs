@@ -80,12 +80,7 @@ impl Parts {
         let (sessions, session_writer) = Sessions::new(session_store);
         let session_task = background.spawn(session_writer.run(stopped.clone()));
         let cache_task = background.spawn(Arc::clone(&keys).run(stopped.clone()));
-        let upstream = &config.upstream;
-        let settings = ResolverSettings {
-            refresh: upstream.resolve,
-            timeout: upstream.resolve_timeout,
-        };
-        let resolver = Arc::new(Resolver::new(catalogue::hosts(&catalogue), settings));
+        let resolver = Arc::new(Resolver::new(catalogue::hosts(&catalogue), resolver_settings(&config)));
         background.spawn(Arc::clone(&resolver).run(stopped.clone()));
         // Bounded by the lookups' own time limit; the first request then finds addresses.
         background.block_on(resolver.first_pass());
@@ -213,6 +208,13 @@ pub fn tell_metrics(metrics: &Metrics, catalogue: &Catalogue) {
         catalogue.models().map(|model| model.name.as_str()),
         catalogue.providers().map(|provider| provider.name.as_str()),
     );
+}
+
+fn resolver_settings(config: &Config) -> ResolverSettings {
+    ResolverSettings {
+        refresh: config.upstream.resolve,
+        timeout: config.upstream.resolve_timeout,
+    }
 }
 
 fn sinks(config: &Config, catalogue: &Catalogue) -> Result<Sinks, StartError> {
