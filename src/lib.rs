@@ -27,6 +27,8 @@ pub mod usual;
 
 pub mod live;
 
+pub mod public;
+
 pub mod billing;
 pub mod gateway;
 pub mod side;

@@ -48,7 +48,7 @@ const DOMAIN_BANS: [&str; 9] = [
 ];
 
 /// Module by module of `src/`, what it must not know. `wiring` and `main` may know everything.
-const IMPORT_BANS: [(&str, &[&str]); 22] = [
+const IMPORT_BANS: [(&str, &[&str]); 23] = [
     (
         "domain",
         &[
@@ -63,6 +63,7 @@ const IMPORT_BANS: [(&str, &[&str]); 22] = [
             "live",
             "metrics",
             "pools",
+            "public",
             "resolver",
             "sample_provider",
             "sessions",
@@ -94,6 +95,7 @@ const IMPORT_BANS: [(&str, &[&str]); 22] = [
     ("switches", UPPER),
     ("usual", UPPER),
     ("live", UPPER),
+    ("public", UPPER),
     ("gateway", &["cli", "side", "wiring"]),
     ("side", &["cli", "gateway", "wiring"]),
     ("sample_provider", &["cli", "gateway", "side", "store", "wiring"]),
