@@ -23,7 +23,7 @@ mod tests;
 
 /// The `Content-Security-Policy` to send with every page. Its hash is that of the style sheet, which a test holds; the only
 /// image is the icon, a `data:` address within the document.
-pub const CSP: &str = "default-src 'none'; style-src 'sha256-Ly89LOpXLw5LJ++DrApf3z/a8EZFja67zEh2o8XkMiI='; \
+pub const CSP: &str = "default-src 'none'; style-src 'sha256-wjHYlQhDmCh6DVaXIbIQPJ8V1tIv0A3XEZqDUy1RUH8='; \
      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 const STYLE: &str = include_str!("page/style.css");

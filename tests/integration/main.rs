@@ -41,6 +41,7 @@ mod sdk;
 mod secrets;
 mod shutdown;
 mod soak;
+mod stability;
 mod storm;
 mod stream_ends;
 mod streams;

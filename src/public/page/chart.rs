@@ -116,21 +116,23 @@ fn axes(measure: &Measure, model: &ModelWindow, top: Option<f64>) -> Markup {
     }
 }
 
-/// The least and the most, and when.
+/// The least and the most, and when; one value where people would read the same for both.
 fn range(measure: &Measure, runs: &[Vec<Point>]) -> String {
     let points = || runs.iter().flatten();
     let least = points().min_by(|one, other| one.value.total_cmp(&other.value));
     let most = points().max_by(|one, other| one.value.total_cmp(&other.value));
-    match (least, most) {
-        (Some(least), Some(most)) => format!(
-            "Lowest {} at {}, highest {} at {}",
-            measure.words(least.value),
-            clock(least.hour),
-            measure.words(most.value),
-            clock(most.hour)
-        ),
-        _ => "Nothing measured in the last 24 hours".to_owned(),
+    let (Some(least), Some(most)) = (least, most) else {
+        return "Nothing measured in the last 24 hours".to_owned();
+    };
+    let (low, high) = (measure.words(least.value), measure.words(most.value));
+    if low == high {
+        return format!("{low} in every measured hour");
     }
+    format!(
+        "Lowest {low} at {}, highest {high} at {}",
+        clock(least.hour),
+        clock(most.hour)
+    )
 }
 
 /// The next value that people can read on a scale, as can its half. 1 where all is 0.

@@ -113,7 +113,7 @@ fn a_chart_has_a_gap_where_nothing_was_measured() {
     model.hours[9].1 = counted(4, 4);
     let page = detail(&model);
     let latency = page
-        .split("Latency: Lowest")
+        .split("aria-label=\"Latency: 1.2 s in every measured hour\"")
         .nth(1)
         .unwrap()
         .split("</svg>")
@@ -130,6 +130,24 @@ fn a_chart_has_a_gap_where_nothing_was_measured() {
         latency.contains(">2.0 s</text>") && latency.contains(">1.0 s</text>"),
         "{latency}"
     );
+}
+
+#[test]
+fn a_chart_says_its_range_and_where_nothing_was_measured() {
+    let mut model = with_every_hour("heron", counted(200, 200));
+    model.hours[3].1.latency_ms = 0;
+    model.hours[5].1.latency_ms *= 100;
+    for (_, counters) in &mut model.hours {
+        counters.ttft_count = 0;
+    }
+    let page = tags::text(&detail(&model));
+    assert!(
+        page.contains("Lowest 0.0 ms at 17:00, highest 2.1 min at 19:00"),
+        "{page}"
+    );
+    assert!(page.contains("| 0 | 1.7 min | 3.3 min |"), "{page}");
+    let nothing = "| 0 | 14:00 | 20:00 | 02:00 | 08:00 | now | Nothing measured in the last 24 hours";
+    assert!(page.contains(nothing), "{page}");
 }
 
 #[test]

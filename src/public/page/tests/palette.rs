@@ -19,7 +19,7 @@ fn colours(number: usize) -> BTreeMap<&'static str, &'static str> {
 
 fn luminance(colour: &str) -> f64 {
     let channel = |at: usize| {
-        let value = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
+        let value = f64::from(u8::from_str_radix(colour.get(at..at + 2).unwrap(), 16).unwrap()) / 255.0;
         if value <= 0.04045 {
             value / 12.92
         } else {

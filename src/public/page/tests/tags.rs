@@ -11,7 +11,8 @@ fn pieces(page: &str) -> impl Iterator<Item = (&str, &str)> {
             letter == '>' && !quoted
         });
         let end = end.unwrap_or_else(|| panic!("a tag without an end: {piece}"));
-        (&piece[..end], &piece[end + 1..])
+        let (tag, text) = piece.split_at(end);
+        (tag, text.strip_prefix('>').unwrap())
     })
 }
 
