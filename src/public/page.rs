@@ -1,18 +1,93 @@
-//! The status page.
+//! The status page: `/status` and `/status/{model}` as whole HTML documents, for people who would rather not read JSON.
+//!
+//! One document holds everything: no script, no further request, and a policy under which a browser would do neither.
+//! Names come from an operator's configuration and may hold anything; they are escaped by the template, always. What is
+//! shown is what is published: means, labels and confidence, never a count of requests, nor a length that tells one.
+
+use jiff::Timestamp;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::domain::stability::{ModelWindow, Window};
 
-/// The Content-Security-Policy of the pages.
-pub const CSP: &str = "default-src 'none'";
+mod chart;
+mod label;
+mod measure;
+mod method;
+mod model;
+mod overview;
+mod strip;
 
-/// The page of all models. `updated_at` in seconds since the epoch.
+#[cfg(test)]
+mod tests;
+
+/// The `Content-Security-Policy` to send with every page. Its hash is that of the style sheet, which a test holds; the only
+/// image is the icon, a `data:` address within the document.
+pub const CSP: &str = "default-src 'none'; style-src 'sha256-wjHYlQhDmCh6DVaXIbIQPJ8V1tIv0A3XEZqDUy1RUH8='; \
+     img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+const STYLE: &str = include_str!("page/style.css");
+
+/// Three bars that grow, in a colour that stands out on light and dark tabs.
+const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath \
+     d='M3 15V9M8 15V5M13 15V1' stroke='%231f9d5c' stroke-width='4'/%3E%3C/svg%3E";
+
+/// How often an open overview is read again. A model's page stays, so that what its reader has opened stays open.
+const REFRESH_SECONDS: &str = "60";
+
+/// What needs no encoding in a path: the unreserved characters of RFC 3986.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The overview of all models, a whole HTML document. `updated_at` is when the figures were read, in seconds since the
+/// Unix epoch.
 pub fn index(window: &Window, updated_at: i64) -> String {
-    let rows = window.models.len();
-    format!("<!doctype html><title>Status</title><p>{rows} models at {updated_at}.</p>")
+    let updated = updated(updated_at);
+    document(
+        "Model status",
+        Some(REFRESH_SECONDS),
+        &overview::content(window, &updated),
+    )
 }
 
-/// The page of one model. `updated_at` in seconds since the epoch.
+/// The page of one model, a whole HTML document. `updated_at` as in [`index`].
 pub fn model(model: &ModelWindow, updated_at: i64) -> String {
-    let hours = model.hours.len();
-    format!("<!doctype html><title>Status</title><p>{hours} hours at {updated_at}.</p>")
+    let updated = updated(updated_at);
+    let title = format!("{} \u{b7} Model status", model.name);
+    document(&title, None, &model::content(model, &updated))
+}
+
+fn document(title: &str, refresh: Option<&str>, content: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                @if let Some(seconds) = refresh {
+                    meta http-equiv="refresh" content=(seconds);
+                }
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                link rel="icon" href=(ICON);
+                style { (PreEscaped(STYLE)) }
+            }
+            body { (content) }
+        }
+    };
+    page.into_string()
+}
+
+/// When the figures were read, for people and machines.
+fn updated(at: i64) -> Markup {
+    match Timestamp::from_second(at) {
+        Ok(at) => html! {
+            "updated " time datetime=(at) { (at.strftime("%-d %B %Y, %H:%M:%S UTC")) }
+        },
+        Err(_) => html! { "updated at an unknown time" },
+    }
+}
+
+/// The address of a model's page below `/status/`, or of its JSON.
+fn address(before: &str, name: &str) -> String {
+    format!("{before}{}", utf8_percent_encode(name, SEGMENT))
 }

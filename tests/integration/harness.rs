@@ -4,6 +4,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod books;
+pub(crate) mod browser;
 pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod cluster;

@@ -3,3 +3,4 @@
 mod counts;
 mod http;
 mod openapi;
+mod page;
