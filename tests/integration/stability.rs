@@ -2,5 +2,6 @@
 
 mod counts;
 mod http;
+mod limits;
 mod openapi;
 mod page;
