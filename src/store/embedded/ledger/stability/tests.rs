@@ -30,7 +30,10 @@ async fn what_was_told_is_there_again_at_the_next_start() {
     let folder = tempfile::tempdir().unwrap();
     let now = this_hour();
     let told = share(now, &[("a", 3)]);
-    opened(folder.path()).tell(&node(1), &[told.clone()]).await.unwrap();
+    opened(folder.path())
+        .tell(&node(1), std::slice::from_ref(&told))
+        .await
+        .unwrap();
     let again = opened(folder.path());
     assert_eq!(again.buckets(now, now).await.unwrap()[&now], told.bucket);
     assert!(!again.epochs.subscribe().has_changed().unwrap());
