@@ -6,7 +6,8 @@
 //! nobody waits for but changes by operators ([`Journal::synced`]): a power cut loses at most that.
 //!
 //! The journal numbers the steps of each account, so that their order in the file is the order of their numbers. It keeps at
-//! hand where the steps stand that the store has not acknowledged; [`crate::settlement`] sends them.
+//! hand where the steps stand that the store has not acknowledged; [`crate::settlement`] sends them. It also keeps at hand
+//! what the settled rows count by hour and model; the stability record is told that.
 
 use std::{
     collections::HashSet,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::journal::{
     folder::Folder,
-    frame::HEADER,
+    frame::{HEADER, zeros_from},
     replay::{self, Replayed},
 };
 
@@ -177,4 +177,29 @@ fn lost_steps_are_stood_in_for_so_that_later_ones_pass() {
         ]
     );
     assert_eq!(unsent.lost, 2);
+}
+
+#[test]
+fn a_byte_in_what_was_set_aside_is_found_wherever_it_is() {
+    let folder = scratch();
+    for set_aside in [true, false] {
+        let file = tempfile::tempfile_in(folder.path()).unwrap();
+        if set_aside {
+            RealDisk.allocate(&file, 3 << 20).unwrap();
+        } else {
+            file.set_len(3 << 20).unwrap();
+        }
+        RealDisk.write(&file, b"data", 0).unwrap();
+        assert!(zeros_from(&file, 4).unwrap());
+        assert!(!zeros_from(&file, 3).unwrap());
+        for at in [4, 5000, (1 << 20) - 1, (2 << 20) + 77, (3 << 20) - 1] {
+            RealDisk.write(&file, b"x", at).unwrap();
+            assert!(!zeros_from(&file, 4).unwrap(), "{at}");
+            assert!(!zeros_from(&file, at).unwrap(), "{at}");
+            assert!(zeros_from(&file, at + 1).unwrap(), "{at}");
+            RealDisk.write(&file, &[0], at).unwrap();
+        }
+        assert!(zeros_from(&file, 4).unwrap());
+        assert!(zeros_from(&file, 4 << 20).unwrap(), "behind the end");
+    }
 }

@@ -15,10 +15,13 @@ use crate::journal::{
 
 const ACCOUNTS: [&str; 3] = ["a", "b", "c"];
 
+/// End, bytes, steps, running requests, age and last row.
+type Segment = (u64, u64, BTreeMap<String, (u64, u64)>, u64, i64, Option<u64>);
+
 /// All that a start knows, in a form that can be compared.
 #[derive(Debug, PartialEq)]
 struct Known {
-    segments: BTreeMap<u64, (u64, u64, BTreeMap<String, (u64, u64)>, u64, i64, Option<u64>)>,
+    segments: BTreeMap<u64, Segment>,
     running: BTreeMap<String, Request>,
     keys: BTreeMap<KeyId, Position>,
     shares: Vec<Share>,
