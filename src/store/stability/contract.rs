@@ -35,13 +35,13 @@ macro_rules! stability_suite {
     (@all $how:ident $with:expr) => {
         $crate::store::stability::contract::stability_suite! { @$how $with =>
             what_is_told_is_read_by_hour_and_model
-            the_greatest_share_holds_however_often_and_in_whatever_order_it_is_told
+            the_greatest_share_holds_whenever_and_however_often_it_is_told
             a_greater_share_takes_the_place_of_all_before
             the_shares_of_all_nodes_are_added_up
             names_are_kept_as_they_are
             watermarks_and_counters_are_exact_to_the_last
             many_shares_are_told_and_many_hours_read_at_once
-            whatever_is_told_in_whatever_order_the_sum_of_the_greatest_holds
+            any_order_of_telling_leaves_the_sum_of_the_greatest
         }
     };
     (@tests $open:expr => $($behaviour:ident)*) => {
@@ -128,9 +128,7 @@ pub(crate) async fn what_is_told_is_read_by_hour_and_model(store: Arc<dyn Stabil
     assert_eq!(store.buckets(now, now.plus(-1)).await.unwrap(), BTreeMap::new());
 }
 
-pub(crate) async fn the_greatest_share_holds_however_often_and_in_whatever_order_it_is_told(
-    store: Arc<dyn StabilityStore>,
-) {
+pub(crate) async fn the_greatest_share_holds_whenever_and_however_often_it_is_told(store: Arc<dyn StabilityStore>) {
     let now = this_hour();
     let [small, middle, great] = [
         share(now, &[("a", 1)]),
@@ -263,7 +261,7 @@ pub(crate) async fn many_shares_are_told_and_many_hours_read_at_once(store: Arc<
 /// A share that is told: the node, how many hours ago, and how far its counting had come.
 type Telling = (u8, i64, u64);
 
-pub(crate) async fn whatever_is_told_in_whatever_order_the_sum_of_the_greatest_holds(store: Arc<dyn StabilityStore>) {
+pub(crate) async fn any_order_of_telling_leaves_the_sum_of_the_greatest(store: Arc<dyn StabilityStore>) {
     let mut runner = TestRunner::default();
     let tellings = vec((1_u8..=3, 0_i64..3, 0_u64..12), 1..40);
     for number in 0..PROGRAMS {
