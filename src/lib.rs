@@ -28,8 +28,6 @@ pub mod usual;
 
 pub mod live;
 
-pub mod public;
-
 pub mod billing;
 pub mod gateway;
 pub mod public;

@@ -16,7 +16,9 @@
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     clippy::disallowed_methods,
-    reason = "a bench reports on stdout, reads the clock, and stops at once when its surroundings are not as expected"
+    dead_code,
+    reason = "a bench reports on stdout, reads the clock, stops at once when its surroundings are not as expected, and shares \
+              modules with the other benches"
 )]
 
 mod bare;
