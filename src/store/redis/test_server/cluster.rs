@@ -56,10 +56,7 @@ impl TestCluster {
             })
             .await;
             until("the replica is in step", async || {
-                replica
-                    .ask::<String>(&["INFO", "replication"])
-                    .await
-                    .contains("master_link_status:up")
+                replica.info_has("replication", "master_link_status:up").await
             })
             .await;
         }

@@ -25,10 +25,7 @@ impl Watched {
         }
         for replica in servers.iter().skip(1) {
             until("the replica is in step", async || {
-                replica
-                    .ask::<String>(&["INFO", "replication"])
-                    .await
-                    .contains("master_link_status:up")
+                replica.info_has("replication", "master_link_status:up").await
             })
             .await;
         }

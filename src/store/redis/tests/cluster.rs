@@ -131,9 +131,7 @@ async fn failovers_are_followed_and_told() {
     epochs.mark_unchanged();
     until("the old master is in step as a replica", async || {
         let old = &cluster.servers[place];
-        old.ask::<String>(&["INFO", "replication"])
-            .await
-            .contains("master_link_status:up")
+        old.info_has("replication", "master_link_status:up").await
     })
     .await;
     // Unplanned: what replaced it dies.

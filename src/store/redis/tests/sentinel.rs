@@ -40,9 +40,7 @@ async fn a_planned_failover_is_followed_and_told() {
         let [one, two] = [&watched.servers[0], &watched.servers[1]];
         let (old, new) = if round % 2 == 0 { (one, two) } else { (two, one) };
         until("the replica is in step", async || {
-            new.ask::<String>(&["INFO", "replication"])
-                .await
-                .contains("master_link_status:up")
+            new.info_has("replication", "master_link_status:up").await
         })
         .await;
         a_planned_failover(&watched, &joined, [old, new], round + 1).await;
@@ -57,9 +55,7 @@ async fn a_planned_failover(watched: &Watched, joined: &Joined, [old, new]: [&Te
     until_replicated(new, number - 1).await;
     watched.fail_over().await;
     until("the replica is the master", async || {
-        new.ask::<String>(&["INFO", "replication"])
-            .await
-            .contains("role:master")
+        new.info_has("replication", "role:master").await
     })
     .await;
     let start = clock::instant();
