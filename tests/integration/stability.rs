@@ -5,3 +5,4 @@ mod http;
 mod limits;
 mod openapi;
 mod page;
+mod served;
