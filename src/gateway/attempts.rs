@@ -59,6 +59,8 @@ pub struct Attempts {
     place: Option<Place>,
     pause: Duration,
     reason: Option<&'static str>,
+    /// Whether the next attempt takes a connection that was never used.
+    fresh: bool,
 }
 
 /// How a provider answered, as far as a further attempt depends on it.
@@ -123,6 +125,7 @@ impl Attempts {
             place: None,
             pause: Duration::ZERO,
             reason: None,
+            fresh: false,
         })
     }
 
@@ -194,13 +197,22 @@ impl Attempts {
         !self.is_bound() && self.next_leg("connect", dice, now)
     }
 
-    /// The pooled connection was closed before any byte of an answer. Whether to send once more.
+    /// The pooled connection was closed before any byte of an answer. Whether to send once more; then over a connection
+    /// that was never used, because what closed one of a pool has often closed all of it. Such a sending is none of
+    /// those that the provider's retries are counted by: the provider has not said anything.
     pub fn connection_was_stale(&mut self) -> bool {
-        let again = self.made < ATTEMPTS_MAX && self.sent < 2;
+        let again = self.made < ATTEMPTS_MAX;
         if again {
+            self.sent = self.sent.saturating_sub(1);
+            self.fresh = true;
             self.reason = Some("stale_connection");
         }
         again
+    }
+
+    /// Whether the attempt that begins must not take a connection from the pool.
+    pub fn take_fresh(&mut self) -> bool {
+        std::mem::take(&mut self.fresh)
     }
 
     /// No answer came in time, or it broke off before its head.

@@ -86,8 +86,8 @@ pub fn peer(gateway: &Gateway, session: &Session, forward: &mut Forward) -> Resu
     // Reading is limited by the watch: Pingora's own limit would register a timer for every chunk.
     peer.options.write_timeout = Some(limits.idle);
     peer.options.idle_timeout = Some(timeouts.pool_idle);
-    if !admission::can_resend(forward) {
-        // A stale pooled connection would lose the request for good, so it gets one of its own.
+    if forward.attempts.take_fresh() || !admission::can_resend(forward) {
+        // A (further) stale connection of the pool would lose the request for good, so it gets one of its own.
         static OWN_GROUP: AtomicU64 = AtomicU64::new(1);
         peer.group_key = OWN_GROUP.fetch_add(1, Ordering::Relaxed);
         peer.options.idle_timeout = Some(Duration::ZERO);

@@ -1,5 +1,10 @@
 //! Request bodies: any size, any framing, any retry.
 
+use std::sync::{
+    Barrier,
+    atomic::{AtomicUsize, Ordering},
+};
+
 use crate::harness::certificates::{Authority, Flaw};
 use crate::harness::h2c::{self, EndStream, Length};
 use crate::harness::provider::Welcome;
@@ -55,24 +60,29 @@ fn assert_arrived(provider: &RecordingProvider, before: usize, body: &[u8], what
     );
 }
 
-/// Sends every size in every framing over HTTP/1.1 and h2c.
+/// Sends every size in every framing over HTTP/1.1 and h2c; those that may meet a stale connection and are to, until
+/// they have.
 #[track_caller]
-fn every_form_arrives(weir: &Weir, provider: &RecordingProvider, sizes: &[usize]) {
+fn every_form_arrives(weir: &Weir, provider: &RecordingProvider, sizes: &[usize], stale: bool) {
     let key = weir.key().text;
     for &size in sizes {
         let body = body_of(size);
         let request = message(&key, &body);
+        // Without a length and beyond Pingora's buffer they are sent once, over a connection of their own.
+        let stale_unsaid = stale && size <= 65_536;
         for upload in [
             Upload::Length,
             Upload::Chunked(if size < 100_000 { 10 } else { 4_000 }),
             Upload::Chunked(1 << 20),
         ] {
-            let (what, before) = (format!("{size} bytes over HTTP/1.1, {upload:?}"), provider.count());
-            let mut client = weir.connect();
-            client.write(&request.bytes(upload));
-            let answer = client.response_to("POST");
-            assert_eq!(answer.status, 200, "{what}: {}", answer.text());
-            assert_arrived(provider, before, &body, &what);
+            provider.until_stale(if upload == Upload::Length { stale } else { stale_unsaid }, || {
+                let (what, before) = (format!("{size} bytes over HTTP/1.1, {upload:?}"), provider.count());
+                let mut client = weir.connect();
+                client.write(&request.bytes(upload));
+                let answer = client.response_to("POST");
+                assert_eq!(answer.status, 200, "{what}: {}", answer.text());
+                assert_arrived(provider, before, &body, &what);
+            });
         }
         for (end, length) in [
             (EndStream::OnLastFrame, Length::Said),
@@ -80,20 +90,31 @@ fn every_form_arrives(weir: &Weir, provider: &RecordingProvider, sizes: &[usize]
             (EndStream::OnItsOwn, Length::Unsaid),
             (EndStream::OnLastFrame, Length::Unsaid),
         ] {
-            let (what, before) = (
-                format!("{size} bytes over h2c, {end:?}, length {length:?}"),
-                provider.count(),
-            );
-            let answer = h2c::exchange(weir.gateway, &request, end, length);
-            if answer.status == 411 && size > 65_536 && (end, length) == (EndStream::OnLastFrame, Length::Unsaid) {
-                // The one form that may be refused rather than hang (design.md section 4).
-                assert_refusal(Wire::Messages, &answer, 411, "invalid_request_error");
-                continue;
-            }
-            assert_eq!(answer.status, 200, "{what}: {}", answer.text());
-            assert_arrived(provider, before, &body, &what);
+            provider.until_stale(if length == Length::Said { stale } else { stale_unsaid }, || {
+                h2c_form_arrives(weir, provider, &request, &body, (end, length));
+            });
         }
     }
+}
+
+#[track_caller]
+fn h2c_form_arrives(
+    weir: &Weir,
+    provider: &RecordingProvider,
+    request: &Request,
+    body: &[u8],
+    (end, length): (EndStream, Length),
+) {
+    let what = format!("{} bytes over h2c, {end:?}, length {length:?}", body.len());
+    let before = provider.count();
+    let answer = h2c::exchange(weir.gateway, request, end, length);
+    if answer.status == 411 && body.len() > 65_536 && (end, length) == (EndStream::OnLastFrame, Length::Unsaid) {
+        // The one form that may be refused rather than hang (design.md section 4).
+        assert_refusal(Wire::Messages, &answer, 411, "invalid_request_error");
+        return;
+    }
+    assert_eq!(answer.status, 200, "{what}: {}", answer.text());
+    assert_arrived(provider, before, body, &what);
 }
 
 /// A gateway whose provider speaks TLS and refuses every other connection in its handshake.
@@ -135,14 +156,14 @@ fn with_stale_connections() -> (RecordingProvider, Weir) {
 fn bodies_of_every_size_arrive_intact() {
     let provider = RecordingProvider::answering("{}");
     let weir = Weir::start(&provider.base_url());
-    every_form_arrives(&weir, &provider, &[200, 10_000]);
-    every_form_arrives(&weir, &provider, &SIZES);
+    every_form_arrives(&weir, &provider, &[200, 10_000], false);
+    every_form_arrives(&weir, &provider, &SIZES, false);
 }
 
 #[test]
 fn bodies_arrive_intact_when_the_first_connection_is_refused() {
     let (_authority, provider, weir) = with_refused_connections();
-    every_form_arrives(&weir, &provider, &SIZES);
+    every_form_arrives(&weir, &provider, &SIZES, false);
     assert_eq!(
         provider.connections(),
         provider.count() * 2,
@@ -153,7 +174,45 @@ fn bodies_arrive_intact_when_the_first_connection_is_refused() {
 #[test]
 fn bodies_arrive_intact_when_the_pooled_connection_is_stale() {
     let (provider, weir) = with_stale_connections();
-    every_form_arrives(&weir, &provider, &SIZES);
+    every_form_arrives(&weir, &provider, &SIZES, true);
+}
+
+#[test]
+fn a_whole_pool_of_stale_connections_costs_no_request() {
+    const POOLED: usize = 6;
+    let together = Barrier::new(POOLED);
+    let asked = AtomicUsize::new(0);
+    let provider = RecordingProvider::start_with(
+        None,
+        |_| Welcome::ServeThenDie(1),
+        move |_, answer| {
+            if asked.fetch_add(1, Ordering::SeqCst) < POOLED {
+                together.wait();
+            }
+            answer.json("{}");
+        },
+    );
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    let request = message(&key, &body_of(1_000));
+    let mut clients: Vec<_> = (0..POOLED).map(|_| weir.connect()).collect();
+    for client in &mut clients {
+        client.write(&request.bytes(Upload::Length));
+    }
+    for client in &mut clients {
+        assert_eq!(client.response_to("POST").status, 200);
+    }
+    assert_eq!((provider.count(), provider.connections()), (POOLED, POOLED));
+    for number in 1..=POOLED {
+        let answer = weir.connect().exchange(&request);
+        assert_eq!(answer.status, 200, "request {number}: {}", answer.text());
+        assert_eq!(provider.count(), POOLED + number, "each was answered once");
+    }
+    assert!(
+        provider.stale() > 1,
+        "only {} requests met a stale connection",
+        provider.stale()
+    );
 }
 
 #[test]

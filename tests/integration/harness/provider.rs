@@ -63,6 +63,7 @@ struct Shared {
     requests: Mutex<Vec<Recorded>>,
     connections: AtomicUsize,
     handshakes: AtomicUsize,
+    stale: AtomicUsize,
     plain_bytes: Mutex<Vec<u8>>,
     stopping: AtomicBool,
 }
@@ -113,6 +114,7 @@ impl RecordingProvider {
             requests: Mutex::default(),
             connections: AtomicUsize::new(0),
             handshakes: AtomicUsize::new(0),
+            stale: AtomicUsize::new(0),
             plain_bytes: Mutex::default(),
             stopping: AtomicBool::new(false),
         });
@@ -164,6 +166,22 @@ impl RecordingProvider {
     /// Connections accepted so far.
     pub(crate) fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)
+    }
+
+    /// Requests that met a connection of [`Welcome::ServeThenDie`] and were not answered.
+    pub(crate) fn stale(&self) -> usize {
+        self.shared.stale.load(Ordering::SeqCst)
+    }
+
+    /// Sends once, or if `stale` until a request has met a stale connection.
+    #[track_caller]
+    pub(crate) fn until_stale(&self, stale: bool, send: impl Fn()) {
+        let before = self.stale();
+        let met = (0..10).any(|_| {
+            send();
+            !stale || self.stale() > before
+        });
+        assert!(met, "no request met a stale connection");
     }
 
     /// TLS handshakes that succeeded.
@@ -219,7 +237,9 @@ impl Shared {
         for answered in 0_usize.. {
             if welcome == Welcome::ServeThenDie(answered) {
                 // Dropped with unread bytes in it, the socket answers with a reset and no byte of an answer.
-                let _ = control.peek(&mut [0_u8; 1]);
+                if control.peek(&mut [0_u8; 1]).is_ok_and(|read| read > 0) {
+                    self.stale.fetch_add(1, Ordering::SeqCst);
+                }
                 return;
             }
             let Some(request) = self.read_request(wire, &mut buffer) else {
