@@ -50,17 +50,27 @@ pub struct Settler {
 enum Done {
     /// All steps of the account are acknowledged.
     Account(String),
-    /// The store was asked for all watermarks; these accounts have to be sent, `true` if their watermark is not known.
-    Checked(Vec<(String, bool)>),
+    /// The store was asked for all watermarks; these accounts have to be sent.
+    Checked(Vec<(String, News)>),
     /// The keys were told.
     Keys,
 }
 
-/// What is under way: an account's task, and whether there is something new for it.
+/// What an account's task does not know of yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum News {
+    None,
+    /// There may be further steps.
+    Steps,
+    /// The store may have forgotten steps.
+    Watermark,
+}
+
+/// What is under way: each account's task, and what is new for it.
 #[derive(Default)]
 struct Tasks {
     set: JoinSet<Done>,
-    lanes: HashMap<String, bool>,
+    lanes: HashMap<String, News>,
     checking: bool,
     check_again: bool,
     healing: bool,
@@ -99,7 +109,7 @@ impl Settler {
                 }
                 woken = self.journal.woken() => {
                     for account in woken {
-                        self.send(&mut tasks, account, false);
+                        self.send(&mut tasks, account, News::Steps);
                     }
                 }
                 Some(done) = tasks.set.join_next() => self.done(&mut tasks, done),
@@ -111,14 +121,15 @@ impl Settler {
     fn done(&self, tasks: &mut Tasks, done: Result<Done, tokio::task::JoinError>) {
         match done {
             Ok(Done::Account(account)) => {
-                if tasks.lanes.remove(&account) == Some(true) {
-                    self.send(tasks, account, false);
+                let news = tasks.lanes.remove(&account).unwrap_or(News::None);
+                if news > News::None {
+                    self.send(tasks, account, news);
                 }
             }
             Ok(Done::Checked(accounts)) => {
                 tasks.checking = false;
-                for (account, unknown) in accounts {
-                    self.send(tasks, account, unknown);
+                for (account, news) in accounts {
+                    self.send(tasks, account, news);
                 }
                 if std::mem::take(&mut tasks.check_again) {
                     self.check(tasks);
@@ -137,21 +148,22 @@ impl Settler {
                 self.check(tasks);
                 self.heal(tasks);
                 for account in self.journal.accounts() {
-                    self.send(tasks, account, true);
+                    self.send(tasks, account, News::Watermark);
                 }
             }
         }
     }
 
-    fn send(&self, tasks: &mut Tasks, account: String, ask: bool) {
-        if let Some(again) = tasks.lanes.get_mut(&account) {
-            *again = true;
+    /// Starts the account's task, or keeps the news for after the one that runs.
+    fn send(&self, tasks: &mut Tasks, account: String, news: News) {
+        if let Some(kept) = tasks.lanes.get_mut(&account) {
+            *kept = news.max(*kept);
             return;
         }
-        tasks.lanes.insert(account.clone(), false);
+        tasks.lanes.insert(account.clone(), News::None);
         let settler = self.clone();
         tasks.set.spawn(async move {
-            settler.lane(&account, ask).await;
+            settler.lane(&account, news == News::Watermark).await;
             Done::Account(account)
         });
     }
@@ -178,14 +190,16 @@ impl Settler {
     }
 
     /// Asks for the watermark of every account once.
-    async fn ask_all(&self) -> Vec<(String, bool)> {
+    async fn ask_all(&self) -> Vec<(String, News)> {
         let accounts = self.journal.accounts();
         let asked = stream::iter(accounts).map(|account| async move {
-            let known = self.ask(&account).await;
-            if let Err(error) = &known {
-                tracing::debug!(account, %error, "the store does not tell how far the account is settled");
+            match self.ask(&account).await {
+                Ok(()) => (account, News::Steps),
+                Err(error) => {
+                    tracing::debug!(account, %error, "the store does not tell how far the account is settled");
+                    (account, News::Watermark)
+                }
             }
-            (account, known.is_err())
         });
         asked.buffer_unordered(CALLS_MAX).collect().await
     }

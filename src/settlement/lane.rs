@@ -7,10 +7,16 @@ impl Settler {
     /// Sends the account's steps until all are acknowledged. `ask`: the store's watermark comes first.
     pub(super) async fn lane(&self, account: &str, ask: bool) {
         let mut ask = ask;
+        // An answer given before the store forgot something may arrive after it: then the watermark in it is too high.
+        let mut epochs = self.store.epochs();
         let mut pause = self.pause;
         // Lost steps are passed over only after the store was asked, and said once.
         let mut asked_for_lost = false;
         loop {
+            if epochs.has_changed().unwrap_or(false) {
+                epochs.mark_unchanged();
+                ask = true;
+            }
             if ask {
                 match self.ask(account).await {
                     Ok(()) => {
@@ -20,9 +26,9 @@ impl Settler {
                     Err(error) => {
                         complain(account, &error);
                         rest(&mut pause).await;
-                        continue;
                     }
                 }
+                continue;
             }
             let name = account.to_owned();
             let unsent = match self
@@ -39,7 +45,9 @@ impl Settler {
             if unsent.steps.is_empty() {
                 return;
             }
-            if unsent.lost > 0 && !asked_for_lost {
+            if unsent.lost == 0 {
+                asked_for_lost = false;
+            } else if !asked_for_lost {
                 (ask, asked_for_lost) = (true, true);
                 continue;
             }

@@ -28,7 +28,30 @@ enum Fault {
     Away,
     ReplyLost,
     Late,
+    /// The effect comes at once, its answer late.
+    LateReply,
     Corrupt,
+}
+
+/// What becomes of the answer of a call that had its effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reply {
+    Comes,
+    ComesLate,
+    IsLost,
+}
+
+impl Reply {
+    async fn of<T>(self, value: T) -> Result<T, StoreError> {
+        match self {
+            Self::Comes => Ok(value),
+            Self::ComesLate => {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                Ok(value)
+            }
+            Self::IsLost => unasked(),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -51,18 +74,19 @@ impl Store {
         })
     }
 
-    /// The fault of this call, if it has one before its effect; `true`: the answer is lost after it.
-    async fn fault(&self) -> Result<bool, StoreError> {
+    /// The fault of this call, if it has one before its effect, or what becomes of its answer.
+    async fn fault(&self) -> Result<Reply, StoreError> {
         let fault = self.inner.lock().unwrap().faults.pop();
         match fault {
             Some(Fault::Away) => Err(StoreError::Unavailable("away".to_owned())),
             Some(Fault::Corrupt) => Err(StoreError::Corrupt("odd".to_owned())),
             Some(Fault::Late) => {
                 tokio::time::sleep(Duration::from_millis(2)).await;
-                Ok(false)
+                Ok(Reply::Comes)
             }
-            Some(Fault::ReplyLost) => Ok(true),
-            None => Ok(false),
+            Some(Fault::ReplyLost) => Ok(Reply::IsLost),
+            Some(Fault::LateReply) => Ok(Reply::ComesLate),
+            None => Ok(Reply::Comes),
         }
     }
 
@@ -102,23 +126,25 @@ impl LedgerStore for Store {
     }
     async fn apply(&self, _: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
         assert!(steps.len() <= APPLY_STEPS_MAX);
-        let lost = self.fault().await?;
-        let mut inner = self.inner.lock().unwrap();
-        let applied = inner.applied.entry(account.to_owned()).or_default();
-        for step in steps {
-            if step.seq == applied.len() as u64 + 1 {
-                applied.push(step.clone());
-            } else if step.seq > applied.len() as u64 {
-                break;
+        let reply = self.fault().await?;
+        let watermark = {
+            let mut inner = self.inner.lock().unwrap();
+            let applied = inner.applied.entry(account.to_owned()).or_default();
+            for step in steps {
+                if step.seq == applied.len() as u64 + 1 {
+                    applied.push(step.clone());
+                } else if step.seq > applied.len() as u64 {
+                    break;
+                }
             }
-        }
-        let watermark = applied.len() as u64;
-        if lost { unasked() } else { Ok(watermark) }
+            applied.len() as u64
+        };
+        reply.of(watermark).await
     }
     async fn watermark(&self, _: &NodeId, account: &str) -> Result<u64, StoreError> {
-        let lost = self.fault().await?;
+        let reply = self.fault().await?;
         let watermark = self.inner.lock().unwrap().applied.get(account).map_or(0, Vec::len) as u64;
-        if lost { unasked() } else { Ok(watermark) }
+        reply.of(watermark).await
     }
     async fn renew(&self, _: &NodeId, _: &[String]) -> Result<(), StoreError> {
         unasked()
@@ -197,6 +223,13 @@ impl Bench {
         drop(self.journal);
     }
 
+    #[track_caller]
+    fn drained(&self) -> impl Future<Output = ()> {
+        let caller = std::panic::Location::caller();
+        let drained = tokio::time::timeout(PATIENCE, self.journal.drained());
+        async move { drained.await.unwrap_or_else(|_| panic!("{caller}: waited in vain")) }
+    }
+
     fn credit(&self, account: &str, amount: i64) {
         let mut room = self.journal.reserve(STEP_BYTES_MAX).unwrap();
         let amount = NanoUsd::from_nanos(amount);
@@ -206,9 +239,18 @@ impl Bench {
     }
 }
 
-async fn until(mut holds: impl FnMut() -> bool) {
-    while !holds() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+/// How long a test waits for what has to come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[track_caller]
+fn until(mut holds: impl FnMut() -> bool) -> impl Future<Output = ()> {
+    let caller = std::panic::Location::caller();
+    async move {
+        let began = crate::clock::instant();
+        while !holds() {
+            assert!(crate::clock::instant() - began < PATIENCE, "{caller}: waited in vain");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 }
 
@@ -220,7 +262,7 @@ async fn a_step_reaches_the_store_and_drained_tells() {
     for amount in 1..=600 {
         bench.credit("acme", amount);
     }
-    bench.journal.drained().await;
+    bench.drained().await;
     assert!(
         store
             .amounts("acme")
@@ -240,7 +282,7 @@ async fn what_a_store_forgets_is_sent_again_also_after_a_restart() {
         bench.credit("acme", amount);
         bench.credit("other", amount);
     }
-    bench.journal.drained().await;
+    bench.drained().await;
     let whole = store.amounts("acme");
     store.forget("acme", 10, true);
     until(|| store.amounts("acme") == whole).await;
@@ -248,12 +290,61 @@ async fn what_a_store_forgets_is_sent_again_also_after_a_restart() {
     store.forget("acme", 0, false);
     bench.credit("acme", 301);
     until(|| store.amounts("acme").len() == 301).await;
-    bench.journal.drained().await;
+    bench.drained().await;
     bench.stop().await;
     store.forget("other", 7, false);
     let bench = Bench::start(folder.path(), &store);
     until(|| store.amounts("other") == whole).await;
     assert_eq!(bench.journal.lost_steps(), 0);
+    bench.stop().await;
+}
+
+/// Waits for all of the settler's tasks.
+async fn finish(settler: &Settler, tasks: &mut Tasks) {
+    while let Some(done) = tasks.set.join_next().await {
+        settler.done(tasks, done);
+    }
+}
+
+#[tokio::test]
+async fn a_doubt_about_the_watermark_outlives_the_task_that_runs() {
+    let folder = crate::journal::tests::scratch();
+    let store = Store::new();
+    let bench = Bench::start(folder.path(), &store);
+    (1..=30).for_each(|amount| bench.credit("acme", amount));
+    bench.drained().await;
+    let settler = Settler::new(
+        Arc::clone(&bench.journal),
+        Arc::clone(&store) as _,
+        Arc::clone(&store) as _,
+    );
+    let mut tasks = Tasks::default();
+    settler.send(&mut tasks, "acme".to_owned(), News::Steps);
+    // That task looks once whether there is anything to send, and there is nothing.
+    let done = tasks.set.join_next().await.unwrap();
+    store.forget("acme", 10, false);
+    settler.send(&mut tasks, "acme".to_owned(), News::Watermark);
+    settler.send(&mut tasks, "acme".to_owned(), News::Steps);
+    settler.done(&mut tasks, done);
+    finish(&settler, &mut tasks).await;
+    assert_eq!(store.amounts("acme").len(), 30);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_from_before_the_store_forgot_is_not_believed() {
+    let folder = crate::journal::tests::scratch();
+    let store = Store::new();
+    let bench = Bench::start(folder.path(), &store);
+    (1..=30).for_each(|amount| bench.credit("acme", amount));
+    bench.drained().await;
+    store.inner.lock().unwrap().faults = vec![Fault::LateReply];
+    bench.credit("acme", 31);
+    until(|| store.amounts("acme").len() == 31).await;
+    // The answer to it is under way.
+    store.forget("acme", 10, true);
+    until(|| store.amounts("acme").len() == 31).await;
+    bench.drained().await;
     bench.stop().await;
 }
 
@@ -321,6 +412,7 @@ fn act() -> impl Strategy<Value = Act> {
         Just(Fault::Away),
         Just(Fault::ReplyLost),
         Just(Fault::Late),
+        Just(Fault::LateReply),
         Just(Fault::Corrupt)
     ];
     prop_oneof![
@@ -362,12 +454,12 @@ proptest! {
                         bench.stop().await;
                         bench = Bench::start(folder.path(), &store);
                     }
-                    Act::Drain => bench.journal.drained().await,
+                    Act::Drain => bench.drained().await,
                 }
             }
             store.epoch.send_modify(|epoch| *epoch += 1);
             until(|| expected.iter().all(|(name, steps)| store.amounts(name) == *steps)).await;
-            bench.journal.drained().await;
+            bench.drained().await;
             assert_eq!(bench.journal.lost_steps(), 0);
             bench.stop().await;
         });
