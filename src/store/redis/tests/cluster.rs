@@ -9,7 +9,7 @@ use crate::store::redis::link::Effort;
 use crate::store::redis::test_server::AMPLE_BUDGET;
 use crate::store::redis::test_server::cluster::TestCluster;
 
-/// How long a change may wait after a master was killed: nodes wait a second here before they act.
+/// How long a change may wait after another server has become the master. How long that takes is the cluster's business.
 const RESUME_MAX: Duration = Duration::from_secs(3);
 
 #[tokio::test]
@@ -136,9 +136,13 @@ async fn failovers_are_followed_and_told() {
     .await;
     // Unplanned: what replaced it dies.
     cluster.servers[place + 3].kill();
+    until("the replica has become the master", async || {
+        cluster.servers[place].info_has("replication", "role:master").await
+    })
+    .await;
     let took = until_written(&**store, 2).await;
     eprintln!("killed master: writes resumed after {took:?}");
-    assert!(took < RESUME_MAX * 2, "{took:?}");
+    assert!(took < RESUME_MAX, "{took:?}");
     assert!(epochs.has_changed().unwrap());
     assert!(is_found(&**store, 1).await);
 }
