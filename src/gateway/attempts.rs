@@ -52,7 +52,7 @@ pub struct Attempts {
     failed: SmallVec<[SocketAddr; 2]>,
     /// Connects that failed since the last that stood.
     connects: usize,
-    /// How often the request was sent to this provider.
+    /// How often the request was sent to this provider, without what met a stale connection.
     sent: u8,
     /// Attempts in all.
     made: usize,
