@@ -27,7 +27,14 @@ pub(super) struct Folder {
     pub(super) path: PathBuf,
     pub(super) node: NodeId,
     /// Held as long as the journal is open.
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for Folder {
+    /// Closing the file would not do: a child that is being started has its descriptors until it runs its own program.
+    fn drop(&mut self) {
+        let _ = self.lock.unlock();
+    }
 }
 
 impl Folder {
@@ -72,7 +79,7 @@ impl Folder {
         Ok(Self {
             path: path.to_owned(),
             node,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -191,4 +198,20 @@ fn place(path: &Path) -> io::Result<String> {
     let inode = fs::metadata(path)?.ino();
     let machine = fs::read_to_string(MACHINE).unwrap_or_default();
     Ok(format!("inode {inode} machine {}", machine.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_free_although_a_child_still_has_the_descriptor() {
+        let place = super::super::tests::scratch();
+        let folder = Folder::open(place.path()).unwrap();
+        let child = folder.lock.try_clone().unwrap();
+        assert!(matches!(Folder::open(place.path()), Err(JournalError::InUse(_))));
+        drop(folder);
+        Folder::open(place.path()).unwrap();
+        drop(child);
+    }
 }
