@@ -65,7 +65,7 @@ use tail::Tail;
 
 /// The file that says up to where the store has acknowledged everything: saves work at the start, no more.
 const ACKNOWLEDGED: &str = "acknowledged";
-/// The file of the last numbers of accounts whose steps stand in segments that are removed.
+/// The file of the last number of each account and the last that is acknowledged, as of the last removal of segments.
 const NUMBERS: &str = "numbers";
 
 /// An open journal and what it held.

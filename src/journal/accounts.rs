@@ -63,10 +63,11 @@ impl Accounts {
         let Some(account) = self.by_name.get_mut(name) else {
             return;
         };
-        if place.seq <= account.last {
+        let newest = account.places.back().map_or(account.acked, |newest| newest.seq);
+        if place.seq <= newest {
             return;
         }
-        account.last = place.seq;
+        account.last = account.last.max(place.seq);
         if let Some(key) = &place.key {
             let key = account.keys.get_key_value(key).map_or(key, |(known, _)| known).clone();
             *account.keys.entry(key).or_default() += 1;
@@ -132,10 +133,12 @@ impl Accounts {
         })
     }
 
-    /// Every account with its last number.
-    pub(super) fn last_numbers(&self) -> BTreeMap<String, u64> {
+    /// Every account with its last number and the last one that is acknowledged.
+    pub(super) fn numbers(&self) -> BTreeMap<String, (u64, u64)> {
         let known = self.by_name.iter().filter(|(_, account)| account.last > 0);
-        known.map(|(name, account)| (name.clone(), account.last)).collect()
+        known
+            .map(|(name, account)| (name.clone(), (account.last, account.acked)))
+            .collect()
     }
 
     /// Every account with steps that are not acknowledged, and its last number.
@@ -144,11 +147,12 @@ impl Accounts {
         behind.map(|(name, account)| (name.clone(), account.last)).collect()
     }
 
-    /// Takes over what a file of numbers says.
-    pub(super) fn known(&mut self, name: String, last: u64) {
+    /// Takes over what is known of an account from elsewhere than its steps: its last number, and up to where they are
+    /// acknowledged.
+    pub(super) fn known(&mut self, name: String, last: u64, acknowledged: u64) {
         let account = self.by_name.entry(name).or_default();
         account.last = account.last.max(last);
-        account.acked = account.acked.max(last);
+        account.acked = account.acked.max(acknowledged);
     }
 
     /// Whether steps of the account are to be looked up before any can be sent.

@@ -129,7 +129,7 @@ impl Contents {
             self.ended(request);
         }
         for (account, (_, last)) in &index.steps {
-            self.accounts.known(account.clone(), *last);
+            self.accounts.known(account.clone(), *last, *last);
         }
         let keys = rest.keys.into_iter().map(|(key, offset)| (key, at(offset)));
         self.keys.extend(keys);

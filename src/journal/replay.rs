@@ -131,7 +131,7 @@ fn segment(
             if let Record::Step { account, step } = record
                 && position < acknowledged
             {
-                replayed.contents.accounts.known(account.clone(), step.seq);
+                replayed.contents.accounts.known(account.clone(), step.seq, step.seq);
             }
             replayed.contents.note(record, position, end, written_ms, false);
         },
@@ -259,12 +259,13 @@ fn last_with_data(folder: &Folder, segments: &[u64]) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Takes over the numbers of accounts whose segments are gone. Says whether their file is damaged.
+/// Takes over the numbers of accounts whose segments may be gone. Says whether their file is damaged.
 fn numbers(folder: &Folder, contents: &mut Contents) -> io::Result<bool> {
     let Some(text) = folder.read(NUMBERS)? else {
         return Ok(false);
     };
-    let Some(known) = checked::body(&text).and_then(|body| serde_json::from_str::<HashMap<String, u64>>(body).ok())
+    let Some(known) =
+        checked::body(&text).and_then(|body| serde_json::from_str::<HashMap<String, (u64, u64)>>(body).ok())
     else {
         tracing::error!(
             file = %folder.path.join(NUMBERS).display(),
@@ -272,8 +273,8 @@ fn numbers(folder: &Folder, contents: &mut Contents) -> io::Result<bool> {
         );
         return Ok(true);
     };
-    for (account, last) in known {
-        contents.accounts.known(account, last);
+    for (account, (last, acknowledged)) in known {
+        contents.accounts.known(account, last, acknowledged);
     }
     Ok(false)
 }

@@ -24,7 +24,7 @@ impl Shared {
             if numbers.is_empty() {
                 return;
             }
-            (numbers, state.contents.accounts.last_numbers())
+            (numbers, state.contents.accounts.numbers())
         };
         let removed = serde_json::to_string(&known).map_err(io::Error::from).and_then(|body| {
             // The numbers must outlive the steps: whoever counts from 1 again would not be charged.

@@ -278,6 +278,28 @@ fn old_segments_go_when_they_are_acknowledged_and_the_numbers_stay() {
 }
 
 #[test]
+fn a_start_after_a_removal_knows_what_is_not_acknowledged() {
+    let folder = scratch();
+    let journal = open(folder.path()).journal;
+    let mut last = 0;
+    while journal.end().segment < 3 {
+        last = step(&journal, "acme", settle("r"));
+    }
+    journal.acknowledged("acme", last);
+    step(&journal, "acme", settle("r"));
+    tell(&journal);
+    journal.shared.remove_old(i64::MAX);
+    assert!(!folder.path().join("000000000001.wal").exists());
+    drop(journal);
+    let journal = open(folder.path()).journal;
+    assert_eq!(journal.unacknowledged_steps(), 1);
+    let unsent = journal.unsent("acme", 10).unwrap();
+    assert_eq!((unsent.steps.len(), unsent.lost), (1, 0));
+    assert_eq!(unsent.steps[0].seq, last + 1);
+    assert_eq!(step(&journal, "acme", settle("r")), last + 2);
+}
+
+#[test]
 fn a_running_request_keeps_its_segment() {
     let folder = scratch();
     let journal = open(folder.path()).journal;

@@ -97,7 +97,7 @@ proptest! {
                     prop_assert_eq!((opened.damaged, opened.unsettled.len()), (0, 0));
                     journal = opened.journal;
                     for (name, (_, acknowledged)) in &last {
-                        journal.acknowledged(name, *acknowledged);
+                        prop_assert!(journal.acknowledged(name, *acknowledged), "more of {} was believed", name);
                     }
                 }
                 Act::Tidy => {
