@@ -248,6 +248,9 @@ impl Journal {
             state.contents.accounts.raise(account, floor);
         }
         let position = self.write(&mut state, &record, reservation)?;
+        if let Record::Step { step, .. } = record {
+            state.contents.accounts.keep(account, step);
+        }
         Ok((seq, position))
     }
 

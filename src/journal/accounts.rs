@@ -6,11 +6,14 @@ use std::{
     sync::Arc,
 };
 
-use super::Position;
-use crate::domain::key::KeyId;
+use super::{Position, sync::Synced};
+use crate::domain::{key::KeyId, ledger::Step};
+
+/// How many steps are kept in memory until they are sent; the others are read from their segments.
+pub(super) const KEPT_MAX: usize = 1024;
 
 /// A step that the store has not acknowledged.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Place {
     pub(super) seq: u64,
     pub(super) position: Position,
@@ -18,6 +21,8 @@ pub(super) struct Place {
     pub(super) at_ms: i64,
     /// The key, if it settles a request that was running in this process.
     pub(super) key: Option<Arc<KeyId>>,
+    /// The step itself, until it is first sent.
+    pub(super) kept: Option<Box<Step>>,
 }
 
 #[derive(Debug, Default)]
@@ -35,6 +40,8 @@ struct Account {
 pub(super) struct Accounts {
     by_name: HashMap<String, Account>,
     unacknowledged: u64,
+    /// How many steps are kept.
+    kept: usize,
     /// Those with steps that nobody has taken notice of.
     woken: HashSet<String>,
     /// Those whose store forgot steps that it had acknowledged.
@@ -80,6 +87,43 @@ impl Accounts {
         }
     }
 
+    /// Keeps the step that was recorded last, if there is a place for it.
+    pub(super) fn keep(&mut self, name: &str, step: Step) {
+        let place = self.by_name.get_mut(name).and_then(|account| account.places.back_mut());
+        if let Some(place) = place.filter(|place| place.seq == step.seq && place.kept.is_none())
+            && self.kept < KEPT_MAX
+        {
+            place.kept = Some(Box::new(step));
+            self.kept += 1;
+        }
+    }
+
+    /// Up to `max` steps that are on disk, in order, without a gap, from the acknowledged one on; `None` where one of them is
+    /// not kept. Each is given once: the next time it is read.
+    pub(super) fn take_kept(&mut self, name: &str, max: usize, synced: &Synced) -> Option<Vec<Step>> {
+        if self.rewound.contains(name) {
+            return None;
+        }
+        let account = self.by_name.get_mut(name)?;
+        if account.places.is_empty() && account.acked < account.last {
+            return None;
+        }
+        let on_disk = |place: &Place| synced.knows(place.position);
+        let count = account
+            .places
+            .iter()
+            .take(max)
+            .take_while(|place| on_disk(place))
+            .count();
+        let mut places = account.places.iter().take(count).zip(account.acked + 1..);
+        if !places.all(|(place, next)| place.seq == next && place.kept.is_some() && synced.has(place.position)) {
+            return None;
+        }
+        self.kept = self.kept.saturating_sub(count);
+        let places = account.places.iter_mut().take(count);
+        Some(places.filter_map(|place| place.kept.take()).map(|step| *step).collect())
+    }
+
     /// The accounts with steps since the last call.
     pub(super) fn take_woken(&mut self) -> HashSet<String> {
         std::mem::take(&mut self.woken)
@@ -98,6 +142,7 @@ impl Accounts {
         while account.places.front().is_some_and(|place| place.seq <= watermark) {
             let Some(place) = account.places.pop_front() else { break };
             self.unacknowledged = self.unacknowledged.saturating_sub(1);
+            self.kept = self.kept.saturating_sub(usize::from(place.kept.is_some()));
             let Some(key) = place.key else { continue };
             account.settled = account.settled.saturating_sub(1);
             let left = account.keys.get(&key).map_or(0, |count| count.saturating_sub(1));
@@ -120,10 +165,11 @@ impl Accounts {
         self.by_name.get(account).map_or(0, |account| account.last)
     }
 
-    /// Up to `max` steps that are not acknowledged, in order.
-    pub(super) fn places(&self, account: &str, max: usize) -> Vec<Place> {
-        let account = self.by_name.get(account);
-        account.map_or_else(Vec::new, |account| account.places.iter().take(max).cloned().collect())
+    /// Up to `max` steps that are not acknowledged, in order: their numbers, and where they stand.
+    pub(super) fn places(&self, account: &str, max: usize) -> Vec<(u64, Position)> {
+        let places = self.by_name.get(account).map(|account| account.places.iter().take(max));
+        let places = places.into_iter().flatten();
+        places.map(|place| (place.seq, place.position)).collect()
     }
 
     /// Requests that have ended, of a key and of its account.

@@ -222,6 +222,7 @@ impl Contents {
             position,
             at_ms,
             key,
+            kept: None,
         };
         self.accounts.recorded(account, place);
     }

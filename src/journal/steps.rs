@@ -43,6 +43,14 @@ impl Journal {
         }
     }
 
+    /// What [`Journal::unsent`] would answer with, where that needs no disk: the steps are still in memory, which each is
+    /// until it is given here. `None`: ask [`Journal::unsent`].
+    pub fn unsent_at_hand(&self, account: &str, max: usize) -> Option<Unsent> {
+        let synced = *self.shared.synced.borrow();
+        let steps = self.shared.lock().contents.accounts.take_kept(account, max, &synced)?;
+        Some(Unsent { steps, lost: 0 })
+    }
+
     /// Up to `max` steps of an account that the store has not acknowledged, and that are on this disk: a
     /// store never knows more than the journal does after a power cut. Blocks on the disk, seldom for long.
     ///
@@ -60,23 +68,25 @@ impl Journal {
             (places, accounts.watermark(account), accounts.last(account))
         };
         let none_left = places.is_empty();
-        places.retain(|place| synced.knows(place.position));
+        places.retain(|(_, position)| synced.knows(*position));
         let mut unsent = Unsent::default();
         let mut files = Files::default();
         let mut next = acknowledged + 1;
-        for place in places {
-            while next < place.seq && unsent.steps.len() < max {
+        for (seq, position) in places {
+            while next < seq && unsent.steps.len() < max {
                 unsent.fill(next);
                 next += 1;
             }
             if unsent.steps.len() >= max {
                 break;
             }
-            match self.step(&mut files, account, &place)? {
-                Some(step) => unsent.steps.push(step),
-                None => unsent.fill(place.seq),
+            match files.record(&self.shared.folder, position)? {
+                Some(Record::Step { account: owner, step }) if owner == account && step.seq == seq => {
+                    unsent.steps.push(step);
+                }
+                _ => unsent.fill(seq),
             }
-            next = place.seq + 1;
+            next = seq + 1;
         }
         // Steps behind the last one that is left, lost with the end of a segment.
         if none_left {
@@ -86,14 +96,6 @@ impl Journal {
             }
         }
         Ok(unsent)
-    }
-
-    fn step(&self, files: &mut Files, account: &str, place: &Place) -> Result<Option<Step>, JournalError> {
-        let record = files.record(&self.shared.folder, place.position)?;
-        Ok(match record {
-            Some(Record::Step { account: owner, step }) if owner == account && step.seq == place.seq => Some(step),
-            _ => None,
-        })
     }
 
     /// The store has applied the steps of an account up to `watermark`. `false`: it has forgotten steps that it had
@@ -165,6 +167,7 @@ impl Journal {
                         position,
                         at_ms,
                         key: None,
+                        kept: None,
                     };
                     found.entry(account).or_default().push(place);
                 }

@@ -299,6 +299,37 @@ fn a_start_after_a_removal_knows_what_is_not_acknowledged() {
     assert_eq!(step(&journal, "acme", settle("r")), last + 2);
 }
 
+#[tokio::test]
+async fn so_many_steps_are_at_hand_once_and_all_can_be_read() {
+    let folder = scratch();
+    let journal = open(folder.path()).journal;
+    let most = accounts::KEPT_MAX;
+    let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
+    let mut last = journal.end();
+    for _ in 0..most + 2 {
+        (_, last) = journal.append_step("acme", Change::Suspend, 0, &mut room).unwrap();
+    }
+    journal.synced(last).await.unwrap();
+    let first = journal.unsent_at_hand("acme", 2).unwrap();
+    assert_eq!(first.steps.iter().map(|step| step.seq).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(journal.unsent_at_hand("acme", 2), None, "given once");
+    assert_eq!(journal.unsent("acme", 2).unwrap(), first);
+    journal.acknowledged("acme", 2);
+    let rest = journal.unsent_at_hand("acme", most - 2).unwrap();
+    assert_eq!(rest.steps.len(), most - 2);
+    journal.acknowledged("acme", most as u64);
+    assert_eq!(journal.unsent_at_hand("acme", 2), None, "more than are kept");
+    assert_eq!(journal.unsent("acme", 3).unwrap().steps.len(), 2);
+    // Those that are acknowledged make room.
+    journal.acknowledged("acme", most as u64 + 2);
+    assert_eq!(journal.unsent_at_hand("acme", 2), Some(Unsent::default()));
+    for _ in 0..most {
+        (_, last) = journal.append_step("acme", Change::Resume, 0, &mut room).unwrap();
+    }
+    journal.synced(last).await.unwrap();
+    assert_eq!(journal.unsent_at_hand("acme", most).unwrap().steps.len(), most);
+}
+
 #[test]
 fn a_running_request_keeps_its_segment() {
     let folder = scratch();

@@ -1,7 +1,10 @@
 //! One account's steps, sent in order until the store has them all.
 
 use super::{APPLY_STEPS_MAX, Settler, rest};
-use crate::store::StoreError;
+use crate::{
+    journal::{JournalError, Unsent},
+    store::StoreError,
+};
 
 impl Settler {
     /// Sends the account's steps until all are acknowledged. `ask`: the store's watermark comes first.
@@ -30,11 +33,7 @@ impl Settler {
                 }
                 continue;
             }
-            let name = account.to_owned();
-            let unsent = match self
-                .blocking(move |journal| journal.unsent(&name, APPLY_STEPS_MAX))
-                .await
-            {
+            let unsent = match self.unsent(account).await {
                 Ok(unsent) => unsent,
                 Err(error) => {
                     tracing::error!(account, %error, "steps cannot be read from the journal");
@@ -74,6 +73,16 @@ impl Settler {
                 }
             }
         }
+    }
+
+    /// The next steps: those that are still in memory, or else from the disk.
+    async fn unsent(&self, account: &str) -> Result<Unsent, JournalError> {
+        if let Some(unsent) = self.journal.unsent_at_hand(account, APPLY_STEPS_MAX) {
+            return Ok(unsent);
+        }
+        let name = account.to_owned();
+        self.blocking(move |journal| journal.unsent(&name, APPLY_STEPS_MAX))
+            .await
     }
 
     /// Asks for the account's watermark and notes it.

@@ -77,8 +77,8 @@ fn found(replayed: &Replayed) -> Vec<u64> {
         .contents
         .accounts
         .places(ACCOUNT, 100)
-        .iter()
-        .map(|place| place.seq)
+        .into_iter()
+        .map(|(seq, _)| seq)
         .collect()
 }
 

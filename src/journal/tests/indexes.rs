@@ -49,11 +49,7 @@ fn known(replayed: Replayed) -> Known {
             (one.end, one.bytes, steps, one.running, one.last_ms, one.last_row),
         )
     };
-    let places = |name: &&str| {
-        let places = accounts.places(name, usize::MAX).into_iter();
-        let places = places.map(|place| (place.seq, place.position)).collect();
-        (accounts.watermark(name), places)
-    };
+    let places = |name: &&str| (accounts.watermark(name), accounts.places(name, usize::MAX));
     Known {
         segments: segments.into_iter().map(segment).collect(),
         running: running.into_iter().collect(),
