@@ -9,6 +9,8 @@ mod heard;
 mod key;
 mod lexer;
 mod path;
+mod said;
+mod slot;
 #[cfg(test)]
 pub(in crate::domain) mod tests;
 
@@ -17,22 +19,8 @@ use key::Key;
 use lexer::{Lexer, Token};
 use path::{NodeId, ROOT};
 pub use path::{PATHS_MAX, Path, PathSet, SCALAR_BYTES_MAX, SEGMENTS_MAX, Segment, TREE_BYTES_MAX, Take};
-
-/// What was picked at one path.
-#[derive(Clone, Debug, Default)]
-struct Slot {
-    raw: Vec<u8>,
-    count: u64,
-    state: SlotState,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum SlotState {
-    #[default]
-    Empty,
-    Taken,
-    TooLong,
-}
+pub use said::Said;
+use slot::{Slot, SlotState};
 
 /// The picker. Paths are named by their place in the set it was made with.
 #[derive(Debug)]
@@ -57,6 +45,7 @@ pub struct Picker {
     touched: u64,
     /// What was listened to since the picker was made; a reset leaves it.
     heard: Heard,
+    said: Said,
     listening: Listening,
 }
 
@@ -87,6 +76,7 @@ impl Picker {
             slots: vec![Slot::default(); set.takes().len()],
             touched: 0,
             heard: Heard::default(),
+            said: Said::default(),
             listening: Listening::No,
         }
     }
@@ -97,6 +87,7 @@ impl Picker {
         self.pending = None;
         self.active = 0;
         self.stop_listening();
+        self.said = Said::default();
         self.key.end();
         for at in bits(std::mem::take(&mut self.touched)) {
             if let Some(slot) = self.slots.get_mut(at) {
@@ -112,8 +103,9 @@ impl Picker {
         while !rest.is_empty() && !self.lexer.is_done() {
             let (length, token) = self.lexer.advance(rest);
             let (taken, left) = rest.split_at_checked(length).unwrap_or((rest, &[]));
+            let at = bytes.len() - rest.len();
             rest = left;
-            self.take(taken, token);
+            self.take(taken, at, token);
         }
         bytes.len() - rest.len()
     }
@@ -121,6 +113,17 @@ impl Picker {
     /// All that was listened to (see [`Take::Text`]) since the picker was made, over all resets.
     pub fn heard(&self) -> &Heard {
         &self.heard
+    }
+
+    /// What was listened to in the value that is being read, or was read last.
+    pub fn said(&self) -> Said {
+        self.said
+    }
+
+    /// Hears a text as if it had been read in a value that is otherwise of no effect; it has no escapes.
+    pub fn hear(&mut self, text: &[u8]) {
+        self.heard.push_run(text);
+        self.heard.end();
     }
 
     /// Whether the top-level value is closed.
@@ -188,9 +191,10 @@ impl Picker {
         self.scratch.capacity() + slots
     }
 
-    fn take(&mut self, taken: &[u8], token: Option<Token>) {
+    /// Bytes up to a token, `at` so many in the piece that is being read.
+    fn take(&mut self, taken: &[u8], at: usize, token: Option<Token>) {
         if self.listening != Listening::No {
-            self.listen(taken, token);
+            self.listen(taken, at, token);
         }
         match token {
             None => {
@@ -247,16 +251,21 @@ impl Picker {
     }
 
     /// Hears the bytes, if they still belong to what is listened to.
-    fn listen(&mut self, taken: &[u8], token: Option<Token>) {
+    fn listen(&mut self, taken: &[u8], at: usize, token: Option<Token>) {
         match (self.listening, token) {
             (Listening::No, _) => {}
             (Listening::Text, Some(Token::TextEnd)) => {
-                self.heard
-                    .push_run(taken.split_last().map_or(taken, |(_quote, piece)| piece));
+                let piece = taken.split_last().map_or(taken, |(_quote, piece)| piece);
+                self.heard.push_run(piece);
+                self.said.whole(at, piece.len());
                 self.stop_listening();
             }
-            (Listening::Text, _) => self.heard.push_run(taken),
+            (Listening::Text, _) => {
+                self.said = Said::More;
+                self.heard.push_run(taken);
+            }
             (Listening::Within(outer), _) => {
+                self.said = Said::More;
                 self.heard.push_plain(taken);
                 if token == Some(Token::Close) && self.lexer.depth() == outer {
                     self.stop_listening();

@@ -121,14 +121,29 @@ impl SseFramer {
         self.name.as_slice()
     }
 
+    /// Whether the next byte begins an event, wherever the stream began.
+    pub fn is_at_event(&self) -> bool {
+        self.line == Line::Start && !self.in_event && self.mark.is_none() && !self.after_cr
+    }
+
     /// Reads the next bytes of the stream.
     pub fn push(&mut self, bytes: &[u8], sink: &mut impl EventSink) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let used = self.push_event(rest, sink);
+            rest = rest.get(used..).unwrap_or_default();
+        }
+    }
+
+    /// Reads the next bytes of the stream, at most to the end of an event; says how many.
+    pub fn push_event(&mut self, bytes: &[u8], sink: &mut impl EventSink) -> usize {
         let mut rest = bytes;
         while let Some(&first) = rest.first() {
             if std::mem::take(&mut self.after_cr) && first == b'\n' {
                 rest = rest.get(1..).unwrap_or_default();
                 continue;
             }
+            let is_end = self.has_data && self.line == Line::Start && matches!(first, b'\n' | b'\r');
             let used = match self.line {
                 Line::Start => self.start(first, sink),
                 Line::Name => self.field_name(rest, sink),
@@ -139,7 +154,11 @@ impl SseFramer {
                 Line::Value(field) => self.value(rest, field, sink),
             };
             rest = rest.get(used..).unwrap_or_default();
+            if is_end {
+                break;
+            }
         }
+        bytes.len() - rest.len()
     }
 
     fn start(&mut self, first: u8, sink: &mut impl EventSink) -> usize {

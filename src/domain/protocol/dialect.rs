@@ -41,6 +41,15 @@ impl Dialect {
         }
     }
 
+    /// Whether an event that the picker has read whole can say nothing but more text once content was seen: another one that
+    /// differs in nothing but that text changes nothing either. In the other protocols each event has a number or a usage.
+    pub(super) fn only_speaks(&self, picker: &Picker) -> bool {
+        match self {
+            Self::Messages(_) => messages::State::only_speaks(picker),
+            Self::Responses(_) | Self::Gemini(_) => false,
+        }
+    }
+
     /// The body of an answer that is not a stream, as far as the picker has read it.
     pub(super) fn body(&mut self, picker: &Picker, facts: &mut Facts) {
         match self {

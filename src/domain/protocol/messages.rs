@@ -161,6 +161,11 @@ impl State {
         }
     }
 
+    /// See [`super::dialect::Dialect::only_speaks`].
+    pub(super) fn only_speaks(picker: &Picker) -> bool {
+        picker.raw(TYPE) == Some(br#""content_block_delta""#)
+    }
+
     /// The whole body of an answer that is not a stream.
     pub(super) fn body(&mut self, picker: &Picker, facts: &mut Facts) {
         self.output_is_last |= self.merge(picker.raw(USAGE));

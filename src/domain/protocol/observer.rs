@@ -1,5 +1,7 @@
 //! The observer: looks at an answer's bytes as they pass and knows what they said, in bounded memory.
 
+mod sink;
+mod template;
 #[cfg(test)]
 mod tests;
 
@@ -10,9 +12,11 @@ use crate::domain::operation::Operation;
 use crate::domain::protocol::Protocol;
 use crate::domain::protocol::dialect::Dialect;
 use crate::domain::protocol::facts::Facts;
-use crate::domain::sse::{EventSink, SseFramer};
+use crate::domain::sse::SseFramer;
 use crate::domain::tokens::{CharClasses, unreadable_tokens};
 use crate::domain::usage::Usage;
+use sink::{DONE_MARKER, Head, Sink};
+use template::Template;
 
 /// How an answer's body is cut into messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,59 +134,12 @@ enum Frame {
     Sse {
         framer: SseFramer,
         head: Head,
+        template: Template,
     },
     Json,
     JsonArray(ArrayFramer),
     /// With the bytes that have passed.
     Opaque(u64),
-}
-
-const DONE_MARKER: &[u8] = b"[DONE]";
-
-/// The first bytes of an event's data, to know the `[DONE]` marker, which is no JSON.
-#[derive(Debug, Default)]
-struct Head {
-    /// The bytes that were as in the marker.
-    same: usize,
-    /// Others came.
-    differs: bool,
-}
-
-impl Head {
-    fn push(&mut self, bytes: &[u8]) {
-        if !self.differs {
-            let rest = DONE_MARKER.get(self.same..).unwrap_or_default();
-            self.differs = !rest.starts_with(bytes);
-            self.same += bytes.len();
-        }
-    }
-
-    fn is_marker(&self) -> bool {
-        !self.differs && self.same == DONE_MARKER.len()
-    }
-}
-
-struct Sink<'a> {
-    picker: &'a mut Picker,
-    answer: &'a mut Answer,
-    head: &'a mut Head,
-}
-
-impl EventSink for Sink<'_> {
-    fn data(&mut self, bytes: &[u8]) {
-        self.head.push(bytes);
-        self.picker.push(bytes);
-    }
-
-    fn end(&mut self, name: &[u8]) {
-        if self.head.is_marker() {
-            self.answer.facts.done_marker = true;
-        } else {
-            self.answer.dialect.event(self.picker, name, &mut self.answer.facts);
-        }
-        *self.head = Head::default();
-        self.picker.reset();
-    }
 }
 
 impl Observer {
@@ -193,6 +150,7 @@ impl Observer {
             Framing::Sse => Frame::Sse {
                 framer: SseFramer::new(),
                 head: Head::default(),
+                template: Template::default(),
             },
             Framing::Json => Frame::Json,
             Framing::JsonArray => Frame::JsonArray(ArrayFramer::new()),
@@ -212,7 +170,24 @@ impl Observer {
     pub fn push(&mut self, chunk: &[u8]) {
         let Self { picker, answer, frame } = self;
         match frame {
-            Frame::Sse { framer, head } => framer.push(chunk, &mut Sink { picker, answer, head }),
+            Frame::Sse { framer, head, template } => {
+                let mut rest = chunk;
+                while !rest.is_empty() {
+                    let is_whole = framer.is_at_event();
+                    if is_whole && let Some((text, after)) = template.split(rest) {
+                        picker.hear(text);
+                        rest = after;
+                        continue;
+                    }
+                    let mut sink = Sink::new(picker, answer, head);
+                    let used = framer.push_event(rest, &mut sink);
+                    let (event, after) = rest.split_at_checked(used).unwrap_or((rest, &[]));
+                    if is_whole && let Some((text_at, length)) = sink.text_in(event) {
+                        template.learn(event, text_at, length);
+                    }
+                    rest = after;
+                }
+            }
             Frame::Json => {
                 picker.push(chunk);
                 answer.facts.content_seen |= answer.dialect.body_has_content(picker);
@@ -302,7 +277,7 @@ impl Observer {
     ///
     /// Providers of the Responses protocol send none although it is promised (spec section 6.1, protocols.md 3.4).
     pub fn closing(&self) -> Option<Vec<u8>> {
-        let Frame::Sse { framer, head } = &self.frame else {
+        let Frame::Sse { framer, head, .. } = &self.frame else {
             return None;
         };
         let Answer { dialect, facts } = &self.answer;
@@ -336,6 +311,10 @@ impl Observer {
 
     /// The bytes of heap memory in buffers: at most [`HEAP_BYTES_MAX`], whatever was pushed; some 2 KiB with real streams.
     pub fn heap_bytes(&self) -> usize {
-        self.picker.heap_bytes() + self.answer.dialect.heap_bytes()
+        let template = match &self.frame {
+            Frame::Sse { template, .. } => template.heap_bytes(),
+            Frame::Json | Frame::JsonArray(_) | Frame::Opaque(_) => 0,
+        };
+        self.picker.heap_bytes() + self.answer.dialect.heap_bytes() + template
     }
 }

@@ -11,6 +11,7 @@ mod closing;
 mod goldens;
 mod sources;
 mod spoken;
+mod template;
 mod usage;
 
 fn folder() -> PathBuf {
