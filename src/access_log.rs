@@ -19,7 +19,9 @@ pub use diagnostics::{DiagnosticsError, init_tracing};
 pub use record::RequestRecord;
 pub(crate) use record::token_counts;
 
-/// Bytes gathered before a write when lines come faster than they are written; an idle log is written line by line.
+/// How long a line waits for others, so that a request need not wake the writer and the writer need not write each by itself.
+const GATHER: Duration = Duration::from_millis(5);
+/// Bytes gathered before a write when lines come faster than they are written.
 const WRITE_BUFFER_BYTES: usize = 64 * 1024;
 
 /// Where the lines go: `[log] access`.
@@ -200,6 +202,9 @@ impl Writer {
                         break;
                     }
                     let Ok(job) = jobs.recv() else { break };
+                    if !self.shared.closing.load(Ordering::SeqCst) {
+                        std::thread::sleep(GATHER);
+                    }
                     job
                 }
             };

@@ -22,7 +22,7 @@ use crate::{
     domain::{
         consumption::{Row, UsageSource},
         key::KeyRecord,
-        ledger::{Admission, Admit, Admitted, Denied, Grant, NodeId, Record},
+        ledger::{Admission, Admit, Admitted, Denied, Grant, NodeId, OnExhausted, Record},
         money::NanoUsd,
         price::Price,
         usage::Usage,
@@ -189,6 +189,7 @@ impl Billing {
             tokens_estimated: tokens,
             watermark,
             next_look: None,
+            may_be_cut: key.terms.on_exhausted == OnExhausted::Cut,
             closed: false,
         };
         if let Err(error) = recorded {

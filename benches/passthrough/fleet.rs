@@ -195,7 +195,8 @@ fn bare_proxy(provider: SocketAddr, folder: &Path) -> Proxy {
 
 fn weir(subject: Subject, store: &str, provider: SocketAddr, folder: &Path) -> Proxy {
     let home = folder.join(subject.name());
-    fs::create_dir(&home).expect("a folder in the temporary folder");
+    // What weir writes is elsewhere than its configuration, which it watches.
+    fs::create_dir_all(home.join("etc")).expect("a folder in the temporary folder");
     let home_shown = home.display();
     let admin = home.join("admin.sock");
     let store = store.replace("path = \"", &format!("path = \"{home_shown}/"));
@@ -207,15 +208,15 @@ fn weir(subject: Subject, store: &str, provider: SocketAddr, folder: &Path) -> P
          [stability]\nlisten = \"127.0.0.1:0\"\ntrusted_proxies = [\"127.0.0.1\"]\n\
          [admin]\nsocket = \"{admin}\"\naudit = \"{home_shown}/audit.jsonl\"\n\
          [journal]\npath = \"{home_shown}/journal\"\n\
-         [prices]\nfile = \"{home_shown}/prices.toml\"\n\
+         [prices]\nfile = \"{home_shown}/etc/prices.toml\"\n\
          [log]\naccess = \"{home_shown}/access.jsonl\"\nlevel = \"warn\"\n\
          [provider.anthropic]\nbase_url = \"http://{provider}\"\nsecret = \"env:{SECRET_NAME}\"\n\
          [[model]]\nname = \"{MODEL}\"\nproviders = [\"anthropic\"]\nprotocols = [\"messages\"]\n",
         pool = bare::POOL_SIZE,
         admin = admin.display(),
     );
-    fs::write(home.join("prices.toml"), PRICES).expect("a file in the temporary folder");
-    let conf = home.join("weir.toml");
+    fs::write(home.join("etc/prices.toml"), PRICES).expect("a file in the temporary folder");
+    let conf = home.join("etc/weir.toml");
     fs::write(&conf, text).expect("a file in the temporary folder");
     let ready = home.join("ready.json");
     if subject == Subject::Redis {

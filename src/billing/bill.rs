@@ -59,6 +59,8 @@ pub struct Bill {
     /// What the store had applied of this node when the request was admitted.
     pub(super) watermark: u64,
     pub(super) next_look: Option<Instant>,
+    /// The answer is ended when its hold cannot grow. Asked for each chunk, so it is kept here.
+    pub(super) may_be_cut: bool,
     pub(super) closed: bool,
 }
 
@@ -82,7 +84,7 @@ impl Bill {
 
     /// Whether the answer is to be ended: its hold cannot grow, and the key wants it so.
     pub fn is_cut(&self) -> bool {
-        self.running.is_cut()
+        self.may_be_cut && self.running.is_cut()
     }
 
     /// Notes what the running answer has consumed, and asks for a larger hold in time.

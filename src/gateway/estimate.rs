@@ -66,7 +66,7 @@ impl Basis {
         Consumed {
             usage,
             source: Some(source),
-            modifiers: observed.map(|observed| observed.modifiers).unwrap_or_default(),
+            modifiers: observed.map(|observed| observed.modifiers.clone()).unwrap_or_default(),
         }
     }
 

@@ -3,7 +3,7 @@
 //! Nothing is forwarded without a [`Ticket`] (the code that talks to a provider takes one), and every ticket settles
 //! exactly once: by [`Ticket::settle`], or when it is dropped, whatever the reason.
 
-use std::time::Instant;
+use std::{borrow::Cow, sync::OnceLock, time::Instant};
 
 use crate::{
     billing::{Bill, Progress},
@@ -36,6 +36,8 @@ pub struct Meter {
     response_bytes: u64,
     status: u16,
     ended: bool,
+    /// What the answer has said, once nothing can be added to that.
+    last_word: OnceLock<Observed>,
 }
 
 impl Meter {
@@ -120,12 +122,17 @@ impl Meter {
 
     /// The identifier under which the provider may keep the answer.
     pub fn answer_id(&self) -> Option<String> {
-        self.observed()?.answer_id
+        self.observed()?.answer_id.clone()
     }
 
     /// What the answer has said so far.
-    pub fn observed(&self) -> Option<Observed> {
-        self.observer.as_ref().map(Observer::observed)
+    pub fn observed(&self) -> Option<Cow<'_, Observed>> {
+        let observer = self.observer.as_ref()?;
+        if !self.is_final() {
+            return Some(Cow::Owned(observer.observed()));
+        }
+        // Asked for several times, and a body in one piece is parsed for it.
+        Some(Cow::Borrowed(self.last_word.get_or_init(|| observer.observed())))
     }
 }
 
@@ -225,7 +232,7 @@ impl Ticket {
         self.settled = true;
         self.charge_now();
         let outcome = self.failure.unwrap_or_else(|| self.outcome());
-        let observed = self.meter.observed();
+        let observed = self.meter.observed().map(Cow::into_owned);
         let record = &mut self.entry.record;
         record.status = self.meter.status;
         record.response_bytes = self.meter.response_bytes;
@@ -273,7 +280,7 @@ impl Ticket {
             Some(Outcome::ProviderError)
         } else {
             let observed = self.meter.observed()?;
-            observed.in_band_error.map(|_| Outcome::InBandError)
+            observed.in_band_error.as_ref().map(|_| Outcome::InBandError)
         }
     }
 

@@ -28,6 +28,7 @@ use crate::{
         body::BodyForm,
         deadline::{self, Limits, Watch, WatchedConnector},
         exchange::Forward,
+        relay,
     },
 };
 
@@ -153,8 +154,9 @@ pub fn connected(session: &Session, forward: &mut Forward, digest: Option<&Diges
 /// target, framing and credential are set, so that no rule can change those.
 pub fn edit_head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     let provider = forward.provider();
-    for name in CREDENTIAL_HEADERS.iter().chain(&NOT_FORWARDED) {
-        head.remove_header(*name);
+    let stays_here = |name: &str| CREDENTIAL_HEADERS.contains(&name) || NOT_FORWARDED.contains(&name);
+    for name in relay::present(&head.headers, stays_here) {
+        head.remove_header(&name);
     }
     edit_headers(&provider.headers, &mut UpstreamHead(head));
     let query = edit_query(&provider.query, forward.query.as_deref());
