@@ -62,8 +62,8 @@ fn memory_and_open_files_stay_flat_under_mixed_requests() {
     let mut weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let id = weir.process().id();
-    // The embedded store's page caches (24 MiB) and the allocator's arenas fill in some 40 s and stay full.
-    storm(&weir, &key, Duration::from_secs(rounds(2, 60) as u64));
+    // The embedded store's page caches (24 MiB) fill as its file grows, in some 150,000 requests, and stay full.
+    storm(&weir, &key, Duration::from_secs(rounds(2, 180) as u64));
     let (files, memory) = (open_files(id), resident_kib(id));
     let served = storm(&weir, &key, Duration::from_secs(rounds(3, 600) as u64));
     let after = resident_kib(id);
