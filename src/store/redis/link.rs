@@ -32,9 +32,13 @@ mod epochs;
 mod finder;
 mod keeper;
 mod lane;
+mod own;
 mod report;
 mod request;
 mod slots;
+
+#[cfg(test)]
+pub(super) use own::CALLS_MIN as OWN_CALLS_MIN;
 
 /// How long one attempt to connect may take, finding the server, logging in and loading the scripts included.
 pub(super) const CONNECT_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -188,6 +192,15 @@ impl Link {
     /// What was acknowledged may be gone, for a reason that the link cannot see.
     pub(super) fn move_epoch(&self) {
         self.epochs.move_on();
+    }
+
+    /// How many runtimes have a connection of their own to the one master.
+    #[cfg(test)]
+    pub(super) fn owned(&self) -> usize {
+        match &self.route {
+            Route::One { lane, .. } => lane.owned.ready(),
+            Route::Cluster(_) => 0,
+        }
     }
 
     pub(super) fn epochs(&self) -> watch::Receiver<u64> {

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, ErrorKind, PushInfo, PushKind, RedisError, RedisResult, ServerErrorKind};
+use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
 use super::finder::{Finder, News};
-use super::lane::{Lane, Live, State, leave};
+use super::lane::{Lane, Live, Origin, State, leave};
 use super::report::Report;
 use super::{CONNECT_WAIT_MAX, PAUSE_MAX, PAUSE_MIN};
 use crate::clock;
@@ -124,12 +125,7 @@ impl Lane {
             }
             Ok::<(), RedisError>(())
         };
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(CALLS_MAX)
-            .set_concurrency_limit(CALLS_MAX)
-            .set_push_sender(hear);
+        let config = connection_config().set_push_sender(hear);
         let client = self.dialer.data(address).map_err(fault)?;
         let connected = client.get_multiplexed_async_connection_with_config(&config).await;
         let mut connection = connected.map_err(fault)?;
@@ -144,6 +140,10 @@ impl Lane {
                 connection,
                 number,
                 address: address.clone(),
+                origin: Arc::new(Origin {
+                    client,
+                    runtime: Handle::current().id(),
+                }),
             },
             report,
             closed,
@@ -241,6 +241,15 @@ impl Lane {
             tracing::info!(kind = warning.kind(), "a warning about the store's settings has ended");
         }
     }
+}
+
+/// What all connections for calls have in common: those who call limit the time.
+pub(super) fn connection_config() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(CALLS_MAX)
+        .set_concurrency_limit(CALLS_MAX)
 }
 
 /// Asks a server about itself. Not being allowed to ask is no fault.

@@ -10,11 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{ErrorKind, RedisError, RedisResult, ScriptInvocation, ServerErrorKind};
+use ::redis::{Client, ErrorKind, RedisError, RedisResult, ScriptInvocation, ServerErrorKind};
+use tokio::runtime::Id;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
 use super::breaker::Breaker;
 use super::epochs::Epochs;
+use super::own::Owned;
 use super::report::Identity;
 use super::request::{Request, Verdict};
 use crate::clock;
@@ -33,6 +35,7 @@ pub(super) struct Lane {
     /// Numbers connections, those that are looked at and not taken too.
     pub(super) dialed: AtomicU64,
     breaker: Mutex<Breaker>,
+    pub(super) owned: Owned,
     /// Held while scripts are given again, so that one call does it for all that wait.
     reload: AsyncMutex<()>,
 }
@@ -52,6 +55,14 @@ pub(super) struct Live {
     /// Which of the lane's connections it is.
     pub(super) number: u64,
     pub(super) address: Address,
+    pub(super) origin: Arc<Origin>,
+}
+
+/// How a connection was made.
+pub(super) struct Origin {
+    pub(super) client: Client,
+    /// Where its answers are read.
+    pub(super) runtime: Id,
 }
 
 /// What the lane has met so far.
@@ -73,6 +84,7 @@ impl Lane {
             seen: Mutex::default(),
             dialed: AtomicU64::new(0),
             breaker: Mutex::default(),
+            owned: Owned::default(),
             reload: AsyncMutex::default(),
         }
     }
@@ -108,7 +120,7 @@ impl Lane {
         request: &Request,
         asking: bool,
     ) -> RedisResult<Vec<String>> {
-        let mut connection = live.connection.clone();
+        let mut connection = self.owned.connection(live);
         self.breaker().sent(clock::instant());
         let mut answer = ask(&mut connection, request, asking).await;
         if is_unknown_script(&answer) {
@@ -128,6 +140,7 @@ impl Lane {
 
     /// A call on this connection ran into its budget.
     pub(super) fn note_timeout(&self, number: u64) {
+        self.owned.note_timeout();
         if self.breaker().timed_out(clock::instant()) {
             let reason = "redis leaves calls unanswered".to_owned();
             self.leave(number, State::Down { reason });

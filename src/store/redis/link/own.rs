@@ -1,0 +1,130 @@
+//! A connection for each runtime that calls often, beside the lane's own: a call then changes threads nowhere in weir.
+//!
+//! It goes to the same server and is given up with the lane's. While it is being made, when it is closed, and after a call
+//! that waited in vain, calls take the lane's. What the lane's keeper looks after is the lane's connection only.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{PushInfo, PushKind, RedisError};
+use tokio::runtime::{Handle, Id};
+use tokio::time::timeout;
+
+use super::CONNECT_WAIT_MAX;
+use super::keeper::connection_config;
+use super::lane::Live;
+
+/// From how many calls on a runtime gets a connection of its own. Also how many calls are made before a failed attempt is
+/// followed by another.
+pub(in crate::store::redis) const CALLS_MIN: u32 = 64;
+/// How many runtimes may have one.
+const RUNTIMES_MAX: usize = 16;
+
+/// The connections of a lane that belong to runtimes.
+#[derive(Clone, Default)]
+pub(super) struct Owned(Arc<Mutex<HashMap<Id, Own>>>);
+
+struct Own {
+    /// The lane's connection beside which it stands.
+    number: u64,
+    state: Stage,
+}
+
+enum Stage {
+    /// There is none; so many calls were made.
+    Counting(u32),
+    Dialing,
+    Ready {
+        connection: MultiplexedConnection,
+        closed: Arc<AtomicBool>,
+    },
+}
+
+impl Owned {
+    /// What a call from here is to be sent on.
+    pub(super) fn connection(&self, live: &Live) -> MultiplexedConnection {
+        let shared = || live.connection.clone();
+        let Ok(here) = Handle::try_current() else {
+            return shared();
+        };
+        if here.id() == live.origin.runtime {
+            return shared();
+        }
+        let mut all = self.lock();
+        if !all.contains_key(&here.id()) && all.len() >= RUNTIMES_MAX {
+            return shared();
+        }
+        let own = all.entry(here.id()).or_insert_with(|| Own::counting(live.number));
+        if own.number != live.number || own.is_closed() {
+            *own = Own::counting(live.number);
+        }
+        match &mut own.state {
+            Stage::Ready { connection, .. } => return connection.clone(),
+            Stage::Dialing => {}
+            Stage::Counting(calls) if *calls < CALLS_MIN => *calls += 1,
+            Stage::Counting(_) => {
+                own.state = Stage::Dialing;
+                drop(all);
+                here.spawn(self.clone().dial(live.clone(), here.id()));
+            }
+        }
+        shared()
+    }
+
+    /// A call from here waited in vain.
+    pub(super) fn note_timeout(&self) {
+        if let Ok(here) = Handle::try_current() {
+            self.lock().remove(&here.id());
+        }
+    }
+
+    /// How many are in use.
+    #[cfg(test)]
+    pub(super) fn ready(&self) -> usize {
+        let all = self.lock();
+        all.values()
+            .filter(|own| matches!(own.state, Stage::Ready { .. }) && !own.is_closed())
+            .count()
+    }
+
+    async fn dial(self, live: Live, runtime: Id) {
+        let closed = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&closed);
+        let hear = move |push: PushInfo| {
+            if push.kind == PushKind::Disconnection {
+                flag.store(true, Ordering::Release);
+            }
+            Ok::<(), RedisError>(())
+        };
+        let config = connection_config().set_push_sender(hear);
+        let connect = live.origin.client.get_multiplexed_async_connection_with_config(&config);
+        let connected = timeout(CONNECT_WAIT_MAX, connect).await;
+        let mut all = self.lock();
+        // Unless it is for a connection of the lane that has been given up meanwhile.
+        if let Some(own) = all.get_mut(&runtime).filter(|own| own.number == live.number) {
+            own.state = match connected {
+                Ok(Ok(connection)) => Stage::Ready { connection, closed },
+                Ok(Err(_)) | Err(_) => Stage::Counting(0),
+            };
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Id, Own>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Own {
+    fn counting(number: u64) -> Self {
+        Self {
+            number,
+            state: Stage::Counting(0),
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        matches!(&self.state, Stage::Ready { closed, .. } if closed.load(Ordering::Acquire))
+    }
+}
