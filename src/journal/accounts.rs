@@ -172,6 +172,11 @@ impl Accounts {
         places.map(|place| (place.seq, place.position)).collect()
     }
 
+    /// How many of its steps are not acknowledged.
+    pub(super) fn waiting(&self, account: &str) -> usize {
+        self.by_name.get(account).map_or(0, |account| account.places.len())
+    }
+
     /// Requests that have ended, of a key and of its account.
     pub(super) fn pending(&self, account: &str, key: &KeyId) -> (u64, u64) {
         self.by_name.get(account).map_or((0, 0), |account| {

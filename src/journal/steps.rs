@@ -43,6 +43,11 @@ impl Journal {
         }
     }
 
+    /// How many steps of an account the store has not acknowledged.
+    pub fn waiting(&self, account: &str) -> usize {
+        self.shared.lock().contents.accounts.waiting(account)
+    }
+
     /// What [`Journal::unsent`] would answer with, where that needs no disk: the steps are still in memory, which each is
     /// until it is given here. `None`: ask [`Journal::unsent`].
     pub fn unsent_at_hand(&self, account: &str, max: usize) -> Option<Unsent> {

@@ -6,6 +6,9 @@ use crate::{
     store::StoreError,
 };
 
+/// As many steps go into one call at least, if there are as many.
+const STEPS_MIN: usize = 3;
+
 impl Settler {
     /// Sends the account's steps until all are acknowledged. `ask`: the store's watermark comes first.
     pub(super) async fn lane(&self, account: &str, ask: bool) {
@@ -77,12 +80,12 @@ impl Settler {
 
     /// The next steps: those that are still in memory, or else from the disk.
     async fn unsent(&self, account: &str) -> Result<Unsent, JournalError> {
-        if let Some(unsent) = self.journal.unsent_at_hand(account, APPLY_STEPS_MAX) {
+        let most = steps_at_once(self.journal.waiting(account));
+        if let Some(unsent) = self.journal.unsent_at_hand(account, most) {
             return Ok(unsent);
         }
         let name = account.to_owned();
-        self.blocking(move |journal| journal.unsent(&name, APPLY_STEPS_MAX))
-            .await
+        self.blocking(move |journal| journal.unsent(&name, most)).await
     }
 
     /// Asks for the account's watermark and notes it.
@@ -95,11 +98,29 @@ impl Settler {
     }
 }
 
+/// How many steps go into one call when so many wait. A store does one call after the other, and an admission waits for the
+/// longest of them: so few in a call while few wait, and many when the store is behind.
+fn steps_at_once(waiting: usize) -> usize {
+    (waiting / 8).clamp(STEPS_MIN, APPLY_STEPS_MAX)
+}
+
 fn complain(account: &str, error: &StoreError) {
     match error {
         StoreError::Unavailable(_) => tracing::debug!(account, %error, "settlements wait for the store"),
         StoreError::NotFound | StoreError::Duplicate | StoreError::Corrupt(_) => {
             tracing::error!(account, %error, "the store does not take settlements, they are sent again");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_steps_go_into_a_call_while_few_wait() {
+        for (waiting, steps) in [(0, 3), (24, 3), (32, 4), (800, 100), (usize::MAX, APPLY_STEPS_MAX)] {
+            assert_eq!(steps_at_once(waiting), steps, "{waiting}");
         }
     }
 }
