@@ -1,4 +1,4 @@
-//! A connection for each runtime that calls often, beside the lane's own: a call then changes threads nowhere in weir.
+//! A connection for each runtime that calls often, beside the lane's own: a call then stays in the runtime that makes it.
 //!
 //! It goes to the same server and is given up with the lane's. While it is being made, when it is closed, and after a call
 //! that waited in vain, calls take the lane's. What the lane's keeper looks after is the lane's connection only.
