@@ -5,7 +5,7 @@ use crate::{
     clock,
     domain::{
         key::KeyRecord,
-        ledger::{Counted, Denied, Rates, Reset, Scope, period},
+        ledger::{Counted, Denied, QuotaStanding, Rates, Reset, Scope, period},
         money::NanoUsd,
     },
 };
@@ -19,14 +19,19 @@ impl Billing {
             Denied::AccountUnknown | Denied::AccountSuspended | Denied::BalanceExhausted => {
                 self.account_denies(key).await
             }
-            Denied::QuotaExhausted { .. } => self.quota_denies(key).await,
+            Denied::QuotaExhausted(_) => self.quota_denies(key).await,
             Denied::RateLimited {
                 scope,
                 counted: Counted::Requests,
                 limit,
                 ..
             } => (self.rates(key, scope).await?.rpm == Some(limit)).then_some(denied),
-            Denied::RateLimited { .. } | Denied::Concurrency { .. } | Denied::KeyRevoked | Denied::KeyExpired => None,
+            Denied::BalanceHeld
+            | Denied::QuotaHeld(_)
+            | Denied::RateLimited { .. }
+            | Denied::Concurrency { .. }
+            | Denied::KeyRevoked
+            | Denied::KeyExpired => None,
         }
     }
 
@@ -50,9 +55,12 @@ impl Billing {
             Reset::Weekly => spent.week,
             Reset::Monthly => spent.month,
         };
-        (spent >= quota).then(|| Denied::QuotaExhausted {
-            quota,
-            resets_at: period::resets_at(reset, clock::unix_millis()),
+        (spent >= quota).then(|| {
+            Denied::QuotaExhausted(QuotaStanding {
+                quota,
+                spent,
+                resets_at: period::resets_at(reset, clock::unix_millis()),
+            })
         })
     }
 

@@ -24,7 +24,9 @@ pub use account::Account;
 pub use crash::settlement_after_crash;
 pub use journaled::{Admitted, Checkpoint, Record};
 pub use node::NodeId;
-pub use terms::{AccountTerms, AccountTermsChange, KeyTerms, KeyTermsChange, OnExhausted, Rates, RatesChange, Reset};
+pub use terms::{
+    AccountTerms, AccountTermsChange, KeyTerms, KeyTermsChange, OnExhausted, ProviderState, Rates, RatesChange, Reset,
+};
 
 /// How long the holds of a node count that is not heard of any more.
 pub const LEASE_MS: i64 = 30_000;
@@ -72,11 +74,27 @@ pub struct Grant {
     pub balance: NanoUsd,
     /// At or below this balance it is low; `None`: never.
     pub low_balance: Option<NanoUsd>,
+    /// How the key stands with its quota, in the period of `at_ms`; `None`: it has none.
+    pub quota: Option<QuotaStanding>,
+    /// Whose state at providers the account's requests may name.
+    pub provider_state: ProviderState,
     /// The last step of this node that the store has applied to the account.
     pub watermark: u64,
 }
 
-/// Why a request is not admitted, in the order in which it is checked.
+/// How a key stands with its quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotaStanding {
+    /// The quota.
+    pub quota: NanoUsd,
+    /// What was spent of it in the period; what is held is not part of it.
+    pub spent: NanoUsd,
+    /// When the period ends, in seconds since the Unix epoch; `None`: never.
+    pub resets_at: Option<i64>,
+}
+
+/// Why a request is not admitted, in the order in which it is checked. What is spent is final until somebody acts or a
+/// period ends; what is only held comes back, all or in part, when running requests end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied {
     /// The key was withdrawn.
@@ -87,15 +105,14 @@ pub enum Denied {
     AccountUnknown,
     /// The account is suspended.
     AccountSuspended,
-    /// Nothing is left of the account's balance: `balance - held <= 0`.
+    /// Nothing is left of the account's balance: `balance <= 0`.
     BalanceExhausted,
-    /// Nothing is left of the key's quota: `spent + held >= quota`.
-    QuotaExhausted {
-        /// The quota.
-        quota: NanoUsd,
-        /// When the period ends, in seconds since the Unix epoch; `None`: never.
-        resets_at: Option<i64>,
-    },
+    /// Running requests hold what is left of the account's balance: `balance - held <= 0 < balance`.
+    BalanceHeld,
+    /// The key has spent its quota: `spent >= quota`.
+    QuotaExhausted(QuotaStanding),
+    /// Running requests hold what is left of the key's quota: `spent < quota <= spent + held`.
+    QuotaHeld(QuotaStanding),
     /// As many requests are running as may.
     Concurrency {
         /// Whose limit it is.

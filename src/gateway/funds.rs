@@ -135,9 +135,13 @@ fn may_be_outdated(refused: NotAdmitted) -> bool {
     match refused {
         NotAdmitted::StaleKey => true,
         NotAdmitted::Denied(denied) => match denied {
-            Denied::KeyExpired | Denied::QuotaExhausted { .. } => true,
+            Denied::KeyExpired | Denied::QuotaExhausted(_) | Denied::QuotaHeld(_) => true,
             Denied::Concurrency { scope, .. } | Denied::RateLimited { scope, .. } => scope == Scope::Key,
-            Denied::KeyRevoked | Denied::AccountUnknown | Denied::AccountSuspended | Denied::BalanceExhausted => false,
+            Denied::KeyRevoked
+            | Denied::AccountUnknown
+            | Denied::AccountSuspended
+            | Denied::BalanceExhausted
+            | Denied::BalanceHeld => false,
         },
         NotAdmitted::StoreAway | NotAdmitted::JournalFull => false,
     }

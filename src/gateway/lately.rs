@@ -38,13 +38,18 @@ impl Lately {
             Denied::AccountUnknown
             | Denied::AccountSuspended
             | Denied::BalanceExhausted
-            | Denied::QuotaExhausted { .. } => REMEMBERED,
+            | Denied::QuotaExhausted(_) => REMEMBERED,
             Denied::RateLimited {
                 counted: Counted::Requests,
                 retry_after_ms,
                 ..
             } => Duration::from_millis(retry_after_ms).min(REMEMBERED),
-            Denied::RateLimited { .. } | Denied::Concurrency { .. } | Denied::KeyRevoked | Denied::KeyExpired => return,
+            Denied::BalanceHeld
+            | Denied::QuotaHeld(_)
+            | Denied::RateLimited { .. }
+            | Denied::Concurrency { .. }
+            | Denied::KeyRevoked
+            | Denied::KeyExpired => return,
         };
         let mut refusals = self.lock();
         if refusals.len() >= KEYS_MAX && !refusals.contains_key(key) {

@@ -1,12 +1,13 @@
 //! Whether a refusal still holds.
 
 use super::*;
-use crate::domain::ledger::{Counted, KeyTerms, Rates, Scope};
+use crate::domain::ledger::{Counted, KeyTerms, QuotaStanding, Rates, Scope};
 
-const QUOTA: Denied = Denied::QuotaExhausted {
+const QUOTA: Denied = Denied::QuotaExhausted(QuotaStanding {
     quota: NanoUsd::ZERO,
+    spent: NanoUsd::ZERO,
     resets_at: None,
-};
+});
 
 fn rate(scope: Scope, limit: u64) -> Denied {
     Denied::RateLimited {
@@ -62,8 +63,12 @@ async fn a_quota_is_used_up_by_what_was_spent_and_not_by_what_is_held() {
     bill.close(Outcome::Ok, SERVED, &consumed(tokens(400, 400)), 7);
     fixture.send().await;
     let denied = fixture.billing.still_denied(&with(800), QUOTA).await;
-    let quota = nanos(800);
-    assert_eq!(denied, Some(Denied::QuotaExhausted { quota, resets_at: None }));
+    let spent = QuotaStanding {
+        quota: nanos(800),
+        spent: nanos(800),
+        resets_at: None,
+    };
+    assert_eq!(denied, Some(Denied::QuotaExhausted(spent)));
     assert_eq!(fixture.billing.still_denied(&with(801), QUOTA).await, None);
     assert_eq!(fixture.billing.still_denied(&record(1), QUOTA).await, None);
 }

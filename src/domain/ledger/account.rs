@@ -16,8 +16,8 @@
 //!
 //! **What is left** is `balance - held`, and `quota - spent - held` where the key has a quota. Of the quota, `spent` is the
 //! key's counter of the period of now for the key's reset, and `held` the sum of its holds that were admitted in that very
-//! period; of the balance, `held` is the sum of all holds. At zero or less of one the request is refused, the balance first.
-//! The hold is the least of the estimate and both. A top-up does the same with the period of the hold's admission and the
+//! period; of the balance, `held` is the sum of all holds. At zero or less of one the request is refused, the balance first:
+//! exhausted where it is spent already, held where running requests have the rest. The hold is the least of the estimate and both. A top-up does the same with the period of the hold's admission and the
 //! quota as it is now; it looks at neither state, suspension nor rates, and nothing or less is never granted.
 //!
 //! **Running** are the live holds, also those of zero. From those of the asking node its `ended_key` or `ended_account` is
@@ -42,8 +42,8 @@ use self::{
     key::{AccountKey, Mirror},
 };
 use super::{
-    AccountTerms, AccountView, Admission, Admit, Change, Denied, Grant, KeySpend, KeyTerms, NodeId, Scope, Settlement,
-    Step, TopUp, ToppedUp,
+    AccountTerms, AccountView, Admission, Admit, Change, Denied, Grant, KeySpend, KeyTerms, NodeId, QuotaStanding,
+    Scope, Settlement, Step, TopUp, ToppedUp,
     period::{self, Periods},
 };
 use crate::domain::{
@@ -121,7 +121,7 @@ impl Account {
         self.holds.drop_lapsed(now_ms);
         if let Some(hold) = self.holds.get(&ask.node, &ask.request) {
             let (amount, at_ms) = (hold.amount, hold.at_ms);
-            return Admission::Granted(self.grant(&ask.node, amount, at_ms));
+            return Admission::Granted(self.grant(ask, amount, at_ms));
         }
         let Some(mirror) = AccountKey::mirror(self.keys.get(&ask.key.id), &ask.key) else {
             return Admission::StaleKey;
@@ -143,7 +143,7 @@ impl Account {
                     at_ms: now_ms,
                 };
                 self.holds.put(&ask.node, &ask.request, hold, now_ms);
-                Admission::Granted(self.grant(&ask.node, checked.hold, now_ms))
+                Admission::Granted(self.grant(ask, checked.hold, now_ms))
             }
         }
     }
@@ -157,14 +157,20 @@ impl Account {
         if account.suspended {
             return Err(Denied::AccountSuspended);
         }
-        let mut left = self.left_of_balance();
-        if left <= NanoUsd::ZERO {
+        if account.balance <= NanoUsd::ZERO {
             return Err(Denied::BalanceExhausted);
         }
-        if let Some((quota, of_quota)) = self.left_of_quota(&mirror.terms, &ask.key.id, now_ms) {
+        let mut left = self.left_of_balance();
+        if left <= NanoUsd::ZERO {
+            return Err(Denied::BalanceHeld);
+        }
+        if let Some(standing) = self.quota_standing(&mirror.terms, &ask.key.id, now_ms) {
+            if standing.spent >= standing.quota {
+                return Err(Denied::QuotaExhausted(standing));
+            }
+            let of_quota = self.left_of_quota(&mirror.terms, &ask.key.id, now_ms, &standing);
             if of_quota <= NanoUsd::ZERO {
-                let resets_at = period::resets_at(mirror.terms.reset, now_ms);
-                return Err(Denied::QuotaExhausted { quota, resets_at });
+                return Err(Denied::QuotaHeld(standing));
             }
             left = left.min(of_quota);
         }
@@ -181,13 +187,18 @@ impl Account {
         Ok(Checked { hold, key, account })
     }
 
-    fn grant(&self, node: &NodeId, hold: NanoUsd, at_ms: i64) -> Grant {
+    fn grant(&self, ask: &Admit, hold: NanoUsd, at_ms: i64) -> Grant {
+        let key = self.keys.get(&ask.key.id);
+        let terms = key.map(AccountKey::terms).unwrap_or_default();
+        let account = self.standing.as_ref();
         Grant {
             hold,
             at_ms,
-            balance: self.standing.as_ref().map_or(NanoUsd::ZERO, |it| it.balance),
-            low_balance: self.standing.as_ref().and_then(|it| it.terms.low_balance),
-            watermark: self.watermark(node),
+            balance: account.map_or(NanoUsd::ZERO, |it| it.balance),
+            low_balance: account.and_then(|it| it.terms.low_balance),
+            quota: self.quota_standing(&terms, &ask.key.id, at_ms),
+            provider_state: account.map(|it| it.terms.provider_state).unwrap_or_default(),
+            watermark: self.watermark(&ask.node),
         }
     }
 
@@ -196,16 +207,23 @@ impl Account {
         balance.saturating_sub(self.holds.held())
     }
 
-    /// The quota and what is left of it in the period of a moment; `None` without a quota.
-    fn left_of_quota(&self, terms: &KeyTerms, id: &KeyId, at_ms: i64) -> Option<(NanoUsd, NanoUsd)> {
+    /// The quota and what was spent of it in the period of a moment; `None` without a quota.
+    fn quota_standing(&self, terms: &KeyTerms, id: &KeyId, at_ms: i64) -> Option<QuotaStanding> {
         let quota = bounded(terms.quota?);
         let periods = Periods::at(at_ms);
         let period = periods.of(terms.reset);
-        let spent = self.keys.get(id).map_or(NanoUsd::ZERO, |key| key.spent(period));
-        let left = quota
-            .saturating_sub(spent)
-            .saturating_sub(self.holds.held_in(id, period));
-        Some((quota, left))
+        Some(QuotaStanding {
+            quota,
+            spent: self.keys.get(id).map_or(NanoUsd::ZERO, |key| key.spent(period)),
+            resets_at: period::resets_at(terms.reset, at_ms),
+        })
+    }
+
+    /// What is left of a quota in that period.
+    fn left_of_quota(&self, terms: &KeyTerms, id: &KeyId, at_ms: i64, standing: &QuotaStanding) -> NanoUsd {
+        let periods = Periods::at(at_ms);
+        let held = self.holds.held_in(id, periods.of(terms.reset));
+        standing.quota.saturating_sub(standing.spent).saturating_sub(held)
     }
 
     /// See [`crate::store::ledger::LedgerStore::top_up`].
@@ -214,12 +232,11 @@ impl Account {
         let Some(hold) = self.holds.get(&ask.node, &ask.request) else {
             return ToppedUp::NoHold;
         };
-        let of_quota = self
-            .keys
-            .get(&hold.key)
-            .and_then(|key| self.left_of_quota(&key.terms(), &hold.key, hold.at_ms));
-        let left = self.left_of_balance();
-        let left = of_quota.map_or(left, |(_, of_quota)| left.min(of_quota));
+        let terms = self.keys.get(&hold.key).map(AccountKey::terms).unwrap_or_default();
+        let mut left = self.left_of_balance();
+        if let Some(standing) = self.quota_standing(&terms, &hold.key, hold.at_ms) {
+            left = left.min(self.left_of_quota(&terms, &hold.key, hold.at_ms, &standing));
+        }
         let more = bounded(ask.more).min(left);
         if more <= NanoUsd::ZERO {
             return ToppedUp::Refused;

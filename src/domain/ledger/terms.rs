@@ -78,6 +78,38 @@ impl std::str::FromStr for OnExhausted {
     }
 }
 
+/// Whose state at a provider a request may name: an earlier response, a conversation, a container, a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProviderState {
+    /// What requests of the account have made.
+    #[default]
+    Own,
+    /// Anything that the operator's credential reaches at the provider, other accounts' included.
+    Any,
+}
+
+impl ProviderState {
+    /// The name, as on the command line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Own => "own",
+            Self::Any => "any",
+        }
+    }
+}
+
+impl std::str::FromStr for ProviderState {
+    type Err = UnknownChoice;
+
+    fn from_str(text: &str) -> Result<Self, UnknownChoice> {
+        [Self::Own, Self::Any]
+            .into_iter()
+            .find(|choice| choice.as_str() == text)
+            .ok_or(UnknownChoice)
+    }
+}
+
 /// Limits on how much at a time; `None`: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rates {
@@ -120,6 +152,9 @@ pub struct AccountTerms {
     /// At or below this balance it is said to be low; `None`: never said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low_balance: Option<NanoUsd>,
+    /// Whose state at providers its requests may name.
+    #[serde(default)]
+    pub provider_state: ProviderState,
     /// How fast.
     #[serde(flatten)]
     pub rates: Rates,
@@ -179,6 +214,8 @@ impl KeyTermsChange {
 pub struct AccountTermsChange {
     /// Another balance that counts as low, or none.
     pub low_balance: Option<Option<NanoUsd>>,
+    /// Whose state at providers its requests may name.
+    pub provider_state: Option<ProviderState>,
     /// How fast.
     pub rates: RatesChange,
 }
@@ -189,6 +226,7 @@ impl AccountTermsChange {
     pub fn apply(self, terms: AccountTerms) -> AccountTerms {
         AccountTerms {
             low_balance: self.low_balance.unwrap_or(terms.low_balance),
+            provider_state: self.provider_state.unwrap_or(terms.provider_state),
             rates: self.rates.apply(terms.rates),
         }
     }

@@ -4,8 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::domain::{
-    ledger::{Counted, Denied, Reset, Scope},
-    money::NanoUsd,
+    ledger::{Counted, Denied, QuotaStanding, Reset, Scope},
     protocol::Protocol,
 };
 
@@ -20,12 +19,15 @@ pub enum Limit {
     NoAccount,
     /// The key has spent its quota.
     Quota {
-        /// The quota.
-        quota: NanoUsd,
+        /// The quota, and what was spent of it.
+        standing: QuotaStanding,
         /// Its period.
         reset: Reset,
-        /// When the period ends, in seconds since the Unix epoch.
-        resets_at: Option<i64>,
+    },
+    /// Running requests hold what is left of the key's quota, or of the account's balance.
+    Held {
+        /// Whose money it is.
+        scope: Scope,
     },
     /// Too many requests are running.
     Concurrency {
@@ -61,11 +63,9 @@ impl Limit {
             Denied::AccountUnknown => Self::NoAccount,
             Denied::AccountSuspended => Self::Suspended,
             Denied::BalanceExhausted => Self::Balance,
-            Denied::QuotaExhausted { quota, resets_at } => Self::Quota {
-                quota,
-                reset,
-                resets_at,
-            },
+            Denied::BalanceHeld => Self::Held { scope: Scope::Account },
+            Denied::QuotaExhausted(standing) => Self::Quota { standing, reset },
+            Denied::QuotaHeld(_) => Self::Held { scope: Scope::Key },
             Denied::Concurrency { scope, limit } => Self::Concurrency { scope, limit },
             Denied::RateLimited {
                 scope,
@@ -87,7 +87,7 @@ impl Limit {
 
     /// Whether waiting a moment helps. Otherwise somebody has to act, or a period to end.
     pub(super) fn passes(&self) -> bool {
-        matches!(self, Self::Concurrency { .. } | Self::Rate { .. })
+        matches!(self, Self::Held { .. } | Self::Concurrency { .. } | Self::Rate { .. })
     }
 
     pub(super) fn reason(&self) -> &'static str {
@@ -96,6 +96,7 @@ impl Limit {
             Self::Suspended => "account_suspended",
             Self::NoAccount => "account_unknown",
             Self::Quota { .. } => "quota_exhausted",
+            Self::Held { .. } => "funds_held",
             Self::Concurrency { .. } => "concurrency_limited",
             Self::Rate { counted, .. } => match counted {
                 Counted::Requests => "requests_limited",
@@ -125,9 +126,8 @@ impl Limit {
                 "The account of this API key does not exist. Ask the operator of this service.".to_owned()
             }
             Self::Quota {
-                quota,
+                standing: QuotaStanding { quota, resets_at, .. },
                 reset,
-                resets_at,
             } => {
                 let period = match reset {
                     Reset::None => "",
@@ -141,6 +141,13 @@ impl Limit {
                 };
                 format!("This API key has used up its quota of {quota} USD{period}. {next}")
             }
+            Self::Held { scope } => format!(
+                "Requests that are running hold what is left of {}. Try again when one has ended.",
+                match scope {
+                    Scope::Key => "the quota of this API key",
+                    Scope::Account => "the balance of the account of this API key",
+                }
+            ),
             Self::Concurrency { scope, limit } => format!(
                 "{} has {limit} requests running, which is all it may have at one time. Try again when one has ended.",
                 whose(*scope)
@@ -166,7 +173,9 @@ impl Limit {
     pub(super) fn headers(&self, protocol: Protocol) -> Vec<(&'static str, String)> {
         let mut headers = Vec::new();
         match self {
-            Self::Concurrency { .. } => headers.push(("retry-after", CONCURRENCY_RETRY_SECONDS.to_string())),
+            Self::Held { .. } | Self::Concurrency { .. } => {
+                headers.push(("retry-after", CONCURRENCY_RETRY_SECONDS.to_string()));
+            }
             Self::Rate {
                 counted,
                 limit,
@@ -203,7 +212,9 @@ impl Limit {
             Self::Rate {
                 retry_after_seconds, ..
             } => json!([violations, retry_info(*retry_after_seconds)]),
-            Self::Concurrency { .. } => json!([violations, retry_info(CONCURRENCY_RETRY_SECONDS)]),
+            Self::Held { .. } | Self::Concurrency { .. } => {
+                json!([violations, retry_info(CONCURRENCY_RETRY_SECONDS)])
+            }
             Self::Balance | Self::Suspended | Self::NoAccount | Self::Quota { .. } => json!([violations]),
         }
     }
@@ -255,6 +266,7 @@ fn time(unix_seconds: i64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::money::NanoUsd;
     use crate::domain::refusal::{Refusal, Reply};
 
     fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
@@ -267,9 +279,12 @@ mod tests {
     }
 
     const QUOTA: Limit = Limit::Quota {
-        quota: NanoUsd::from_nanos(5_000_000_000),
+        standing: QuotaStanding {
+            quota: NanoUsd::from_nanos(5_000_000_000),
+            spent: NanoUsd::from_nanos(5_000_000_001),
+            resets_at: Some(1_795_305_600),
+        },
         reset: Reset::Daily,
-        resets_at: Some(1_795_305_600),
     };
 
     #[test]
@@ -323,6 +338,27 @@ mod tests {
         assert_eq!(header(&responses, "x-ratelimit-reset-tokens"), Some("7s"));
         let gemini = Refusal::Limited(limit).reply(Protocol::Gemini, "req_1");
         assert_eq!(body(&gemini)["error"]["details"][1]["retryDelay"], "7s");
+    }
+
+    #[test]
+    fn what_is_only_held_is_worth_a_short_wait() {
+        let standing = QuotaStanding {
+            quota: NanoUsd::from_nanos(2),
+            spent: NanoUsd::from_nanos(1),
+            resets_at: None,
+        };
+        for denied in [Denied::QuotaHeld(standing), Denied::BalanceHeld] {
+            let limit = Limit::of(denied, Reset::None, 100).unwrap();
+            for protocol in [Protocol::Messages, Protocol::Responses, Protocol::Gemini] {
+                let reply = Refusal::Limited(limit).reply(protocol, "req_1");
+                assert_eq!((reply.status, header(&reply, "retry-after")), (429, Some("1")));
+                assert_eq!(header(&reply, "x-should-retry"), None);
+            }
+            let responses = Refusal::Limited(limit).reply(Protocol::Responses, "req_1");
+            assert_eq!(body(&responses)["error"]["code"], "rate_limit_exceeded");
+            let messages = Refusal::Limited(limit).reply(Protocol::Messages, "req_1");
+            assert_eq!(body(&messages)["error"]["type"], "rate_limit_error");
+        }
     }
 
     #[test]

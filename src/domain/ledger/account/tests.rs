@@ -121,9 +121,11 @@ fn a_hold_is_the_estimate_or_what_is_left_of_the_balance() {
     assert_eq!(hold(&account.admit(&ask("b", 0, KeyTerms::default()), NOON)), 0);
     assert_eq!(hold(&account.admit(&ask("c", 70, KeyTerms::default()), NOON)), 30);
     let refused = account.admit(&ask("d", 0, KeyTerms::default()), NOON);
-    assert_eq!(denied(refused), Denied::BalanceExhausted);
+    assert_eq!(denied(refused), Denied::BalanceHeld);
     // A charge may go below zero: what was used is owed.
     apply(&mut account, 1, [settle("a", NOON, 150, 0, 0)]);
+    let refused = account.admit(&ask("d", 0, KeyTerms::default()), NOON);
+    assert_eq!(denied(refused), Denied::BalanceExhausted);
     let view = account.view("acme", NOON).unwrap();
     assert_eq!((view.balance, view.held, view.running), (nanos(-50), nanos(30), 2));
 }
@@ -135,20 +137,29 @@ fn a_quota_counts_the_spending_and_the_holds_of_its_own_period() {
     let before = MIDNIGHT - 1;
     assert_eq!(hold(&account.admit(&ask("a", 60, daily), before)), 60);
     assert_eq!(hold(&account.admit(&ask("b", 60, daily), before)), 40);
-    let exhausted = Denied::QuotaExhausted {
+    let standing = |spent| QuotaStanding {
         quota: nanos(100),
+        spent: nanos(spent),
         resets_at: Some(MIDNIGHT / 1000),
     };
-    assert_eq!(denied(account.admit(&ask("c", 1, daily), before)), exhausted);
+    let refused = denied(account.admit(&ask("c", 1, daily), before));
+    assert_eq!(refused, Denied::QuotaHeld(standing(0)));
+    apply(&mut account, 1, [settle("b", before, 99, 0, 0)]);
+    let refused = denied(account.admit(&ask("c", 1, daily), before));
+    assert_eq!(refused, Denied::QuotaHeld(standing(99)));
+    let mut spent = account.clone();
+    apply(&mut spent, 1, [settle("c", before, 1, 0, 0)]);
+    let refused = denied(spent.admit(&ask("d", 1, daily), before));
+    assert_eq!(refused, Denied::QuotaExhausted(standing(100)));
     // A new day: neither what runs since yesterday nor its settlement counts.
     assert_eq!(hold(&account.admit(&ask("d", 60, daily), MIDNIGHT)), 60);
-    apply(&mut account, 1, [settle("a", before, 100, 0, 0)]);
+    apply(&mut account, 1, [settle("a", before, 1, 0, 0)]);
     assert_eq!(hold(&account.admit(&ask("e", 60, daily), MIDNIGHT)), 40);
     let spend = account.key_spend(&key_id(1), MIDNIGHT);
     assert_eq!((spend.all, spend.day, spend.week), (nanos(100), nanos(0), nanos(100)));
-    assert_eq!((spend.month, spend.held, spend.running), (nanos(100), nanos(140), 3));
+    assert_eq!((spend.month, spend.held, spend.running), (nanos(100), nanos(100), 2));
     // The balance knows no days.
-    assert_eq!(account.view("acme", MIDNIGHT).unwrap().held, nanos(140));
+    assert_eq!(account.view("acme", MIDNIGHT).unwrap().held, nanos(100));
 }
 
 #[test]
@@ -167,8 +178,10 @@ fn a_changed_reset_finds_its_period_counted_already() {
     let mut daily = account.clone();
     assert_eq!(hold(&daily.admit(&changed(Reset::Daily, 2), NOON)), 70);
     let never = denied(account.admit(&changed(Reset::None, 2), NOON));
-    let quota = nanos(100);
-    assert_eq!(never, Denied::QuotaExhausted { quota, resets_at: None });
+    // What the first request holds comes back; what was spent does not.
+    assert!(
+        matches!(never, Denied::QuotaHeld(standing) if standing.spent == nanos(70) && standing.resets_at.is_none())
+    );
 }
 
 #[test]
@@ -276,7 +289,7 @@ fn the_holds_of_a_node_that_is_not_heard_of_stop_counting() {
         node: node(2),
         ..ask("b", 100, KeyTerms::default())
     };
-    assert_eq!(denied(account.admit(&other, end - 1)), Denied::BalanceExhausted);
+    assert_eq!(denied(account.admit(&other, end - 1)), Denied::BalanceHeld);
     assert_eq!(hold(&account.admit(&other, end)), 100);
     // It is gone for good, and its settlement is charged all the same.
     account.renew(&node(1), end);

@@ -231,7 +231,7 @@ pub(crate) async fn admissions_at_once_never_hold_more_than_is_left(fixture: &Fi
     for admission in asked.collect::<Vec<_>>() {
         match admission.await.unwrap() {
             Admission::Granted(_) => granted += 1,
-            other => assert_eq!(other, Admission::Refused(Denied::BalanceExhausted)),
+            other => assert_eq!(other, Admission::Refused(Denied::BalanceHeld)),
         }
     }
     assert_eq!(granted, 10);

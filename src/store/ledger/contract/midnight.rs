@@ -6,7 +6,7 @@ use super::{Fixture, key_id, node, record, row};
 use crate::domain::{
     consumption::Row,
     key::KeyRecord,
-    ledger::{Admission, Admit, Change, Denied, Grant, KeySpend, KeyTerms, Reset, Settlement, Step},
+    ledger::{Admission, Admit, Change, Denied, Grant, KeySpend, KeyTerms, QuotaStanding, Reset, Settlement, Step},
     money::NanoUsd,
 };
 use crate::store::ledger::{APPLY_STEPS_MAX, LOG_ROWS_MAX};
@@ -185,10 +185,11 @@ async fn turn(fixture: &Fixture, midnight: Timestamp, reset: Reset, number: u8, 
         }
     }
     // In the last millisecond of the period its quota is used up, by what was spent and what is held.
-    let denied = Denied::QuotaExhausted {
+    let denied = Denied::QuotaHeld(QuotaStanding {
         quota: nanos(BEFORE * COST),
+        spent: nanos(BEFORE / 2 * COST),
         resets_at: Some(midnight.as_second()),
-    };
+    });
     assert_eq!(turn.admit("too late").await, Admission::Refused(denied), "{midnight}");
     // The first millisecond of the next one has a quota of its own, although half of the others still run.
     for offset in 0..BEFORE {
@@ -198,7 +199,7 @@ async fn turn(fixture: &Fixture, midnight: Timestamp, reset: Reset, number: u8, 
             turn.settle(left).await;
         }
     }
-    let Admission::Refused(Denied::QuotaExhausted { .. }) = turn.admit("too much").await else {
+    let Admission::Refused(Denied::QuotaHeld(_)) = turn.admit("too much").await else {
         panic!("{midnight}: the next period has no more than its quota")
     };
     turn.settle(turn.running.len()).await;

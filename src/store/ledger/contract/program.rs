@@ -8,7 +8,8 @@ use super::{Fixture, key_id, model::Model, node, row};
 use crate::domain::{
     key::{KeyRecord, KeyState},
     ledger::{
-        AccountTerms, Admission, Admit, Change, KeyTerms, NodeId, OnExhausted, Rates, Reset, Settlement, Step, TopUp,
+        AccountTerms, Admission, Admit, Change, KeyTerms, NodeId, OnExhausted, ProviderState, Rates, Reset, Settlement,
+        Step, TopUp,
     },
     money::NanoUsd,
 };
@@ -244,6 +245,11 @@ impl<'a> Program<'a> {
             _ => Change::SetTerms {
                 terms: AccountTerms {
                     low_balance: None,
+                    provider_state: if self.chance(30) {
+                        ProviderState::Any
+                    } else {
+                        ProviderState::Own
+                    },
                     rates: self.rates(),
                 },
             },

@@ -1,5 +1,6 @@
 -- ARGV: now, generation, node, request, key, its mirror (8), estimate, tokens, ended of the key, ended of the account.
--- -> granted, hold, time, balance, watermark, low balance or ''; or refused, why; or stale
+-- -> granted, hold, time, balance, watermark, low balance or '', whose state, then quota, spent of it, end of its period or '',
+-- all three '' without a quota; or refused, why; or stale
 local node, request, key = ARGV[3], ARGV[4], ARGV[5]
 local told = table.concat(ARGV, '|', 6, 13)
 local mirror = read_mirror(told)
@@ -7,7 +8,7 @@ local estimate, tokens = tonumber(ARGV[14]), tonumber(ARGV[15])
 local ended_key, ended_account = tonumber(ARGV[16]), tonumber(ARGV[17])
 local values, fault = fields(
   'suspended', 'rpm', 'tpm', 'concurrency', 'wm:' .. node, 'k:' .. key,
-  'b:requests', 'b:tokens', 'b:requests:' .. key, 'b:tokens:' .. key, 'low_balance'
+  'b:requests', 'b:tokens', 'b:requests:' .. key, 'b:tokens:' .. key, 'low_balance', 'provider_state'
 )
 local balance, watermark, low_balance = values[1], values[7] or '0', values[13] or ''
 local function refusal()
@@ -23,9 +24,25 @@ if fault then
   return fault == 'missing' and refusal() or {fault}
 end
 local alive = living(true)
+-- How the key of a mirror stands with its quota, in the period of a time.
+local function standing(of, at)
+  if not of.quota then
+    return nil, {'', '', ''}
+  end
+  local period = periods(at)
+  local spent = number(redis.call('HGET', BASE .. 'spent:' .. period[of.reset], key))
+  local ends = period[of.reset .. '_end']
+  return spent, {text(of.quota), text(spent), ends and text(ends) or ''}
+end
+local function granted(amount, at, quota)
+  return {
+    'granted', text(amount), text(at), balance, watermark, low_balance, values[14] or 'own', quota[1], quota[2], quota[3],
+  }
+end
 local known = hold_of(alive, node, request)
 if known then
-  return {'granted', text(known.amount), text(known.at), balance, watermark, low_balance}
+  local _, quota = standing(values[8] and read_mirror(values[8]) or {}, known.at)
+  return granted(known.amount, known.at, quota)
 end
 local is_news = true
 if values[8] then
@@ -50,16 +67,18 @@ local function check()
   if values[3] == '1' then
     return {'refused', 'suspended'}
   end
-  local left = tonumber(balance) - sums.held
-  if left <= 0 then
+  if tonumber(balance) <= 0 then
     return {'refused', 'balance'}
   end
-  if mirror.quota then
-    local spent = number(redis.call('HGET', BASE .. 'spent:' .. period[mirror.reset], key))
+  local left = tonumber(balance) - sums.held
+  if left <= 0 then
+    return {'refused', 'balance_held'}
+  end
+  local spent, quota = standing(mirror, now)
+  if spent then
     local of_quota = mirror.quota - spent - sums.key_held
     if of_quota <= 0 then
-      local ends = period[mirror.reset .. '_end']
-      return {'refused', 'quota', text(mirror.quota), ends and text(ends) or ''}
+      return {'refused', spent >= mirror.quota and 'quota' or 'quota_held', unpack(quota)}
     end
     left = math.min(left, of_quota)
   end
@@ -91,10 +110,10 @@ local function check()
       removed[#removed + 1] = name
     end
   end
-  return nil, written, removed, math.min(math.max(0, estimate), left)
+  return nil, written, removed, math.min(math.max(0, estimate), left), quota
 end
 
-local denied, written, removed, amount = check()
+local denied, written, removed, amount, quota = check()
 if denied then
   if is_news then
     redis.call('HSET', STATE, 'k:' .. key, told)
@@ -113,4 +132,4 @@ end
 if #removed > 0 then
   redis.call('HDEL', STATE, unpack(removed))
 end
-return {'granted', text(amount), text(now), balance, watermark, low_balance}
+return granted(amount, now, quota)

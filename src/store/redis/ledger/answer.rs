@@ -5,7 +5,8 @@ use std::vec::IntoIter;
 
 use crate::domain::consumption::Row;
 use crate::domain::ledger::{
-    AccountTerms, AccountView, Admission, Counted, Denied, Grant, KeySpend, Rates, Scope, ToppedUp,
+    AccountTerms, AccountView, Admission, Counted, Denied, Grant, KeySpend, ProviderState, QuotaStanding, Rates, Scope,
+    ToppedUp,
 };
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
@@ -57,6 +58,8 @@ impl Answer {
             balance: self.money()?,
             watermark: self.number()?,
             low_balance: self.optional()?.map(NanoUsd::from_nanos),
+            provider_state: self.provider_state()?,
+            quota: self.quota_standing()?,
         }))
     }
 
@@ -67,10 +70,9 @@ impl Answer {
             "expired" => Denied::KeyExpired,
             "suspended" => Denied::AccountSuspended,
             "balance" => Denied::BalanceExhausted,
-            "quota" => Denied::QuotaExhausted {
-                quota: self.money()?,
-                resets_at: self.optional()?,
-            },
+            "balance_held" => Denied::BalanceHeld,
+            "quota" => Denied::QuotaExhausted(self.quota_standing()?.ok_or_else(unknown)?),
+            "quota_held" => Denied::QuotaHeld(self.quota_standing()?.ok_or_else(unknown)?),
             "concurrency" => Denied::Concurrency {
                 scope: self.scope()?,
                 limit: self.number()?,
@@ -84,6 +86,22 @@ impl Answer {
             _ => return Err(unknown()),
         };
         Ok(Admission::Refused(denied))
+    }
+
+    /// Quota, what was spent of it and the end of its period; nothing without a quota.
+    fn quota_standing(&mut self) -> Result<Option<QuotaStanding>, StoreError> {
+        let (quota, spent) = (self.optional()?, self.optional()?);
+        let resets_at = self.optional()?;
+        let standing = |(quota, spent)| QuotaStanding {
+            quota: NanoUsd::from_nanos(quota),
+            spent: NanoUsd::from_nanos(spent),
+            resets_at,
+        };
+        Ok(quota.zip(spent).map(standing))
+    }
+
+    fn provider_state(&mut self) -> Result<ProviderState, StoreError> {
+        self.text()?.parse().map_err(|_| unknown())
     }
 
     fn scope(&mut self) -> Result<Scope, StoreError> {
@@ -124,6 +142,7 @@ impl Answer {
             created_at: self.number()?,
             terms: AccountTerms {
                 low_balance: self.optional()?.map(NanoUsd::from_nanos),
+                provider_state: self.provider_state()?,
                 rates: Rates {
                     rpm: self.optional()?,
                     tpm: self.optional()?,

@@ -165,9 +165,10 @@ local changes = {
     state.set('rpm', ARGV[i + 1])
     state.set('tpm', ARGV[i + 2])
     state.set('concurrency', ARGV[i + 3])
+    state.set('provider_state', ARGV[i + 4])
   end,
 }
-local widths = {settle = 8, open = 2, add = 1, suspend = 0, resume = 0, terms = 4}
+local widths = {settle = 8, open = 2, add = 1, suspend = 0, resume = 0, terms = 5}
 
 local before = tonumber(state.get(MARK)) or 0
 local watermark = before

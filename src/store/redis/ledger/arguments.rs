@@ -6,7 +6,7 @@ use ::redis::ScriptInvocation;
 use crate::domain::consumption::Row;
 use crate::domain::key::{KeyId, KeyState};
 use crate::domain::ledger::account::{Standing, key::AccountKey};
-use crate::domain::ledger::{Admit, Change, Rates, Settlement, Step, TopUp};
+use crate::domain::ledger::{Admit, Change, ProviderState, Rates, Settlement, Step, TopUp};
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
 
@@ -60,6 +60,7 @@ pub(super) fn step(call: &mut ScriptInvocation<'_>, step: &Step) -> Result<(), S
         Change::SetTerms { terms } => {
             call.arg("terms").arg(optional(terms.low_balance.map(NanoUsd::nanos)));
             rates(call, &terms.rates);
+            call.arg(provider_state(terms.provider_state));
         }
     }
     Ok(())
@@ -104,6 +105,10 @@ pub(super) fn standing(standing: &Standing) -> Vec<[String; 3]> {
         ("rpm", optional(rpm)),
         ("tpm", optional(tpm)),
         ("concurrency", optional(concurrency)),
+        (
+            "provider_state",
+            provider_state(standing.terms.provider_state).to_owned(),
+        ),
     ];
     let fields = fields.into_iter().filter(|(_, value)| !value.is_empty());
     let own = fields.map(|(name, value)| field(name, value));
@@ -131,6 +136,14 @@ pub(super) fn account_key(id: &KeyId, key: &AccountKey) -> Vec<[String; 3]> {
     let spent = key.spent.iter();
     let spent = spent.map(|(period, amount)| [period.clone(), id.as_str().to_owned(), bounded(*amount).to_string()]);
     mirror.chain(spent).collect()
+}
+
+/// Empty for what is meant where nothing is written.
+fn provider_state(state: ProviderState) -> &'static str {
+    match state {
+        ProviderState::Own => "",
+        ProviderState::Any => state.as_str(),
+    }
 }
 
 fn state(revoked: bool) -> &'static str {

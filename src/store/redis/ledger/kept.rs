@@ -49,7 +49,11 @@ impl Kept {
     }
 
     fn field(&mut self, name: &str, value: &str) -> Result<(), StoreError> {
-        let AccountTerms { low_balance, rates } = &mut self.standing.terms;
+        let AccountTerms {
+            low_balance,
+            provider_state,
+            rates,
+        } = &mut self.standing.terms;
         match name {
             "balance" => self.standing.balance = NanoUsd::from_nanos(parse(value)?),
             "spent" => self.standing.spent = NanoUsd::from_nanos(parse(value)?),
@@ -59,6 +63,7 @@ impl Kept {
             "rpm" => rates.rpm = Some(parse(value)?),
             "tpm" => rates.tpm = Some(parse(value)?),
             "concurrency" => rates.concurrency = Some(parse(value)?),
+            "provider_state" => *provider_state = value.parse().map_err(|_| answer::unknown())?,
             _ => match name.split_once(':') {
                 Some(("wm", node)) => {
                     let node = NodeId::parse(node).ok_or_else(answer::unknown)?;

@@ -160,7 +160,7 @@ async fn a_quota_is_used_up_to_the_last_nano_by_many_at_once() {
         match admission.await.unwrap() {
             Admission::Granted(grant) => holds.push(grant.hold.nanos()),
             other => assert!(
-                matches!(other, Admission::Refused(Denied::QuotaExhausted { quota, resets_at: None }) if quota == nanos(64)),
+                matches!(other, Admission::Refused(Denied::QuotaHeld(standing)) if standing.quota == nanos(64)),
                 "{other:?}"
             ),
         }
@@ -181,7 +181,7 @@ async fn a_dead_nodes_holds_stop_counting_and_its_steps_still_settle() {
         .unwrap();
     let at_ms = granted(dead.ledger.admit(&ask(&node(1), "r1", 10)).await).at_ms;
     clock.advance(LEASE_MS - 1);
-    let refused = Ok(Admission::Refused(Denied::BalanceExhausted));
+    let refused = Ok(Admission::Refused(Denied::BalanceHeld));
     assert_eq!(living.ledger.admit(&ask(&node(2), "r2", 4)).await, refused);
     clock.advance(1);
     assert_eq!(

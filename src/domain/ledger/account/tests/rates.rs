@@ -87,11 +87,11 @@ fn tokens_are_taken_as_estimated_and_corrected_by_what_was_used() {
 fn a_refusal_uses_up_no_limit() {
     let mut account = with_balance(100);
     let terms = AccountTerms {
-        low_balance: None,
         rates: Rates {
             tpm: Some(10),
             ..Rates::default()
         },
+        ..AccountTerms::default()
     };
     apply(&mut account, 1, [Change::SetTerms { terms }]);
     let one = |request: &str| Admit {

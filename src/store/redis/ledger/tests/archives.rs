@@ -4,7 +4,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::{
-    domain::ledger::{AccountTerms, Reset},
+    domain::ledger::{AccountTerms, ProviderState, Reset},
     store::{
         archive::{Archive, Item, file},
         embedded::ledger::EmbeddedLedger,
@@ -70,6 +70,7 @@ async fn copy(from: &dyn Archive, to: &RedisLedger) {
 async fn fill(ledger: &dyn LedgerStore) {
     let terms = AccountTerms {
         low_balance: Some(nanos(7)),
+        provider_state: ProviderState::Any,
         rates: Rates {
             rpm: Some(100_000),
             tpm: Some(1_000_000),
