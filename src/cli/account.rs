@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     admin_client::{AdminClient, ClientArgs, ClientError},
-    limits::{RateArgs, put_or_null},
+    limits::{RateArgs, put_or_null, something_to_change},
+    named::Named,
 };
 
 /// Accounts asked for at once.
@@ -98,9 +99,9 @@ pub struct AdjustArgs {
 /// `weir account update`
 #[derive(Args, Clone, Debug)]
 pub struct UpdateArgs {
-    /// The account
-    #[arg(long)]
-    pub id: String,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub named: Named,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub limits: LimitArgs,
@@ -112,9 +113,9 @@ pub struct UpdateArgs {
 /// A command on one account.
 #[derive(Args, Clone, Debug)]
 pub struct OneArgs {
-    /// The account
-    #[arg(long)]
-    pub id: String,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub named: Named,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
@@ -165,11 +166,12 @@ pub async fn run(command: &AccountCommand, client: &AdminClient, out: &mut impl 
         }
         AccountCommand::Update(args) => {
             args.limits.put(&mut fields);
-            (Method::PATCH, path(&args.id, ""))
+            something_to_change(&fields)?;
+            (Method::PATCH, path(args.named.id(), ""))
         }
-        AccountCommand::Suspend(args) => (Method::POST, path(&args.id, "/suspend")),
-        AccountCommand::Resume(args) => (Method::POST, path(&args.id, "/resume")),
-        AccountCommand::Show(args) => (Method::GET, path(&args.id, "")),
+        AccountCommand::Suspend(args) => (Method::POST, path(args.named.id(), "/suspend")),
+        AccountCommand::Resume(args) => (Method::POST, path(args.named.id(), "/resume")),
+        AccountCommand::Show(args) => (Method::GET, path(args.named.id(), "")),
     };
     let body = Value::Object(fields);
     let body = (method != Method::GET).then_some(&body);

@@ -15,6 +15,8 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::UnixStream;
 
+use super::socket_owner;
+
 /// The largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// How long one call may take.
@@ -48,9 +50,26 @@ pub enum ClientError {
         /// What the system said.
         why: String,
     },
+    /// The system lets this user not reach the socket.
+    #[error("permission denied: {owner}; run this as its owner or as a member of its group")]
+    Forbidden {
+        /// Whose socket, or whose folder, it is.
+        owner: String,
+    },
+    /// The arguments do not make a request.
+    #[error("{0}")]
+    Usage(String),
     /// weir said no.
     #[error("{0}")]
     Refused(String),
+    /// A file cannot be written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// The result cannot be printed.
     #[error("cannot print the result: {0}")]
     Output(#[from] std::io::Error),
@@ -64,6 +83,16 @@ pub fn socket(
     match &args.admin {
         Some(socket) => Ok(socket.clone()),
         None => from_conf(args.conf.as_deref()).map_err(ClientError::Configuration),
+    }
+}
+
+/// The API speaks of fields, the command line of options: `quota_usd: ...` is `--quota-usd: ...` here.
+fn in_options(message: &str) -> String {
+    let is_field = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    match message.split_once(": ") {
+        Some(("expires_at", why)) => format!("--expires: {why}"),
+        Some((field, why)) if is_field(field) => format!("--{}: {why}", field.replace('_', "-")),
+        _ => message.to_owned(),
     }
 }
 
@@ -118,9 +147,12 @@ impl AdminClient {
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Response<Incoming>, ClientError> {
-        let stream = UnixStream::connect(&self.socket)
-            .await
-            .map_err(|error| self.unreachable(error))?;
+        let stream = UnixStream::connect(&self.socket).await.map_err(|error| {
+            let forbidden = (error.kind() == std::io::ErrorKind::PermissionDenied)
+                .then(|| socket_owner::describe(&self.socket))
+                .flatten();
+            forbidden.map_or_else(|| self.unreachable(error), |owner| ClientError::Forbidden { owner })
+        })?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| self.unreachable(error))?;
@@ -156,7 +188,7 @@ impl AdminClient {
             .pointer("/error/message")
             .and_then(Value::as_str)
             .unwrap_or("the call was refused");
-        Err(ClientError::Refused(message.to_owned()))
+        Err(ClientError::Refused(in_options(message)))
     }
 
     fn unreachable(&self, why: impl std::fmt::Display) -> ClientError {

@@ -3,6 +3,8 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use super::admin_client::ClientError;
+
 /// How fast.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct RateArgs {
@@ -66,6 +68,15 @@ impl QuotaArgs {
             }
         }
     }
+}
+
+/// An update that names nothing is most often a forgotten option.
+pub fn something_to_change(fields: &Map<String, Value>) -> Result<(), ClientError> {
+    if fields.is_empty() {
+        let help = "nothing to change: give an option for what is to change, see --help";
+        return Err(ClientError::Usage(help.to_owned()));
+    }
+    Ok(())
 }
 
 /// Adds a field that was given; one word stands for null.

@@ -1,8 +1,9 @@
 //! `weir log`: the consumption log, read page by page and printed as it comes.
 
 use std::{
-    fs::File,
+    fs::OpenOptions,
     io::{BufWriter, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -19,6 +20,8 @@ mod csv;
 
 /// Rows asked for at once.
 const PAGE: usize = 1000;
+/// Rows are for the eyes of whoever exports them.
+const EXPORT_MODE: u32 = 0o600;
 /// How far back a query goes, unless told otherwise, in seconds.
 const QUERY_SINCE: i64 = 24 * 3600;
 
@@ -77,6 +80,9 @@ pub struct ExportArgs {
     /// Where to write, whole or not at all [default: standard output]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Replace a file that is there
+    #[arg(long, requires = "out")]
+    pub force: bool,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
@@ -121,13 +127,32 @@ pub async fn run(command: &LogCommand, client: &AdminClient, out: &mut impl Writ
             let Some(path) = &args.out else {
                 return rows(&args.filter, None, client, form, out).await;
             };
+            if !args.force && path.exists() {
+                let what = format!("{} is there already; --force replaces it", path.display());
+                return Err(ClientError::Usage(what));
+            }
             // Renamed when it is whole, so that nobody takes a part for all.
             let partial = beside(path);
-            let mut file = BufWriter::new(File::create(&partial)?);
+            let failed = |path: &Path, source| ClientError::File {
+                path: path.to_owned(),
+                source,
+            };
+            let mut file = OpenOptions::new();
+            let file = file
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(EXPORT_MODE)
+                .open(&partial);
+            let mut file = BufWriter::new(file.map_err(|error| failed(&partial, error))?);
             let written = rows(&args.filter, None, client, form, &mut file).await;
             let written = written.and_then(|()| {
                 file.flush()?;
-                Ok(std::fs::rename(&partial, path)?)
+                std::fs::rename(&partial, path).map_err(|error| failed(path, error))
+            });
+            let written = written.map_err(|error| match error {
+                ClientError::Output(error) => failed(&partial, error),
+                other => other,
             });
             if written.is_err() {
                 // What is left of it is no use, and the error says what happened.
@@ -166,11 +191,15 @@ async fn rows(
     let wanted = filter.query();
     let mut left = limit.unwrap_or(usize::MAX);
     let mut cursor = String::new();
+    // A model that has left the catalogue may still have rows.
+    let (mut found, mut unknown_model) = (false, None);
     while left > 0 {
         let path = format!("/v1/log?limit={}{wanted}{cursor}", left.min(PAGE));
         let page = client.call(Method::GET, &path, None).await?;
+        unknown_model = unknown_model.or_else(|| Some(page.get("unknown_model")?.as_str()?.to_owned()));
         for row in page.get("rows").and_then(Value::as_array).into_iter().flatten() {
             left = left.saturating_sub(1);
+            found = true;
             match form {
                 Form::Jsonl => writeln!(out, "{row}")?,
                 Form::Table => writeln!(out, "{}", line(&read(row)?))?,
@@ -182,7 +211,10 @@ async fn rows(
             None => break,
         }
     }
-    Ok(())
+    match unknown_model {
+        Some(why) if !found => Err(ClientError::Refused(why)),
+        _ => Ok(()),
+    }
 }
 
 fn read(row: &Value) -> Result<Row, ClientError> {

@@ -37,6 +37,9 @@ pub struct BackupArgs {
     /// Where to write, whole or not at all
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
+    /// Replace a file that is there
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// `weir store restore`

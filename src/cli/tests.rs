@@ -15,6 +15,7 @@ use tokio::net::UnixListener;
 use super::*;
 
 mod money;
+mod options;
 
 fn line(text: &str) -> Result<Command, clap::Error> {
     parse(

@@ -22,6 +22,7 @@ use crate::{
         catalogue::{Catalogue, Model},
         protocol::Protocol,
         rules::Provider,
+        strict_toml::nearest,
     },
     live::LiveCell,
     pools::CredentialState,
@@ -212,7 +213,14 @@ struct Served {
 
 impl Providers for Served {
     fn models(&self) -> Vec<ModelView> {
-        models(&self.live.get().catalogue)
+        models(&self.live.get().catalogue, &self.switches)
+    }
+
+    fn model_named(&self, name: &str) -> Result<String, Option<String>> {
+        let live = self.live.get();
+        let near = || nearest(name, live.catalogue.models().map(|model| model.name.as_str())).map(str::to_owned);
+        let found = live.catalogue.named(name);
+        found.map(|model| model.name.clone()).ok_or_else(near)
     }
 
     fn providers(&self) -> Vec<ProviderView> {
@@ -230,6 +238,7 @@ impl Providers for Served {
                 name: provider.name.clone(),
                 display_name: provider.display_name.clone(),
                 configured: provider.is_on(),
+                why_off: provider.why_off(),
                 enabled: !self.switches.is_off(&provider.name),
                 credentials: credentials.unwrap_or_default(),
                 places_ejected: pool.map_or(0, |pool| pool.ejected(now)),
@@ -243,7 +252,11 @@ impl Providers for Served {
     }
 }
 
-fn models(catalogue: &Catalogue) -> Vec<ModelView> {
+fn models(catalogue: &Catalogue, switches: &Switches) -> Vec<ModelView> {
+    let serves = |model: &&Arc<Model>| {
+        let mut providers = model.providers.iter();
+        providers.any(|provider| provider.is_on() && !switches.is_off(&provider.name))
+    };
     let view = |model: &Arc<Model>| ModelView {
         name: model.name.clone(),
         display_name: model.display_name.clone(),
@@ -255,7 +268,7 @@ fn models(catalogue: &Catalogue) -> Vec<ModelView> {
             .collect(),
         prices: model.prices.clone(),
     };
-    catalogue.models().map(view).collect()
+    catalogue.models().filter(serves).map(view).collect()
 }
 
 async fn addresses(

@@ -29,7 +29,7 @@ use crate::{
         embedded::{EmbeddedStore, ledger::EmbeddedLedger},
         redis::{Adopt, Init, RedisLedger, RedisStore},
     },
-    wiring::{StartError, client_runtime, load, store},
+    wiring::{StartError, client_runtime, load, printed, store},
 };
 
 /// How long Redis may take to be there.
@@ -54,7 +54,7 @@ pub(super) fn run(command: &StoreCommand, out: &mut impl Write) -> Result<(), St
     } else {
         writeln!(out, "{text}")
     };
-    written.map_err(|error| StartError::failed("standard output", error))
+    printed(written)
 }
 
 /// What is told to a person, and to a script.
@@ -81,11 +81,15 @@ fn init(args: &InitArgs) -> Result<Told, StartError> {
 }
 
 fn backup(args: &BackupArgs) -> Result<Told, StartError> {
+    if !args.force && args.out.exists() {
+        let what = format!("{} is there already; --force replaces it", args.out.display());
+        return Err(StartError::Client(what));
+    }
     let config = load(&args.store.conf)?;
     let partial = beside(&args.out);
     let written = write_backup(&config, &partial).and_then(|()| {
         let (_, end) = file::check(&partial).map_err(|error| StartError::failed("the backup", error))?;
-        std::fs::rename(&partial, &args.out).map_err(|error| StartError::failed("the backup's file", error))?;
+        std::fs::rename(&partial, &args.out).map_err(|error| file_failed(&args.out, &error))?;
         Ok(end)
     });
     if written.is_err() {
@@ -102,7 +106,7 @@ fn backup(args: &BackupArgs) -> Result<Told, StartError> {
 
 /// Writes the backup and syncs it. A running weir that owns the store is asked for it.
 fn write_backup(config: &Config, path: &Path) -> Result<(), StartError> {
-    let refused = |error: std::io::Error| StartError::failed("the backup's file", error);
+    let refused = |error: std::io::Error| file_failed(path, &error);
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
     let mut file = BufWriter::new(file.map_err(refused)?);
@@ -264,6 +268,10 @@ fn header(engine: &str, generation: Option<String>) -> Header {
         engine: engine.to_owned(),
         generation,
     }
+}
+
+fn file_failed(path: &Path, error: &std::io::Error) -> StartError {
+    StartError::failed("the backup's file", format!("{}: {error}", path.display()))
 }
 
 fn beside(path: &Path) -> PathBuf {

@@ -156,15 +156,18 @@ fn complete(
         };
         match secrets(&secret) {
             Ok(Some(found)) => one.authorize(&place, found).map_err(fault)?,
-            Ok(None) if several => warnings.push(Warning::CredentialAbsent {
-                provider: provider.clone(),
-                name: place.name,
-                secret,
-            }),
-            Ok(None) => warnings.push(Warning::SecretAbsent {
-                provider: provider.clone(),
-                secret,
-            }),
+            Ok(None) => {
+                one.provider.absent_secrets.push(secret.clone());
+                let provider = provider.clone();
+                warnings.push(match several {
+                    true => Warning::CredentialAbsent {
+                        provider,
+                        name: place.name,
+                        secret,
+                    },
+                    false => Warning::SecretAbsent { provider, secret },
+                });
+            }
             Err(message) => return Err(fault(&message)),
         }
     }

@@ -1,6 +1,5 @@
 //! What a request to make or change a key may say, checked.
 
-use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{fields, reply::ApiError};
@@ -77,16 +76,14 @@ fn expires_at(value: &Value, now_unix: i64) -> Result<Option<i64>, ApiError> {
     if value.is_null() {
         return Ok(None);
     }
-    let time: Timestamp = value
-        .as_str()
-        .and_then(|text| text.parse().ok())
-        .ok_or_else(|| ApiError::invalid("expires_at: a time such as 2027-01-31T00:00:00Z, or null for never"))?;
-    if time.as_second() <= now_unix {
+    let text = value.as_str().unwrap_or_default();
+    let at = fields::moment("expires_at", text)?.div_euclid(1000);
+    if at <= now_unix {
         return Err(ApiError::invalid(
             "expires_at: that time has passed; to end a key now, revoke it",
         ));
     }
-    Ok(Some(time.as_second()))
+    Ok(Some(at))
 }
 
 fn models(value: &Value) -> Result<Option<Vec<String>>, ApiError> {

@@ -64,7 +64,20 @@ pub(super) async fn query(
     };
     let (rows, next) = page(&*state.ledger, &filter, start, query.account.is_some(), limit).await?;
     let rows: Vec<Value> = rows.iter().map(row_body).collect();
-    Ok(Json(json!({ "rows": rows, "next": next.map(|place| place.text()) })))
+    let mut body = json!({ "rows": rows, "next": next.map(|place| place.text()) });
+    if let Some(why) = query.model.as_deref().and_then(|model| unknown_model(&state, model)) {
+        body["unknown_model"] = Value::from(why);
+    }
+    Ok(Json(body))
+}
+
+/// What to say where no row has a model that the catalogue does not know either.
+fn unknown_model(state: &AdminState, model: &str) -> Option<String> {
+    let near = state.providers.model_named(model).err()?;
+    let hint = near.map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
+    Some(format!(
+        "no row has the model `{model}`, and there is no such model{hint}"
+    ))
 }
 
 /// Up to `limit` rows from a place on, and where to go on; `None`: that was all.
@@ -141,11 +154,17 @@ impl Filter {
         let time = |field, text: &Option<String>| text.as_deref().map(|text| fields::moment(field, text)).transpose();
         let oldest = now_ms - i64::from(RETENTION_DAYS) * DAY_MS;
         let tomorrow = (now_ms.div_euclid(DAY_MS) + 1) * DAY_MS;
+        let (since, until) = (time("since", &query.since)?, time("until", &query.until)?);
+        if let (Some(since), Some(until)) = (since, until)
+            && since >= until
+        {
+            return Err(ApiError::invalid("until: it is not after --since, so no row can match"));
+        }
         Ok(Self {
             key: key.map_err(|error| ApiError::invalid(error.to_string()))?,
             model: query.model.clone(),
-            since_ms: time("since", &query.since)?.unwrap_or(oldest).max(oldest),
-            until_ms: time("until", &query.until)?.unwrap_or(tomorrow).min(tomorrow),
+            since_ms: since.unwrap_or(oldest).max(oldest),
+            until_ms: until.unwrap_or(tomorrow).min(tomorrow),
         })
     }
 

@@ -63,6 +63,7 @@ impl Node {
         self.run(&StoreCommand::Backup(BackupArgs {
             store: self.args(),
             out: out.to_owned(),
+            force: false,
         }))
     }
 
@@ -192,6 +193,22 @@ fn a_restore_that_was_cut_short_is_no_store() {
     assert!(refused.contains("did not finish"), "{refused}");
     EmbeddedStore::restored(&folder).unwrap();
     assert_eq!(keys(&node.store()).len(), 3);
+}
+
+#[test]
+fn a_backup_replaces_no_file_unless_told() {
+    let node = filled();
+    let file = node.folder.path().join("backup.jsonl");
+    std::fs::write(&file, "precious").unwrap();
+    let refused = node.backup(&file).unwrap_err();
+    assert!(refused.contains("--force"), "{refused}");
+    assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+    let forced = StoreCommand::Backup(BackupArgs {
+        store: node.args(),
+        out: file.clone(),
+        force: true,
+    });
+    assert_eq!(node.run(&forced).unwrap()["items"], 4);
 }
 
 #[test]
