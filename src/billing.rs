@@ -22,7 +22,7 @@ use crate::{
     domain::{
         consumption::{Row, UsageSource},
         key::KeyRecord,
-        ledger::{Admission, Admit, Admitted, Denied, Grant, NodeId, OnExhausted, Record},
+        ledger::{Admission, Admit, Admitted, Denied, Grant, NodeId, OnExhausted, QuotaStanding, Record},
         money::NanoUsd,
         price::Price,
         usage::Usage,
@@ -95,6 +95,7 @@ struct Held {
     hold: NanoUsd,
     at_ms: i64,
     watermark: u64,
+    quota: Option<QuotaStanding>,
 }
 
 /// Why a request is not admitted.
@@ -160,7 +161,12 @@ impl Billing {
             ended_key,
             ended_account,
         };
-        let Held { hold, at_ms, watermark } = shared.hold(key, &ask).await?;
+        let Held {
+            hold,
+            at_ms,
+            watermark,
+            quota,
+        } = shared.hold(key, &ask).await?;
         row.admitted_ms = at_ms;
         row.cost_nano_usd = dearest(&prices, &row.usage);
         if let Some((_, price)) = prices.first() {
@@ -188,6 +194,7 @@ impl Billing {
             reservation,
             tokens_estimated: tokens,
             watermark,
+            quota,
             next_look: None,
             may_be_cut: key.terms.on_exhausted == OnExhausted::Cut,
             closed: false,
@@ -299,6 +306,7 @@ impl Shared {
                     hold: grant.hold,
                     at_ms: grant.at_ms,
                     watermark: grant.watermark,
+                    quota: grant.quota,
                 })
             }
             Err(error) => {
@@ -309,6 +317,7 @@ impl Shared {
                     hold,
                     at_ms: clock::unix_millis(),
                     watermark: 0,
+                    quota: None,
                 })
             }
         }

@@ -23,6 +23,7 @@ pub mod permits;
 pub mod published;
 pub mod relay;
 pub mod reply;
+pub mod spend_limit;
 pub mod ticket;
 pub mod unpacked;
 pub mod upstream;

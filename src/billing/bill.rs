@@ -9,7 +9,7 @@ use crate::{
     billing::{Shared, running::Running},
     domain::{
         consumption::{Modifiers, Row, UsageSource},
-        ledger::{Change, Checkpoint, Settlement, TopUp, ToppedUp},
+        ledger::{Change, Checkpoint, QuotaStanding, Settlement, TopUp, ToppedUp},
         money::NanoUsd,
         outcome::Outcome,
         price::Price,
@@ -58,6 +58,8 @@ pub struct Bill {
     pub(super) tokens_estimated: u64,
     /// What the store had applied of this node when the request was admitted.
     pub(super) watermark: u64,
+    /// How the key stood with its quota then.
+    pub(super) quota: Option<QuotaStanding>,
     pub(super) next_look: Option<Instant>,
     /// The answer is ended when its hold cannot grow. Asked for each chunk, so it is kept here.
     pub(super) may_be_cut: bool,
@@ -80,6 +82,11 @@ impl Bill {
             self.next_look = Some(now + LOOK_EVERY);
         }
         due
+    }
+
+    /// How the key stood with its quota when the request was admitted; `None`: it has none, or the store was away.
+    pub fn quota(&self) -> Option<QuotaStanding> {
+        self.quota
     }
 
     /// Whether the answer is to be ended: its hold cannot grow, and the key wants it so.

@@ -24,6 +24,7 @@ use crate::{
         doubtful::Doubtful,
         error_body::ErrorBody,
         exchange::Forward,
+        spend_limit,
     },
     metrics::Metrics,
 };
@@ -125,6 +126,7 @@ pub fn edit_head(session: &mut Session, forward: &mut Forward, head: &mut Respon
         return Ok(());
     }
     strip(forward, head);
+    spend_limit::tell(forward, head)?;
     let protocol = forward.operation.protocol();
     let status = head.status.as_u16();
     let content_type = head

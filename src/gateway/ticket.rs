@@ -10,6 +10,7 @@ use crate::{
     clock,
     domain::{
         consumption::UsageSource,
+        ledger::QuotaStanding,
         outcome::Outcome,
         protocol::{Framing, MidStreamFailure, Observed, Observer, Protocol},
     },
@@ -212,6 +213,11 @@ impl Ticket {
     /// Whether nothing is left to pay for the rest of the answer, and it is to be ended therefore.
     pub fn is_cut(&self) -> bool {
         self.bill.as_ref().is_some_and(Bill::is_cut)
+    }
+
+    /// How the key stood with its quota when the request was admitted; `None`: it has none.
+    pub fn quota(&self) -> Option<QuotaStanding> {
+        self.bill.as_ref().and_then(Bill::quota)
     }
 
     fn progress(&self, now: Instant) -> Progress<'_> {

@@ -9,3 +9,4 @@ mod failover;
 mod faults;
 mod limits;
 mod redis_away;
+mod spend_limit;

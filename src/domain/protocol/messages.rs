@@ -301,7 +301,7 @@ fn error_of(picker: &Picker) -> crate::domain::protocol::InBandError {
 pub(super) fn failure_event(failure: &MidStreamFailure) -> Vec<u8> {
     let kind = match failure.kind {
         FailureKind::ProviderCut | FailureKind::ProviderTimeout => "overloaded_error",
-        FailureKind::LimitReached => "rate_limit_error",
+        FailureKind::LimitReached => "billing_error",
         FailureKind::Internal => "api_error",
     };
     let data = json!({ "type": "error", "error": { "type": kind, "message": failure.message } });

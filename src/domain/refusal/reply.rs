@@ -33,7 +33,7 @@ pub(super) fn render_native_root(refusal: &Refusal, request_id: &str) -> Reply {
     let body = json!({
         "code": refusal.status().to_string(),
         "message": message(refusal),
-        "type": messages::error_type(refusal.status()),
+        "type": messages_type(refusal),
         "request_id": request_id,
     });
     Reply {
@@ -86,7 +86,14 @@ fn messages_body(refusal: &Refusal, message: &str, request_id: &str) -> Value {
         Refusal::BodyTooLargeDecoded { .. } => Some("request_body_too_large_after_decoding"),
         _ => None,
     };
-    messages::error_body(messages::error_type(refusal.status()), message, code, request_id)
+    messages::error_body(messages_type(refusal), message, code, request_id)
+}
+
+fn messages_type(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::Limited(limit) => limit.messages_type(),
+        _ => messages::error_type(refusal.status()),
+    }
 }
 
 fn responses_body(refusal: &Refusal, message: &str) -> Value {
@@ -106,21 +113,32 @@ fn responses_body(refusal: &Refusal, message: &str) -> Value {
         refusal,
         Refusal::ModelNotAllowed { .. } | Refusal::ModelUnknown { .. } | Refusal::ModelNotServed { .. }
     );
-    let kind = match code {
-        "insufficient_quota" => code,
-        _ => responses::error_type(refusal.status()),
+    let (kind, resets_at) = match refusal {
+        Refusal::Limited(limit) => (limit.responses_type(), limit.resets_at()),
+        _ => (responses::error_type(refusal.status()), None),
     };
-    responses::error_body(kind, message, about_model.then_some("model"), code)
+    let mut body = responses::error_body(kind, message, about_model.then_some("model"), code);
+    if let Some(at) = resets_at {
+        add(&mut body, "resets_at", json!(at));
+    }
+    body
 }
 
 fn gemini_body(refusal: &Refusal, message: &str) -> Value {
-    let mut body = gemini::error_body(refusal.status(), gemini::error_status(refusal.status()), message);
-    if let Refusal::Limited(limit) = refusal
-        && let Some(error) = body.get_mut("error").and_then(Value::as_object_mut)
-    {
-        error.insert("details".to_owned(), limit.gemini_details());
-    }
+    let status = gemini::error_status(refusal.status());
+    let Refusal::Limited(limit) = refusal else {
+        return gemini::error_body(refusal.status(), status, message);
+    };
+    let mut body = gemini::error_body(refusal.status(), status, &limit.gemini_message());
+    add(&mut body, "details", limit.gemini_details());
     body
+}
+
+/// Adds a field to the error of a body.
+fn add(body: &mut Value, name: &str, value: Value) {
+    if let Some(error) = body.get_mut("error").and_then(Value::as_object_mut) {
+        error.insert(name.to_owned(), value);
+    }
 }
 
 /// What the client reads: what is wrong, with which, and what to do next.

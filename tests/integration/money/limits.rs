@@ -19,7 +19,7 @@ fn a_key_without_money_is_refused_in_every_shape() {
         assert_eq!(answer.header("x-should-retry"), Some("false"));
         let body = answer.json();
         match wire {
-            Wire::Messages => assert_eq!(body["error"]["type"], "rate_limit_error"),
+            Wire::Messages => assert_eq!(body["error"]["type"], "billing_error"),
             Wire::Responses => assert_eq!(body["error"]["code"], "insufficient_quota"),
             Wire::Gemini => assert_eq!(body["error"]["status"], "RESOURCE_EXHAUSTED"),
         }
@@ -80,7 +80,7 @@ fn an_answer_that_nothing_is_left_for_is_cut_or_finished_as_the_key_says() {
         assert_eq!(answer.status, 200);
         let text = answer.text();
         let word = match wire {
-            Wire::Messages => "rate_limit_error",
+            Wire::Messages => "billing_error",
             Wire::Responses => "insufficient_quota",
             Wire::Gemini => "RESOURCE_EXHAUSTED",
         };
