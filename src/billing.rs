@@ -15,14 +15,16 @@ use tokio::sync::watch;
 use crate::{
     billing::{
         grace::Grace,
+        last_seen::NotAlone,
         running::{Running, RunningRequests},
+        tally::Seat,
         uncertain::Uncertain,
     },
     clock,
     domain::{
         consumption::{Row, UsageSource},
         key::KeyRecord,
-        ledger::{Admission, Admit, Admitted, Denied, Grant, NodeId, OnExhausted, Record},
+        ledger::{Admission, Admit, Admitted, Change, Denied, Grant, NodeId, OnExhausted, Record},
         money::NanoUsd,
         price::Price,
         usage::Usage,
@@ -32,14 +34,18 @@ use crate::{
 };
 
 pub mod bill;
-pub mod grace;
+mod grace;
+mod last_seen;
 pub mod running;
 mod standing;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod uncertain;
+mod upkeep;
 
 pub use bill::{Bill, Consumed, Progress};
+pub use grace::GraceLimits;
 
 /// How often running requests are written to the journal.
 const CHECKPOINT_EVERY: Duration = Duration::from_millis(800);
@@ -92,7 +98,7 @@ pub struct Wanted<'a> {
 
 /// What an admitted request got, from the store or from its key's grace.
 struct Held {
-    hold: NanoUsd,
+    seat: Seat,
     at_ms: i64,
     watermark: u64,
 }
@@ -102,9 +108,11 @@ struct Held {
 pub enum NotAdmitted {
     /// A limit, or the key itself.
     Denied(Denied),
+    /// A rate or concurrency limit, by what this node alone knows: the store is away.
+    DeniedAlone(Denied),
     /// The key was changed: read it again, then ask again.
     StaleKey,
-    /// The store is away, and the key's grace is used up.
+    /// The store is away or has too much to do, and this node has no grace for the key.
     StoreAway,
     /// What it costs could not be recorded.
     JournalFull,
@@ -119,8 +127,8 @@ impl std::fmt::Debug for Billing {
 }
 
 impl Billing {
-    /// Bills over a ledger and this node's journal; each key may commit `grace` while the ledger is away.
-    pub fn new(ledger: Arc<dyn LedgerStore>, journal: Arc<Journal>, grace: NanoUsd) -> Self {
+    /// Bills over a ledger and this node's journal; within `grace` requests are admitted while the ledger is away.
+    pub fn new(ledger: Arc<dyn LedgerStore>, journal: Arc<Journal>, grace: GraceLimits) -> Self {
         let node = journal.node().clone();
         Self {
             shared: Arc::new(Shared {
@@ -160,7 +168,7 @@ impl Billing {
             ended_key,
             ended_account,
         };
-        let Held { hold, at_ms, watermark } = shared.hold(key, &ask).await?;
+        let Held { seat, at_ms, watermark } = shared.hold(&ask).await?;
         row.admitted_ms = at_ms;
         row.cost_nano_usd = dearest(&prices, &row.usage);
         if let Some((_, price)) = prices.first() {
@@ -172,7 +180,7 @@ impl Billing {
             key.id.clone(),
             at_ms,
             key.terms.on_exhausted,
-            hold,
+            seat.hold,
         ));
         let admitted = Record::Admit(Box::new(Admitted {
             row: row.clone(),
@@ -188,6 +196,7 @@ impl Billing {
             reservation,
             tokens_estimated: tokens,
             watermark,
+            seat,
             next_look: None,
             may_be_cut: key.terms.on_exhausted == OnExhausted::Cut,
             closed: false,
@@ -226,6 +235,13 @@ impl Billing {
     fn renew(&self) {
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move { shared.renew().await });
+    }
+
+    /// An operator has changed an account at this node, whether or not the store knows of it yet.
+    pub fn account_changed(&self, account: &str, change: &Change) {
+        if matches!(change, Change::Suspend) {
+            self.shared.grace.stopped(account);
+        }
     }
 
     /// How many accounts' balances were low when they were last asked for.
@@ -273,7 +289,8 @@ impl Billing {
 
     /// Records that could not be written.
     pub fn failures(&self) -> u64 {
-        self.shared.counters.failed.load(Ordering::Relaxed)
+        let failed = self.shared.counters.failed.load(Ordering::Relaxed);
+        failed.saturating_add(self.shared.uncertain.lost())
     }
 
     /// Requests admitted while the store was away.
@@ -283,30 +300,32 @@ impl Billing {
 }
 
 impl Shared {
-    async fn hold(&self, key: &KeyRecord, ask: &Admit) -> Result<Held, NotAdmitted> {
+    async fn hold(&self, ask: &Admit) -> Result<Held, NotAdmitted> {
         let doubt = self.uncertain.begin(ask);
         match self.ledger.admit(ask).await {
             Ok(answer) => {
                 doubt.settled();
                 let grant = match answer {
                     Admission::Granted(grant) => grant,
-                    Admission::Refused(denied) => return Err(NotAdmitted::Denied(denied)),
+                    Admission::Refused(denied) => {
+                        self.grace.refused(&ask.key, denied);
+                        return Err(NotAdmitted::Denied(denied));
+                    }
                     Admission::StaleKey => return Err(NotAdmitted::StaleKey),
                 };
-                self.grace.end(&key.id);
-                self.note_balance(&key.account, &grant);
+                self.note_balance(&ask.key.account, &grant);
                 Ok(Held {
-                    hold: grant.hold,
+                    seat: self.grace.granted(ask, &grant),
                     at_ms: grant.at_ms,
                     watermark: grant.watermark,
                 })
             }
             Err(error) => {
-                let hold = self.grace(key, ask.estimate, &error)?;
+                let seat = self.grace(ask, &error)?;
                 // Its settlement ends the hold that the store may have put.
                 doubt.settled();
                 Ok(Held {
-                    hold,
+                    seat,
                     at_ms: clock::unix_millis(),
                     watermark: 0,
                 })
@@ -314,40 +333,19 @@ impl Shared {
         }
     }
 
-    /// The store cannot be asked: what the key may commit all the same.
-    fn grace(&self, key: &KeyRecord, estimate: NanoUsd, error: &StoreError) -> Result<NanoUsd, NotAdmitted> {
+    /// The store cannot be asked: what is admitted all the same.
+    fn grace(&self, ask: &Admit, error: &StoreError) -> Result<Seat, NotAdmitted> {
         tracing::debug!(%error, "the ledger did not answer");
-        let hold = self.grace.commit(&key.id, estimate).ok_or(NotAdmitted::StoreAway)?;
+        if matches!(error, StoreError::Busy(_)) {
+            // It is there: whoever comes again in a moment is asked for as usual.
+            return Err(NotAdmitted::StoreAway);
+        }
+        let seat = self.grace.admit(ask).map_err(|no| match no {
+            NotAlone::Nothing => NotAdmitted::StoreAway,
+            NotAlone::Denied(denied) => NotAdmitted::DeniedAlone(denied),
+        })?;
         self.counters.offline.fetch_add(1, Ordering::Relaxed);
-        Ok(hold)
-    }
-
-    fn checkpoint(&self) {
-        for checkpoint in self.running.take_news() {
-            let record = Record::Checkpoint(Box::new(checkpoint));
-            let written = self
-                .journal
-                .reserve(0)
-                .map(|mut none| self.journal.append(&record, &mut none).is_ok());
-            if !written.unwrap_or(false) {
-                self.failed();
-            }
-        }
-    }
-
-    async fn renew(&self) {
-        let accounts: Vec<String> = self.running.by_account().into_keys().collect();
-        let doubts = self.uncertain.take();
-        match self.ledger.renew(&self.node, &accounts).await {
-            Ok(()) => {
-                let unwritten = doubts.into_iter().filter(|doubt| doubt.end(&self.journal).is_err());
-                unwritten.for_each(|_| self.failed());
-            }
-            Err(error) => {
-                tracing::debug!(%error, "the lease of running requests could not be renewed");
-                self.uncertain.put_back(doubts);
-            }
-        }
+        Ok(seat)
     }
 
     fn note_balance(&self, account: &str, grant: &Grant) {

@@ -153,8 +153,10 @@ pub struct RedisConfig {
     pub ca_file: Option<PathBuf>,
     /// What every Redis key of this service begins with.
     pub namespace: String,
-    /// Time for one store call, all tries included.
+    /// How long Redis may leave a store call without any answer.
     pub budget: Duration,
+    /// Time for one store call in all, its turn behind others included.
+    pub queue: Duration,
 }
 
 /// How the servers of a Redis belong together.

@@ -6,7 +6,11 @@ use std::{
 };
 
 use crate::{
-    billing::{Shared, running::Running},
+    billing::{
+        Shared,
+        running::Running,
+        tally::{End, Seat},
+    },
     domain::{
         consumption::{Modifiers, Row, UsageSource},
         ledger::{Change, Checkpoint, Settlement, TopUp, ToppedUp},
@@ -58,6 +62,8 @@ pub struct Bill {
     pub(super) tokens_estimated: u64,
     /// What the store had applied of this node when the request was admitted.
     pub(super) watermark: u64,
+    /// What it got when it was admitted.
+    pub(super) seat: Seat,
     pub(super) next_look: Option<Instant>,
     /// The answer is ended when its hold cannot grow. Asked for each chunk, so it is kept here.
     pub(super) may_be_cut: bool,
@@ -171,13 +177,24 @@ impl Bill {
             cost: row.as_ref().map_or(NanoUsd::ZERO, |row| row.cost_nano_usd),
             row,
         };
+        let mut end = End {
+            step: None,
+            cost: settlement.cost,
+            tokens_estimated: self.tokens_estimated,
+            tokens_used,
+        };
+        let (account, key) = (&self.running.account, &self.running.key);
         let change = Change::Settle(Box::new(settlement));
         let journal = &self.shared.journal;
-        if let Err(error) = journal.append_step(&self.running.account, change, self.watermark, &mut self.reservation) {
-            // The next start finds the admission without its settlement and charges what was checkpointed last.
-            tracing::error!(%error, request = %self.running.request, "a settlement could not be recorded");
-            self.shared.failed();
+        match journal.append_step(account, change, self.watermark, &mut self.reservation) {
+            Ok((step, _)) => end.step = Some(step),
+            Err(error) => {
+                // The next start finds the admission without its settlement and charges what was checkpointed last.
+                tracing::error!(%error, request = %self.running.request, "a settlement could not be recorded");
+                self.shared.failed();
+            }
         }
+        self.shared.grace.ended(account, key, self.seat, &end);
     }
 
     fn price(&self, provider: &str) -> &Price {

@@ -18,6 +18,8 @@ use crate::{
 };
 use ledger::{Ledger, Way};
 
+mod doubts;
+mod grace;
 mod ledger;
 mod standing;
 
@@ -30,6 +32,7 @@ struct Fixture {
 }
 
 const GRACE: i64 = 2_500;
+const GRACE_ACCOUNT: i64 = 6_000;
 const SEGMENT_BYTES: u64 = 1 << 20;
 
 async fn fixture(balance: i64) -> Fixture {
@@ -42,6 +45,10 @@ async fn fixture(balance: i64) -> Fixture {
     };
     let journal = Journal::open(&settings).unwrap().journal;
     let ledger = Arc::new(Ledger::default());
+    let limits = GraceLimits {
+        key: nanos(GRACE),
+        account: nanos(GRACE_ACCOUNT),
+    };
     let open = Step {
         seq: 1,
         change: Change::Open {
@@ -51,7 +58,7 @@ async fn fixture(balance: i64) -> Fixture {
     };
     ledger.apply(&node(9), "acme", &[open]).await.unwrap();
     Fixture {
-        billing: Billing::new(ledger.clone(), Arc::clone(&journal), nanos(GRACE)),
+        billing: Billing::new(ledger.clone(), Arc::clone(&journal), limits),
         ledger,
         journal,
         folder,
@@ -222,6 +229,7 @@ async fn a_key_that_was_changed_is_stale() {
 async fn a_key_has_its_grace_while_the_ledger_is_away_and_a_new_one_after_it() {
     let fixture = fixture(100_000).await;
     let (key, other) = (record(1), record(2));
+    drop(fixture.billing.admit(wanted(&key, "r0")).await.unwrap());
     fixture.ledger.is(Way::Away);
     let mut bills = Vec::new();
     for request in ["r1", "r2", "r3"] {
@@ -231,7 +239,7 @@ async fn a_key_has_its_grace_while_the_ledger_is_away_and_a_new_one_after_it() {
     assert_eq!(fixture.billing.grace_committed(), nanos(GRACE));
     let refused = fixture.billing.admit(wanted(&key, "r4")).await.unwrap_err();
     assert_eq!(refused, NotAdmitted::StoreAway);
-    assert!(fixture.billing.admit(wanted(&other, "r5")).await.is_ok());
+    bills.push(fixture.billing.admit(wanted(&other, "r5")).await.unwrap());
     assert_eq!(fixture.billing.offline(), 4);
     for bill in &mut bills {
         bill.close(Outcome::Ok, SERVED, &consumed(tokens(400, 600)), 7);
@@ -240,15 +248,18 @@ async fn a_key_has_its_grace_while_the_ledger_is_away_and_a_new_one_after_it() {
     assert_eq!(fixture.billing.excess_max(), nanos(500));
     fixture.ledger.is(Way::There);
     fixture.send().await;
-    assert_eq!(fixture.view().await.spent, nanos(3_000));
+    assert_eq!(fixture.view().await.spent, nanos(4_000));
+    assert_eq!(fixture.billing.grace_committed(), nanos(4_000), "as they cost");
     drop(fixture.billing.admit(wanted(&key, "r6")).await.unwrap());
-    assert_eq!(fixture.billing.grace_committed(), nanos(1_000), "of the other key only");
+    assert_eq!(fixture.billing.grace_committed(), nanos(0), "the store has counted it");
 }
 
 #[tokio::test]
 async fn a_hold_whose_answer_was_lost_ends_with_the_next_renewal() {
     let fixture = fixture(100_000).await;
     let key = record(1);
+    drop(fixture.billing.admit(wanted(&key, "seen")).await.unwrap());
+    fixture.send().await;
     fixture.ledger.is(Way::AnswerLost);
     let mut served = Vec::new();
     while let Ok(bill) = fixture.billing.admit(wanted(&key, &format!("r{}", served.len()))).await {
@@ -258,11 +269,11 @@ async fn a_hold_whose_answer_was_lost_ends_with_the_next_renewal() {
     assert_eq!((served.len(), fixture.view().await.running), (3, 4));
     drop(served);
     fixture.billing.shared.renew().await;
-    assert_eq!(fixture.settlements().len(), 3, "the ledger is still away");
+    assert_eq!(fixture.settlements().len(), 4, "the ledger is still away");
     fixture.ledger.is(Way::There);
     fixture.billing.shared.renew().await;
     fixture.billing.shared.renew().await;
-    assert_eq!(fixture.settlements().len(), 4);
+    assert_eq!(fixture.settlements().len(), 5);
     fixture.send().await;
     let view = fixture.view().await;
     assert_eq!((view.held, view.running, view.spent), (nanos(0), 0, nanos(0)));

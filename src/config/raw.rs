@@ -96,6 +96,7 @@ pub(super) struct RawRedis {
     pub(super) ca_file: Option<String>,
     pub(super) namespace: Option<String>,
     pub(super) budget_ms: Option<u64>,
+    pub(super) queue_ms: Option<u64>,
 }
 
 /// `[key_cache]`

@@ -78,6 +78,8 @@ pub struct Grant {
     pub quota: Option<QuotaStanding>,
     /// Whose state at providers the account's requests may name.
     pub provider_state: ProviderState,
+    /// How fast the account may go.
+    pub account_rates: Rates,
     /// The last step of this node that the store has applied to the account.
     pub watermark: u64,
 }

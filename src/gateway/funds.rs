@@ -85,6 +85,8 @@ pub async fn hold(
             gateway.lately.refused(&key.id, denied, began);
             refusal(denied, &key)
         }
+        // What this node alone knows is no answer of the store: it is not remembered.
+        NotAdmitted::DeniedAlone(denied) => refusal(denied, &key),
         NotAdmitted::JournalFull => Refusal::JournalFull,
         // A key that changes faster than it can be read is not served on a guess.
         NotAdmitted::StaleKey | NotAdmitted::StoreAway => Refusal::StoreUnavailable,
@@ -143,7 +145,7 @@ fn may_be_outdated(refused: NotAdmitted) -> bool {
             | Denied::BalanceExhausted
             | Denied::BalanceHeld => false,
         },
-        NotAdmitted::StoreAway | NotAdmitted::JournalFull => false,
+        NotAdmitted::DeniedAlone(_) | NotAdmitted::StoreAway | NotAdmitted::JournalFull => false,
     }
 }
 

@@ -49,7 +49,8 @@ pub trait LedgerStore: Send + Sync {
     /// something.
     async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError>;
 
-    /// Renews the node's lease on accounts where it has holds: [`crate::domain::ledger::LEASE_MS`] from now.
+    /// Renews the node's lease on accounts where it has holds: [`crate::domain::ledger::LEASE_MS`] from now. Of all that the
+    /// store can be asked for, also where it fails for others.
     async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError>;
 
     /// Ends all holds of a node on an account, without a charge: what a node does at its start with what it left.

@@ -185,6 +185,7 @@ fn admin_service(parts: &Parts) -> Result<(SideService, watch::Receiver<Bound>),
             changes: Arc::new(JournaledChanges::new(
                 Arc::clone(&parts.money.journal),
                 Arc::clone(&parts.money.ledger),
+                parts.money.billing.clone(),
             )),
             archive: parts.archive.clone(),
         },

@@ -109,6 +109,7 @@ pub fn redis_settings(redis: &RedisConfig) -> Result<RedisSettings, StartError> 
         ca_file: redis.ca_file.clone(),
         namespace: redis.namespace.clone(),
         budget: redis.budget,
+        queue: redis.queue,
     })
 }
 

@@ -26,6 +26,10 @@ pub(super) enum Way {
     Away,
     /// Admissions are done, and nobody hears of it.
     AnswerLost,
+    /// It has too much to do.
+    Busy,
+    /// It is away for the account that is named so, and renewals of others are done.
+    AwayFor(&'static str),
 }
 
 /// See the module.
@@ -64,6 +68,9 @@ impl LedgerStore for Ledger {
             Way::There => self.inner.admit(ask).await,
             Way::AnswerLost => self.inner.admit(ask).await.and(Err(away())),
             Way::Away => Err(away()),
+            Way::Busy => Err(StoreError::Busy("4096".to_owned())),
+            Way::AwayFor(account) if account == ask.key.account => self.inner.admit(ask).await.and(Err(away())),
+            Way::AwayFor(_) => self.inner.admit(ask).await,
         }
     }
 
@@ -81,8 +88,17 @@ impl LedgerStore for Ledger {
 
     async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError> {
         match self.way() {
+            Way::AwayFor(account) => {
+                let others: Vec<String> = accounts.iter().filter(|name| *name != account).cloned().collect();
+                let renewed = self.inner.renew(node, &others).await;
+                if others.len() < accounts.len() {
+                    Err(away())
+                } else {
+                    renewed
+                }
+            }
             Way::There => self.inner.renew(node, accounts).await,
-            Way::AnswerLost | Way::Away => Err(away()),
+            Way::AnswerLost | Way::Away | Way::Busy => Err(away()),
         }
     }
 
@@ -93,7 +109,7 @@ impl LedgerStore for Ledger {
     async fn account(&self, id: &str) -> Result<Option<AccountView>, StoreError> {
         match self.way() {
             Way::Away => Err(away()),
-            Way::There | Way::AnswerLost => self.inner.account(id).await,
+            Way::There | Way::AnswerLost | Way::Busy | Way::AwayFor(_) => self.inner.account(id).await,
         }
     }
 
@@ -104,7 +120,7 @@ impl LedgerStore for Ledger {
     async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError> {
         match self.way() {
             Way::Away => Err(away()),
-            Way::There | Way::AnswerLost => self.inner.key_spend(account, key).await,
+            Way::There | Way::AnswerLost | Way::Busy | Way::AwayFor(_) => self.inner.key_spend(account, key).await,
         }
     }
 

@@ -198,6 +198,7 @@ impl Account {
             low_balance: account.and_then(|it| it.terms.low_balance),
             quota: self.quota_standing(&terms, &ask.key.id, at_ms),
             provider_state: account.map(|it| it.terms.provider_state).unwrap_or_default(),
+            account_rates: account.map(|it| it.terms.rates).unwrap_or_default(),
             watermark: self.watermark(&ask.node),
         }
     }

@@ -67,7 +67,7 @@ impl From<StoreError> for ApiError {
         let (status, code) = match &error {
             StoreError::NotFound => (StatusCode::NOT_FOUND, "not_found"),
             StoreError::Duplicate => (StatusCode::CONFLICT, "duplicate"),
-            StoreError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable"),
+            StoreError::Unavailable(_) | StoreError::Busy(_) => (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable"),
             StoreError::Corrupt(_) => (StatusCode::INTERNAL_SERVER_ERROR, "store_corrupt"),
         };
         Self {

@@ -238,7 +238,9 @@ impl LedgerStore for RedisLedger {
     async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError> {
         let renew = &self.scripts().renew;
         let calls: Vec<_> = accounts.iter().map(|account| self.tell(renew, node, account)).collect();
-        stream::iter(calls).buffer_unordered(AT_ONCE).try_collect().await
+        // All of them, whichever fail: the others may be with another master.
+        let told: Vec<Result<(), StoreError>> = stream::iter(calls).buffer_unordered(AT_ONCE).collect().await;
+        told.into_iter().collect()
     }
 
     async fn release(&self, node: &NodeId, account: &str) -> Result<(), StoreError> {

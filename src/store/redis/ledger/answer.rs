@@ -60,6 +60,11 @@ impl Answer {
             low_balance: self.optional()?.map(NanoUsd::from_nanos),
             provider_state: self.provider_state()?,
             quota: self.quota_standing()?,
+            account_rates: Rates {
+                rpm: self.optional()?,
+                tpm: self.optional()?,
+                concurrency: self.optional()?,
+            },
         }))
     }
 

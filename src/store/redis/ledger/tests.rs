@@ -20,6 +20,7 @@ mod archives;
 mod faults;
 mod lost_answers;
 mod periods;
+mod renewals;
 
 /// One of several ledgers on a server, and what has to live as long as it.
 struct Node {
