@@ -45,6 +45,7 @@ pub(crate) async fn measure(scale: Scale) -> Result<(), String> {
             ca_file: None,
             namespace: "bench".to_owned(),
             budget: BUDGET,
+            queue: Duration::from_secs(5),
         })
         .map_err(|error| error.to_string())?,
     );

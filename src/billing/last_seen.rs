@@ -247,7 +247,7 @@ fn make_room<K: Eq + Hash, V>(all: &mut HashMap<K, V>, max: usize, tally: impl F
 mod tests {
     use super::*;
     use crate::{
-        domain::ledger::ProviderState,
+        domain::ledger::{KeyTerms, ProviderState},
         store::ledger::contract::{key_id, record},
     };
 
@@ -304,6 +304,63 @@ mod tests {
         }
         for number in [2, 3, 6] {
             assert!(!admitted(&mut seen, number), "{number} is not known");
+        }
+    }
+
+    #[test]
+    fn a_quota_begins_anew_with_its_period_and_is_not_known_of_another() {
+        let quota = Some(NanoUsd::from_nanos(100));
+        let terms = KeyTerms {
+            quota,
+            reset: Reset::Daily,
+            ..KeyTerms::default()
+        };
+        let key = KeyRecord { terms, ..record(1) };
+        let standing = QuotaStanding {
+            quota: NanoUsd::from_nanos(100),
+            spent: NanoUsd::from_nanos(100),
+            resets_at: Some(10),
+        };
+        let mut seen = LastSeen::default();
+        let told = Grant {
+            quota: Some(standing),
+            ..grant(0)
+        };
+        let seat = seen.granted(&key, &told, 0, 1);
+        seen.ended(&key.account, &key.id, seat, &DROPPED);
+        let mut alone = |key: &KeyRecord, now_ms| {
+            let seat = seen.admit_alone(key, NanoUsd::from_nanos(500), 0, &LIMITS, now_ms);
+            seat.map(|seat| seat.hold.nanos())
+        };
+        assert_eq!(alone(&key, 9_999), Err(NotAlone::Nothing));
+        let weekly = KeyTerms {
+            reset: Reset::Weekly,
+            ..terms
+        };
+        let changed = KeyRecord {
+            terms: weekly,
+            ..key.clone()
+        };
+        assert_eq!(alone(&changed, 10_000), Err(NotAlone::Nothing));
+        assert_eq!(alone(&key, 10_000), Ok(100));
+    }
+
+    #[test]
+    fn no_grace_admits_nothing_whatever_is_known() {
+        let mut seen = LastSeen::default();
+        seen.granted(&record(1), &grant(1), 0, 1);
+        for limits in [
+            GraceLimits {
+                key: NanoUsd::ZERO,
+                ..LIMITS
+            },
+            GraceLimits {
+                account: NanoUsd::ZERO,
+                ..LIMITS
+            },
+        ] {
+            let alone = seen.admit_alone(&record(1), NanoUsd::ZERO, 0, &limits, 2);
+            assert_eq!(alone, Err(NotAlone::Nothing));
         }
     }
 
