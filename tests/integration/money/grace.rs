@@ -25,6 +25,14 @@ fn further_key(weir: &Weir, account: &str) -> Key {
     }
 }
 
+/// A gateway that takes a busy machine's Redis for what it is: not away.
+fn on(redis: &RedisServer, provider: &SampleProvider) -> WeirBuilder {
+    WeirBuilder::new()
+        .all_providers(&provider.base_url())
+        .redis(redis)
+        .set("store.redis.budget_ms", 2_000)
+}
+
 fn status(weir: &Weir, key: &Key) -> u16 {
     weir.exchange(&WIRE.request(&key.text, "hi")).status
 }
@@ -55,10 +63,7 @@ impl Scene {
     fn set() -> Option<Scene> {
         let redis = RedisServer::start()?;
         let provider = SampleProvider::start();
-        let weir = WeirBuilder::new()
-            .all_providers(&provider.base_url())
-            .redis(&redis)
-            .start();
+        let weir = on(&redis, &provider).start();
         let key = weir.key();
         assert_eq!(status(&weir, &key), 200);
         let one = weir.books(1).charged();
@@ -112,13 +117,13 @@ fn balance_quota_rates_and_concurrency_hold_while_redis_is_away() {
     let single = weir.key_with(&["--concurrency", "1"]);
     let nearly = weir.key_with(&["--quota-usd", &usd(one * 5 / 2)]);
     let small = key_of(weir, "small", &usd(one * 5 / 2));
-    for key in [&rated, &single, &nearly, &small] {
+    for key in [&rated, &single, &nearly, &small, &nearly, &small] {
         assert_eq!(status(weir, key), 200);
+        // What is held for the last request is free when the store has its charge.
+        wait_until("the store to know of it", || {
+            weir.figure("weir_settlements_unacknowledged") == 0
+        });
     }
-    assert_eq!((status(weir, &nearly), status(weir, &small)), (200, 200));
-    wait_until("the store to know of all", || {
-        weir.figure("weir_settlements_unacknowledged") == 0
-    });
     scene.redis.down();
     weir.wait_for_store(false);
 
@@ -175,9 +180,7 @@ fn many_keys_of_an_account_share_one_bound_while_redis_is_away() {
         skip!("redis-server is not installed")
     };
     let (one, redis) = (scene.one, &scene.redis);
-    let weir = WeirBuilder::new()
-        .all_providers(&scene.provider.base_url())
-        .redis(redis)
+    let weir = on(redis, &scene.provider)
         .set("money.grace_usd", usd(3 * one))
         .set("money.grace_account_usd", usd(5 * one))
         .start();
