@@ -3,24 +3,22 @@
 
 use std::{
     collections::HashSet,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI64, AtomicU64, Ordering},
-    },
-    time::Duration,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    time::{Duration, Instant},
 };
 
 use tokio::sync::watch;
 
 use crate::{
     billing::{
+        figures::Counters,
         grace::Grace,
         running::{Running, RunningRequests},
         uncertain::Uncertain,
     },
     clock,
     domain::{
-        consumption::{Row, UsageSource},
+        consumption::Row,
         key::KeyRecord,
         ledger::{Admission, Admit, Admitted, Denied, Grant, NodeId, OnExhausted, Record},
         money::NanoUsd,
@@ -28,10 +26,11 @@ use crate::{
         usage::Usage,
     },
     journal::{Journal, REQUEST_BYTES},
-    store::{StoreError, ledger::LedgerStore},
+    store::{StoreError, ledger::LedgerStore, time::StoreTime},
 };
 
 pub mod bill;
+mod figures;
 pub mod grace;
 pub mod running;
 mod standing;
@@ -43,7 +42,7 @@ pub use bill::{Bill, Consumed, Progress};
 
 /// How often running requests are written to the journal.
 const CHECKPOINT_EVERY: Duration = Duration::from_millis(800);
-/// How often the node says that its holds are alive; a third of their lease.
+/// How often the node says that its holds are alive, and asks for the time; a third of their lease.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 
 /// The money side of all requests of this node.
@@ -57,6 +56,7 @@ pub(crate) struct Shared {
     ledger: Arc<dyn LedgerStore>,
     journal: Arc<Journal>,
     node: NodeId,
+    time: Arc<StoreTime>,
     running: RunningRequests,
     grace: Grace,
     free: Price,
@@ -65,16 +65,6 @@ pub(crate) struct Shared {
     /// Accounts whose balance was low when they were last asked for.
     low: Mutex<HashSet<String>>,
     counters: Counters,
-}
-
-/// What has been charged since the start.
-#[derive(Debug, Default)]
-struct Counters {
-    rows: [AtomicU64; 3],
-    cost: AtomicI64,
-    failed: AtomicU64,
-    excess_max: AtomicI64,
-    offline: AtomicU64,
 }
 
 /// A request that wants to be forwarded.
@@ -93,7 +83,10 @@ pub struct Wanted<'a> {
 /// What an admitted request got, from the store or from its key's grace.
 struct Held {
     hold: NanoUsd,
+    /// When, by the store's clock.
     at_ms: i64,
+    /// The same by this node's monotonic clock.
+    at: Instant,
     watermark: u64,
 }
 
@@ -127,6 +120,7 @@ impl Billing {
                 ledger,
                 journal,
                 node,
+                time: Arc::new(StoreTime::new(clock::instant())),
                 running: RunningRequests::default(),
                 grace: Grace::new(grace),
                 free: Price::free(),
@@ -160,8 +154,13 @@ impl Billing {
             ended_key,
             ended_account,
         };
-        let Held { hold, at_ms, watermark } = shared.hold(key, &ask).await?;
-        row.admitted_ms = at_ms;
+        let Held {
+            hold,
+            at_ms,
+            at,
+            watermark,
+        } = shared.hold(key, &ask).await?;
+        (row.admitted_ms, row.time_ms) = (at_ms, at_ms);
         row.cost_nano_usd = dearest(&prices, &row.usage);
         if let Some((_, price)) = prices.first() {
             price.version().clone_into(&mut row.price_version);
@@ -184,6 +183,7 @@ impl Billing {
             shared: Arc::clone(shared),
             running,
             row,
+            admitted: at,
             prices,
             reservation,
             tokens_estimated: tokens,
@@ -225,67 +225,25 @@ impl Billing {
 
     fn renew(&self) {
         let shared = Arc::clone(&self.shared);
-        tokio::spawn(async move { shared.renew().await });
+        tokio::spawn(async move {
+            shared.time.ask(&*shared.ledger).await;
+            shared.renew().await;
+        });
     }
 
-    /// How many accounts' balances were low when they were last asked for.
-    pub fn accounts_low(&self) -> usize {
-        lock(&self.shared.low).len()
-    }
-
-    /// How many requests are running.
-    pub fn running(&self) -> usize {
-        self.shared.running.len()
-    }
-
-    /// What is held for the requests that are running.
-    pub fn held(&self) -> NanoUsd {
-        self.shared.running.held()
-    }
-
-    /// What keys have committed while the store was away.
-    pub fn grace_committed(&self) -> NanoUsd {
-        self.shared.grace.committed()
-    }
-
-    /// How many rows were charged since the start, by where their figures come from.
-    pub fn rows(&self) -> [(UsageSource, u64); 3] {
-        let all = [UsageSource::Reported, UsageSource::Partial, UsageSource::Estimated];
-        let mut rows = all.into_iter().zip(&self.shared.counters.rows);
-        all.map(|source| {
-            (
-                source,
-                rows.next().map_or(0, |(_, count)| count.load(Ordering::Relaxed)),
-            )
-        })
-    }
-
-    /// What was charged since the start.
-    pub fn charged(&self) -> NanoUsd {
-        NanoUsd::from_nanos(self.shared.counters.cost.load(Ordering::Relaxed))
-    }
-
-    /// By how much a charge has exceeded its hold at most since the start: what a key can exceed its quota by, per request
-    /// that runs when it is used up.
-    pub fn excess_max(&self) -> NanoUsd {
-        NanoUsd::from_nanos(self.shared.counters.excess_max.load(Ordering::Relaxed))
-    }
-
-    /// Records that could not be written.
-    pub fn failures(&self) -> u64 {
-        self.shared.counters.failed.load(Ordering::Relaxed)
-    }
-
-    /// Requests admitted while the store was away.
-    pub fn offline(&self) -> u64 {
-        self.shared.counters.offline.load(Ordering::Relaxed)
+    /// The store's clock, as this node knows it.
+    pub fn time(&self) -> &Arc<StoreTime> {
+        &self.shared.time
     }
 }
 
 impl Shared {
     async fn hold(&self, key: &KeyRecord, ask: &Admit) -> Result<Held, NotAdmitted> {
         let doubt = self.uncertain.begin(ask);
-        match self.ledger.admit(ask).await {
+        let asked = clock::instant();
+        let answer = self.ledger.admit(ask).await;
+        let at = clock::instant();
+        match answer {
             Ok(answer) => {
                 doubt.settled();
                 let grant = match answer {
@@ -295,9 +253,11 @@ impl Shared {
                 };
                 self.grace.end(&key.id);
                 self.note_balance(&key.account, &grant);
+                self.time.told(grant.at_ms, asked, at);
                 Ok(Held {
                     hold: grant.hold,
                     at_ms: grant.at_ms,
+                    at,
                     watermark: grant.watermark,
                 })
             }
@@ -307,7 +267,8 @@ impl Shared {
                 doubt.settled();
                 Ok(Held {
                     hold,
-                    at_ms: clock::unix_millis(),
+                    at_ms: self.time.now_ms(at),
+                    at,
                     watermark: 0,
                 })
             }
@@ -359,24 +320,6 @@ impl Shared {
         } else if !is_low && !low.is_empty() {
             low.remove(account);
         }
-    }
-
-    fn charged(&self, row: &Row, hold: NanoUsd) {
-        let [reported, partial, estimated] = &self.counters.rows;
-        let rows = match row.usage_source {
-            UsageSource::Reported => reported,
-            UsageSource::Partial => partial,
-            UsageSource::Estimated => estimated,
-        };
-        rows.fetch_add(1, Ordering::Relaxed);
-        let cost = row.cost_nano_usd;
-        self.counters.cost.fetch_add(cost.nanos(), Ordering::Relaxed);
-        let excess = cost.saturating_sub(hold).nanos();
-        self.counters.excess_max.fetch_max(excess, Ordering::Relaxed);
-    }
-
-    fn failed(&self) {
-        self.counters.failed.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -28,4 +28,5 @@ pub mod consumption;
 pub mod ledger;
 pub mod money;
 pub mod price;
+pub mod retention;
 pub mod stability;

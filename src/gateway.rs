@@ -161,7 +161,7 @@ impl Gateway {
         if let Err(refusal) = intake::check_size(session.req_header(), &live.config.gateway) {
             return Err((entry, refusal.into()));
         }
-        if let Some(answer) = published::find(&self.public, session) {
+        if let Some(answer) = published::find(&self.public, self.billing.time(), session) {
             published::send(session, answer, entry).await;
             return Ok(None);
         }

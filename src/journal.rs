@@ -55,6 +55,7 @@ use crate::{
     domain::{
         key::KeyId,
         ledger::{Admitted, Change, Checkpoint, NodeId, Record, Step},
+        retention::Retention,
     },
 };
 use contents::Contents;
@@ -111,6 +112,8 @@ struct State {
     dirty: bool,
     /// Accounts with steps on disk that nobody has taken notice of.
     ready: HashSet<String>,
+    /// How far removal of old segments has gone; `None` before the first housekeeping.
+    retention: Option<Retention>,
     closing: bool,
 }
 
@@ -170,6 +173,7 @@ impl Journal {
                 buffer: Vec::new(),
                 dirty: true,
                 ready: HashSet::new(),
+                retention: None,
                 closing: false,
             }),
             work: Condvar::new(),

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use prometheus::core::Collector;
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
 
 use crate::access_log::RequestRecord;
@@ -353,6 +353,10 @@ impl Maker<'_> {
 
     fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
         self.register(IntGauge::new(name, help)?)
+    }
+
+    fn float_gauge(&self, name: &str, help: &str) -> Result<Gauge, prometheus::Error> {
+        self.register(Gauge::new(name, help)?)
     }
 
     fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, prometheus::Error> {

@@ -25,6 +25,7 @@ pub mod ledger;
 pub mod redis;
 pub mod sessions;
 pub mod stability;
+pub mod time;
 
 /// How many changes the feed keeps. A node that is further behind flushes its whole cache.
 pub const FEED_CHANGES_MAX: usize = 4096;

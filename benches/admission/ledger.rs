@@ -86,6 +86,7 @@ impl Bench {
             change: Change::Open {
                 balance: NanoUsd::from_nanos(1_000_000_000_000_000),
                 at: 1_800_000_000,
+                operation: None,
             },
         };
         ledger

@@ -52,6 +52,8 @@ pub struct Bill {
     pub(super) running: Arc<Running>,
     /// The request as the journal has it.
     pub(super) row: Row,
+    /// When it was admitted, by the monotonic clock; `row.admitted_ms` is the same moment by the store's.
+    pub(super) admitted: Instant,
     /// What it costs, by provider.
     pub(super) prices: Vec<(String, Arc<Price>)>,
     pub(super) reservation: Reservation,
@@ -131,10 +133,10 @@ impl Bill {
     }
 
     /// Charges the request. Later calls do nothing.
-    pub fn close(&mut self, outcome: Outcome, progress: Progress<'_>, consumed: &Consumed, now_ms: i64) {
+    pub fn close(&mut self, outcome: Outcome, progress: Progress<'_>, consumed: &Consumed, now: Instant) {
         let billed = outcome.is_billed(progress.status);
         let row = billed.then(|| Row {
-            time_ms: now_ms,
+            time_ms: self.time_ms(now),
             provider: progress.provider.to_owned(),
             status: outcome.recorded_status(progress.status),
             outcome: outcome.as_str().to_owned(),
@@ -178,6 +180,13 @@ impl Bill {
             tracing::error!(%error, request = %self.running.request, "a settlement could not be recorded");
             self.shared.failed();
         }
+    }
+
+    /// A moment by the store's clock, which went on since the admission as the monotonic one did.
+    fn time_ms(&self, now: Instant) -> i64 {
+        let since = now.saturating_duration_since(self.admitted).as_millis();
+        let since = i64::try_from(since).unwrap_or(i64::MAX);
+        self.row.admitted_ms.saturating_add(since)
     }
 
     fn price(&self, provider: &str) -> &Price {

@@ -59,7 +59,7 @@ impl Billing {
             Denied::QuotaExhausted(QuotaStanding {
                 quota,
                 spent,
-                resets_at: period::resets_at(reset, clock::unix_millis()),
+                resets_at: period::resets_at(reset, self.shared.time.now_ms(clock::instant())),
             })
         })
     }

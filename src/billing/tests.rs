@@ -5,7 +5,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     domain::{
-        consumption::Modifiers,
+        consumption::{Modifiers, UsageSource},
         ledger::{AccountView, Change, OnExhausted, Settlement, Step},
         outcome::Outcome,
         price::PriceList,
@@ -18,6 +18,7 @@ use crate::{
 };
 use ledger::{Ledger, Way};
 
+mod clocks;
 mod ledger;
 mod standing;
 
@@ -47,6 +48,7 @@ async fn fixture(balance: i64) -> Fixture {
         change: Change::Open {
             balance: nanos(balance),
             at: 1,
+            operation: None,
         },
     };
     ledger.apply(&node(9), "acme", &[open]).await.unwrap();
@@ -154,7 +156,7 @@ async fn a_request_is_admitted_and_closed_with_one_record_each() {
     );
     assert_eq!(fixture.billing.running(), 1);
     for _ in 0..5 {
-        bill.close(Outcome::Ok, SERVED, &consumed(tokens(300, 500)), 7);
+        bill.close(Outcome::Ok, SERVED, &consumed(tokens(300, 500)), clock::instant());
     }
     drop(bill);
     let records = fixture.records();
@@ -168,7 +170,7 @@ async fn a_request_is_admitted_and_closed_with_one_record_each() {
     assert_eq!((settlement.cost, settlement.tokens_used), (nanos(800), 800));
     assert_eq!(settlement.tokens_estimated, 1_000);
     let row = settlement.row.as_ref().unwrap();
-    assert_eq!((row.cost_nano_usd, row.status, row.time_ms), (nanos(800), 200, 7));
+    assert_eq!((row.cost_nano_usd, row.status), (nanos(800), 200));
     assert_eq!((row.outcome.as_str(), row.price_version.as_str()), ("ok", "v1"));
     fixture.send().await;
     fixture.send().await;
@@ -186,7 +188,7 @@ async fn what_was_never_sent_ends_its_hold_without_a_charge() {
     drop(fixture.billing.admit(wanted(&key, "r1")).await.unwrap());
     let mut refused = fixture.billing.admit(wanted(&key, "r2")).await.unwrap();
     let status = Progress { status: 404, ..SERVED };
-    refused.close(Outcome::ProviderError, status, &Consumed::default(), 7);
+    refused.close(Outcome::ProviderError, status, &Consumed::default(), clock::instant());
     for settlement in fixture.settlements() {
         assert_eq!(
             (settlement.row, settlement.cost, settlement.tokens_used),
@@ -234,7 +236,7 @@ async fn a_key_has_its_grace_while_the_ledger_is_away_and_a_new_one_after_it() {
     assert!(fixture.billing.admit(wanted(&other, "r5")).await.is_ok());
     assert_eq!(fixture.billing.offline(), 4);
     for bill in &mut bills {
-        bill.close(Outcome::Ok, SERVED, &consumed(tokens(400, 600)), 7);
+        bill.close(Outcome::Ok, SERVED, &consumed(tokens(400, 600)), clock::instant());
     }
     // What it exceeded its grace by.
     assert_eq!(fixture.billing.excess_max(), nanos(500));
@@ -311,7 +313,12 @@ async fn a_hold_grows_with_its_answer_until_nothing_is_left_and_the_key_says_wha
             }
             assert!(!bill.is_cut());
         }
-        bill.close(Outcome::LimitReached, SERVED, &consumed(tokens(400, 2_800)), 7);
+        bill.close(
+            Outcome::LimitReached,
+            SERVED,
+            &consumed(tokens(400, 2_800)),
+            clock::instant(),
+        );
         fixture.send().await;
         let view = fixture.view().await;
         assert_eq!((view.balance, view.held), (nanos(-200), nanos(0)));

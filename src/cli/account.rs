@@ -11,6 +11,7 @@ use super::{
     admin_client::{AdminClient, ClientArgs, ClientError},
     limits::{RateArgs, put_or_null},
 };
+use crate::domain::ledger::OperationId;
 
 /// Accounts asked for at once.
 const PAGE: usize = 500;
@@ -47,10 +48,31 @@ pub struct CreateArgs {
     pub balance_usd: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
+    pub once: OnceArgs,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
     pub limits: LimitArgs,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
+}
+
+/// By what a change of a balance is known again.
+#[derive(Args, Clone, Debug, Default)]
+pub struct OnceArgs {
+    /// Counts once for this id, however often the command is run; an account remembers the last 1000 [default: a new one]
+    #[arg(long, value_name = "ID")]
+    pub operation_id: Option<OperationId>,
+}
+
+impl OnceArgs {
+    /// The id that was given or a new one, put among the fields.
+    fn put(&self, fields: &mut Map<String, Value>) -> OperationId {
+        let given = self.operation_id.clone();
+        let id = given.unwrap_or_else(|| OperationId::generate(&mut rand::rng()));
+        fields.insert("operation_id".to_owned(), json!(id.as_str()));
+        id
+    }
 }
 
 /// The limits of an account.
@@ -75,6 +97,9 @@ pub struct CreditArgs {
     pub usd: String,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
+    pub once: OnceArgs,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
 }
 
@@ -90,6 +115,9 @@ pub struct AdjustArgs {
     /// Why, for the audit record
     #[arg(long)]
     pub reason: String,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub once: OnceArgs,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
@@ -144,6 +172,7 @@ impl LimitArgs {
 /// Runs the command against the admin API and prints the result.
 pub async fn run(command: &AccountCommand, client: &AdminClient, out: &mut impl Write) -> Result<(), ClientError> {
     let mut fields = Map::new();
+    let mut once = None;
     let (method, path) = match command {
         AccountCommand::List(args) => return list(args.json, client, out).await,
         AccountCommand::Create(args) => {
@@ -152,15 +181,18 @@ pub async fn run(command: &AccountCommand, client: &AdminClient, out: &mut impl 
                 fields.insert("balance_usd".to_owned(), json!(balance));
             }
             args.limits.put(&mut fields);
+            once = Some(args.once.put(&mut fields));
             (Method::POST, "/v1/accounts".to_owned())
         }
         AccountCommand::Credit(args) => {
             fields.insert("usd".to_owned(), json!(args.usd));
+            once = Some(args.once.put(&mut fields));
             (Method::POST, path(&args.id, "/credit"))
         }
         AccountCommand::Adjust(args) => {
             fields.insert("usd".to_owned(), json!(args.usd));
             fields.insert("reason".to_owned(), json!(args.reason));
+            once = Some(args.once.put(&mut fields));
             (Method::POST, path(&args.id, "/adjust"))
         }
         AccountCommand::Update(args) => {
@@ -173,7 +205,10 @@ pub async fn run(command: &AccountCommand, client: &AdminClient, out: &mut impl 
     };
     let body = Value::Object(fields);
     let body = (method != Method::GET).then_some(&body);
-    let answer = client.call(method, &path, body).await?;
+    let answer = match once {
+        Some(id) => client.call_twice(method, &path, body, id.as_str()).await?,
+        None => client.call(method, &path, body).await?,
+    };
     if command.client().json {
         writeln!(out, "{answer}")?;
     } else {

@@ -48,6 +48,22 @@ pub enum ClientError {
         /// What the system said.
         why: String,
     },
+    /// weir was asked and its answer did not come.
+    #[error("weir on {} gave no answer: {why}; it is not known whether it did as asked", socket.display())]
+    AnswerLost {
+        /// Where.
+        socket: PathBuf,
+        /// What the system said.
+        why: String,
+    },
+    /// The same of a change that is counted once.
+    #[error("{lost}; run the same command again with --operation-id {id}, it counts once")]
+    Unsure {
+        /// What happened.
+        lost: Box<ClientError>,
+        /// By what the change is known.
+        id: String,
+    },
     /// weir said no.
     #[error("{0}")]
     Refused(String),
@@ -90,13 +106,35 @@ impl AdminClient {
     pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ClientError> {
         match tokio::time::timeout(CALL_WAIT, self.exchange(method, path, body)).await {
             Ok(answer) => answer,
-            Err(_) => Err(self.unreachable("no answer in time")),
+            Err(_) => Err(self.lost("no answer in time")),
         }
+    }
+
+    /// One call that changes something and is counted once, by the operation id `id` in its body: when its answer is lost it
+    /// is made once more.
+    pub async fn call_twice(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        id: &str,
+    ) -> Result<Value, ClientError> {
+        match self.call(method.clone(), path, body).await {
+            Err(ClientError::AnswerLost { .. }) => {}
+            answer => return answer,
+        }
+        self.call(method, path, body).await.map_err(|error| match error {
+            lost @ (ClientError::AnswerLost { .. } | ClientError::Unreachable { .. }) => ClientError::Unsure {
+                lost: Box::new(lost),
+                id: id.to_owned(),
+            },
+            other => other,
+        })
     }
 
     /// Reads an answer of any length into `out`. Waits for each piece as long as for a whole call.
     pub async fn download(&self, path: &str, out: &mut impl Write) -> Result<(), ClientError> {
-        let late = |_| self.unreachable("no answer in time");
+        let late = |_| self.lost("no answer in time");
         let sending = self.send(Method::GET, path, None);
         let answer = tokio::time::timeout(CALL_WAIT, sending).await.map_err(late)??;
         if !answer.status().is_success() {
@@ -104,7 +142,7 @@ impl AdminClient {
         }
         let mut body = answer.into_body();
         while let Some(frame) = tokio::time::timeout(CALL_WAIT, body.frame()).await.map_err(late)? {
-            let frame = frame.map_err(|error| self.unreachable(error))?;
+            let frame = frame.map_err(|error| self.lost(error))?;
             if let Some(piece) = frame.data_ref() {
                 out.write_all(piece)?;
             }
@@ -123,7 +161,7 @@ impl AdminClient {
             .map_err(|error| self.unreachable(error))?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| self.unreachable(error))?;
+            .map_err(|error| self.lost(error))?;
         // Ends with the one call that is made on it: nobody has the sender any more.
         tokio::spawn(connection);
         let text = body.map_or_else(String::new, Value::to_string);
@@ -133,22 +171,15 @@ impl AdminClient {
             .header(header::HOST, "weir")
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(Bytes::from(text)))
-            .map_err(|error| self.unreachable(error))?;
-        sender
-            .send_request(request)
-            .await
-            .map_err(|error| self.unreachable(error))
+            .map_err(|error| self.lost(error))?;
+        sender.send_request(request).await.map_err(|error| self.lost(error))
     }
 
     async fn read(&self, answer: Response<Incoming>) -> Result<Value, ClientError> {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
-        let bytes = body
-            .collect()
-            .await
-            .map_err(|error| self.unreachable(error))?
-            .to_bytes();
-        let value: Value = serde_json::from_slice(&bytes).map_err(|error| self.unreachable(error))?;
+        let bytes = body.collect().await.map_err(|error| self.lost(error))?.to_bytes();
+        let value: Value = serde_json::from_slice(&bytes).map_err(|error| self.lost(error))?;
         if status.is_success() {
             return Ok(value);
         }
@@ -157,6 +188,13 @@ impl AdminClient {
             .and_then(Value::as_str)
             .unwrap_or("the call was refused");
         Err(ClientError::Refused(message.to_owned()))
+    }
+
+    fn lost(&self, why: impl std::fmt::Display) -> ClientError {
+        ClientError::AnswerLost {
+            socket: self.socket.clone(),
+            why: why.to_string(),
+        }
     }
 
     fn unreachable(&self, why: impl std::fmt::Display) -> ClientError {

@@ -13,14 +13,14 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::admin_client::{AdminClient, ClientArgs, ClientError};
-use crate::{clock, domain::consumption::Row};
+use crate::domain::consumption::Row;
 
 mod csv;
 
 /// Rows asked for at once.
 const PAGE: usize = 1000;
-/// How far back a query goes, unless told otherwise, in seconds.
-const QUERY_SINCE: i64 = 24 * 3600;
+/// How far back a query goes, unless told otherwise, in hours.
+const QUERY_HOURS: u32 = 24;
 
 /// What to do with the log.
 #[derive(Clone, Debug, Subcommand)]
@@ -105,13 +105,13 @@ impl LogCommand {
 pub async fn run(command: &LogCommand, client: &AdminClient, out: &mut impl Write) -> Result<(), ClientError> {
     match command {
         LogCommand::Query(args) => {
-            let since = || Timestamp::from_second(clock::unix_seconds() - QUERY_SINCE).map(|since| since.to_string());
-            let filter = FilterArgs {
-                since: args.filter.since.clone().or_else(|| since().ok()),
-                ..args.filter.clone()
-            };
+            // What time it is, the store says.
+            let mut wanted = args.filter.query();
+            if args.filter.since.is_none() {
+                wanted.push_str(&format!("&hours={QUERY_HOURS}"));
+            }
             let form = if args.client.json { Form::Jsonl } else { Form::Table };
-            rows(&filter, args.limit, client, form, out).await
+            rows(&wanted, args.limit, client, form, out).await
         }
         LogCommand::Export(args) => {
             let form = match args.format {
@@ -119,12 +119,12 @@ pub async fn run(command: &LogCommand, client: &AdminClient, out: &mut impl Writ
                 Format::Csv => Form::Csv,
             };
             let Some(path) = &args.out else {
-                return rows(&args.filter, None, client, form, out).await;
+                return rows(&args.filter.query(), None, client, form, out).await;
             };
             // Renamed when it is whole, so that nobody takes a part for all.
             let partial = beside(path);
             let mut file = BufWriter::new(File::create(&partial)?);
-            let written = rows(&args.filter, None, client, form, &mut file).await;
+            let written = rows(&args.filter.query(), None, client, form, &mut file).await;
             let written = written.and_then(|()| {
                 file.flush()?;
                 Ok(std::fs::rename(&partial, path)?)
@@ -152,7 +152,7 @@ enum Form {
 }
 
 async fn rows(
-    filter: &FilterArgs,
+    wanted: &str,
     limit: Option<usize>,
     client: &AdminClient,
     form: Form,
@@ -163,7 +163,6 @@ async fn rows(
         Form::Csv => csv::heading(out)?,
         Form::Jsonl => {}
     }
-    let wanted = filter.query();
     let mut left = limit.unwrap_or(usize::MAX);
     let mut cursor = String::new();
     while left > 0 {

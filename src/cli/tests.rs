@@ -117,6 +117,7 @@ fn every_documented_form_is_understood() {
         "store init --conf weir.toml --adopt",
         "store backup --conf weir.toml --out backup.jsonl --json",
         "store restore --from backup.jsonl",
+        "store prune --conf weir.toml --before 2026-05-25 --json",
         "models --json",
         "sample-provider --listen 127.0.0.1:0",
     ] {

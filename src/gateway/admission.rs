@@ -64,7 +64,7 @@ pub async fn authenticate(
     let record = found.ok_or(Refusal::KeyUnknown)?;
     entry.record.key_id = Some(record.id.as_str().to_owned());
     entry.record.account = Some(record.account.clone());
-    let now = clock::unix_seconds();
+    let now = gateway.billing.time().now_seconds(clock::instant());
     record.check(now).map_err(|denied| match denied {
         KeyDenied::Revoked => Refusal::KeyRevoked,
         KeyDenied::Expired => Refusal::KeyExpired,
@@ -139,6 +139,7 @@ async fn prepare(
         model: &model,
         stream,
         tokens: basis.tokens(&scan),
+        arrived: entry.started,
     };
     let headers = &session.req_header().headers;
     let continued = async {

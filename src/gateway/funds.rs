@@ -16,7 +16,7 @@ use crate::{
         secret::KeyDigest,
         usage::Usage,
     },
-    gateway::Gateway,
+    gateway::{Gateway, entry::millis_between},
 };
 
 /// Whose request it is.
@@ -41,6 +41,8 @@ pub struct Asked<'a> {
     pub stream: bool,
     /// What it is estimated at.
     pub tokens: Tokens,
+    /// When its head had come.
+    pub arrived: Instant,
 }
 
 /// An estimate.
@@ -83,7 +85,7 @@ pub async fn hold(
     answer.map(Some).map_err(|refused| match refused {
         NotAdmitted::Denied(denied) => {
             gateway.lately.refused(&key.id, denied, began);
-            refusal(denied, &key)
+            refusal(gateway, denied, &key)
         }
         NotAdmitted::JournalFull => Refusal::JournalFull,
         // A key that changes faster than it can be read is not served on a guess.
@@ -111,7 +113,7 @@ pub async fn refuse_known(gateway: &Gateway, caller: &Caller, operation: Operati
         false => Arc::clone(&caller.key),
     };
     match gateway.billing.still_denied(&key, denied).await {
-        Some(denied) => Err(refusal(denied, &key)),
+        Some(denied) => Err(refusal(gateway, denied, &key)),
         None => {
             gateway.lately.forget(id);
             Ok(())
@@ -120,12 +122,13 @@ pub async fn refuse_known(gateway: &Gateway, caller: &Caller, operation: Operati
 }
 
 /// How a store's no is said.
-fn refusal(denied: Denied, key: &KeyRecord) -> Refusal {
+fn refusal(gateway: &Gateway, denied: Denied, key: &KeyRecord) -> Refusal {
     match denied {
         Denied::KeyRevoked => Refusal::KeyRevoked,
         Denied::KeyExpired => Refusal::KeyExpired,
         denied => {
-            Limit::of(denied, key.terms.reset, clock::unix_seconds()).map_or(Refusal::KeyRevoked, Refusal::Limited)
+            let now = gateway.billing.time().now_seconds(clock::instant());
+            Limit::of(denied, key.terms.reset, now).map_or(Refusal::KeyRevoked, Refusal::Limited)
         }
     }
 }
@@ -152,7 +155,8 @@ async fn fresh(gateway: &Gateway, digest: &KeyDigest, now: Instant) -> Result<Ar
     let key = found
         .map_err(|_| Refusal::StoreUnavailable)?
         .ok_or(Refusal::KeyUnknown)?;
-    key.check(clock::unix_seconds()).map_err(|denied| match denied {
+    let now = gateway.billing.time().now_seconds(clock::instant());
+    key.check(now).map_err(|denied| match denied {
         KeyDenied::Revoked => Refusal::KeyRevoked,
         KeyDenied::Expired => Refusal::KeyExpired,
     })?;
@@ -160,7 +164,6 @@ async fn fresh(gateway: &Gateway, digest: &KeyDigest, now: Instant) -> Result<Ar
 }
 
 fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'_>, route: &Route) -> Wanted<'a> {
-    let now = clock::unix_millis();
     Wanted {
         key,
         output_tokens: asked.tokens.output,
@@ -170,8 +173,9 @@ fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'_>, route: &Route) -> Wanted<'a
             .map(|leg| (leg.provider.name.clone(), Arc::clone(&leg.price)))
             .collect(),
         row: Row {
-            time_ms: now,
-            admitted_ms: now,
+            // By the store's clock, which says when it admits.
+            time_ms: 0,
+            admitted_ms: 0,
             request_id: asked.request_id.to_owned(),
             account: key.account.clone(),
             key_id: key.id.clone(),
@@ -193,7 +197,7 @@ fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'_>, route: &Route) -> Wanted<'a
             modifiers: Modifiers::default(),
             price_version: String::new(),
             cost_nano_usd: NanoUsd::ZERO,
-            latency_ms: 0,
+            latency_ms: millis_between(asked.arrived, clock::instant()),
             ttft_ms: None,
         },
     }

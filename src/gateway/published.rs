@@ -11,10 +11,12 @@ use crate::{
     domain::outcome::Outcome,
     gateway::{entry::Entry, relay, reply},
     public::{Answer, Ask, Public},
+    store::time::StoreTime,
 };
 
 /// The answer, if the path is one of the service's.
-pub fn find(public: &Public, session: &Session) -> Option<Answer> {
+pub fn find(public: &Public, time: &StoreTime, session: &Session) -> Option<Answer> {
+    let now = clock::instant();
     let peer = session.client_addr().and_then(|address| address.as_inet());
     let head = session.req_header();
     public.answer(&Ask {
@@ -23,8 +25,8 @@ pub fn find(public: &Public, session: &Session) -> Option<Answer> {
         query: head.uri.query(),
         headers: &head.headers,
         peer: peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip()),
-        now_ms: clock::unix_millis(),
-        now: clock::instant(),
+        now_ms: time.now_ms(now),
+        now,
     })
 }
 

@@ -265,12 +265,8 @@ impl Ticket {
             if outcome == Outcome::Ok && consumed.source == Some(UsageSource::Reported) {
                 self.basis.learn(&self.meter);
             }
-            bill.close(
-                outcome,
-                self.progress(clock::instant()),
-                &consumed,
-                clock::unix_millis(),
-            );
+            let now = clock::instant();
+            bill.close(outcome, self.progress(now), &consumed, now);
         }
     }
 

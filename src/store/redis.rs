@@ -53,6 +53,7 @@ mod stability;
 pub(crate) mod test_server;
 #[cfg(test)]
 mod tests;
+mod time;
 mod tracking;
 
 /// What a call may take that no request waits for.

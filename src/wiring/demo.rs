@@ -130,6 +130,7 @@ fn first_key(running: &server::Running) -> Result<ServiceKey, StartError> {
     let open = Change::Open {
         balance: FUNDS,
         at: record.created_at,
+        operation: None,
     };
     running.background.block_on(async {
         let funded = changes.submit(&record.account, open).await;

@@ -102,8 +102,11 @@ pub fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
     let (gateway, gateway_bound) = GatewayService::new(&server.configuration, parts.gateway());
     let (ops, ops_bound) = ops_service(&parts, phase.clone());
     let stability = parts.config.stability.listen;
-    let (stability, stability_bound) =
-        SideService::http("stability", stability, public::router(Arc::clone(&parts.public)));
+    let (stability, stability_bound) = SideService::http(
+        "stability",
+        stability,
+        public::router(Arc::clone(&parts.public), Arc::clone(parts.money.billing.time())),
+    );
     let (admin, admin_bound) = admin_service(&parts)?;
     server.add_service(gateway);
     server.add_service(ops);
@@ -157,6 +160,7 @@ fn server_conf(config: &Config, roots: Option<&NamedTempFile>) -> ServerConf {
 fn ops_service(parts: &Parts, phase: watch::Receiver<Phase>) -> (SideService, watch::Receiver<Bound>) {
     let keys = Arc::clone(&parts.keys);
     let live = Arc::clone(&parts.live);
+    let time = Arc::clone(parts.money.billing.time());
     let ready = move || Readiness {
         store_reachable: keys.store_is_reachable(),
         providers_on: live
@@ -166,6 +170,7 @@ fn ops_service(parts: &Parts, phase: watch::Receiver<Phase>) -> (SideService, wa
             .filter(|provider| provider.is_on())
             .count(),
         draining: *phase.borrow() != Phase::Serving,
+        clock_offset_ms: time.offset_ms(clock::instant()),
     };
     let state = OpsState {
         metrics: Arc::clone(&parts.sinks.metrics),

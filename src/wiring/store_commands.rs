@@ -9,17 +9,18 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
+use jiff::{Timestamp, tz::TimeZone};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
 use crate::{
     cli::{
         admin_client::{AdminClient, ClientError},
-        store::{BackupArgs, InitArgs, RestoreArgs, StoreCommand},
+        store::{BackupArgs, InitArgs, PruneArgs, RestoreArgs, StoreCommand},
     },
     clock,
     config::{Config, RedisConfig, StoreConfig},
+    domain::consumption::RETENTION_DAYS,
     store::{
         KeyStore, OpenError, StoreError,
         archive::{
@@ -38,6 +39,7 @@ const CONNECT_WAIT: Duration = Duration::from_secs(5);
 const CONNECT_EVERY: Duration = Duration::from_millis(50);
 /// Items that are put back in one go.
 const BATCH: usize = 500;
+const DAY_SECONDS: i64 = 24 * 3600;
 /// Pieces of a backup on their way to the file.
 const PIECES_WAITING: usize = 4;
 
@@ -47,6 +49,7 @@ pub(super) fn run(command: &StoreCommand, out: &mut impl Write) -> Result<(), St
         StoreCommand::Init(args) => (&args.store, init(args)?),
         StoreCommand::Backup(args) => (&args.store, backup(args)?),
         StoreCommand::Restore(args) => (&args.store, restore(args)?),
+        StoreCommand::Prune(args) => (&args.store, prune(args)?),
     };
     let (text, value) = told;
     let written = if args.json {
@@ -112,7 +115,7 @@ fn write_backup(config: &Config, path: &Path) -> Result<(), StartError> {
             let asked = client_runtime()?.block_on(client.download("/v1/backup", &mut file));
             match asked {
                 Ok(()) => {}
-                Err(ClientError::Unreachable { .. }) if is_untouched(&file) => {
+                Err(ClientError::Unreachable { .. } | ClientError::AnswerLost { .. }) if is_untouched(&file) => {
                     let archives = embedded_archives(&embedded.path)?;
                     let header = header("embedded", None);
                     client_runtime()?.block_on(copy(&archives, &header, &mut file))?;
@@ -180,6 +183,32 @@ fn restore(args: &RestoreArgs) -> Result<Told, StartError> {
     }
     let text = format!("{} items of {} put back", end.items, header.time);
     Ok((text, json!({ "items": end.items, "time": header.time })))
+}
+
+/// An operator's word that goes further than retention does by itself (`domain/retention.rs`).
+fn prune(args: &PruneArgs) -> Result<Told, StartError> {
+    let config = load(&args.store.conf)?;
+    let StoreConfig::Embedded(embedded) = &config.store else {
+        let text = "Redis removes old rows by itself, by its own clock".to_owned();
+        return Ok((text, json!({ "engine": "redis", "rows": 0 })));
+    };
+    let refused = |why: &str| StartError::failed("weir store prune", why);
+    let midnight = args
+        .before
+        .to_zoned(TimeZone::UTC)
+        .map_err(|error| refused(&error.to_string()))?;
+    let day = midnight.timestamp().as_second().div_euclid(DAY_SECONDS);
+    let opened = |error: OpenError| StartError::failed("the embedded store", error);
+    let ledger = EmbeddedLedger::open(&embedded.path, Arc::new(clock::unix_millis)).map_err(opened)?;
+    let pruned = client_runtime()?.block_on(ledger.prune(day)).map_err(failed)?;
+    let rows = pruned.ok_or_else(|| {
+        refused(&format!(
+            "nothing was changed: rows are kept for {RETENTION_DAYS} days, and {} is later than that by this machine's clock",
+            args.before
+        ))
+    })?;
+    let text = format!("{rows} rows from before {} removed", args.before);
+    Ok((text, json!({ "engine": "embedded", "rows": rows })))
 }
 
 async fn must_be_empty(archives: &Archives) -> Result<(), StartError> {

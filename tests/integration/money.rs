@@ -1,5 +1,6 @@
 //! Money that adds up: what is charged, who is refused, and what faults do to neither.
 
+mod clocks;
 mod crash;
 mod disconnects;
 mod disk;

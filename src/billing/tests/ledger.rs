@@ -9,7 +9,8 @@ use crate::{
     domain::{
         consumption::Row,
         key::KeyId,
-        ledger::{AccountView, Admission, Admit, KeySpend, NodeId, Step, TopUp, ToppedUp},
+        ledger::{AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp},
+        money::NanoUsd,
     },
     store::{
         StoreError,
@@ -110,6 +111,17 @@ impl LedgerStore for Ledger {
 
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
         self.inner.rows(account, day, skip, limit).await
+    }
+
+    async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
+        self.inner.operation(account, id).await
+    }
+
+    async fn now_ms(&self) -> Result<i64, StoreError> {
+        match self.way() {
+            Way::Away => Err(away()),
+            Way::There | Way::AnswerLost => self.inner.now_ms().await,
+        }
     }
 
     fn epochs(&self) -> watch::Receiver<u64> {

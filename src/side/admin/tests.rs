@@ -87,7 +87,17 @@ impl Fixture {
         let ledger = memory::ledger();
         let changes = Arc::new(DirectChanges::new(Arc::clone(&ledger)));
         let balance = NanoUsd::ZERO;
-        changes.submit("a", Change::Open { balance, at: 100 }).await.unwrap();
+        changes
+            .submit(
+                "a",
+                Change::Open {
+                    balance,
+                    at: 100,
+                    operation: None,
+                },
+            )
+            .await
+            .unwrap();
         let stores = Stores {
             keys: Arc::clone(&store),
             ledger: Arc::clone(&ledger),

@@ -407,6 +407,12 @@ impl Weir {
         (self.process, self.gateway, self.ops, self.stability) = (process, gateway, ops, stability);
     }
 
+    /// Sets an environment variable of the gateway for its next start.
+    pub(crate) fn next_variable(&mut self, name: &str, value: &str) {
+        self.environment.retain(|(known, _)| known != name);
+        self.environment.push((name.to_owned(), value.to_owned()));
+    }
+
     /// What the gateway wrote to stdout, stderr and its access log.
     pub(crate) fn logs(&self) -> String {
         let access = std::fs::read(self.folder.path().join("access.jsonl")).unwrap_or_default();

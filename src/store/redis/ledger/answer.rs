@@ -100,6 +100,11 @@ impl Answer {
         Ok(quota.zip(spent).map(standing))
     }
 
+    /// An amount, or nothing.
+    pub(super) fn amount(mut self) -> Result<Option<NanoUsd>, StoreError> {
+        Ok(self.optional()?.map(NanoUsd::from_nanos))
+    }
+
     fn provider_state(&mut self) -> Result<ProviderState, StoreError> {
         self.text()?.parse().map_err(|_| unknown())
     }
