@@ -22,7 +22,7 @@ use crate::{
     domain::{
         consumption::{Row, UsageSource},
         key::KeyRecord,
-        ledger::{Admission, Admit, Admitted, Denied, Grant, NodeId, OnExhausted, Record},
+        ledger::{Admission, Admit, Admitted, Denied, Grant, NodeId, OnExhausted, ProviderState, Record},
         money::NanoUsd,
         price::Price,
         usage::Usage,
@@ -39,6 +39,7 @@ mod standing;
 mod tests;
 mod uncertain;
 
+use bill::Held;
 pub use bill::{Bill, Consumed, Progress};
 
 /// How often running requests are written to the journal.
@@ -88,13 +89,6 @@ pub struct Wanted<'a> {
     pub output_tokens: u64,
     /// What it costs at each provider that may serve it.
     pub prices: Vec<(String, Arc<Price>)>,
-}
-
-/// What an admitted request got, from the store or from its key's grace.
-struct Held {
-    hold: NanoUsd,
-    at_ms: i64,
-    watermark: u64,
 }
 
 /// Why a request is not admitted.
@@ -160,8 +154,8 @@ impl Billing {
             ended_key,
             ended_account,
         };
-        let Held { hold, at_ms, watermark } = shared.hold(key, &ask).await?;
-        row.admitted_ms = at_ms;
+        let held = shared.hold(key, &ask).await?;
+        row.admitted_ms = held.at_ms;
         row.cost_nano_usd = dearest(&prices, &row.usage);
         if let Some((_, price)) = prices.first() {
             price.version().clone_into(&mut row.price_version);
@@ -170,9 +164,9 @@ impl Billing {
             row.request_id.clone(),
             key.account.clone(),
             key.id.clone(),
-            at_ms,
+            held.at_ms,
             key.terms.on_exhausted,
-            hold,
+            held.hold,
         ));
         let admitted = Record::Admit(Box::new(Admitted {
             row: row.clone(),
@@ -187,7 +181,8 @@ impl Billing {
             prices,
             reservation,
             tokens_estimated: tokens,
-            watermark,
+            watermark: held.watermark,
+            provider_state: held.provider_state,
             next_look: None,
             may_be_cut: key.terms.on_exhausted == OnExhausted::Cut,
             closed: false,
@@ -295,11 +290,7 @@ impl Shared {
                 };
                 self.grace.end(&key.id);
                 self.note_balance(&key.account, &grant);
-                Ok(Held {
-                    hold: grant.hold,
-                    at_ms: grant.at_ms,
-                    watermark: grant.watermark,
-                })
+                Ok(Held::from(grant))
             }
             Err(error) => {
                 let hold = self.grace(key, ask.estimate, &error)?;
@@ -309,6 +300,7 @@ impl Shared {
                     hold,
                     at_ms: clock::unix_millis(),
                     watermark: 0,
+                    provider_state: ProviderState::Own,
                 })
             }
         }

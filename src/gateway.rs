@@ -23,6 +23,7 @@ pub mod permits;
 pub mod published;
 pub mod relay;
 pub mod reply;
+pub mod state;
 pub mod ticket;
 pub mod unpacked;
 pub mod upstream;
@@ -78,7 +79,7 @@ pub struct Gateway {
     pub switches: Arc<Switches>,
     /// The keys, through the local cache.
     pub keys: Arc<KeyCache>,
-    /// Who served the sessions whose state lies at a provider.
+    /// Whose state at a provider is, and who serves it.
     pub sessions: Arc<Sessions>,
     /// What was learnt of models and keys from finished requests.
     pub learnt: Arc<Learnt>,
@@ -184,7 +185,7 @@ impl Gateway {
         };
         let wanted = match target {
             Target::Forward { operation, model } => {
-                return admission::admit(self, session, live, &caller, operation, model, entry)
+                return admission::admit(self, session, live, caller, operation, model, entry)
                     .await
                     .map(Some);
             }
@@ -364,9 +365,11 @@ impl ProxyHttp for Gateway {
         let forward = exchange.forward().ok_or_else(not_admitted)?;
         guard::immediate(self.metrics(), || {
             relay::pass(self.metrics(), forward, piece, end)?;
-            if end {
+            if end || forward.ticket.meter.is_final() {
                 // Before the client has the end: its next request may come at once.
                 forward.remember(&self.sessions);
+            }
+            if end {
                 forward.ticket.charge_now();
             }
             Ok(None)
@@ -379,6 +382,8 @@ impl ProxyHttp for Gateway {
 
     async fn logging(&self, _session: &mut Session, _error: Option<&Error>, exchange: &mut Exchange) {
         if let Some(forward) = exchange.forward() {
+            // Also of an answer that nobody read to its end.
+            forward.remember(&self.sessions);
             forward.ticket.settle();
         }
     }

@@ -111,7 +111,7 @@ impl Metrics {
             access_log_dropped: make.counter("weir_access_log_dropped_total", "Access log lines that were lost.")?,
             sessions_unwritten: make.counter(
                 "weir_sessions_unwritten_total",
-                "Sessions whose credential only this node knows, because too many waited to be written.",
+                "Names of state at providers that only this node knows, because too many waited to be written.",
             )?,
             key_cache: make.counters("weir_key_cache_total", "What the key cache did.", &["event"])?,
             store: Store::new(&make)?,

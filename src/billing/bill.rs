@@ -9,7 +9,7 @@ use crate::{
     billing::{Shared, running::Running},
     domain::{
         consumption::{Modifiers, Row, UsageSource},
-        ledger::{Change, Checkpoint, Settlement, TopUp, ToppedUp},
+        ledger::{Change, Checkpoint, Grant, ProviderState, Settlement, TopUp, ToppedUp},
         money::NanoUsd,
         outcome::Outcome,
         price::Price,
@@ -46,6 +46,26 @@ pub struct Progress<'a> {
     pub ttft_ms: Option<u64>,
 }
 
+/// What an admitted request got, from the store or from its key's grace.
+pub(super) struct Held {
+    pub(super) hold: NanoUsd,
+    pub(super) at_ms: i64,
+    pub(super) watermark: u64,
+    /// Its own only, in grace: nobody can say what the operator has allowed.
+    pub(super) provider_state: ProviderState,
+}
+
+impl From<Grant> for Held {
+    fn from(grant: Grant) -> Self {
+        Self {
+            hold: grant.hold,
+            at_ms: grant.at_ms,
+            watermark: grant.watermark,
+            provider_state: grant.provider_state,
+        }
+    }
+}
+
 /// See the module. Dropped without [`Bill::close`], it ends the hold without a charge.
 pub struct Bill {
     pub(super) shared: Arc<Shared>,
@@ -58,6 +78,8 @@ pub struct Bill {
     pub(super) tokens_estimated: u64,
     /// What the store had applied of this node when the request was admitted.
     pub(super) watermark: u64,
+    /// What the account may name at a provider.
+    pub(super) provider_state: ProviderState,
     pub(super) next_look: Option<Instant>,
     /// The answer is ended when its hold cannot grow. Asked for each chunk, so it is kept here.
     pub(super) may_be_cut: bool,
@@ -73,6 +95,11 @@ impl std::fmt::Debug for Bill {
 }
 
 impl Bill {
+    /// What the account may name at a provider, as it was when the request was admitted.
+    pub fn provider_state(&self) -> ProviderState {
+        self.provider_state
+    }
+
     /// Whether a running answer is to be looked at now.
     pub fn is_due(&mut self, now: Instant) -> bool {
         let due = self.next_look.is_none_or(|at| now >= at);

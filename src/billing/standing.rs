@@ -5,7 +5,7 @@ use crate::{
     clock,
     domain::{
         key::KeyRecord,
-        ledger::{Counted, Denied, QuotaStanding, Rates, Reset, Scope, period},
+        ledger::{Counted, Denied, ProviderState, QuotaStanding, Rates, Reset, Scope, period},
         money::NanoUsd,
     },
 };
@@ -33,6 +33,12 @@ impl Billing {
             | Denied::KeyRevoked
             | Denied::KeyExpired => None,
         }
+    }
+
+    /// What an account may name at a provider; its own only, if the store does not say.
+    pub async fn provider_state(&self, account: &str) -> ProviderState {
+        let found = self.shared.ledger.account(account).await.ok().flatten();
+        found.map(|account| account.terms.provider_state).unwrap_or_default()
     }
 
     async fn account_denies(&self, key: &KeyRecord) -> Option<Denied> {

@@ -59,6 +59,9 @@ pub struct LimitArgs {
     /// At or below this balance it is said to be low, or none
     #[arg(long, value_name = "D|none", allow_negative_numbers = true)]
     pub low_balance_usd: Option<String>,
+    /// What its requests may name at a provider (responses, files, containers): what the account has made, or any
+    #[arg(long, value_name = "own|any")]
+    pub provider_state: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub rates: RateArgs,
@@ -137,6 +140,9 @@ impl AccountCommand {
 impl LimitArgs {
     fn put(&self, fields: &mut Map<String, Value>) {
         put_or_null(fields, "low_balance_usd", self.low_balance_usd.as_deref(), "none");
+        if let Some(state) = &self.provider_state {
+            fields.insert("provider_state".to_owned(), json!(state));
+        }
         self.rates.put(fields);
     }
 }
@@ -186,8 +192,8 @@ async fn list(json: bool, client: &AdminClient, out: &mut impl Write) -> Result<
     if !json {
         writeln!(
             out,
-            "{:<20}  {:<9}  {:>16}  {:>16}  {:>16}  RUNNING",
-            "ACCOUNT", "STATE", "BALANCE USD", "HELD USD", "SPENT USD"
+            "{:<20}  {:<9}  {:<14}  {:>16}  {:>16}  {:>16}  RUNNING",
+            "ACCOUNT", "STATE", "PROVIDER STATE", "BALANCE USD", "HELD USD", "SPENT USD"
         )?;
     }
     let mut after = String::new();
@@ -204,9 +210,10 @@ async fn list(json: bool, client: &AdminClient, out: &mut impl Write) -> Result<
             let running = account.get("running").and_then(Value::as_u64).unwrap_or_default();
             writeln!(
                 out,
-                "{:<20}  {:<9}  {:>16}  {:>16}  {:>16}  {running}",
+                "{:<20}  {:<9}  {:<14}  {:>16}  {:>16}  {:>16}  {running}",
                 text("id"),
                 text("state"),
+                text("provider_state"),
                 text("balance_usd"),
                 text("held_usd"),
                 text("spent_usd"),

@@ -17,8 +17,10 @@ pub(in crate::domain) mod tests;
 pub use heard::Heard;
 use key::Key;
 use lexer::{Lexer, Token};
+pub use path::{
+    LIST_BYTES_MAX, PATHS_MAX, Path, PathSet, SCALAR_BYTES_MAX, SEGMENTS_MAX, Segment, TREE_BYTES_MAX, Take,
+};
 use path::{NodeId, ROOT};
-pub use path::{PATHS_MAX, Path, PathSet, SCALAR_BYTES_MAX, SEGMENTS_MAX, Segment, TREE_BYTES_MAX, Take};
 pub use said::Said;
 use slot::{Slot, SlotState};
 
@@ -149,12 +151,7 @@ impl Picker {
 
     /// The string kept at this path, or the text of the number or boolean; `null` is nothing.
     pub fn text(&self, path: usize) -> Option<Cow<'_, str>> {
-        match self.raw(path)? {
-            b"null" => None,
-            [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => std::str::from_utf8(inner).ok().map(Cow::Borrowed),
-            raw @ [b'"', ..] => serde_json::from_slice(raw).ok().map(Cow::Owned),
-            raw => std::str::from_utf8(raw).ok().map(Cow::Borrowed),
-        }
+        slot::text(self.raw(path)?)
     }
 
     /// Whether the string kept at this path is this one.
@@ -368,6 +365,8 @@ impl Picker {
                         matches!(scratch.as_slice(), [b'"', inner @ .., b'"'] if !too_long && inner == word.as_bytes());
                     slot.count = slot.count.saturating_add(u64::from(same));
                 }
+                Take::List if too_long => {}
+                Take::List => slot.push(&scratch),
                 Take::Scalar | Take::Tree if too_long => slot.state = SlotState::TooLong,
                 Take::Scalar | Take::Tree => {
                     replace(&mut slot.raw, &scratch);

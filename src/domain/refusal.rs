@@ -1,6 +1,6 @@
 //! Every reason for which weir itself says no, and how each is said in the three protocols.
 
-use crate::domain::protocol::Protocol;
+use crate::domain::{protocol::Protocol, provider_state::StateKind};
 
 mod limit;
 mod reply;
@@ -102,6 +102,18 @@ pub enum Refusal {
         /// What is wrong with it.
         reason: String,
     },
+    /// The answer would come without its usage: it would end before that is known, or leave it out.
+    UsageUnseen {
+        /// The member of the body that asks for that.
+        place: &'static str,
+    },
+    /// The account has made nothing of that name at the provider.
+    StateUnknown {
+        /// What is named.
+        kind: StateKind,
+        /// The name that was sent.
+        id: String,
+    },
     /// All memory for bodies is in use.
     BodyBudgetExhausted,
     /// A limit of the key or its account is reached.
@@ -146,7 +158,10 @@ impl Refusal {
             | Self::BodyInvalid { .. }
             | Self::BodyEncodingUnsupported { .. }
             | Self::BodyEncodingInvalid { .. }
-            | Self::QueryInvalid { .. } => 400,
+            | Self::QueryInvalid { .. }
+            | Self::UsageUnseen { .. } => 400,
+            // As the vendor says it of a response; of everything else it says 404.
+            Self::StateUnknown { kind, .. } if *kind == StateKind::Response => 400,
             Self::CredentialMissing
             | Self::CredentialAmbiguous
             | Self::KeyUnknown
@@ -157,7 +172,8 @@ impl Refusal {
             | Self::ChatCompletionsRemoved
             | Self::ModelUnknown { .. }
             | Self::ModelNotServed { .. }
-            | Self::CountTokensUnsupported { .. } => 404,
+            | Self::CountTokensUnsupported { .. }
+            | Self::StateUnknown { .. } => 404,
             Self::MethodNotAllowed { .. } => 405,
             Self::BodyTimeout => 408,
             Self::LengthRequired => 411,
@@ -206,6 +222,8 @@ impl Refusal {
             Self::HeadersTooLarge => "headers_too_large",
             Self::ExpectationUnknown => "expectation_unknown",
             Self::QueryInvalid { .. } => "query_invalid",
+            Self::UsageUnseen { .. } => "usage_unseen",
+            Self::StateUnknown { .. } => "state_unknown",
             Self::BodyBudgetExhausted => "body_budget_exhausted",
             Self::Limited(limit) => limit.reason(),
             Self::StoreUnavailable => "store_unavailable",

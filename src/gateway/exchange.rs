@@ -9,11 +9,14 @@ use crate::{
     domain::{
         catalogue::Model,
         json_scan::Scan,
+        key::KeyRecord,
         operation::Operation,
         protocol::Protocol,
+        provider_state::{StateId, StateKey},
         refusal::Refusal,
         rules::{Provider, ResponseRewriter},
-        session_hint::{ServedBy, StateKey},
+        secret::ServiceKey,
+        session_hint::ServedBy,
     },
     gateway::{
         attempts::Attempts, body::GatheredBody, deadline::Watch, doubtful::Doubtful, drain::InFlight, entry::Entry,
@@ -67,8 +70,10 @@ pub struct Forward {
     pub live: Arc<Live>,
     /// The model's name as the client gave it.
     pub asked: String,
-    /// Whose request it is, where its answer is to be remembered: the id of the key.
-    pub caller: Option<String>,
+    /// The key's text, as the client presented it.
+    pub presented: ServiceKey,
+    /// Whose is what the answer makes at the provider; taken when that is remembered.
+    pub owner: Option<Owner>,
     /// The model that answers.
     pub model: Arc<Model>,
     /// To whom it goes.
@@ -107,31 +112,46 @@ pub struct Forward {
     pub count_slot: Option<KeySlot>,
 }
 
+/// Whose answer it is.
+#[derive(Debug)]
+pub struct Owner {
+    /// The key that asked; what it makes is its account's.
+    pub key: Arc<KeyRecord>,
+    /// Whether the provider keeps the answer, so that a later request can name it.
+    pub is_kept: bool,
+}
+
 impl Forward {
     /// The provider in turn.
     pub fn provider(&self) -> &Provider {
         &self.attempts.leg().provider
     }
 
-    /// Remembers who served it, where what comes next has to go to the same.
-    pub fn remember(&self, sessions: &Sessions) {
-        let continued = self.attempts.state();
-        let is_good = (200..300).contains(&self.ticket.meter.status());
-        if !is_good || continued.is_none() && self.caller.is_none() {
+    /// Remembers what the answer has made, whose it is, and who served it: what comes next has to go to the same. Later calls
+    /// do nothing.
+    pub fn remember(&mut self, sessions: &Sessions) {
+        let Some(Owner { key, is_kept }) = self.owner.take() else {
+            return;
+        };
+        let meter = &self.ticket.meter;
+        if !(200..300).contains(&meter.status()) {
+            return;
+        }
+        let made = meter.made().unwrap_or_default();
+        let answer = is_kept.then(|| meter.answer_id()).flatten();
+        let answer = answer.map(|id| StateId::new(&id));
+        let kept = made.kept.iter().filter(|_| is_kept);
+        let made = answer.iter().chain(kept).chain(&made.always);
+        let made = made.map(|id| StateKey::new(&key.account, *id));
+        let mut states = self.attempts.state().into_iter().chain(made).peekable();
+        if states.peek().is_none() {
             return;
         }
         let served_by = ServedBy {
             provider: self.provider().name.clone(),
             credential: self.attempts.credential().credential.name.clone(),
         };
-        if let Some(continued) = continued {
-            sessions.remember(continued, served_by.clone());
-        }
-        if let Some(caller) = &self.caller
-            && let Some(answer) = self.ticket.meter.answer_id()
-        {
-            sessions.remember(StateKey::new(caller, &answer), served_by);
-        }
+        states.for_each(|state| sessions.remember(state, &served_by));
     }
 }
 

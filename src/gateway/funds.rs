@@ -13,7 +13,7 @@ use crate::{
         operation::Operation,
         refusal::{Limit, Refusal},
         route::Route,
-        secret::KeyDigest,
+        secret::{KeyDigest, ServiceKey},
         usage::Usage,
     },
     gateway::Gateway,
@@ -26,6 +26,8 @@ pub struct Caller {
     pub digest: KeyDigest,
     /// The key.
     pub key: Arc<KeyRecord>,
+    /// Its text, as the client presented it: to be looked for in what goes to a provider.
+    pub presented: ServiceKey,
 }
 
 /// What is known of a request that wants to be forwarded.

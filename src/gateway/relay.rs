@@ -213,7 +213,7 @@ fn strip(forward: &Forward, head: &mut ResponseHeader) {
 }
 
 /// The names that are there and are to go. Looking each unwanted name up costs many times as much.
-pub(super) fn present(headers: &HeaderMap, unwanted: impl Fn(&str) -> bool) -> SmallVec<[HeaderName; 4]> {
+fn present(headers: &HeaderMap, unwanted: impl Fn(&str) -> bool) -> SmallVec<[HeaderName; 4]> {
     let names = headers.keys().filter(|name| unwanted(name.as_str()));
     names.cloned().collect()
 }

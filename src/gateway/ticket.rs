@@ -11,7 +11,7 @@ use crate::{
     domain::{
         consumption::UsageSource,
         outcome::Outcome,
-        protocol::{Framing, MidStreamFailure, Observed, Observer, Protocol},
+        protocol::{Framing, Made, MidStreamFailure, Observed, Observer, Protocol},
     },
     gateway::{
         beside::Beside,
@@ -123,6 +123,11 @@ impl Meter {
     /// The identifier under which the provider may keep the answer.
     pub fn answer_id(&self) -> Option<String> {
         self.observed()?.answer_id.clone()
+    }
+
+    /// What the answer says that it has made at the provider's account.
+    pub fn made(&self) -> Option<Cow<'_, Made>> {
+        self.observer.as_ref().map(Observer::made)
     }
 
     /// What the answer has said so far.

@@ -9,17 +9,18 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use pingora::{
     Error, ErrorSource, ErrorType, OrErr, Result, http::RequestHeader, protocols::ALPN, protocols::Digest,
     proxy::Session, upstreams::peer::HttpPeer,
 };
 use rand::RngExt;
+use smallvec::SmallVec;
 
 use crate::{
     clock,
     domain::{
-        credential::CREDENTIAL_HEADERS,
+        not_forwarded::{self, PresentedKey},
         refusal::Refusal,
         rules::{Head, edit_head as edit_headers, edit_query},
     },
@@ -28,26 +29,8 @@ use crate::{
         body::BodyForm,
         deadline::{self, Limits, Watch, WatchedConnector},
         exchange::Forward,
-        relay,
     },
 };
-
-/// Headers that concern the client's connection to weir only, beside those that Pingora removes (RFC 9110 section 7.6).
-const NOT_FORWARDED: [&str; 13] = [
-    "accept-encoding",
-    "cdn-loop",
-    "content-encoding",
-    "cookie",
-    "expect",
-    "forwarded",
-    "referer",
-    "via",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-port",
-    "x-forwarded-proto",
-    "x-real-ip",
-];
 
 /// Waits as long as is right before this attempt.
 pub async fn pause(forward: &mut Forward) {
@@ -154,8 +137,7 @@ pub fn connected(session: &Session, forward: &mut Forward, digest: Option<&Diges
 /// target, framing and credential are set, so that no rule can change those.
 pub fn edit_head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     let provider = forward.provider();
-    let stays_here = |name: &str| CREDENTIAL_HEADERS.contains(&name) || NOT_FORWARDED.contains(&name);
-    for name in relay::present(&head.headers, stays_here) {
+    for name in staying(&head.headers, &PresentedKey::new(&forward.presented)) {
         head.remove_header(&name);
     }
     edit_headers(&provider.headers, &mut UpstreamHead(head));
@@ -176,6 +158,17 @@ pub fn edit_head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     value.set_sensitive(true);
     head.insert_header(provider.auth.header.clone(), value)?;
     Ok(())
+}
+
+/// The headers that stay here: by their names, or because the client's key stands in them.
+fn staying(headers: &HeaderMap, key: &PresentedKey<'_>) -> SmallVec<[HeaderName; 4]> {
+    let stays = |name: &HeaderName, value: &HeaderValue| {
+        let text = name.as_str();
+        not_forwarded::header(text) || key.is_in_name(text) || key.is_in(value.as_bytes())
+    };
+    // A name that came twice is here twice, and removed once.
+    let found = headers.iter().filter(|(name, value)| stays(name, value));
+    found.map(|(name, _)| name.clone()).collect()
 }
 
 /// Pingora's head, for the provider's edits. Its own methods keep the spelling of names, so they are used.

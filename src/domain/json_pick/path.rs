@@ -4,6 +4,8 @@
 pub const SCALAR_BYTES_MAX: usize = 256;
 /// Bytes of a picked object or array, in its JSON form; a longer one is dropped.
 pub const TREE_BYTES_MAX: usize = 8 * 1024;
+/// Bytes of a picked list; what comes behind them is dropped.
+pub const LIST_BYTES_MAX: usize = 8 * 1024;
 /// Segments of the longest path.
 pub const SEGMENTS_MAX: usize = 8;
 /// Paths of one set: one bit each.
@@ -23,6 +25,8 @@ pub enum Segment {
 pub enum Take {
     /// Keep a string, number or literal of up to [`SCALAR_BYTES_MAX`]; the last one wins.
     Scalar,
+    /// Keep every scalar of up to [`SCALAR_BYTES_MAX`], up to [`LIST_BYTES_MAX`] in all.
+    List,
     /// Keep a whole object or array (or what else is there) of up to [`TREE_BYTES_MAX`]; paths that lead into it are not
     /// followed. The last one wins.
     Tree,
@@ -41,7 +45,7 @@ impl Take {
     /// How much of a value has to be kept for this take.
     pub(super) const fn limit(self) -> usize {
         match self {
-            Self::Scalar => SCALAR_BYTES_MAX,
+            Self::Scalar | Self::List => SCALAR_BYTES_MAX,
             Self::Tree => TREE_BYTES_MAX,
             Self::CountOf(word) => word.len() + 2,
             Self::Presence => "false".len(),
@@ -171,7 +175,7 @@ impl Leaves {
             Take::Presence => self.presence |= bit,
             Take::Count => self.count |= bit,
             Take::Text => self.text = true,
-            Take::Scalar | Take::CountOf(_) => {}
+            Take::Scalar | Take::List | Take::CountOf(_) => {}
         }
         if !matches!(take, Take::Count | Take::Text) {
             self.scalar |= bit;

@@ -3,6 +3,7 @@
 use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_pick::{PathSet, Picker};
 use crate::domain::protocol::facts::Facts;
+use crate::domain::protocol::made::Made;
 use crate::domain::protocol::{MidStreamFailure, Protocol, gemini, messages, responses};
 use crate::domain::usage::Usage;
 
@@ -38,6 +39,16 @@ impl Dialect {
             Self::Messages(state) => state.event(picker, name, facts),
             Self::Responses(state) => state.event(picker, name, facts),
             Self::Gemini(state) => state.chunk(picker, facts),
+        }
+        self.made(picker, &mut facts.made);
+    }
+
+    /// Takes in what an event or a body, which the picker has read whole, says that the answer has made.
+    pub(super) fn made(&self, picker: &Picker, made: &mut Made) {
+        match self {
+            Self::Messages(_) => made.note_messages(picker, messages::MADE),
+            Self::Responses(_) => made.note_responses(picker, responses::MADE),
+            Self::Gemini(_) => made.note_gemini(picker, gemini::MADE),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_pick::Segment::{Each, Key};
 use crate::domain::json_pick::{Path, PathSet, Picker, Take};
 use crate::domain::protocol::facts::{Facts, in_band_error, note, source};
-use crate::domain::protocol::{FailureKind, MidStreamFailure, spoken};
+use crate::domain::protocol::{FailureKind, MidStreamFailure, made, spoken};
 use crate::domain::usage::{COUNT_MAX, Usage, fields::Fields};
 
 const TYPE: usize = 0;
@@ -35,7 +35,11 @@ const START_ID: usize = 20;
 const ID: usize = 21;
 
 /// What to pick out of events and bodies.
-pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(&[PICKS, spoken::MESSAGES].concat()));
+pub(super) static PATHS: LazyLock<PathSet> =
+    LazyLock::new(|| PathSet::new(&[PICKS, spoken::MESSAGES, made::MESSAGES].concat()));
+
+/// Where the paths begin that say what an answer has made.
+pub(super) const MADE: usize = PICKS.len() + spoken::MESSAGES.len();
 
 const PICKS: &[Path] = &[
     Path::new(&[Key("type")], Take::Scalar),

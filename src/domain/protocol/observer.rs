@@ -5,6 +5,8 @@ mod template;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
 use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_array::ArrayFramer;
 use crate::domain::json_pick::Picker;
@@ -12,6 +14,7 @@ use crate::domain::operation::Operation;
 use crate::domain::protocol::Protocol;
 use crate::domain::protocol::dialect::Dialect;
 use crate::domain::protocol::facts::Facts;
+use crate::domain::protocol::made::Made;
 use crate::domain::sse::SseFramer;
 use crate::domain::tokens::{CharClasses, unreadable_tokens};
 use crate::domain::usage::Usage;
@@ -109,7 +112,7 @@ pub struct InBandError {
 }
 
 /// The bytes of heap memory that an observer never exceeds.
-pub const HEAP_BYTES_MAX: usize = 64 * 1024;
+pub const HEAP_BYTES_MAX: usize = 128 * 1024;
 
 /// Watches one answer. Any split of the same bytes into chunks gives the same result.
 ///
@@ -273,6 +276,19 @@ impl Observer {
         }
     }
 
+    /// What the answer says so far that it has made at the provider's account.
+    pub fn made(&self) -> Cow<'_, Made> {
+        if matches!(self.frame, Frame::Json) {
+            let mut made = Made::default();
+            self.answer.dialect.made(&self.picker, &mut made);
+            return Cow::Owned(made);
+        }
+        match self.open_event() {
+            Some(open) => Cow::Owned(open.facts.made),
+            None => Cow::Borrowed(&self.answer.facts.made),
+        }
+    }
+
     /// The bytes to append to a complete stream: the `[DONE]` marker, where the protocol has one and the provider sent none.
     ///
     /// Providers of the Responses protocol send none although it is promised (spec section 6.1, protocols.md 3.4).
@@ -315,6 +331,6 @@ impl Observer {
             Frame::Sse { template, .. } => template.heap_bytes(),
             Frame::Json | Frame::JsonArray(_) | Frame::Opaque(_) => 0,
         };
-        self.picker.heap_bytes() + self.answer.dialect.heap_bytes() + template
+        self.picker.heap_bytes() + self.answer.dialect.heap_bytes() + self.answer.facts.made.heap_bytes() + template
     }
 }

@@ -8,7 +8,7 @@ use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_pick::Segment::{Each, Key};
 use crate::domain::json_pick::{Path, PathSet, Picker, Take};
 use crate::domain::protocol::facts::{Facts, in_band_error, keep, note, note_name, source};
-use crate::domain::protocol::{FailureKind, MidStreamFailure, spoken};
+use crate::domain::protocol::{FailureKind, MidStreamFailure, made, spoken};
 use crate::domain::usage::{Usage, fields, fields::Fields};
 
 const TYPE: usize = 0;
@@ -40,7 +40,11 @@ const RESPONSE_PATHS: usize = 12;
 const WEB_SEARCH: &str = "web_search_call";
 
 /// What to pick out of events and bodies.
-pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(&[PICKS, spoken::RESPONSES].concat()));
+pub(super) static PATHS: LazyLock<PathSet> =
+    LazyLock::new(|| PathSet::new(&[PICKS, spoken::RESPONSES, made::RESPONSES].concat()));
+
+/// Where the paths begin that say what an answer has made.
+pub(super) const MADE: usize = PICKS.len() + spoken::RESPONSES.len();
 
 const PICKS: &[Path] = &[
     Path::new(&[Key("type")], Take::Scalar),

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::domain::protocol::{Protocol, gemini, messages, responses};
+use crate::domain::provider_state::StateKind;
 use crate::domain::refusal::{Refusal, Reply};
 
 /// Seconds after which a client may try again what failed for lack of room or of the key store. Short, because some clients wait
@@ -84,6 +85,7 @@ fn messages_body(refusal: &Refusal, message: &str, request_id: &str) -> Value {
         Refusal::BodyEncodingUnsupported { .. } => Some("request_body_encoding_unsupported"),
         Refusal::BodyEncodingInvalid { .. } => Some("request_body_encoding_invalid"),
         Refusal::BodyTooLargeDecoded { .. } => Some("request_body_too_large_after_decoding"),
+        Refusal::StateUnknown { kind, .. } if *kind == StateKind::Thread => Some("thread_not_found"),
         _ => None,
     };
     messages::error_body(messages::error_type(refusal.status()), message, code, request_id)
@@ -99,18 +101,25 @@ fn responses_body(refusal: &Refusal, message: &str) -> Value {
         Refusal::ModelUnknown { .. } | Refusal::ModelNotServed { .. } => "model_not_found",
         Refusal::UnknownPath | Refusal::ChatCompletionsRemoved => "unknown_url",
         Refusal::CountTokensBusy { .. } => "rate_limit_exceeded",
+        Refusal::UsageUnseen { .. } => "unsupported_parameter",
+        Refusal::StateUnknown { kind, .. } if *kind == StateKind::Response => "previous_response_not_found",
+        Refusal::StateUnknown { .. } => "not_found",
         Refusal::Limited(limit) => limit.responses_code(),
         _ => refusal.reason(),
     };
-    let about_model = matches!(
-        refusal,
-        Refusal::ModelNotAllowed { .. } | Refusal::ModelUnknown { .. } | Refusal::ModelNotServed { .. }
-    );
+    let place = match refusal {
+        Refusal::ModelNotAllowed { .. } | Refusal::ModelUnknown { .. } | Refusal::ModelNotServed { .. } => {
+            Some("model")
+        }
+        Refusal::UsageUnseen { place } => Some(*place),
+        Refusal::StateUnknown { kind, .. } => Some(kind.place()),
+        _ => None,
+    };
     let kind = match code {
         "insufficient_quota" => code,
         _ => responses::error_type(refusal.status()),
     };
-    responses::error_body(kind, message, about_model.then_some("model"), code)
+    responses::error_body(kind, message, place, code)
 }
 
 fn gemini_body(refusal: &Refusal, message: &str) -> Value {
@@ -150,6 +159,8 @@ fn message(refusal: &Refusal) -> String {
         }
         Refusal::BodyInvalid { reason } => format!("The request body cannot be used: {}.", reason.trim_end_matches('.')),
         Refusal::QueryInvalid { reason } => format!("The query cannot be used: {}.", reason.trim_end_matches('.')),
+        Refusal::UsageUnseen { place } => usage_message(place),
+        Refusal::StateUnknown { kind, id } => state_message(*kind, &echo(id)),
         Refusal::BodyEncodingUnsupported { encoding } => format!(
             "The content encoding `{}` is not supported for request bodies. Send the body without content-encoding, or in \
              one of gzip, deflate, br and zstd.",
@@ -191,6 +202,30 @@ fn message(refusal: &Refusal) -> String {
         | Refusal::CountTokensUnsupported { .. }
         | Refusal::ProviderDisabled { .. } => model_message(refusal),
     }
+}
+
+fn usage_message(place: &str) -> String {
+    format!(
+        "`{place}` is not offered here: an answer has to come on the connection that asks for it, with its usage. Leave it out; \
+         with `stream` the answer comes piece by piece."
+    )
+}
+
+/// The vendors' own words first, by which some clients know what to do.
+fn state_message(kind: StateKind, id: &str) -> String {
+    let what = match kind {
+        StateKind::Response => "Previous response".to_owned(),
+        _ => {
+            let noun = kind.noun();
+            let (first, rest) = noun.split_at_checked(1).unwrap_or_default();
+            format!("{}{rest}", first.to_uppercase())
+        }
+    };
+    format!(
+        "{what} with id '{id}' not found. `{}` can name only what was made through this service with a key of the same account. \
+         Send what it holds in the request itself.",
+        kind.place()
+    )
 }
 
 fn model_message(refusal: &Refusal) -> String {

@@ -18,7 +18,7 @@ use crate::{
     account_changes::Submitted,
     clock,
     domain::{
-        ledger::{AccountTerms, AccountTermsChange, AccountView, Change},
+        ledger::{AccountTerms, AccountTermsChange, AccountView, Change, ProviderState},
         money::NanoUsd,
     },
     store::ledger::LIST_ACCOUNTS_MAX,
@@ -28,9 +28,17 @@ use crate::{
 const LIST_DEFAULT: usize = 100;
 const REASON_CHARS_MAX: usize = 256;
 /// The fields that a new account can be given.
-const CREATE_FIELDS: [&str; 6] = ["balance_usd", "concurrency", "id", "low_balance_usd", "rpm", "tpm"];
+const CREATE_FIELDS: [&str; 7] = [
+    "balance_usd",
+    "concurrency",
+    "id",
+    "low_balance_usd",
+    "provider_state",
+    "rpm",
+    "tpm",
+];
 /// The fields that can be changed.
-const UPDATE_FIELDS: [&str; 4] = ["concurrency", "low_balance_usd", "rpm", "tpm"];
+const UPDATE_FIELDS: [&str; 5] = ["concurrency", "low_balance_usd", "provider_state", "rpm", "tpm"];
 
 type Answer = Result<Json<Value>, ApiError>;
 
@@ -216,13 +224,20 @@ async fn changed(state: &AdminState, id: &str, submitted: Submitted) -> Value {
 
 /// Sets one limit; false if the field is none.
 fn limit(limits: &mut AccountTermsChange, field: &str, value: &Value) -> Result<bool, ApiError> {
-    if field != "low_balance_usd" {
-        return fields::rate(&mut limits.rates, field, value);
+    match field {
+        "low_balance_usd" => {
+            limits.low_balance = Some(match value {
+                Value::Null => None,
+                amount => Some(fields::usd(field, amount)?),
+            });
+        }
+        "provider_state" => {
+            let state = value.as_str().unwrap_or_default().parse::<ProviderState>();
+            let wanted = |_| ApiError::invalid("provider_state: `own` or `any`");
+            limits.provider_state = Some(state.map_err(wanted)?);
+        }
+        _ => return fields::rate(&mut limits.rates, field, value),
     }
-    limits.low_balance = Some(match value {
-        Value::Null => None,
-        amount => Some(fields::usd(field, amount)?),
-    });
     Ok(true)
 }
 

@@ -172,6 +172,7 @@ pub(super) fn account_body(view: &AccountView) -> Map<String, Value> {
         ("rpm", json!(terms.rates.rpm)),
         ("tpm", json!(terms.rates.tpm)),
         ("concurrency", json!(terms.rates.concurrency)),
+        ("provider_state", json!(terms.provider_state.as_str())),
         ("created_at", time(view.created_at)),
     ];
     fields
