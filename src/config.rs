@@ -8,6 +8,7 @@ mod raw;
 mod resolve;
 pub mod secret_source;
 pub mod stability;
+pub mod unknown_keys;
 mod values;
 
 use std::net::SocketAddr;
@@ -205,6 +206,8 @@ pub struct KeyCacheConfig {
     pub negative: Duration,
     /// Most cached records.
     pub entries_max: usize,
+    /// What keys that do not exist may cost.
+    pub unknown: unknown_keys::UnknownKeysConfig,
     /// How often the store is asked whether anything changed.
     pub poll: Duration,
     /// How often last-used times are written to the store.

@@ -19,6 +19,7 @@ pub mod intake;
 pub mod key_slots;
 pub mod lately;
 pub mod listing;
+pub mod peer;
 pub mod permits;
 pub mod published;
 pub mod relay;
@@ -31,6 +32,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use ipnet::IpNet;
 use pingora::{
     Error, ErrorType, Result,
     http::{RequestHeader, ResponseHeader},
@@ -78,6 +80,8 @@ pub struct Gateway {
     pub switches: Arc<Switches>,
     /// The keys, through the local cache.
     pub keys: Arc<KeyCache>,
+    /// The peers whose `X-Forwarded-For` says who asks.
+    pub trusted_proxies: Vec<IpNet>,
     /// Who served the sessions whose state lies at a provider.
     pub sessions: Arc<Sessions>,
     /// What was learnt of models and keys from finished requests.

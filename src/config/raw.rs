@@ -106,6 +106,7 @@ pub(super) struct RawKeyCache {
     pub(super) offline_seconds: Option<u64>,
     pub(super) negative_seconds: Option<u64>,
     pub(super) entries_max: Option<u64>,
+    pub(super) unknown: super::unknown_keys::RawUnknownKeys,
     pub(super) poll_ms: Option<u64>,
     pub(super) flush_used_seconds: Option<u64>,
 }

@@ -1,5 +1,7 @@
 //! Every reason for which weir itself says no, and how each is said in the three protocols.
 
+use std::time::Duration;
+
 use crate::domain::protocol::Protocol;
 
 mod limit;
@@ -25,10 +27,15 @@ pub enum Refusal {
     ChatCompletionsRemoved,
     /// No credential came.
     CredentialMissing,
-    /// Two credentials came that differ, or one header came twice.
+    /// One header came twice.
     CredentialAmbiguous,
     /// The key is not known here, or is not in the format of this service's keys.
     KeyUnknown,
+    /// The key is not known yet, and was not looked up: too many that do not exist were asked for, by its address or in all.
+    KeyNotLookedUp {
+        /// How long until it may be.
+        wait: Duration,
+    },
     /// The key was revoked.
     KeyRevoked,
     /// The key is past its expiry.
@@ -164,7 +171,7 @@ impl Refusal {
             Self::BodyTooLarge { .. } | Self::BodyTooLargeDecoded { .. } => 413,
             Self::ExpectationUnknown => 417,
             Self::UpgradeUnavailable => 426,
-            Self::CountTokensBusy { .. } | Self::Limited(_) => 429,
+            Self::CountTokensBusy { .. } | Self::KeyNotLookedUp { .. } | Self::Limited(_) => 429,
             Self::HeadersTooLarge => 431,
             Self::Internal => 500,
             Self::ProviderBroken => 502,
@@ -188,6 +195,7 @@ impl Refusal {
             Self::CredentialMissing => "credential_missing",
             Self::CredentialAmbiguous => "credential_ambiguous",
             Self::KeyUnknown => "key_unknown",
+            Self::KeyNotLookedUp { .. } => "key_not_looked_up",
             Self::KeyRevoked => "key_revoked",
             Self::KeyExpired => "key_expired",
             Self::ModelNotAllowed { .. } => "model_not_allowed",

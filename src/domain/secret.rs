@@ -113,7 +113,8 @@ impl ServiceKey {
         Self { text }
     }
 
-    /// Checks form and checksum without asking anyone, so that made-up keys cost no store call.
+    /// Checks form and checksum without asking anyone: a text with a typing error costs no store call. Anybody can compute the
+    /// checksum of a made-up one.
     pub fn parse(prefix: &KeyPrefix, text: &str) -> Result<Self, KeyFormatError> {
         let (before, rest) = text.split_once('-').ok_or(KeyFormatError::Prefix)?;
         if before != prefix.as_str() {

@@ -35,9 +35,10 @@ use crate::{
         funds::{self, Caller},
         intake::{self, BodyHead, QueryKeys},
         key_slots::KeySlot,
-        listing, permits,
+        listing, peer, permits,
         ticket::Ticket,
     },
+    key_cache::FindError,
     live::Live,
 };
 
@@ -57,9 +58,14 @@ pub async fn authenticate(
         CredentialError::Malformed => Refusal::KeyUnknown,
     })?;
     let digest = key.digest();
-    let found = gateway.keys.find(&digest, clock::instant()).await.map_err(|error| {
-        tracing::warn!(%error, "the key store did not answer");
-        Refusal::StoreUnavailable
+    let asker = || peer::client(session, &gateway.trusted_proxies);
+    let found = gateway.keys.find(&digest, clock::instant(), asker).await;
+    let found = found.map_err(|error| match error {
+        FindError::Limited { wait } => Refusal::KeyNotLookedUp { wait },
+        FindError::Store(error) => {
+            tracing::warn!(%error, "the key store did not answer");
+            Refusal::StoreUnavailable
+        }
     })?;
     let record = found.ok_or(Refusal::KeyUnknown)?;
     entry.record.key_id = Some(record.id.as_str().to_owned());

@@ -142,6 +142,7 @@ impl Parts {
             switches: Arc::clone(&self.switches),
             sessions: Arc::clone(&self.sessions),
             keys: Arc::clone(&self.keys),
+            trusted_proxies: self.config.stability.trusted_proxies.clone(),
             learnt: Arc::new(Learnt::new()),
             billing: self.money.billing.clone(),
             budget: self.budget.clone(),

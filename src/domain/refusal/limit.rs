@@ -209,7 +209,7 @@ impl Limit {
     }
 }
 
-fn retry_info(seconds: u64) -> Value {
+pub(super) fn retry_info(seconds: u64) -> Value {
     json!({ "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": format!("{seconds}s") })
 }
 

@@ -1,9 +1,11 @@
 //! A refusal as an HTTP answer.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::domain::protocol::{Protocol, gemini, messages, responses};
-use crate::domain::refusal::{Refusal, Reply};
+use crate::domain::refusal::{Refusal, Reply, limit::retry_info};
 
 /// Seconds after which a client may try again what failed for lack of room or of the key store. Short, because some clients wait
 /// exactly as long as they are told, without a cap.
@@ -63,6 +65,9 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
     ) {
         headers.push(("retry-after", RETRY_AFTER_SECONDS.to_string()));
     }
+    if let Refusal::KeyNotLookedUp { wait } = refusal {
+        headers.push(("retry-after", whole_seconds(*wait).to_string()));
+    }
     if let Refusal::Limited(limit) = refusal {
         headers.extend(limit.headers(protocol));
     }
@@ -98,7 +103,7 @@ fn responses_body(refusal: &Refusal, message: &str) -> Value {
         | Refusal::KeyExpired => "invalid_api_key",
         Refusal::ModelUnknown { .. } | Refusal::ModelNotServed { .. } => "model_not_found",
         Refusal::UnknownPath | Refusal::ChatCompletionsRemoved => "unknown_url",
-        Refusal::CountTokensBusy { .. } => "rate_limit_exceeded",
+        Refusal::CountTokensBusy { .. } | Refusal::KeyNotLookedUp { .. } => "rate_limit_exceeded",
         Refusal::Limited(limit) => limit.responses_code(),
         _ => refusal.reason(),
     };
@@ -115,12 +120,22 @@ fn responses_body(refusal: &Refusal, message: &str) -> Value {
 
 fn gemini_body(refusal: &Refusal, message: &str) -> Value {
     let mut body = gemini::error_body(refusal.status(), gemini::error_status(refusal.status()), message);
-    if let Refusal::Limited(limit) = refusal
-        && let Some(error) = body.get_mut("error").and_then(Value::as_object_mut)
-    {
-        error.insert("details".to_owned(), limit.gemini_details());
+    let details = match refusal {
+        Refusal::Limited(limit) => limit.gemini_details(),
+        Refusal::KeyNotLookedUp { wait } => json!([retry_info(whole_seconds(*wait))]),
+        _ => return body,
+    };
+    if let Some(error) = body.get_mut("error").and_then(Value::as_object_mut) {
+        error.insert("details".to_owned(), details);
     }
     body
+}
+
+/// A wait as clients understand it: whole seconds, at least one.
+fn whole_seconds(wait: Duration) -> u64 {
+    u64::try_from(wait.as_millis().div_ceil(1000))
+        .unwrap_or(u64::MAX)
+        .max(1)
 }
 
 /// What the client reads: what is wrong, with which, and what to do next.
@@ -136,15 +151,12 @@ fn message(refusal: &Refusal) -> String {
         Refusal::ChatCompletionsRemoved => "Chat completions have been removed from this service. Use POST /v1/responses: \
             put the messages into `input`."
             .to_owned(),
-        Refusal::CredentialMissing => "No API key came with the request. Send it as `Authorization: Bearer KEY` \
-            (Messages also `x-api-key: KEY`, Gemini-style `x-goog-api-key: KEY`)."
-            .to_owned(),
-        Refusal::CredentialAmbiguous => {
-            "The request carries more than one API key. Send one key in one header.".to_owned()
-        }
-        Refusal::KeyUnknown => "The API key is not valid. Check that it was copied whole, or create a new one.".to_owned(),
-        Refusal::KeyRevoked => "The API key was revoked. Use another key.".to_owned(),
-        Refusal::KeyExpired => "The API key has expired. Have its expiry extended, or use another key.".to_owned(),
+        Refusal::CredentialMissing
+        | Refusal::CredentialAmbiguous
+        | Refusal::KeyUnknown
+        | Refusal::KeyNotLookedUp { .. }
+        | Refusal::KeyRevoked
+        | Refusal::KeyExpired => key_message(refusal),
         Refusal::BodyTooLarge { limit_bytes } => {
             format!("The request body is larger than the {limit_bytes} bytes that are allowed. Send a smaller request.")
         }
@@ -190,6 +202,27 @@ fn message(refusal: &Refusal) -> String {
         | Refusal::ModelNotServed { .. }
         | Refusal::CountTokensUnsupported { .. }
         | Refusal::ProviderDisabled { .. } => model_message(refusal),
+    }
+}
+
+fn key_message(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::CredentialMissing => "No API key came with the request. Send it as `Authorization: Bearer KEY` \
+            (Messages also `x-api-key: KEY`, Gemini-style `x-goog-api-key: KEY`)."
+            .to_owned(),
+        Refusal::CredentialAmbiguous => {
+            "One place of the request has more than one API key. Send one key in one header.".to_owned()
+        }
+        Refusal::KeyUnknown => {
+            "The API key is not valid. Check that it was copied whole, or create a new one.".to_owned()
+        }
+        Refusal::KeyNotLookedUp { wait } => format!(
+            "This API key was not looked up, because too many keys that do not exist were sent from your network, or to this \
+            service as a whole. It may well be valid. Please try again in {}s.",
+            whole_seconds(*wait)
+        ),
+        Refusal::KeyRevoked => "The API key was revoked. Use another key.".to_owned(),
+        _ => "The API key has expired. Have its expiry extended, or use another key.".to_owned(),
     }
 }
 
