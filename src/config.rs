@@ -116,6 +116,8 @@ pub struct UpstreamConfig {
     pub resolve_timeout: Duration,
     /// How many answers may run on after their clients have left; may be 0.
     pub client_gone_finish_max: usize,
+    /// How long an answer may run on after its client has left.
+    pub client_gone_finish: Duration,
 }
 
 /// `[store]`: the engine chosen, with its own settings.

@@ -4,6 +4,8 @@ pub mod admission;
 pub mod attempts;
 pub mod beside;
 pub mod body;
+pub mod client_h2;
+pub mod client_stream;
 pub mod coding;
 pub mod deadline;
 pub mod doubtful;
@@ -12,6 +14,7 @@ pub mod entry;
 pub mod error_body;
 pub mod estimate;
 pub mod exchange;
+pub mod front;
 pub mod funds;
 pub mod guard;
 pub mod hello;
@@ -20,6 +23,7 @@ pub mod key_slots;
 pub mod lately;
 pub mod listing;
 pub mod permits;
+pub mod presence;
 pub mod published;
 pub mod relay;
 pub mod reply;
@@ -92,7 +96,7 @@ pub struct Gateway {
     pub sinks: Arc<Sinks>,
     /// Counts what runs.
     pub drain: Drain,
-    /// Answers that are read to their end although the client may have left.
+    /// Places for answers that are read to their end although their clients have left.
     pub finishing: Arc<Semaphore>,
     /// Who counts tokens, and how often at once.
     pub count_slots: KeySlots,
@@ -380,6 +384,9 @@ impl ProxyHttp for Gateway {
     async fn logging(&self, _session: &mut Session, _error: Option<&Error>, exchange: &mut Exchange) {
         if let Some(forward) = exchange.forward() {
             forward.ticket.settle();
+            if let Some(presence) = &forward.presence {
+                presence.over(forward.ticket.meter.is_complete());
+            }
         }
     }
 

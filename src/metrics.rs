@@ -23,12 +23,15 @@ mod money;
 mod process;
 mod providers;
 mod store;
+mod unattended;
 
 use gen_ai::GenAi;
 use money::Money;
 pub use money::MoneyFigures;
 use providers::Providers;
 use store::Store;
+use unattended::Unattended;
+pub use unattended::UnattendedEnd;
 
 /// The content type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -54,6 +57,7 @@ pub struct Metrics {
     request_bytes: Histogram,
     in_flight: IntGauge,
     streams_open: IntGauge,
+    unattended: Unattended,
     body_bytes: IntGauge,
     providers: Providers,
     money: Money,
@@ -105,6 +109,7 @@ impl Metrics {
             request_bytes: make.histogram("weir_request_body_bytes", "Sizes of request bodies.", &BODY_BUCKETS)?,
             in_flight: make.gauge("weir_requests_in_flight", "Requests being served.")?,
             streams_open: make.gauge("weir_streams_open", "Streamed answers under way.")?,
+            unattended: Unattended::new(&make)?,
             body_bytes: make.gauge("weir_body_bytes_buffered", "Request bytes held in memory.")?,
             providers: Providers::new(&make)?,
             money: Money::new(&make)?,

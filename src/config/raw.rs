@@ -62,6 +62,7 @@ pub(super) struct RawUpstream {
     pub(super) resolve_seconds: Option<u64>,
     pub(super) resolve_timeout_ms: Option<u64>,
     pub(super) client_gone_finish_max: Option<u64>,
+    pub(super) client_gone_finish_seconds: Option<u64>,
 }
 
 /// `[store]`

@@ -198,6 +198,12 @@ fn upstream(values: &mut Values<'_>, raw: &RawUpstream) -> UpstreamConfig {
             256,
             0..=1_000_000,
         ),
+        client_gone_finish: values.seconds(
+            &["upstream", "client_gone_finish_seconds"],
+            raw.client_gone_finish_seconds,
+            600,
+            day(),
+        ),
     }
 }
 

@@ -53,6 +53,8 @@ pub struct Model {
     pub price: String,
     /// Whether it costs nothing.
     pub free: bool,
+    /// Whether it may reason without showing it.
+    pub hidden_reasoning: bool,
     /// What it costs at each of its providers that is on, by the provider's name.
     pub prices: BTreeMap<String, Arc<Price>>,
     /// When it appeared, in seconds since the epoch; 0 if its file does not say.

@@ -338,11 +338,11 @@ fn forward(
         .query()
         .filter(|query| !query.is_empty())
         .map(str::to_owned);
-    let finish_permit = if operation.counts_tokens() {
+    let presence = if operation.counts_tokens() {
         // It costs nothing, so there is nothing to learn from an answer that nobody reads.
         None
     } else {
-        permits::finish_permit(gateway, session, &attempts.leg().provider, stream)
+        permits::presence(gateway, session, live, &attempts.leg().provider, &model, stream)
     };
     Forward {
         ticket: Ticket::issue(entry, bill, basis),
@@ -367,7 +367,7 @@ fn forward(
         error_body: None,
         refusal: None,
         stream_gauge: stream.then(|| gateway.metrics().stream_opened()),
-        finish_permit,
+        presence,
         count_slot,
     }
 }

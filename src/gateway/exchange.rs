@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     domain::{
@@ -17,7 +16,7 @@ use crate::{
     },
     gateway::{
         attempts::Attempts, body::GatheredBody, deadline::Watch, doubtful::Doubtful, drain::InFlight, entry::Entry,
-        error_body::ErrorBody, intake::QueryKeys, key_slots::KeySlot, ticket::Ticket,
+        error_body::ErrorBody, intake::QueryKeys, key_slots::KeySlot, presence::Presence, ticket::Ticket,
     },
     live::Live,
     metrics::GaugeGuard,
@@ -101,8 +100,8 @@ pub struct Forward {
     pub refusal: Option<Refusal>,
     /// Counts an open stream while it lives.
     pub stream_gauge: Option<GaugeGuard>,
-    /// Held while the answer is to be read to its end although the client has left.
-    pub finish_permit: Option<OwnedSemaphorePermit>,
+    /// Where the answer is to be read to its end although the client may have left: whether it has.
+    pub presence: Option<Arc<Presence>>,
     /// Held while tokens are counted.
     pub count_slot: Option<KeySlot>,
 }
@@ -111,6 +110,11 @@ impl Forward {
     /// The provider in turn.
     pub fn provider(&self) -> &Provider {
         &self.attempts.leg().provider
+    }
+
+    /// Whether the client has left and the answer is read without it.
+    pub fn is_unattended(&self) -> bool {
+        self.presence.as_ref().is_some_and(|presence| presence.has_left())
     }
 
     /// Remembers who served it, where what comes next has to go to the same.

@@ -1,7 +1,7 @@
 //! The provider's answer on its way to the client: the bytes pass as they come, an observer looks on.
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use pingora::{Error, ErrorType, Result, http::ResponseHeader};
 use pingora_proxy::Session;
 use rand::RngExt;
@@ -91,7 +91,8 @@ fn try_again(forward: &mut Forward, head: &ResponseHeader, refused: bool) -> boo
         asked_pause: (status >= 400)
             .then(|| retry_after(header, clock::unix_millis()))
             .flatten(),
-        can_resend: admission::can_resend(forward),
+        // Nobody waits for a better answer.
+        can_resend: admission::can_resend(forward) && !forward.is_unattended(),
     };
     forward
         .attempts
@@ -151,7 +152,7 @@ pub fn edit_head(session: &mut Session, forward: &mut Forward, head: &mut Respon
     if is_edited || is_plain && matches!(framing, Framing::Sse | Framing::JsonArray) {
         // The end may differ from the provider's: masked, reshaped, or followed by an in-band error.
         head.remove_header(&header::CONTENT_LENGTH);
-        if !session.is_http2() {
+        if session.req_header().version != Version::HTTP_2 {
             head.insert_header(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"))?;
         }
     }
@@ -226,6 +227,7 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
         if let Some(watch) = &forward.watch {
             watch.byte_seen(now);
         }
+        note_client(forward);
         forward.ticket.meter.body_seen(bytes, now);
         forward.ticket.look(now);
     }
@@ -251,6 +253,13 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
         append(piece, &closing);
     }
     Ok(())
+}
+
+/// A client that has left before the answer was whole has not got it, however the answer ends.
+pub fn note_client(forward: &mut Forward) {
+    if forward.is_unattended() && !forward.ticket.meter.is_complete() {
+        forward.ticket.fail(Outcome::ClientGone);
+    }
 }
 
 /// Puts the client's bytes in the place of the provider's. What is observed and billed are the provider's.

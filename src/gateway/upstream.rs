@@ -147,7 +147,8 @@ pub fn connected(session: &Session, forward: &mut Forward, digest: Option<&Diges
         _ => 0,
     };
     let limits = limits(forward);
-    forward.watch = deadline::handle_of(digest).map(|handle| Watch::start(handle, limits, clock::instant()));
+    let presence = forward.presence.clone();
+    forward.watch = deadline::handle_of(digest).map(|handle| Watch::start(handle, limits, presence, clock::instant()));
 }
 
 /// Turns the client's head into the provider's: what must not pass is removed, the provider's rules are applied, then
@@ -220,6 +221,9 @@ pub fn send_body(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) ->
             return Err(Error::explain(ErrorType::InvalidHTTPHeader, "data follows the request body").into_down());
         }
     }
+    if let (true, Some(presence)) = (end, &forward.presence) {
+        presence.asked();
+    }
     // An empty piece keeps the body open; none at all would end it.
     *piece = Some(if end { body.bytes.clone() } else { Bytes::new() });
     Ok(())
@@ -231,7 +235,7 @@ pub fn connect_failed(forward: &mut Forward, mut error: Box<Error>) -> Box<Error
     let again = forward
         .attempts
         .connect_failed(retries_max, rand::rng().random(), clock::instant());
-    error.set_retry(again);
+    error.set_retry(again && !forward.is_unattended());
     error
 }
 
@@ -254,6 +258,7 @@ pub fn attempt_failed(session: &Session, forward: &mut Forward, mut error: Box<E
         && closed_unanswered
         && *error.esource() == ErrorSource::Upstream
         && !expired
+        && !forward.is_unattended()
         && !forward.head_seen
         && session.response_written().is_none()
         && admission::can_resend(forward)

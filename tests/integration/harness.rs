@@ -10,6 +10,7 @@ pub(crate) mod client;
 pub(crate) mod cluster;
 pub(crate) mod h2c;
 pub(crate) mod hours;
+pub(crate) mod leaving;
 pub(crate) mod load;
 pub(crate) mod models;
 pub(crate) mod node;

@@ -331,6 +331,7 @@ fn model(raw: &RawModel, providers: Vec<Arc<Provider>>, prices: &PriceList) -> R
         output_tokens: raw.output_tokens,
         price: pricing::price_name(raw).to_owned(),
         free: raw.free,
+        hidden_reasoning: raw.hidden_reasoning,
         created_unix: raw.created.as_deref().map_or(Ok(0), created_unix)?,
     })
 }
