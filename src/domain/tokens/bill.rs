@@ -13,7 +13,8 @@
 //! What a model can take or give and nobody has written down is bounded by [`INPUT_PLAUSIBLE`] and [`OUTPUT_PLAUSIBLE`], what
 //! tools are called by [`CALLS_PLAUSIBLE`]: a provider's slip costs hundreds of dollars at most, not millions.
 //!
-//! Reasoning that a provider does not show is in its report only: an answer that broke off before is billed without it.
+//! Reasoning that a provider does not show is in its report only: an answer that broke off before is billed without it. So
+//! the answers of models that may reason so are read to their end when a client leaves ([`crate::domain::rules::OnClientGone`]).
 
 use crate::domain::{calibration::Factor, consumption::UsageSource, usage::Usage};
 
