@@ -9,6 +9,7 @@ pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod cluster;
 pub(crate) mod h2c;
+pub(crate) mod halting;
 pub(crate) mod hours;
 pub(crate) mod leaving;
 pub(crate) mod load;

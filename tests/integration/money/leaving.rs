@@ -1,8 +1,6 @@
 //! Clients that leave before the end of an answer that is read to its end without them: they pay what the provider bills,
 //! and hold nothing of weir's that others need.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
@@ -10,13 +8,14 @@ use rand::{RngExt, SeedableRng};
 use serde_json::Value as Json;
 
 use crate::harness::books::cost;
-use crate::harness::client::{Client, Piece};
+use crate::harness::client::{Client, Head, Piece};
+use crate::harness::halting::Halting;
 use crate::harness::leaving::{ALL_WAYS, Visit, Way};
 use crate::harness::recordings::{events, unary, whole_stream};
-use crate::harness::request::{ALL_WIRES, Upload, Wire, wire_of};
+use crate::harness::request::{ALL_WIRES, Upload, Wire};
 use crate::harness::rules::RuleFolder;
 use crate::harness::sample::SampleProvider;
-use crate::harness::{RecordingProvider, Steps, Weir, WeirBuilder, wait_until};
+use crate::harness::{Weir, WeirBuilder, wait_until};
 
 /// Output tokens that only the usage at the end tells of: far more than all text together.
 const HIDDEN: u64 = 2000;
@@ -116,51 +115,6 @@ fn who_leaves_where_the_provider_is_cut_off_pays_at_least_what_is_known() {
         told > 0 && last["output_reasoning"].as_u64() >= Some(told),
         "{told}: {last}"
     );
-}
-
-/// A provider that stops in the middle of a stream until it is let go on, and counts those that leave it meanwhile.
-struct Halting {
-    provider: RecordingProvider,
-    go_on: Steps,
-    dropped: Arc<AtomicUsize>,
-}
-
-impl Halting {
-    fn start() -> Halting {
-        let (go_on, dropped) = (Steps::default(), Arc::new(AtomicUsize::new(0)));
-        let (gate, count) = (go_on.clone(), Arc::clone(&dropped));
-        let provider = RecordingProvider::start(move |request, answer| {
-            let wire = wire_of(&request.target);
-            let is_stream = request.target.contains(":stream") || request.body.starts_with(br#"{"stream":true"#);
-            let stream = events(wire);
-            let (first, rest) = stream.split_at(stream.len() / 2);
-            if is_stream {
-                answer.sse();
-                first.iter().for_each(|event| answer.chunk(event));
-            }
-            while gate.permitted() == 0 {
-                if answer.wait_peer_left(Duration::from_millis(10)).is_some() {
-                    count.fetch_add(1, Ordering::SeqCst);
-                    return;
-                }
-            }
-            if is_stream {
-                rest.iter().for_each(|event| answer.chunk(event));
-                answer.end();
-            } else {
-                answer.json(unary(wire));
-            }
-        });
-        Halting {
-            provider,
-            go_on,
-            dropped,
-        }
-    }
-
-    fn dropped(&self) -> usize {
-        self.dropped.load(Ordering::SeqCst)
-    }
 }
 
 /// Asks for a stream, and leaves when its first half has come.
@@ -289,6 +243,19 @@ fn an_answer_that_runs_on_for_too_long_is_cut_off_and_paid_as_far_as_it_is_known
 }
 
 #[test]
+fn an_answer_that_runs_on_counts_among_those_at_one_time() {
+    let halting = Halting::start();
+    let weir = Weir::start(&halting.provider.base_url());
+    let key = weir.key_with(&["--concurrency", "1"]).text;
+    visit_half(&weir, &key, Wire::Messages, Way::Closed);
+    wait_until("the client's leaving to be noticed", || running(&weir) == 1);
+    let next = || weir.exchange(&Wire::Messages.request(&key, "hi")).status;
+    assert_eq!(next(), 429, "leaving early is no way around a limit");
+    halting.go_on.permit();
+    wait_until("the place to be free again", || next() == 200);
+}
+
+#[test]
 fn a_client_that_takes_no_more_bytes_pays_the_whole() {
     let provider = SampleProvider::start();
     let mut weir = WeirBuilder::new()
@@ -375,7 +342,7 @@ fn who_stops_sending_gets_an_answer_in_one_piece_and_has_left_a_stream() {
     );
 }
 
-fn client_piece_comes(client: &mut Client, head: &mut crate::harness::client::Head) -> bool {
+fn client_piece_comes(client: &mut Client, head: &mut Head) -> bool {
     matches!(client.piece(head), Piece::Data(_))
 }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::harness::request::{ALL_WIRES, Upload, Wire};
+use crate::harness::rules::RuleFolder;
 use crate::harness::sample::SampleProvider;
 use crate::harness::tools::rounds;
 use crate::harness::{Weir, WeirBuilder, wait_until};
@@ -41,7 +42,8 @@ fn a_key_without_money_is_refused_in_every_shape() {
 #[test]
 fn requests_per_minute_and_at_one_time_are_held() {
     let provider = SampleProvider::start();
-    let weir = Weir::start(&provider.base_url());
+    let rules = RuleFolder::aborting();
+    let weir = rules.weir_at(&provider.base_url()).start();
     let slow = weir.key_with(&["--rpm", "3"]).text;
     let statuses: Vec<u16> = (0..4)
         .map(|_| weir.exchange(&Wire::Messages.request(&slow, "hi")).status)
