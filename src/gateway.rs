@@ -385,7 +385,7 @@ impl ProxyHttp for Gateway {
         if let Some(forward) = exchange.forward() {
             forward.ticket.settle();
             if let Some(presence) = &forward.presence {
-                presence.over(forward.ticket.meter.is_complete());
+                presence.close(forward.ticket.meter.is_complete());
             }
         }
     }

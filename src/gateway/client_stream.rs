@@ -33,7 +33,7 @@ pub struct ClientStream {
     /// `None` once it has been given up.
     stream: Option<Stream>,
     id: UniqueIDType,
-    /// The client of the running request. Gone with the request, so that the next one finds a plain connection. Looked at
+    /// The client of the running request. Over with the request, so that the next one finds a plain connection. Looked at
     /// when something is read, or goes wrong; never by a write that succeeds.
     presence: Mutex<Weak<Presence>>,
     /// The client has closed its sending side.
@@ -60,7 +60,8 @@ impl ClientStream {
     }
 
     fn presence(&self) -> Option<Arc<Presence>> {
-        self.presence.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+        let watched = self.presence.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        watched.filter(|presence| !presence.is_over())
     }
 
     /// The client has left. True when that is nobody's business but ours: the socket is closed then.

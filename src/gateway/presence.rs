@@ -47,6 +47,7 @@ pub struct Presence {
     limited: Notify,
     asked: AtomicBool,
     left: AtomicBool,
+    over: AtomicBool,
 }
 
 /// One answer among those that run on.
@@ -69,6 +70,7 @@ impl Presence {
             limited: Notify::new(),
             asked: AtomicBool::new(false),
             left: AtomicBool::new(false),
+            over: AtomicBool::new(false),
         })
     }
 
@@ -129,8 +131,12 @@ impl Presence {
         self.limited.notified().await;
     }
 
-    /// The request is over; `whole` says whether its answer was read to its end.
-    pub fn over(&self, whole: bool) {
+    /// The request is over; `whole` says whether its answer was read to its end. What the connection does from now on is no
+    /// longer about this request, whoever still knows of it.
+    pub fn close(&self, whole: bool) {
+        if self.over.swap(true, Ordering::AcqRel) {
+            return;
+        }
         if self.has_left() {
             let end = if whole {
                 UnattendedEnd::Whole
@@ -139,6 +145,11 @@ impl Presence {
             };
             self.metrics.unattended_answer(end);
         }
+    }
+
+    /// Whether the request is over.
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
     }
 
     /// Takes a place, if there is none yet.

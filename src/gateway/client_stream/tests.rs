@@ -55,8 +55,21 @@ async fn a_client_that_leaves_is_let_go_at_once_and_what_is_written_swallowed() 
     connection.flush().await.expect("swallowed");
     assert!(waits(&mut connection).await);
     // The request is over: the next one finds a connection that has ended.
-    drop(presence);
+    presence.close(true);
     assert_eq!(connection.read(&mut space).await.expect("the end"), 0);
+}
+
+#[tokio::test]
+async fn the_next_request_finds_a_plain_connection_whoever_remembers_the_last() {
+    let (mut client, mut connection, presence) = watched(true, 1);
+    connection.write_all(b"answer").await.expect("room");
+    presence.close(true);
+    client.write_all(b"next").await.expect("room");
+    let mut space = [0; 8];
+    assert_eq!(connection.read(&mut space).await.expect("the next request"), 4);
+    AsyncWriteExt::shutdown(&mut client).await.expect("closed");
+    assert_eq!(connection.read(&mut space).await.expect("the end"), 0);
+    assert!(!presence.has_left());
 }
 
 #[tokio::test]
