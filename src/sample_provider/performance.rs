@@ -10,6 +10,7 @@ use super::answer::Answer;
 use super::ask::{self, Ask};
 use super::gemini::Chunking;
 use super::path::Target;
+use super::prompt_cache::{Cached, PromptCache};
 use super::reply::{Counts, Reply};
 use super::script::{Encoding, Script};
 use super::steps::{self, Ending, Step};
@@ -35,6 +36,8 @@ pub(super) struct Order<'a> {
     pub(super) request_id: &'a str,
     /// Now, Unix seconds.
     pub(super) created_at: i64,
+    /// What has been sent before.
+    pub(super) prompt_cache: &'a PromptCache,
 }
 
 /// A response ready to be given.
@@ -206,14 +209,21 @@ fn answered(
 ) -> Performance {
     let protocol = order.target.operation.protocol();
     let answer = Answer::to(ask, protocol, script, settings.seed, settings.counting);
+    let cached = match script.prompt_cache {
+        Some(true) => order.prompt_cache.pass(protocol, body),
+        Some(false) | None => Cached::default(),
+    };
     let bill = Bill {
         model: ask.model.clone(),
         stream: ask.stream,
         status: 200,
         billed: true,
-        input,
-        cache_read: script.cache_read.unwrap_or(0),
-        cache_write: script.cache_write.unwrap_or(0),
+        input: InputTokens {
+            count: input.count.saturating_sub(cached.read.saturating_add(cached.written)),
+            ..input
+        },
+        cache_read: cached.read.saturating_add(script.cache_read.unwrap_or(0)),
+        cache_write: cached.written.saturating_add(script.cache_write.unwrap_or(0)),
         deltas: answer.deltas(),
         answer,
     };

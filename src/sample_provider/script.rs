@@ -60,6 +60,8 @@ pub struct Script {
     pub cache_read: Option<u64>,
     /// Input tokens reported as written to a cache, on top of those of the prompt.
     pub cache_write: Option<u64>,
+    /// Report what of the prompt was sent before as read from a cache, and what is kept of it as written.
+    pub prompt_cache: Option<bool>,
     /// Call this tool, if the request offers it and the last turn brings no result; else the answer is text.
     pub tool: Option<String>,
     /// What that tool is called with, as JSON: an object, or a string for a tool that takes free text.
@@ -124,7 +126,8 @@ pub enum ScriptError {
 }
 
 const KEYS: &str = "deltas, delta_bytes, gap_ms, ttfb_ms, status, retry_after, cut_after, stall_after, \
-    in_band_error_after, usage, encoding, content_type, close, half_event, native_errors, cache_read, cache_write, tool, tool_input";
+    in_band_error_after, usage, encoding, content_type, close, half_event, native_errors, cache_read, cache_write, \
+    prompt_cache, tool, tool_input";
 
 impl Script {
     /// Layer `higher` over this one, field by field.
@@ -148,6 +151,7 @@ impl Script {
             half_event: higher.half_event.or(self.half_event),
             cache_read: higher.cache_read.or(self.cache_read),
             cache_write: higher.cache_write.or(self.cache_write),
+            prompt_cache: higher.prompt_cache.or(self.prompt_cache),
             tool: higher.tool.or(self.tool),
             tool_input: higher.tool_input.or(self.tool_input),
         }
@@ -258,6 +262,7 @@ impl Script {
             "close" => self.close = Some(close(value)?),
             "half_event" => self.half_event = Some(boolean("half_event", value)?),
             "native_errors" => self.native_errors = Some(boolean("native_errors", value)?),
+            "prompt_cache" => self.prompt_cache = Some(boolean("prompt_cache", value)?),
             "content_type" => self.content_type = Some(content_type(value)?),
             "tool" => self.tool = Some(value.to_owned()),
             "tool_input" => self.tool_input = Some(tool_input(value)?),
