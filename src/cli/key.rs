@@ -259,7 +259,7 @@ fn absent(field: &str) -> &'static str {
     match field {
         "models" => "all",
         "quota_usd" => UNLIMITED,
-        "rpm" | "tpm" | "concurrency" => "none",
+        "rpm" | "tpm" | "concurrency" | "finish_factor" => "none",
         "spent_usd" | "held_usd" | "running" => "unknown",
         _ => "never",
     }

@@ -33,6 +33,10 @@ pub struct QuotaArgs {
     /// What becomes of a running answer when quota or balance are used up: it ends by itself, or it is ended
     #[arg(long, value_name = "finish|cut", value_parser = ["finish", "cut"])]
     pub on_exhausted: Option<String>,
+    /// A running answer that may finish is ended when it has cost so many times the quota (without a quota: the balance);
+    /// 2 unless set
+    #[arg(long, value_name = "N|none", value_parser = limit)]
+    pub finish_factor: Option<Limit>,
 }
 
 fn limit(text: &str) -> Result<Limit, &'static str> {
@@ -64,6 +68,9 @@ impl QuotaArgs {
             if let Some(value) = value {
                 fields.insert(name.to_owned(), json!(value));
             }
+        }
+        if let Some(Limit(factor)) = self.finish_factor {
+            fields.insert("finish_factor".to_owned(), json!(factor));
         }
     }
 }

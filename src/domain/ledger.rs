@@ -25,7 +25,8 @@ pub use crash::settlement_after_crash;
 pub use journaled::{Admitted, Checkpoint, Record};
 pub use node::NodeId;
 pub use terms::{
-    AccountTerms, AccountTermsChange, KeyTerms, KeyTermsChange, OnExhausted, ProviderState, Rates, RatesChange, Reset,
+    AccountTerms, AccountTermsChange, FinishFactor, KeyTerms, KeyTermsChange, OnExhausted, ProviderState, Rates,
+    RatesChange, Reset,
 };
 
 /// How long the holds of a node count that is not heard of any more.
@@ -131,6 +132,13 @@ pub enum Denied {
         /// In how many milliseconds the same request would be admitted, if nothing else came in between.
         retry_after_ms: u64,
     },
+}
+
+impl Denied {
+    /// Whether it is held by running requests only, and not spent.
+    pub const fn is_held(self) -> bool {
+        matches!(self, Self::BalanceHeld | Self::QuotaHeld(_))
+    }
 }
 
 /// Whose limit.

@@ -145,6 +145,7 @@ pub(super) fn key_body(view: &KeyView, spend: Option<&KeySpend>, now_ms: i64, fr
         "tpm": terms.rates.tpm,
         "concurrency": terms.rates.concurrency,
         "on_exhausted": terms.on_exhausted.as_str(),
+        "finish_factor": terms.finish_factor.get(),
     });
     if let (Some(key), Value::Object(fields)) = (fresh, &mut body) {
         fields.insert("key".to_owned(), Value::from(key.as_str()));

@@ -7,7 +7,7 @@ mod rates;
 
 use super::*;
 use crate::domain::key::{KeyRecord, KeyState};
-use crate::domain::ledger::{LEASE_MS, OnExhausted, Rates, Reset};
+use crate::domain::ledger::{LEASE_MS, Rates, Reset};
 
 /// Saturday 2026-11-21, 12:00 UTC.
 const NOON: i64 = 1_795_262_400_000;
@@ -44,8 +44,7 @@ fn quota(amount: i64, reset: Reset) -> KeyTerms {
     KeyTerms {
         quota: Some(nanos(amount)),
         reset,
-        on_exhausted: OnExhausted::Finish,
-        rates: Rates::default(),
+        ..KeyTerms::default()
     }
 }
 

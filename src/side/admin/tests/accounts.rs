@@ -203,15 +203,16 @@ async fn a_key_shows_its_quota_and_what_it_has_spent_in_the_period() {
         (&shown["spent_nano_usd"], &shown["spent_usd"]),
         (&json!(7), &json!("0.000000007"))
     );
-    let change = json!({ "quota_usd": null, "reset": "none" });
+    assert_eq!(shown["finish_factor"], json!(2));
+    let change = json!({ "quota_usd": null, "reset": "none", "finish_factor": 5 });
     let changed = admin.client.call(Method::PATCH, &path, Some(&change)).await.unwrap();
     assert_eq!(
         (&changed["quota_usd"], &changed["resets_at"], &changed["spent_nano_usd"]),
         (&Value::Null, &Value::Null, &json!(7))
     );
     assert_eq!(
-        (&changed["rpm"], &changed["on_exhausted"]),
-        (&json!(5), &json!("cut")),
+        (&changed["rpm"], &changed["on_exhausted"], &changed["finish_factor"]),
+        (&json!(5), &json!("cut"), &json!(5)),
         "what is not named stays"
     );
     let listed = admin.get("/v1/keys").await;

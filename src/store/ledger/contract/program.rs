@@ -8,8 +8,7 @@ use super::{Fixture, key_id, model::Model, node, row};
 use crate::domain::{
     key::{KeyRecord, KeyState},
     ledger::{
-        AccountTerms, Admission, Admit, Change, KeyTerms, NodeId, OnExhausted, ProviderState, Rates, Reset, Settlement,
-        Step, TopUp,
+        AccountTerms, Admission, Admit, Change, KeyTerms, NodeId, ProviderState, Rates, Reset, Settlement, Step, TopUp,
     },
     money::NanoUsd,
 };
@@ -284,8 +283,8 @@ impl<'a> Program<'a> {
         let terms = KeyTerms {
             quota: self.chance(50).then(|| self.amount(400)),
             reset: [Reset::None, Reset::Daily, Reset::Weekly, Reset::Monthly][usize::from(self.one_of(4))],
-            on_exhausted: OnExhausted::Finish,
             rates,
+            ..KeyTerms::default()
         };
         let expires_at = self
             .chance(30)
