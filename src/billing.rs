@@ -15,17 +15,19 @@ use tokio::sync::watch;
 use crate::{
     billing::{
         grace::Grace,
+        growth::{Bound, Growth},
+        line::Lines,
         running::{Running, RunningRequests},
         uncertain::Uncertain,
+        wanted::dearest,
     },
     clock,
     domain::{
         consumption::{Row, UsageSource},
         key::KeyRecord,
-        ledger::{Admission, Admit, Admitted, Denied, Grant, NodeId, OnExhausted, Record},
+        ledger::{Admission, Admit, Admitted, Denied, Grant, NodeId, Record},
         money::NanoUsd,
         price::Price,
-        usage::Usage,
     },
     journal::{Journal, REQUEST_BYTES},
     store::{StoreError, ledger::LedgerStore},
@@ -33,13 +35,18 @@ use crate::{
 
 pub mod bill;
 pub mod grace;
+mod growth;
+mod line;
 pub mod running;
 mod standing;
 #[cfg(test)]
 mod tests;
 mod uncertain;
+mod wanted;
 
 pub use bill::{Bill, Consumed, Progress};
+pub use line::{Place, WaitingMax};
+pub use wanted::Wanted;
 
 /// How often running requests are written to the journal.
 const CHECKPOINT_EVERY: Duration = Duration::from_millis(800);
@@ -59,6 +66,8 @@ pub(crate) struct Shared {
     node: NodeId,
     running: RunningRequests,
     grace: Grace,
+    /// Who waits for what running requests hold.
+    lines: Arc<Lines>,
     free: Price,
     /// Admissions whose answer did not come: each may have put a hold that nobody knows of.
     uncertain: Uncertain,
@@ -77,24 +86,13 @@ struct Counters {
     offline: AtomicU64,
 }
 
-/// A request that wants to be forwarded.
-#[derive(Debug)]
-pub struct Wanted<'a> {
-    /// Its key, as this node knows it.
-    pub key: &'a KeyRecord,
-    /// What is known of it already; usage is the estimate of its input.
-    pub row: Row,
-    /// What its output is estimated at, in tokens.
-    pub output_tokens: u64,
-    /// What it costs at each provider that may serve it.
-    pub prices: Vec<(String, Arc<Price>)>,
-}
-
 /// What an admitted request got, from the store or from its key's grace.
 struct Held {
     hold: NanoUsd,
     at_ms: i64,
     watermark: u64,
+    /// The account's balance; `None`: the store could not say.
+    balance: Option<NanoUsd>,
 }
 
 /// Why a request is not admitted.
@@ -129,6 +127,7 @@ impl Billing {
                 node,
                 running: RunningRequests::default(),
                 grace: Grace::new(grace),
+                lines: Arc::default(),
                 free: Price::free(),
                 uncertain: Uncertain::default(),
                 low: Mutex::default(),
@@ -143,24 +142,26 @@ impl Billing {
         let Ok(mut reservation) = shared.journal.reserve(REQUEST_BYTES) else {
             return Err(NotAdmitted::JournalFull);
         };
+        let estimate = wanted.estimate();
         let Wanted {
-            key,
-            mut row,
-            output_tokens,
-            prices,
+            key, mut row, prices, ..
         } = wanted;
-        let (estimate, tokens) = estimate(&row, output_tokens, &prices);
         let (ended_key, ended_account) = shared.journal.pending(&key.account, &key.id);
         let ask = Admit {
             node: shared.node.clone(),
             request: row.request_id.clone(),
             key: key.clone(),
-            estimate,
-            tokens,
+            estimate: estimate.cost,
+            tokens: estimate.tokens,
             ended_key,
             ended_account,
         };
-        let Held { hold, at_ms, watermark } = shared.hold(key, &ask).await?;
+        let Held {
+            hold,
+            at_ms,
+            watermark,
+            balance,
+        } = shared.hold(key, &ask).await?;
         row.admitted_ms = at_ms;
         row.cost_nano_usd = dearest(&prices, &row.usage);
         if let Some((_, price)) = prices.first() {
@@ -171,12 +172,11 @@ impl Billing {
             key.account.clone(),
             key.id.clone(),
             at_ms,
-            key.terms.on_exhausted,
-            hold,
+            Growth::new(hold, estimate.output, Bound::of(&key.terms, balance, estimate.cost)),
         ));
         let admitted = Record::Admit(Box::new(Admitted {
             row: row.clone(),
-            tokens_estimated: tokens,
+            tokens_estimated: estimate.tokens,
         }));
         let recorded = shared.journal.append(&admitted, &mut reservation);
         shared.running.add(Arc::clone(&running));
@@ -186,10 +186,9 @@ impl Billing {
             row,
             prices,
             reservation,
-            tokens_estimated: tokens,
+            tokens_estimated: estimate.tokens,
             watermark,
             next_look: None,
-            may_be_cut: key.terms.on_exhausted == OnExhausted::Cut,
             closed: false,
         };
         if let Err(error) = recorded {
@@ -299,6 +298,7 @@ impl Shared {
                     hold: grant.hold,
                     at_ms: grant.at_ms,
                     watermark: grant.watermark,
+                    balance: Some(grant.balance),
                 })
             }
             Err(error) => {
@@ -309,6 +309,7 @@ impl Shared {
                     hold,
                     at_ms: clock::unix_millis(),
                     watermark: 0,
+                    balance: None,
                 })
             }
         }
@@ -382,19 +383,4 @@ impl Shared {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What the request may cost at the dearest of its providers, and the tokens it may use.
-fn estimate(row: &Row, output_tokens: u64, prices: &[(String, Arc<Price>)]) -> (NanoUsd, u64) {
-    let usage = Usage {
-        output_text: output_tokens,
-        ..row.usage
-    };
-    let tokens = usage.input_total().saturating_add(usage.output_total());
-    (dearest(prices, &usage), tokens)
-}
-
-fn dearest(prices: &[(String, Arc<Price>)], usage: &Usage) -> NanoUsd {
-    let costs = prices.iter().map(|(_, price)| price.cost(usage, &Default::default()));
-    costs.max().unwrap_or_default()
 }

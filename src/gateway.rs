@@ -14,6 +14,7 @@ pub mod estimate;
 pub mod exchange;
 pub mod funds;
 pub mod guard;
+pub mod held;
 pub mod hello;
 pub mod intake;
 pub mod key_slots;

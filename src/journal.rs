@@ -324,6 +324,11 @@ impl Journal {
         self.shared.lock().contents.accounts.pending(account, key)
     }
 
+    /// Told whenever the store has acknowledged steps of an account: holds have ended there.
+    pub fn acknowledgements(&self, account: &str) -> Arc<Notify> {
+        self.shared.lock().contents.accounts.acknowledgements(account)
+    }
+
     /// What the journal takes on disk, in bytes.
     pub fn bytes(&self) -> u64 {
         let state = self.shared.lock();

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    billing::{Shared, running::Running},
+    billing::{Shared, growth::Answer, running::Running},
     domain::{
         consumption::{Modifiers, Row, UsageSource},
         ledger::{Change, Checkpoint, Settlement, TopUp, ToppedUp},
@@ -21,6 +21,10 @@ use crate::{
 /// How often a running answer is looked at: what is not in the journal when the process dies is this and the time between
 /// two checkpoints.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How many of its own tokens a model may make of one that is estimated ([`crate::domain::calibration`]).
+const TEXT_FACTOR_MAX: u64 = 4;
+/// So many tokens of output are priced to know what one costs.
+const TEXT_PRICED: u64 = 1_000;
 
 /// What a request has consumed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,8 +63,6 @@ pub struct Bill {
     /// What the store had applied of this node when the request was admitted.
     pub(super) watermark: u64,
     pub(super) next_look: Option<Instant>,
-    /// The answer is ended when its hold cannot grow. Asked for each chunk, so it is kept here.
-    pub(super) may_be_cut: bool,
     pub(super) closed: bool,
 }
 
@@ -73,22 +75,23 @@ impl std::fmt::Debug for Bill {
 }
 
 impl Bill {
-    /// Whether a running answer is to be looked at now.
-    pub fn is_due(&mut self, now: Instant) -> bool {
-        let due = self.next_look.is_none_or(|at| now >= at);
+    /// Whether a running answer is to be looked at now, when its text is estimated at so many tokens.
+    pub fn is_due(&mut self, now: Instant, text: u64) -> bool {
+        let due = self.next_look.is_none_or(|at| now >= at) || text >= self.running.look_at_text();
         if due {
             self.next_look = Some(now + LOOK_EVERY);
         }
         due
     }
 
-    /// Whether the answer is to be ended: its hold cannot grow, and the key wants it so.
+    /// Whether the answer is to be ended: its hold cannot grow, and the key wants no more of it.
     pub fn is_cut(&self) -> bool {
-        self.may_be_cut && self.running.is_cut()
+        self.running.is_over()
     }
 
-    /// Notes what the running answer has consumed, and asks for a larger hold in time.
-    pub fn look(&self, progress: Progress<'_>, consumed: &Consumed) {
+    /// Notes what the running answer has consumed, and asks for a larger hold in time. `text` is the estimate of its text, in
+    /// tokens.
+    pub fn look(&self, now: Instant, progress: Progress<'_>, consumed: &Consumed, text: u64) {
         let cost = self.cost(progress.provider, consumed);
         self.running.note(Checkpoint {
             request: self.running.request.clone(),
@@ -101,32 +104,47 @@ impl Bill {
             latency_ms: progress.latency_ms,
             ttft_ms: progress.ttft_ms,
         });
-        let hold = self.running.hold();
-        let nearly_used = cost.nanos() / 3 >= hold.nanos() / 4;
-        if cost > NanoUsd::ZERO && nearly_used && self.running.begin_asking() {
-            self.ask_for_more(cost);
+        let (more, at_cost) = self.running.costs(cost, now);
+        if let Some(more) = more {
+            self.ask_for_more(more);
         }
+        let again = at_cost.map(|at| text.saturating_add(self.text_until(at, cost, progress.provider, consumed)));
+        self.running.look_again_at_text(again.unwrap_or(u64::MAX));
     }
 
-    /// As much again as is used: few questions for a long answer, little held for nothing at its end.
-    fn ask_for_more(&self, cost: NanoUsd) {
+    /// How much more text an answer may have before its cost comes near `at`, in estimated tokens, at least one;
+    /// without end where text costs nothing. A model's own
+    /// tokens may be [`TEXT_FACTOR_MAX`] times as many; so the last looks come closer and closer.
+    fn text_until(&self, at: NanoUsd, cost: NanoUsd, provider: &str, consumed: &Consumed) -> u64 {
+        let mut longer = consumed.clone();
+        longer.usage.output_text = longer.usage.output_text.saturating_add(TEXT_PRICED);
+        let more = self.cost(provider, &longer).saturating_sub(cost).nanos();
+        if more <= 0 {
+            return u64::MAX;
+        }
+        let left = i128::from(at.saturating_sub(cost).nanos().max(0));
+        let tokens = left * i128::from(TEXT_PRICED) / i128::from(more) / i128::from(TEXT_FACTOR_MAX);
+        u64::try_from(tokens).unwrap_or(u64::MAX).max(1)
+    }
+
+    fn ask_for_more(&self, more: NanoUsd) {
         let ask = TopUp {
             node: self.shared.node.clone(),
             request: self.running.request.clone(),
             account: self.running.account.clone(),
             key: self.running.key.clone(),
             at_ms: self.running.at_ms,
-            more: cost,
+            more,
         };
         let (ledger, running) = (Arc::clone(&self.shared.ledger), Arc::clone(&self.running));
         tokio::spawn(async move {
-            match ledger.top_up(&ask).await {
-                Ok(ToppedUp::Granted(more)) => running.held_more(more),
-                Ok(ToppedUp::Refused) => running.nothing_left(),
+            running.answered(match ledger.top_up(&ask).await {
+                Ok(ToppedUp::Granted(more)) => Answer::Granted(more),
+                Ok(ToppedUp::Refused) => Answer::Refused,
                 // Admitted while the store was away, or settled meanwhile.
-                Ok(ToppedUp::NoHold) => running.held_more(ask.more),
-                Err(_) => running.held_more(NanoUsd::ZERO),
-            }
+                Ok(ToppedUp::NoHold) => Answer::Uncounted(ask.more),
+                Err(_) => Answer::Unknown,
+            });
         });
     }
 

@@ -6,9 +6,10 @@ use super::*;
 use crate::{
     domain::{
         consumption::Modifiers,
-        ledger::{AccountView, Change, OnExhausted, Settlement, Step},
+        ledger::{AccountView, Change, Settlement, Step},
         outcome::Outcome,
         price::PriceList,
+        usage::Usage,
     },
     journal::{JournalSettings, Position, tests::scratch},
     store::{
@@ -18,7 +19,9 @@ use crate::{
 };
 use ledger::{Ledger, Way};
 
+mod growth;
 mod ledger;
+mod line;
 mod standing;
 
 /// A node with an account `acme` that has `balance`.
@@ -87,7 +90,7 @@ fn wanted<'a>(key: &'a KeyRecord, request: &str) -> Wanted<'a> {
             usage: tokens(400, 0),
             ..admitted.row
         },
-        output_tokens: 600,
+        expected: tokens(400, 600),
         prices: prices(),
     }
 }
@@ -282,44 +285,6 @@ async fn a_question_that_nobody_waits_for_any_more_leaves_no_hold() {
 }
 
 #[tokio::test]
-async fn a_hold_grows_with_its_answer_until_nothing_is_left_and_the_key_says_what_then() {
-    for (on_exhausted, is_cut) in [(OnExhausted::Cut, true), (OnExhausted::Finish, false)] {
-        let fixture = fixture(3_000).await;
-        let mut key = record(1);
-        key.terms.on_exhausted = on_exhausted;
-        let mut bill = fixture.billing.admit(wanted(&key, "r1")).await.unwrap();
-        let look = |bill: &Bill, output| bill.look(SERVED, &consumed(tokens(400, output)));
-        // Less than three quarters of the hold are used.
-        look(&bill, 300);
-        tokio::task::yield_now().await;
-        assert_eq!(fixture.view().await.held, nanos(1_000));
-        // As much again as is used.
-        look(&bill, 600);
-        until("the hold to grow", async || fixture.view().await.held == nanos(2_000)).await;
-        until("it is known here", async || bill.running.hold() == nanos(2_000)).await;
-        look(&bill, 1_300);
-        until("all is held", async || fixture.view().await.held == nanos(3_000)).await;
-        until("it is known here", async || bill.running.hold() >= nanos(3_000)).await;
-        assert!(!bill.is_cut());
-        look(&bill, 2_700);
-        if is_cut {
-            until("the answer to be cut", async || bill.is_cut()).await;
-        } else {
-            // The question is asked and answered in the background.
-            for _ in 0..10 {
-                tokio::task::yield_now().await;
-            }
-            assert!(!bill.is_cut());
-        }
-        bill.close(Outcome::LimitReached, SERVED, &consumed(tokens(400, 2_800)), 7);
-        fixture.send().await;
-        let view = fixture.view().await;
-        assert_eq!((view.balance, view.held), (nanos(-200), nanos(0)));
-        assert_eq!(fixture.billing.excess_max(), nanos(200));
-    }
-}
-
-#[tokio::test]
 async fn what_was_consumed_is_written_down_now_and_then() {
     let fixture = fixture(10_000).await;
     let key = record(1);
@@ -327,7 +292,7 @@ async fn what_was_consumed_is_written_down_now_and_then() {
     let (stop, shutdown) = watch::channel(false);
     let running = tokio::spawn(fixture.billing.clone().run(shutdown));
     for output in [10, 20] {
-        bill.look(SERVED, &consumed(tokens(400, output)));
+        bill.look(clock::instant(), SERVED, &consumed(tokens(400, output)), output);
     }
     stop.send(true).unwrap();
     running.await.unwrap();

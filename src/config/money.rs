@@ -1,15 +1,20 @@
-//! `[money]`: what happens to a request's money where the store cannot be asked.
+//! `[money]`: what happens to a request's money where the store cannot be asked, and where others hold it.
+
+use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::values::Values;
-use crate::domain::money::NanoUsd;
+use crate::{billing::WaitingMax, domain::money::NanoUsd};
 
 /// As typed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawMoney {
     grace_usd: Option<String>,
+    held_wait_ms: Option<u64>,
+    held_waiting_max: Option<u64>,
+    held_waiting_account_max: Option<u64>,
 }
 
 /// Checked.
@@ -17,10 +22,19 @@ pub(super) struct RawMoney {
 pub struct MoneyConfig {
     /// What each key may commit on this node while the store is away.
     pub grace: NanoUsd,
+    /// How long a request waits for what running ones hold.
+    pub held_wait: Duration,
+    /// How many may wait so.
+    pub held_waiting_max: WaitingMax,
 }
 
 /// 0.10 USD: some requests of most models, and bounded by keys times nodes.
 const GRACE_DEFAULT: NanoUsd = NanoUsd::from_nanos(100_000_000);
+
+/// As long as a person waits without a thought.
+const HELD_WAIT_MS: u64 = 1_000;
+const HELD_WAITING_MAX: u64 = 1_024;
+const HELD_WAITING_ACCOUNT_MAX: u64 = 64;
 
 pub(super) fn resolve(values: &mut Values<'_>, raw: &RawMoney) -> MoneyConfig {
     let grace = match raw.grace_usd.as_deref().map(NanoUsd::parse_usd) {
@@ -35,5 +49,21 @@ pub(super) fn resolve(values: &mut Values<'_>, raw: &RawMoney) -> MoneyConfig {
             GRACE_DEFAULT
         }
     };
-    MoneyConfig { grace }
+    let all = values.count(
+        &["money", "held_waiting_max"],
+        raw.held_waiting_max,
+        HELD_WAITING_MAX,
+        1..=65_536,
+    );
+    let account = values.count(
+        &["money", "held_waiting_account_max"],
+        raw.held_waiting_account_max,
+        HELD_WAITING_ACCOUNT_MAX,
+        1..=65_536,
+    );
+    MoneyConfig {
+        grace,
+        held_wait: values.millis(&["money", "held_wait_ms"], raw.held_wait_ms, HELD_WAIT_MS, 0..=60_000),
+        held_waiting_max: WaitingMax { all, account },
+    }
 }

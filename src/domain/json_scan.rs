@@ -11,6 +11,7 @@ mod json_end;
 mod levels;
 mod number;
 mod string;
+mod turns;
 
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,8 @@ pub use error::{Fault, ScanError};
 use facts::Facts;
 pub use json_end::{JsonEnd, Progress};
 use levels::{Container, Levels};
+pub use turns::Turns;
+use turns::TurnsRead;
 
 use crate::domain::tokens::input::InputTally;
 
@@ -52,6 +55,8 @@ pub struct Scan {
     pub has_contents: bool,
     /// What the body costs to read, in tokens of o200k, estimated by [`crate::domain::tokens::input`].
     pub input_tokens: u64,
+    /// What it says of the conversation that it goes on with.
+    pub turns: Turns,
 }
 
 /// The model a request names, and where.
@@ -80,6 +85,7 @@ pub fn scan(body: &[u8], limits: &ScanLimits) -> Result<Scan, ScanError> {
         levels: Levels::new(limits.depth_max.clamp(1, DEPTH_MAX)),
         facts: Facts::default(),
         input: InputTally::default(),
+        turns: TurnsRead::default(),
     };
     let mut expect = walk.open_top()?;
     loop {
@@ -127,12 +133,14 @@ struct Walk<'a> {
     levels: Levels,
     facts: Facts,
     input: InputTally,
+    turns: TurnsRead,
 }
 
 impl Walk<'_> {
     fn into_scan(self) -> Scan {
         Scan {
             input_tokens: self.input.tokens(),
+            turns: self.turns.into_turns(|| self.input.tokens()),
             ..self.facts.into_scan()
         }
     }
@@ -153,6 +161,7 @@ impl Walk<'_> {
             Some(b'"') => {
                 let token = string::skip(&mut self.cursor)?;
                 self.facts.string(self.cursor.text(), &token);
+                self.turns.string(self.cursor.text(), &token, || self.input.tokens());
                 self.input.string(token.raw(self.cursor.text()));
                 return Ok(Expect::CommaOrEnd);
             }
@@ -193,7 +202,9 @@ impl Walk<'_> {
             return Err(self.cursor.fault(Fault::KeyExpected));
         }
         let token = string::skip(&mut self.cursor)?;
-        self.facts.key(self.levels.depth(), self.cursor.text(), &token)?;
+        let (depth, text) = (self.levels.depth(), self.cursor.text());
+        self.facts.key(depth, text, &token)?;
+        self.turns.key(depth, text, &token, || self.input.tokens());
         self.input.key(token.raw(self.cursor.text()), self.facts.in_tools());
         self.cursor.skip_space();
         if self.cursor.peek() != Some(b':') {

@@ -33,6 +33,7 @@ use crate::{
         estimate::Basis,
         exchange::Forward,
         funds::{self, Caller},
+        held,
         intake::{self, BodyHead, QueryKeys},
         key_slots::KeySlot,
         listing, permits,
@@ -138,7 +139,9 @@ async fn prepare(
         operation,
         model: &model,
         stream,
-        tokens: basis.tokens(&scan),
+        limits: &live.config.money,
+        basis: &basis,
+        scan: &scan,
     };
     let headers = &session.req_header().headers;
     let continued = async {
@@ -149,7 +152,10 @@ async fn prepare(
     };
     // Both may ask the store: at the same time.
     let (continuity, bill) = tokio::join!(continued, funds::hold(gateway, from, &asked, &route));
-    let bill = bill?;
+    let bill = match bill {
+        Err(no_hold) => held::wait(gateway, session, from, &asked, &route, no_hold).await?,
+        Ok(bill) => bill,
+    };
     // The key's id is only needed where an answer will be remembered.
     let caller = (shared && continuity.is_kept).then(|| key.id.as_str().to_owned());
     // Only another provider would need the text as the client sent it.

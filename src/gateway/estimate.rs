@@ -7,25 +7,28 @@ use crate::{
     domain::{
         calibration::output_estimate,
         catalogue::Model,
-        json_scan::Scan,
+        json_scan::{Scan, Turns},
         key::{KeyId, KeyRecord},
         outcome::Outcome,
         tokens::{
             bill::{End, Evidence, bill},
             input::input_estimate,
         },
+        usage::Usage,
     },
-    gateway::{funds::Tokens, ticket::Meter},
-    usual::Learnt,
+    gateway::ticket::Meter,
+    usual::{Kind, Learnt},
 };
 
 /// What the estimates of one request stand on.
 #[derive(Clone, Debug)]
 pub struct Basis {
     learnt: Arc<Learnt>,
+    account: String,
     key: KeyId,
     model: Arc<Model>,
     input_scanned: u64,
+    turns: Turns,
 }
 
 impl Basis {
@@ -33,19 +36,34 @@ impl Basis {
     pub fn new(learnt: &Arc<Learnt>, key: &KeyRecord, model: &Arc<Model>, scan: &Scan) -> Self {
         Self {
             learnt: Arc::clone(learnt),
+            account: key.account.clone(),
             key: key.id.clone(),
             model: Arc::clone(model),
             input_scanned: scan.input_tokens,
+            turns: scan.turns,
         }
     }
 
-    /// The estimate that the request is admitted with.
-    pub fn tokens(&self, scan: &Scan) -> Tokens {
+    /// What the request is expected to use: what is held for it.
+    pub fn expected(&self, scan: &Scan) -> Usage {
+        let kind = self.kind();
+        let usual = self.learnt.usual(&kind);
         let factor = self.learnt.factors(&self.model.name).input;
-        let usual = self.learnt.usual(&self.key, &self.model.name);
-        Tokens {
-            input: input_estimate(self.input_scanned, factor, self.model.context_tokens),
-            output: output_estimate(scan.output_max, usual.as_ref(), self.model.output_tokens),
+        let input = input_estimate(self.input_scanned, factor, self.model.context_tokens);
+        let parts = usual.map(|usual| usual.input).unwrap_or_default();
+        let output = usual.map(|usual| usual.output);
+        Usage {
+            output_text: output_estimate(scan.output_max, output.as_ref(), self.model.output_tokens),
+            ..parts.parts(input, self.learnt.new_tokens(&kind))
+        }
+    }
+
+    fn kind(&self) -> Kind<'_> {
+        Kind {
+            account: &self.account,
+            key: &self.key,
+            model: &self.model.name,
+            turns: self.turns,
         }
     }
 
@@ -73,13 +91,8 @@ impl Basis {
     /// Learns from an answer that is whole and says what it consumed.
     pub fn learn(&self, meter: &Meter) {
         if let Some(usage) = meter.observed().and_then(|observed| observed.usage) {
-            self.learnt.learn(
-                &self.key,
-                &self.model.name,
-                &usage,
-                self.input_scanned,
-                meter.output_estimate(),
-            );
+            self.learnt
+                .learn(&self.kind(), &usage, self.input_scanned, meter.output_estimate());
         }
     }
 }
@@ -108,3 +121,6 @@ fn end(outcome: Option<Outcome>, meter: &Meter) -> End {
         | None => End::Cut,
     }
 }
+
+#[cfg(test)]
+mod tests;

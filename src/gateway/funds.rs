@@ -5,8 +5,10 @@ use std::{sync::Arc, time::Instant};
 use crate::{
     billing::{Bill, NotAdmitted, Wanted},
     clock,
+    config::money::MoneyConfig,
     domain::{
         consumption::{Modifiers, Row, UsageSource},
+        json_scan::Scan,
         key::{KeyDenied, KeyRecord},
         ledger::{Denied, Scope},
         money::NanoUsd,
@@ -16,7 +18,7 @@ use crate::{
         secret::KeyDigest,
         usage::Usage,
     },
-    gateway::Gateway,
+    gateway::{Gateway, estimate::Basis},
 };
 
 /// Whose request it is.
@@ -39,17 +41,27 @@ pub struct Asked<'a> {
     pub model: &'a str,
     /// Whether the answer is to be a stream.
     pub stream: bool,
-    /// What it is estimated at.
-    pub tokens: Tokens,
+    /// How long it may wait for what running requests hold.
+    pub limits: &'a MoneyConfig,
+    /// What its estimate stands on.
+    pub basis: &'a Basis,
+    /// What its body says.
+    pub scan: &'a Scan,
 }
 
-/// An estimate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tokens {
-    /// Of the input.
-    pub input: u64,
-    /// Of the output.
-    pub output: u64,
+/// Why there is no hold.
+#[derive(Debug)]
+pub enum NoHold {
+    /// Running requests hold all that is left: it is to wait.
+    Held(Denied),
+    /// To be answered with this.
+    Refused(Refusal),
+}
+
+impl From<Refusal> for NoHold {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
 }
 
 /// Puts a hold for the request; `None` where nothing is charged. A key that was changed meanwhile is read again once: no limit
@@ -59,9 +71,12 @@ pub async fn hold(
     caller: &Caller,
     asked: &Asked<'_>,
     route: &Route,
-) -> Result<Option<Bill>, Refusal> {
+) -> Result<Option<Bill>, NoHold> {
     if asked.operation.counts_tokens() {
         return Ok(None);
+    }
+    if let Some(denied) = gateway.billing.waits_behind(&caller.key) {
+        return Err(NoHold::Held(denied));
     }
     let began = clock::instant();
     let first = gateway.billing.admit(wanted(&caller.key, asked, route)).await;
@@ -80,15 +95,24 @@ pub async fn hold(
         }
         answer => (Arc::clone(&caller.key), answer),
     };
-    answer.map(Some).map_err(|refused| match refused {
+    match answer {
+        Ok(bill) => Ok(Some(bill)),
+        Err(NotAdmitted::Denied(denied)) if denied.is_held() => Err(NoHold::Held(denied)),
+        Err(not_admitted) => Err(refused(gateway, &key, not_admitted, began).into()),
+    }
+}
+
+/// What is said of it that a request was not admitted; it was asked for at `began`.
+pub(super) fn refused(gateway: &Gateway, key: &KeyRecord, refused: NotAdmitted, began: Instant) -> Refusal {
+    match refused {
         NotAdmitted::Denied(denied) => {
             gateway.lately.refused(&key.id, denied, began);
-            refusal(denied, &key)
+            refusal(denied, key)
         }
         NotAdmitted::JournalFull => Refusal::JournalFull,
         // A key that changes faster than it can be read is not served on a guess.
         NotAdmitted::StaleKey | NotAdmitted::StoreAway => Refusal::StoreUnavailable,
-    })
+    }
 }
 
 /// Refuses a key before its body is read if it was refused lately and the store says that it still is: what was changed by an
@@ -120,7 +144,7 @@ pub async fn refuse_known(gateway: &Gateway, caller: &Caller, operation: Operati
 }
 
 /// How a store's no is said.
-fn refusal(denied: Denied, key: &KeyRecord) -> Refusal {
+pub(super) fn refusal(denied: Denied, key: &KeyRecord) -> Refusal {
     match denied {
         Denied::KeyRevoked => Refusal::KeyRevoked,
         Denied::KeyExpired => Refusal::KeyExpired,
@@ -147,7 +171,8 @@ fn may_be_outdated(refused: NotAdmitted) -> bool {
     }
 }
 
-async fn fresh(gateway: &Gateway, digest: &KeyDigest, now: Instant) -> Result<Arc<KeyRecord>, Refusal> {
+/// The key as the store has it.
+pub(super) async fn fresh(gateway: &Gateway, digest: &KeyDigest, now: Instant) -> Result<Arc<KeyRecord>, Refusal> {
     let found = gateway.keys.find_anew(digest, now).await;
     let key = found
         .map_err(|_| Refusal::StoreUnavailable)?
@@ -159,11 +184,13 @@ async fn fresh(gateway: &Gateway, digest: &KeyDigest, now: Instant) -> Result<Ar
     Ok(key)
 }
 
-fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'_>, route: &Route) -> Wanted<'a> {
+/// What the request is admitted with.
+pub(super) fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'_>, route: &Route) -> Wanted<'a> {
     let now = clock::unix_millis();
+    let expected = asked.basis.expected(asked.scan);
     Wanted {
         key,
-        output_tokens: asked.tokens.output,
+        expected,
         prices: route
             .legs
             .iter()
@@ -186,7 +213,7 @@ fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'_>, route: &Route) -> Wanted<'a
             outcome: "crash".to_owned(),
             stream: asked.stream,
             usage: Usage {
-                input_uncached: asked.tokens.input,
+                input_uncached: expected.input_total(),
                 ..Usage::default()
             },
             usage_source: UsageSource::Estimated,

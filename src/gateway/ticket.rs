@@ -190,11 +190,13 @@ impl Ticket {
 
     /// A piece of the answer has passed: now and then what has been consumed is noted for the journal and the hold.
     pub fn look(&mut self, now: Instant) {
-        if self.bill.as_mut().is_some_and(|bill| bill.is_due(now)) {
+        let Some(bill) = &mut self.bill else { return };
+        let text = self.meter.output_estimate();
+        if bill.is_due(now, text) {
             let consumed = self.basis.consumed(&self.meter, None);
             let progress = self.progress(now);
             if let Some(bill) = &self.bill {
-                bill.look(progress, &consumed);
+                bill.look(now, progress, &consumed, text);
             }
         }
     }

@@ -21,6 +21,8 @@ pub struct MoneyFigures {
     pub grace_committed: i64,
     /// What this node holds for its running requests, in nano-USD.
     pub held: i64,
+    /// Requests that wait for what running ones hold.
+    pub held_waiting: usize,
     /// By how much a charge has exceeded its hold at most, in nano-USD.
     pub excess_max: i64,
     /// Accounts whose balance was low when they were last asked for.
@@ -45,6 +47,7 @@ pub(super) struct Money {
     bound: IntGaugeVec,
     grace_committed: IntGauge,
     held: IntGauge,
+    held_waiting: IntGauge,
     accounts_low: IntGauge,
     unacknowledged: IntGauge,
     oldest: IntGauge,
@@ -81,6 +84,10 @@ impl Money {
                 "What keys have committed while the store was away and has not been charged yet.",
             )?,
             held: make.gauge("weir_held_nano_usd", "What this node holds for its running requests.")?,
+            held_waiting: make.gauge(
+                "weir_held_waiting",
+                "Requests that wait because running ones hold all that is left of a quota or a balance.",
+            )?,
             accounts_low: make.gauge(
                 "weir_accounts_low",
                 "Accounts whose balance was at or below their warning level when last used.",
@@ -113,6 +120,7 @@ impl Money {
         self.bound.with_label_values(&["grace"]).set(figures.grace);
         self.grace_committed.set(figures.grace_committed);
         self.held.set(figures.held);
+        self.held_waiting.set(gauge(figures.held_waiting as u64));
         self.accounts_low.set(gauge(figures.accounts_low as u64));
         self.unacknowledged.set(gauge(figures.unacknowledged));
         self.oldest.set(gauge(figures.oldest_ms));

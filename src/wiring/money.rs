@@ -101,6 +101,7 @@ impl Money {
                 grace: grace.nanos(),
                 grace_committed: billing.grace_committed().nanos(),
                 held: billing.held().nanos(),
+                held_waiting: billing.waiting(),
                 excess_max: billing.excess_max().nanos(),
                 accounts_low: billing.accounts_low(),
                 unacknowledged: journal.unacknowledged_steps(),

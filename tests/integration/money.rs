@@ -7,5 +7,6 @@ mod emptied;
 mod exact;
 mod failover;
 mod faults;
+mod held;
 mod limits;
 mod redis_away;

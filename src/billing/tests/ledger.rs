@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// What becomes of admissions, renewals and questions; everything else is always answered.
+/// What becomes of admissions, top-ups, renewals and questions; everything else is always answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// They are answered.
@@ -68,7 +68,10 @@ impl LedgerStore for Ledger {
     }
 
     async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError> {
-        self.inner.top_up(ask).await
+        match self.way() {
+            Way::There | Way::AnswerLost => self.inner.top_up(ask).await,
+            Way::Away => Err(away()),
+        }
     }
 
     async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {

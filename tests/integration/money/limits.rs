@@ -85,7 +85,7 @@ fn an_answer_that_nothing_is_left_for_is_cut_or_finished_as_the_key_says() {
             Wire::Gemini => "RESOURCE_EXHAUSTED",
         };
         assert!(text.contains(word), "{wire:?} {text}");
-        let finish = weir.key_with(&["--quota-usd", "0.0005"]);
+        let finish = weir.key_with(&["--quota-usd", "0.0005", "--finish-factor", "none"]);
         let answer = weir.exchange(&wire.streaming(&finish.text, long));
         assert!(!answer.text().contains(word), "{wire:?}");
         assert_eq!(weir.exchange(&wire.request(&finish.text, "hi")).status, 429, "{wire:?}");
