@@ -12,7 +12,7 @@ use crate::{
         ledger::{Change, Checkpoint, Settlement, TopUp, ToppedUp},
         money::NanoUsd,
         outcome::Outcome,
-        price::Price,
+        price::{self, Charge, Price, PricedRun},
         usage::Usage,
     },
     journal::Reservation,
@@ -31,6 +31,8 @@ pub struct Consumed {
     pub source: Option<UsageSource>,
     /// What changes the price.
     pub modifiers: Modifiers,
+    /// The runs of several models that make it, each with its price; none where the model asked for ran alone.
+    pub runs: Vec<PricedRun>,
 }
 
 /// How far a request has come, or how it ended.
@@ -89,13 +91,14 @@ impl Bill {
 
     /// Notes what the running answer has consumed, and asks for a larger hold in time.
     pub fn look(&self, progress: Progress<'_>, consumed: &Consumed) {
-        let cost = self.cost(progress.provider, consumed);
+        let Charge { cost, parts } = self.charge(progress.provider, consumed);
         self.running.note(Checkpoint {
             request: self.running.request.clone(),
             status: progress.status,
             usage: consumed.usage,
             source: consumed.source.unwrap_or(UsageSource::Estimated),
             modifiers: consumed.modifiers.clone(),
+            parts,
             cost,
             provider: progress.provider.to_owned(),
             latency_ms: progress.latency_ms,
@@ -133,6 +136,7 @@ impl Bill {
     /// Charges the request. Later calls do nothing.
     pub fn close(&mut self, outcome: Outcome, progress: Progress<'_>, consumed: &Consumed, now_ms: i64) {
         let billed = outcome.is_billed(progress.status);
+        let Charge { cost, parts } = self.charge(progress.provider, consumed);
         let row = billed.then(|| Row {
             time_ms: now_ms,
             provider: progress.provider.to_owned(),
@@ -142,7 +146,8 @@ impl Bill {
             usage_source: consumed.source.unwrap_or(UsageSource::Estimated),
             modifiers: consumed.modifiers.clone(),
             price_version: self.price(progress.provider).version().to_owned(),
-            cost_nano_usd: self.cost(progress.provider, consumed),
+            parts,
+            cost_nano_usd: cost,
             latency_ms: progress.latency_ms,
             ttft_ms: progress.ttft_ms,
             ..self.row.clone()
@@ -187,8 +192,11 @@ impl Bill {
             .map_or(&self.shared.free, |(_, price)| price)
     }
 
-    fn cost(&self, provider: &str, consumed: &Consumed) -> NanoUsd {
-        self.price(provider).cost(&consumed.usage, &consumed.modifiers)
+    fn charge(&self, provider: &str, consumed: &Consumed) -> Charge {
+        let Consumed {
+            usage, modifiers, runs, ..
+        } = consumed;
+        price::charge(&self.row.model, self.price(provider), usage, modifiers, runs)
     }
 }
 

@@ -227,6 +227,7 @@ mod tests {
             usage: Usage::default(),
             source: UsageSource::Estimated,
             modifiers: Modifiers::default(),
+            parts: Vec::new(),
             cost: NanoUsd::from_nanos(1),
             provider: "p".to_owned(),
             latency_ms: 1,

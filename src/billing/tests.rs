@@ -19,6 +19,7 @@ use crate::{
 use ledger::{Ledger, Way};
 
 mod ledger;
+mod parts;
 mod standing;
 
 /// A node with an account `acme` that has `balance`.
@@ -97,6 +98,7 @@ fn consumed(usage: Usage) -> Consumed {
         usage,
         source: Some(UsageSource::Reported),
         modifiers: Modifiers::default(),
+        runs: Vec::new(),
     }
 }
 

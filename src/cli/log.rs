@@ -13,7 +13,10 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::admin_client::{AdminClient, ClientArgs, ClientError};
-use crate::{clock, domain::consumption::Row};
+use crate::{
+    clock,
+    domain::consumption::{Part, Row},
+};
 
 mod csv;
 
@@ -173,7 +176,13 @@ async fn rows(
             left = left.saturating_sub(1);
             match form {
                 Form::Jsonl => writeln!(out, "{row}")?,
-                Form::Table => writeln!(out, "{}", line(&read(row)?))?,
+                Form::Table => {
+                    let row = read(row)?;
+                    writeln!(out, "{}", line(&row))?;
+                    for part in &row.parts {
+                        writeln!(out, "{}", part_line(part))?;
+                    }
+                }
                 Form::Csv => csv::record(&read(row)?, out)?,
             }
         }
@@ -207,6 +216,20 @@ fn line(row: &Row) -> String {
         row.usage.input_total(),
         row.usage.output_text.saturating_add(row.usage.output_reasoning),
         row.cost_nano_usd.to_string(),
+    )
+}
+
+/// What one of several models had of the row above.
+fn part_line(part: &Part) -> String {
+    format!(
+        "{:<24}  {:<20}  {:<32}  {:>6}  {:>10}  {:>10}  {:>16}",
+        "",
+        format!("  {}", part.run.as_str()),
+        part.model,
+        "",
+        part.usage.input_total(),
+        part.usage.output_total(),
+        part.cost_nano_usd.to_string(),
     )
 }
 

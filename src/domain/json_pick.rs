@@ -8,6 +8,7 @@ use std::borrow::Cow;
 mod heard;
 mod key;
 mod lexer;
+mod marks;
 mod path;
 mod said;
 mod slot;
@@ -15,12 +16,15 @@ mod slot;
 pub(in crate::domain) mod tests;
 
 pub use heard::Heard;
+use heard::Listening;
 use key::Key;
 use lexer::{Lexer, Token};
+use marks::Marks;
 use path::{NodeId, ROOT};
 pub use path::{PATHS_MAX, Path, PathSet, SCALAR_BYTES_MAX, SEGMENTS_MAX, Segment, TREE_BYTES_MAX, Take};
 pub use said::Said;
-use slot::{Slot, SlotState};
+pub(in crate::domain) use slot::replace;
+use slot::{Slot, SlotState, bits};
 
 /// The picker. Paths are named by their place in the set it was made with.
 #[derive(Debug)]
@@ -39,6 +43,8 @@ pub struct Picker {
     active_limit: usize,
     /// Set when the value being kept is longer than its limit.
     overflow: bool,
+    /// The marks of the object that is being read and is counted by them.
+    marks: Marks,
     scratch: Vec<u8>,
     slots: Vec<Slot>,
     /// The slots that a reset has to clear.
@@ -47,16 +53,6 @@ pub struct Picker {
     heard: Heard,
     said: Said,
     listening: Listening,
-}
-
-/// Whether the bytes that come are listened to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Listening {
-    No,
-    /// In a string.
-    Text,
-    /// In an object or array with so many containers around it.
-    Within(usize),
 }
 
 impl Picker {
@@ -72,6 +68,7 @@ impl Picker {
             active_depth: 0,
             active_limit: 0,
             overflow: false,
+            marks: Marks::default(),
             scratch: Vec::new(),
             slots: vec![Slot::default(); set.takes().len()],
             touched: 0,
@@ -86,6 +83,7 @@ impl Picker {
         self.lexer.reset();
         self.pending = None;
         self.active = 0;
+        self.marks = Marks::default();
         self.stop_listening();
         self.said = Said::default();
         self.key.end();
@@ -228,6 +226,9 @@ impl Picker {
                 if self.active != 0 && self.lexer.depth() == self.active_depth {
                     self.store();
                 }
+                if token == Some(Token::Close) {
+                    self.count_marked();
+                }
             }
         }
     }
@@ -301,6 +302,9 @@ impl Picker {
                 self.touched |= 1 << at;
             }
         }
+        if leaves.marked != 0 {
+            self.marks = Marks::default();
+        }
         if let Some(place) = self.nodes.get_mut(outer) {
             *place = node.filter(|_| leaves.tree == 0);
         }
@@ -315,6 +319,23 @@ impl Picker {
     fn count_each(&mut self, leaves: u64) {
         for at in bits(leaves) {
             if let Some(slot) = self.slots.get_mut(at) {
+                slot.count = slot.count.saturating_add(1);
+                self.touched |= 1 << at;
+            }
+        }
+    }
+
+    /// An object or array has ended.
+    fn count_marked(&mut self) {
+        let ended = self.node(self.lexer.depth() + 1).filter(|_| self.active == 0);
+        let marked = ended.map_or(0, |node| self.set.leaves(node).marked);
+        for at in bits(marked) {
+            let (Some(Take::CountMarked { all, none }), Some(slot)) =
+                (self.set.takes().get(at), self.slots.get_mut(at))
+            else {
+                continue;
+            };
+            if self.marks.fit(*all, *none) {
                 slot.count = slot.count.saturating_add(1);
                 self.touched |= 1 << at;
             }
@@ -362,12 +383,8 @@ impl Picker {
                 Take::Presence if too_long || !matches!(scratch.as_slice(), b"null" | b"false" | b"\"\"") => {
                     slot.state = SlotState::Taken;
                 }
-                Take::Presence | Take::Count | Take::Text => {}
-                Take::CountOf(word) => {
-                    let same =
-                        matches!(scratch.as_slice(), [b'"', inner @ .., b'"'] if !too_long && inner == word.as_bytes());
-                    slot.count = slot.count.saturating_add(u64::from(same));
-                }
+                Take::Presence | Take::Count | Take::CountMarked { .. } | Take::Text => {}
+                Take::Mark { words, other } => self.marks.see(words, other, &scratch, too_long),
                 Take::Scalar | Take::Tree if too_long => slot.state = SlotState::TooLong,
                 Take::Scalar | Take::Tree => {
                     replace(&mut slot.raw, &scratch);
@@ -379,20 +396,4 @@ impl Picker {
         self.touched |= self.active;
         self.active = 0;
     }
-}
-
-/// Puts `new` in the place of what a buffer holds; the buffer is used again, and is never larger than the largest it held.
-pub(in crate::domain) fn replace(buffer: &mut Vec<u8>, new: &[u8]) {
-    buffer.clear();
-    buffer.reserve_exact(new.len());
-    buffer.extend_from_slice(new);
-}
-
-/// The places of the bits that are set.
-fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let at = usize::try_from(mask.trailing_zeros()).ok().filter(|_| mask != 0)?;
-        mask &= mask - 1;
-        Some(at)
-    })
 }

@@ -10,6 +10,7 @@ mod facts;
 mod json_end;
 mod levels;
 mod number;
+mod output_limits;
 mod string;
 
 #[cfg(test)]
@@ -22,6 +23,7 @@ pub use error::{Fault, ScanError};
 use facts::Facts;
 pub use json_end::{JsonEnd, Progress};
 use levels::{Container, Levels};
+pub use output_limits::OutputLimits;
 
 use crate::domain::tokens::input::InputTally;
 
@@ -48,6 +50,8 @@ pub struct Scan {
     /// The last non-negative integer, in tokens, of `max_tokens`, `max_output_tokens`, `max_completion_tokens` or
     /// `generationConfig.maxOutputTokens` (either spelling of both names: Gemini takes both).
     pub output_max: Option<u64>,
+    /// What bounds the output that is billed.
+    pub output_limits: OutputLimits,
     /// Whether there is a `contents` key, whatever its value.
     pub has_contents: bool,
     /// What the body costs to read, in tokens of o200k, estimated by [`crate::domain::tokens::input`].

@@ -132,7 +132,7 @@ async fn prepare(
         Protocol::Gemini => operation == Operation::StreamGenerateContent,
         Protocol::Messages | Protocol::Responses => scan.stream == Some(true),
     };
-    let basis = Basis::new(&gateway.learnt, key, &route.model, &scan);
+    let basis = Basis::new(&gateway.learnt, live, key, &route.model, operation, &scan);
     let asked = funds::Asked {
         request_id: &entry.record.request_id,
         operation,

@@ -186,6 +186,7 @@ fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'_>, route: &Route) -> Wanted<'a
                 ..Usage::default()
             },
             usage_source: UsageSource::Estimated,
+            parts: Vec::new(),
             modifiers: Modifiers::default(),
             price_version: String::new(),
             cost_nano_usd: NanoUsd::ZERO,

@@ -191,8 +191,8 @@ impl Ticket {
     /// A piece of the answer has passed: now and then what has been consumed is noted for the journal and the hold.
     pub fn look(&mut self, now: Instant) {
         if self.bill.as_mut().is_some_and(|bill| bill.is_due(now)) {
-            let consumed = self.basis.consumed(&self.meter, None);
             let progress = self.progress(now);
+            let consumed = self.basis.consumed(&self.meter, progress.provider, None);
             if let Some(bill) = &self.bill {
                 bill.look(progress, &consumed);
             }
@@ -261,16 +261,12 @@ impl Ticket {
             return;
         };
         if self.entry.record.attempts > 0 {
-            let consumed = self.basis.consumed(&self.meter, Some(outcome));
+            let progress = self.progress(clock::instant());
+            let consumed = self.basis.consumed(&self.meter, progress.provider, Some(outcome));
             if outcome == Outcome::Ok && consumed.source == Some(UsageSource::Reported) {
                 self.basis.learn(&self.meter);
             }
-            bill.close(
-                outcome,
-                self.progress(clock::instant()),
-                &consumed,
-                clock::unix_millis(),
-            );
+            bill.close(outcome, progress, &consumed, clock::unix_millis());
         }
     }
 

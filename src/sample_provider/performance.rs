@@ -10,7 +10,7 @@ use super::answer::Answer;
 use super::ask::{self, Ask};
 use super::gemini::Chunking;
 use super::path::Target;
-use super::reply::{Counts, Reply};
+use super::reply::{Counts, Others, Reply};
 use super::script::{Encoding, Script};
 use super::steps::{self, Ending, Step};
 use super::tokens::{self, InputTokens};
@@ -224,6 +224,10 @@ fn answered(
         created_at: order.created_at,
         answer: &bill.answer,
         counts: counts(&bill).styled(script.usage()),
+        others: Others {
+            advisor: script.advisor.as_deref(),
+            fallback: script.fallback.as_deref(),
+        },
         encrypted_reasoning: includes.into_iter().any(|name| name == "reasoning.encrypted_content"),
     };
     if ask.stream {

@@ -64,6 +64,10 @@ pub struct Script {
     pub tool: Option<String>,
     /// What that tool is called with, as JSON: an object, or a string for a tool that takes free text.
     pub tool_input: Option<Value>,
+    /// A model whose advice the answer says it took (Messages): its tokens are in `usage.iterations` alone.
+    pub advisor: Option<String>,
+    /// A model that the answer says it stood in for the one asked for (Messages), which declined at once.
+    pub fallback: Option<String>,
 }
 
 /// What the reported usage looks like; the ledger always has the true counts.
@@ -124,7 +128,8 @@ pub enum ScriptError {
 }
 
 const KEYS: &str = "deltas, delta_bytes, gap_ms, ttfb_ms, status, retry_after, cut_after, stall_after, \
-    in_band_error_after, usage, encoding, content_type, close, half_event, native_errors, cache_read, cache_write, tool, tool_input";
+    in_band_error_after, usage, encoding, content_type, close, half_event, native_errors, cache_read, cache_write, tool, tool_input, \
+    advisor, fallback";
 
 impl Script {
     /// Layer `higher` over this one, field by field.
@@ -150,6 +155,8 @@ impl Script {
             cache_write: higher.cache_write.or(self.cache_write),
             tool: higher.tool.or(self.tool),
             tool_input: higher.tool_input.or(self.tool_input),
+            advisor: higher.advisor.or(self.advisor),
+            fallback: higher.fallback.or(self.fallback),
         }
     }
 
@@ -260,6 +267,8 @@ impl Script {
             "native_errors" => self.native_errors = Some(boolean("native_errors", value)?),
             "content_type" => self.content_type = Some(content_type(value)?),
             "tool" => self.tool = Some(value.to_owned()),
+            "advisor" => self.advisor = Some(value.to_owned()),
+            "fallback" => self.fallback = Some(value.to_owned()),
             "tool_input" => self.tool_input = Some(tool_input(value)?),
             other => return Err(ScriptError::UnknownKey(mark::shown(other))),
         }

@@ -1,5 +1,6 @@
 //! Money that adds up: what is charged, who is refused, and what faults do to neither.
 
+mod bounds;
 mod crash;
 mod disconnects;
 mod disk;
@@ -8,4 +9,5 @@ mod exact;
 mod failover;
 mod faults;
 mod limits;
+mod models;
 mod redis_away;

@@ -126,6 +126,34 @@ async fn the_log_is_read_page_by_page() {
 }
 
 #[tokio::test]
+async fn the_log_shows_what_each_model_had_of_a_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut shared = row("r1", "m");
+    shared["parts"] = json!([
+        {"run": "answer", "model": "m", "input_uncached": 6, "output_text": 3, "cost_nano_usd": 250_000_000},
+        {"run": "advisor", "model": "n", "input_uncached": 4, "cache_read": 5, "output_text": 4, "cost_nano_usd": 1_000_000_000},
+    ]);
+    let pages = || vec![(200, json!({ "rows": [shared, row("r2", "m")], "next": null }))];
+    let (out, _) = run(pages(), "log query").await;
+    let table = out.unwrap();
+    let shown = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let lines: Vec<Vec<String>> = table.lines().map(shown).collect();
+    assert_eq!(lines.len(), 5, "{table}");
+    assert_eq!(lines[2], ["answer", "m", "6", "3", "0.25"]);
+    assert_eq!(lines[3], ["advisor", "n", "9", "4", "1.00"]);
+    let (out, _) = run(pages(), "log query --json").await;
+    let first: Value = serde_json::from_str(out.unwrap().lines().next().unwrap()).unwrap();
+    assert_eq!(first["parts"], shared["parts"]);
+    let path = folder.path().join("log.csv");
+    let (out, _) = run(pages(), &format!("log export --format csv --out {}", path.display())).await;
+    out.unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let cell = text.lines().nth(1).unwrap().rsplit_once(",0,0,0,").unwrap().1;
+    let json = cell.trim_end().trim_matches('"').replace("\"\"", "\"");
+    assert_eq!(serde_json::from_str::<Value>(&json).unwrap(), shared["parts"]);
+}
+
+#[tokio::test]
 async fn an_export_is_whole_or_not_there() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.csv");
@@ -139,7 +167,8 @@ async fn an_export_is_whole_or_not_there() {
     assert_eq!(lines.len(), 3);
     assert!(lines[0].starts_with("time,request_id,account,key_id,"));
     assert!(lines[1].contains(",\"'=cmd,1\",\"'=cmd,1\",p,200,"), "{text}");
-    assert_eq!(lines[0].split(',').count(), 29);
+    assert_eq!(lines[0].split(',').count(), 33);
+    assert!(lines[1].ends_with(",0,0,0,"), "no parts: {text}");
     std::fs::remove_file(&path).unwrap();
     let half = vec![
         (200, json!({ "rows": [row("r1", "m")], "next": "7.1.a" })),

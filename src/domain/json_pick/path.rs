@@ -30,8 +30,20 @@ pub enum Take {
     Presence,
     /// Count them.
     Count,
-    /// Count the strings equal to this one.
-    CountOf(&'static str),
+    /// Mark the object around the string: with the bits of the word that the string is, or with `other` if it is none.
+    Mark {
+        /// Words, each with its bits.
+        words: &'static [(&'static str, u8)],
+        /// The bits of any other string.
+        other: u8,
+    },
+    /// Count the objects that have all of some marks when they end, and none of some others.
+    CountMarked {
+        /// All of these bits.
+        all: u8,
+        /// None of these.
+        none: u8,
+    },
     /// Listen to a string, without its escapes, or to an object or array as it is written: see [`super::Heard`]. Nothing of
     /// it is kept.
     Text,
@@ -43,9 +55,9 @@ impl Take {
         match self {
             Self::Scalar => SCALAR_BYTES_MAX,
             Self::Tree => TREE_BYTES_MAX,
-            Self::CountOf(word) => word.len() + 2,
+            Self::Mark { .. } => SCALAR_BYTES_MAX,
             Self::Presence => "false".len(),
-            Self::Count | Self::Text => 0,
+            Self::Count | Self::CountMarked { .. } | Self::Text => 0,
         }
     }
 }
@@ -86,13 +98,14 @@ struct Node {
 /// The paths that end at a node, one bit each, by what they do.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Leaves {
-    /// Look at a string, number or literal: all but those that only count.
+    /// Look at a string, number or literal: all but those that only count or listen.
     pub(super) scalar: u64,
     /// Bytes to keep of it.
     pub(super) scalar_limit: usize,
     pub(super) tree: u64,
     pub(super) presence: u64,
     pub(super) count: u64,
+    pub(super) marked: u64,
     /// Whether to listen.
     pub(super) text: bool,
 }
@@ -170,10 +183,11 @@ impl Leaves {
             Take::Tree => self.tree |= bit,
             Take::Presence => self.presence |= bit,
             Take::Count => self.count |= bit,
+            Take::CountMarked { .. } => self.marked |= bit,
             Take::Text => self.text = true,
-            Take::Scalar | Take::CountOf(_) => {}
+            Take::Scalar | Take::Mark { .. } => {}
         }
-        if !matches!(take, Take::Count | Take::Text) {
+        if !matches!(take, Take::Count | Take::CountMarked { .. } | Take::Text) {
             self.scalar |= bit;
             self.scalar_limit = self.scalar_limit.max(take.limit());
         }

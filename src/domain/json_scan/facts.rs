@@ -12,9 +12,22 @@ enum Field {
     Other,
     Model,
     Stream,
-    OutputMax,
+    OutputMax(OutputName),
     GenerationConfig,
+    Candidates,
+    Fallbacks,
+    /// The limit of output of a model that may stand in.
+    FallbackMax,
     Tools,
+}
+
+/// The names under which a request limits its output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OutputName {
+    MaxTokens,
+    MaxOutputTokens,
+    MaxCompletionTokens,
+    GenerationConfig,
 }
 
 /// The facts found so far. Told of every key and every value in order; a value belongs to the key told last, once.
@@ -26,6 +39,7 @@ pub(super) struct Facts {
     /// The field of the next value; taken by it, so that no later array element is mistaken for it.
     next: Field,
     has_stream: bool,
+    has_generation_config: bool,
 }
 
 impl Facts {
@@ -45,11 +59,18 @@ impl Facts {
                 self.top = self.top_level_field(body, key)?;
                 self.top
             }
-            2 if self.top == Field::GenerationConfig
-                && (key.is(body, "maxOutputTokens") || key.is(body, "max_output_tokens")) =>
-            {
-                Field::OutputMax
+            2 if self.top == Field::GenerationConfig => {
+                let is_any = |names: &[&str]| names.iter().any(|name| key.is(body, name));
+                if is_any(&["maxOutputTokens", "max_output_tokens"]) {
+                    Field::OutputMax(OutputName::GenerationConfig)
+                } else if is_any(&["candidateCount", "candidate_count"]) {
+                    Field::Candidates
+                } else {
+                    Field::Other
+                }
             }
+            // The object is an element of an array.
+            3 if self.top == Field::Fallbacks && key.is(body, "max_tokens") => Field::FallbackMax,
             _ => Field::Other,
         };
         Ok(())
@@ -78,21 +99,49 @@ impl Facts {
             return Ok(Field::Other);
         }
         let is_any = |names: &[&str]| names.iter().any(|name| key.is(body, name));
-        Ok(
-            if is_any(&["max_tokens", "max_output_tokens", "max_completion_tokens"]) {
-                Field::OutputMax
-            } else if is_any(&["generationConfig", "generation_config"]) {
+        let output_names = [
+            ("max_tokens", OutputName::MaxTokens),
+            ("max_output_tokens", OutputName::MaxOutputTokens),
+            ("max_completion_tokens", OutputName::MaxCompletionTokens),
+        ];
+        let output = output_names.into_iter().find(|(name, _)| key.is(body, name));
+        Ok(match output {
+            Some((_, name)) => Field::OutputMax(name),
+            None if is_any(&["generationConfig", "generation_config"]) => {
+                if mem::replace(&mut self.has_generation_config, true) {
+                    // Which of two a provider goes by is its own affair.
+                    self.scan.output_limits.generation_config.note(None);
+                }
                 Field::GenerationConfig
-            } else if key.is(body, "tools") {
-                Field::Tools
-            } else {
-                Field::Other
-            },
-        )
+            }
+            None if key.is(body, "fallbacks") => Field::Fallbacks,
+            None if key.is(body, "tools") => Field::Tools,
+            None => Field::Other,
+        })
+    }
+
+    /// A value belongs to a limit of the output: an integer, or anything else.
+    fn limit(&mut self, field: Field, integer: Option<u64>) {
+        let limits = &mut self.scan.output_limits;
+        match field {
+            Field::OutputMax(OutputName::MaxTokens) | Field::FallbackMax => limits.max_tokens.note(integer),
+            Field::OutputMax(OutputName::MaxOutputTokens) => limits.max_output_tokens.note(integer),
+            Field::OutputMax(OutputName::GenerationConfig) => limits.generation_config.note(integer),
+            Field::Candidates => limits.candidates.note(integer),
+            Field::OutputMax(OutputName::MaxCompletionTokens)
+            | Field::Other
+            | Field::Model
+            | Field::Stream
+            | Field::GenerationConfig
+            | Field::Fallbacks
+            | Field::Tools => {}
+        }
     }
 
     pub(super) fn string(&mut self, body: &str, value: &StringToken) {
-        if mem::take(&mut self.next) == Field::Model {
+        let field = mem::take(&mut self.next);
+        self.limit(field, None);
+        if field == Field::Model {
             self.scan.model = Some(ModelSpan {
                 text: value.decode(body),
                 value: value.span.clone(),
@@ -102,14 +151,17 @@ impl Facts {
 
     pub(super) fn number(&mut self, at: usize, integer: Option<u64>) -> Result<(), ScanError> {
         let field = self.not_a_string(at)?;
-        if field == Field::OutputMax && integer.is_some() {
+        self.limit(field, integer);
+        if matches!(field, Field::OutputMax(_)) && integer.is_some() {
             self.scan.output_max = integer;
         }
         Ok(())
     }
 
     pub(super) fn boolean(&mut self, at: usize, value: bool) -> Result<(), ScanError> {
-        if self.not_a_string(at)? == Field::Stream {
+        let field = self.not_a_string(at)?;
+        self.limit(field, None);
+        if field == Field::Stream {
             self.scan.stream = Some(value);
         }
         Ok(())
@@ -117,7 +169,9 @@ impl Facts {
 
     /// A null, an array or an object starts at byte `at`.
     pub(super) fn other(&mut self, at: usize) -> Result<(), ScanError> {
-        self.not_a_string(at).map(|_| ())
+        let field = self.not_a_string(at)?;
+        self.limit(field, None);
+        Ok(())
     }
 
     fn not_a_string(&mut self, at: usize) -> Result<Field, ScanError> {

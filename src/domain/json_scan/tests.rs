@@ -2,6 +2,7 @@
 
 mod differential;
 mod end;
+mod limits;
 
 use super::*;
 

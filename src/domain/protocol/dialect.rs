@@ -4,7 +4,7 @@ use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_pick::{PathSet, Picker};
 use crate::domain::protocol::facts::Facts;
 use crate::domain::protocol::{MidStreamFailure, Protocol, gemini, messages, responses};
-use crate::domain::usage::Usage;
+use crate::domain::usage::{Run, Usage};
 
 /// A protocol with what its answer has reported.
 #[derive(Clone, Debug)]
@@ -76,6 +76,14 @@ impl Dialect {
         }
     }
 
+    /// What each run of a model consumed, where the answer tells of several; else nothing.
+    pub(super) fn runs(&self) -> Vec<Run> {
+        match self {
+            Self::Messages(state) => state.runs(),
+            Self::Responses(_) | Self::Gemini(_) => Vec::new(),
+        }
+    }
+
     /// Whether what was reported is the last word; `None` when nothing was. `body_whole`: it is the end of a body in one piece.
     pub(super) fn usage_source(&self, facts: &Facts, body_whole: bool) -> Option<UsageSource> {
         match self {
@@ -118,7 +126,7 @@ impl Dialect {
     /// The bytes of heap memory in buffers that grow with what is reported.
     pub(super) fn heap_bytes(&self) -> usize {
         match self {
-            Self::Messages(_) => 0,
+            Self::Messages(state) => state.heap_bytes(),
             Self::Responses(state) => state.heap_bytes(),
             Self::Gemini(state) => state.heap_bytes(),
         }

@@ -14,7 +14,7 @@ use crate::domain::protocol::dialect::Dialect;
 use crate::domain::protocol::facts::Facts;
 use crate::domain::sse::SseFramer;
 use crate::domain::tokens::{CharClasses, unreadable_tokens};
-use crate::domain::usage::Usage;
+use crate::domain::usage::{Run, Usage};
 use sink::{DONE_MARKER, Head, Sink};
 use template::Template;
 
@@ -77,8 +77,10 @@ pub enum FailureKind {
 /// What an answer has said so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// The usage that the provider reported, if it reported any.
+    /// The usage that the provider reported, if it reported any: that of all models that worked on the answer.
     pub usage: Option<Usage>,
+    /// What each of several runs of models consumed, which make that usage; empty if there was one run.
+    pub runs: Vec<Run>,
     /// Whether those figures are the provider's last word ([`UsageSource::Reported`]) or only some of them
     /// ([`UsageSource::Partial`]: the answer broke off, or the provider left a count out or sent none that can be read); `None`
     /// without any. An explicit zero is a figure.
@@ -259,6 +261,7 @@ impl Observer {
         }
         Observed {
             usage: answer.dialect.usage(),
+            runs: answer.dialect.runs(),
             usage_source: answer.dialect.usage_source(
                 &answer.facts,
                 matches!(self.frame, Frame::Json) && self.picker.is_done(),

@@ -9,11 +9,11 @@ use async_trait::async_trait;
 
 use super::LedgerStore;
 use crate::domain::{
-    consumption::{Modifiers, Row, UsageSource},
+    consumption::{Modifiers, Part, Row, UsageSource},
     key::{KeyId, KeyRecord, KeyState},
     ledger::{KeyTerms, NodeId},
     money::NanoUsd,
-    usage::Usage,
+    usage::{RunKind, Usage},
 };
 
 mod cases;
@@ -144,6 +144,18 @@ pub(crate) fn row(account: &str, key: u8, request: &str, time_ms: i64, cost: Nan
             ..Usage::default()
         },
         usage_source: UsageSource::Reported,
+        parts: vec![Part {
+            run: RunKind::Advisor,
+            model: "\"[{".to_owned(),
+            usage: Usage {
+                output_text: 1,
+                ..Usage::default()
+            },
+            priced_as: None,
+            price_version: None,
+            above_input_tokens: 0,
+            cost_nano_usd: NanoUsd::from_nanos(1),
+        }],
         modifiers: Modifiers::default(),
         price_version: "1".to_owned(),
         cost_nano_usd: cost,
