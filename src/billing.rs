@@ -3,10 +3,7 @@
 
 use std::{
     collections::HashSet,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI64, AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -14,36 +11,49 @@ use tokio::sync::watch;
 
 use crate::{
     billing::{
+        figures::Counters,
         grace::Grace,
+        growth::{Bound, Growth},
+        last_seen::NotAlone,
+        line::Lines,
         running::{Running, RunningRequests},
+        tally::Seat,
         uncertain::Uncertain,
+        wanted::dearest,
     },
     clock,
     domain::{
-        consumption::{Row, UsageSource},
-        key::KeyRecord,
-        ledger::{Admission, Admit, Admitted, Denied, Grant, NodeId, OnExhausted, Record},
-        money::NanoUsd,
+        ledger::{Admission, Admit, Admitted, Change, Denied, Grant, NodeId, ProviderState, Record},
         price::Price,
-        usage::Usage,
     },
     journal::{Journal, REQUEST_BYTES},
-    store::{StoreError, ledger::LedgerStore},
+    store::{StoreError, ledger::LedgerStore, time::StoreTime},
 };
 
 pub mod bill;
-pub mod grace;
+mod figures;
+mod grace;
+mod growth;
+mod last_seen;
+mod line;
 pub mod running;
 mod standing;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod uncertain;
+mod upkeep;
+mod wanted;
 
+use bill::Held;
 pub use bill::{Bill, Consumed, Progress};
+pub use grace::GraceLimits;
+pub use line::{Place, WaitingMax};
+pub use wanted::Wanted;
 
 /// How often running requests are written to the journal.
 const CHECKPOINT_EVERY: Duration = Duration::from_millis(800);
-/// How often the node says that its holds are alive; a third of their lease.
+/// How often the node says that its holds are alive, and asks for the time; a third of their lease.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 
 /// The money side of all requests of this node.
@@ -57,8 +67,11 @@ pub(crate) struct Shared {
     ledger: Arc<dyn LedgerStore>,
     journal: Arc<Journal>,
     node: NodeId,
+    time: Arc<StoreTime>,
     running: RunningRequests,
     grace: Grace,
+    /// Who waits for what running requests hold.
+    lines: Arc<Lines>,
     free: Price,
     /// Admissions whose answer did not come: each may have put a hold that nobody knows of.
     uncertain: Uncertain,
@@ -67,44 +80,16 @@ pub(crate) struct Shared {
     counters: Counters,
 }
 
-/// What has been charged since the start.
-#[derive(Debug, Default)]
-struct Counters {
-    rows: [AtomicU64; 3],
-    cost: AtomicI64,
-    failed: AtomicU64,
-    excess_max: AtomicI64,
-    offline: AtomicU64,
-}
-
-/// A request that wants to be forwarded.
-#[derive(Debug)]
-pub struct Wanted<'a> {
-    /// Its key, as this node knows it.
-    pub key: &'a KeyRecord,
-    /// What is known of it already; usage is the estimate of its input.
-    pub row: Row,
-    /// What its output is estimated at, in tokens.
-    pub output_tokens: u64,
-    /// What it costs at each provider that may serve it.
-    pub prices: Vec<(String, Arc<Price>)>,
-}
-
-/// What an admitted request got, from the store or from its key's grace.
-struct Held {
-    hold: NanoUsd,
-    at_ms: i64,
-    watermark: u64,
-}
-
 /// Why a request is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotAdmitted {
     /// A limit, or the key itself.
     Denied(Denied),
+    /// A rate or concurrency limit, by what this node alone knows: the store is away.
+    DeniedAlone(Denied),
     /// The key was changed: read it again, then ask again.
     StaleKey,
-    /// The store is away, and the key's grace is used up.
+    /// The store is away or has too much to do, and this node has no grace for the key.
     StoreAway,
     /// What it costs could not be recorded.
     JournalFull,
@@ -119,16 +104,18 @@ impl std::fmt::Debug for Billing {
 }
 
 impl Billing {
-    /// Bills over a ledger and this node's journal; each key may commit `grace` while the ledger is away.
-    pub fn new(ledger: Arc<dyn LedgerStore>, journal: Arc<Journal>, grace: NanoUsd) -> Self {
+    /// Bills over a ledger and this node's journal; within `grace` requests are admitted while the ledger is away.
+    pub fn new(ledger: Arc<dyn LedgerStore>, journal: Arc<Journal>, grace: GraceLimits) -> Self {
         let node = journal.node().clone();
         Self {
             shared: Arc::new(Shared {
                 ledger,
                 journal,
                 node,
+                time: Arc::new(StoreTime::new(clock::instant())),
                 running: RunningRequests::default(),
                 grace: Grace::new(grace),
+                lines: Arc::default(),
                 free: Price::free(),
                 uncertain: Uncertain::default(),
                 low: Mutex::default(),
@@ -143,25 +130,22 @@ impl Billing {
         let Ok(mut reservation) = shared.journal.reserve(REQUEST_BYTES) else {
             return Err(NotAdmitted::JournalFull);
         };
+        let estimate = wanted.estimate();
         let Wanted {
-            key,
-            mut row,
-            output_tokens,
-            prices,
+            key, mut row, prices, ..
         } = wanted;
-        let (estimate, tokens) = estimate(&row, output_tokens, &prices);
         let (ended_key, ended_account) = shared.journal.pending(&key.account, &key.id);
         let ask = Admit {
             node: shared.node.clone(),
             request: row.request_id.clone(),
             key: key.clone(),
-            estimate,
-            tokens,
+            estimate: estimate.cost,
+            tokens: estimate.tokens,
             ended_key,
             ended_account,
         };
-        let Held { hold, at_ms, watermark } = shared.hold(key, &ask).await?;
-        row.admitted_ms = at_ms;
+        let held = shared.hold(&ask).await?;
+        (row.admitted_ms, row.time_ms) = (held.at_ms, held.at_ms);
         row.cost_nano_usd = dearest(&prices, &row.usage);
         if let Some((_, price)) = prices.first() {
             price.version().clone_into(&mut row.price_version);
@@ -170,13 +154,16 @@ impl Billing {
             row.request_id.clone(),
             key.account.clone(),
             key.id.clone(),
-            at_ms,
-            key.terms.on_exhausted,
-            hold,
+            held.at_ms,
+            Growth::new(
+                held.seat.hold,
+                estimate.output,
+                Bound::of(&key.terms, held.balance, estimate.cost),
+            ),
         ));
         let admitted = Record::Admit(Box::new(Admitted {
             row: row.clone(),
-            tokens_estimated: tokens,
+            tokens_estimated: estimate.tokens,
         }));
         let recorded = shared.journal.append(&admitted, &mut reservation);
         shared.running.add(Arc::clone(&running));
@@ -184,12 +171,11 @@ impl Billing {
             shared: Arc::clone(shared),
             running,
             row,
+            held,
             prices,
             reservation,
-            tokens_estimated: tokens,
-            watermark,
+            tokens_estimated: estimate.tokens,
             next_look: None,
-            may_be_cut: key.terms.on_exhausted == OnExhausted::Cut,
             closed: false,
         };
         if let Err(error) = recorded {
@@ -225,129 +211,85 @@ impl Billing {
 
     fn renew(&self) {
         let shared = Arc::clone(&self.shared);
-        tokio::spawn(async move { shared.renew().await });
+        tokio::spawn(async move {
+            shared.time.ask(&*shared.ledger).await;
+            shared.renew().await;
+        });
     }
 
-    /// How many accounts' balances were low when they were last asked for.
-    pub fn accounts_low(&self) -> usize {
-        lock(&self.shared.low).len()
+    /// The store's clock, as this node knows it.
+    pub fn time(&self) -> &Arc<StoreTime> {
+        &self.shared.time
     }
 
-    /// How many requests are running.
-    pub fn running(&self) -> usize {
-        self.shared.running.len()
-    }
-
-    /// What is held for the requests that are running.
-    pub fn held(&self) -> NanoUsd {
-        self.shared.running.held()
-    }
-
-    /// What keys have committed while the store was away.
-    pub fn grace_committed(&self) -> NanoUsd {
-        self.shared.grace.committed()
-    }
-
-    /// How many rows were charged since the start, by where their figures come from.
-    pub fn rows(&self) -> [(UsageSource, u64); 3] {
-        let all = [UsageSource::Reported, UsageSource::Partial, UsageSource::Estimated];
-        let mut rows = all.into_iter().zip(&self.shared.counters.rows);
-        all.map(|source| {
-            (
-                source,
-                rows.next().map_or(0, |(_, count)| count.load(Ordering::Relaxed)),
-            )
-        })
-    }
-
-    /// What was charged since the start.
-    pub fn charged(&self) -> NanoUsd {
-        NanoUsd::from_nanos(self.shared.counters.cost.load(Ordering::Relaxed))
-    }
-
-    /// By how much a charge has exceeded its hold at most since the start: what a key can exceed its quota by, per request
-    /// that runs when it is used up.
-    pub fn excess_max(&self) -> NanoUsd {
-        NanoUsd::from_nanos(self.shared.counters.excess_max.load(Ordering::Relaxed))
-    }
-
-    /// Records that could not be written.
-    pub fn failures(&self) -> u64 {
-        self.shared.counters.failed.load(Ordering::Relaxed)
-    }
-
-    /// Requests admitted while the store was away.
-    pub fn offline(&self) -> u64 {
-        self.shared.counters.offline.load(Ordering::Relaxed)
+    /// An operator has changed an account at this node, whether or not the store knows of it yet.
+    pub fn account_changed(&self, account: &str, change: &Change) {
+        if matches!(change, Change::Suspend) {
+            self.shared.grace.stopped(account);
+        }
     }
 }
 
 impl Shared {
-    async fn hold(&self, key: &KeyRecord, ask: &Admit) -> Result<Held, NotAdmitted> {
+    async fn hold(&self, ask: &Admit) -> Result<Held, NotAdmitted> {
         let doubt = self.uncertain.begin(ask);
-        match self.ledger.admit(ask).await {
+        let asked = clock::instant();
+        let answer = self.ledger.admit(ask).await;
+        let at = clock::instant();
+        match answer {
             Ok(answer) => {
                 doubt.settled();
                 let grant = match answer {
                     Admission::Granted(grant) => grant,
-                    Admission::Refused(denied) => return Err(NotAdmitted::Denied(denied)),
+                    Admission::Refused(denied) => {
+                        self.grace.refused(&ask.key, denied);
+                        return Err(NotAdmitted::Denied(denied));
+                    }
                     Admission::StaleKey => return Err(NotAdmitted::StaleKey),
                 };
-                self.grace.end(&key.id);
-                self.note_balance(&key.account, &grant);
+                self.note_balance(&ask.key.account, &grant);
+                self.time.told(grant.at_ms, asked, at);
                 Ok(Held {
-                    hold: grant.hold,
+                    seat: self.grace.granted(ask, &grant),
                     at_ms: grant.at_ms,
+                    at,
                     watermark: grant.watermark,
+                    balance: Some(grant.balance),
+                    quota: grant.quota,
+                    provider_state: grant.provider_state,
                 })
             }
             Err(error) => {
-                let hold = self.grace(key, ask.estimate, &error)?;
+                let seat = self.grace(ask, &error)?;
                 // Its settlement ends the hold that the store may have put.
                 doubt.settled();
                 Ok(Held {
-                    hold,
-                    at_ms: clock::unix_millis(),
+                    seat,
+                    at_ms: self.time.now_ms(at),
+                    at,
                     watermark: 0,
+                    balance: None,
+                    quota: None,
+                    // Nobody can say what the operator has allowed.
+                    provider_state: ProviderState::Own,
                 })
             }
         }
     }
 
-    /// The store cannot be asked: what the key may commit all the same.
-    fn grace(&self, key: &KeyRecord, estimate: NanoUsd, error: &StoreError) -> Result<NanoUsd, NotAdmitted> {
+    /// The store cannot be asked: what is admitted all the same.
+    fn grace(&self, ask: &Admit, error: &StoreError) -> Result<Seat, NotAdmitted> {
         tracing::debug!(%error, "the ledger did not answer");
-        let hold = self.grace.commit(&key.id, estimate).ok_or(NotAdmitted::StoreAway)?;
+        if matches!(error, StoreError::Busy(_)) {
+            // It is there: whoever comes again in a moment is asked for as usual.
+            return Err(NotAdmitted::StoreAway);
+        }
+        let seat = self.grace.admit(ask).map_err(|no| match no {
+            NotAlone::Nothing => NotAdmitted::StoreAway,
+            NotAlone::Denied(denied) => NotAdmitted::DeniedAlone(denied),
+        })?;
         self.counters.offline.fetch_add(1, Ordering::Relaxed);
-        Ok(hold)
-    }
-
-    fn checkpoint(&self) {
-        for checkpoint in self.running.take_news() {
-            let record = Record::Checkpoint(Box::new(checkpoint));
-            let written = self
-                .journal
-                .reserve(0)
-                .map(|mut none| self.journal.append(&record, &mut none).is_ok());
-            if !written.unwrap_or(false) {
-                self.failed();
-            }
-        }
-    }
-
-    async fn renew(&self) {
-        let accounts: Vec<String> = self.running.by_account().into_keys().collect();
-        let doubts = self.uncertain.take();
-        match self.ledger.renew(&self.node, &accounts).await {
-            Ok(()) => {
-                let unwritten = doubts.into_iter().filter(|doubt| doubt.end(&self.journal).is_err());
-                unwritten.for_each(|_| self.failed());
-            }
-            Err(error) => {
-                tracing::debug!(%error, "the lease of running requests could not be renewed");
-                self.uncertain.put_back(doubts);
-            }
-        }
+        Ok(seat)
     }
 
     fn note_balance(&self, account: &str, grant: &Grant) {
@@ -360,41 +302,8 @@ impl Shared {
             low.remove(account);
         }
     }
-
-    fn charged(&self, row: &Row, hold: NanoUsd) {
-        let [reported, partial, estimated] = &self.counters.rows;
-        let rows = match row.usage_source {
-            UsageSource::Reported => reported,
-            UsageSource::Partial => partial,
-            UsageSource::Estimated => estimated,
-        };
-        rows.fetch_add(1, Ordering::Relaxed);
-        let cost = row.cost_nano_usd;
-        self.counters.cost.fetch_add(cost.nanos(), Ordering::Relaxed);
-        let excess = cost.saturating_sub(hold).nanos();
-        self.counters.excess_max.fetch_max(excess, Ordering::Relaxed);
-    }
-
-    fn failed(&self) {
-        self.counters.failed.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What the request may cost at the dearest of its providers, and the tokens it may use.
-fn estimate(row: &Row, output_tokens: u64, prices: &[(String, Arc<Price>)]) -> (NanoUsd, u64) {
-    let usage = Usage {
-        output_text: output_tokens,
-        ..row.usage
-    };
-    let tokens = usage.input_total().saturating_add(usage.output_total());
-    (dearest(prices, &usage), tokens)
-}
-
-fn dearest(prices: &[(String, Arc<Price>)], usage: &Usage) -> NanoUsd {
-    let costs = prices.iter().map(|(_, price)| price.cost(usage, &Default::default()));
-    costs.max().unwrap_or_default()
 }

@@ -6,8 +6,10 @@ pub mod key;
 pub mod limits;
 pub mod log;
 pub mod models;
+pub mod named;
 pub mod provider;
 pub mod rules;
+pub mod socket_owner;
 pub mod store;
 
 use std::{
@@ -17,7 +19,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{Args, Parser, Subcommand};
+use clap::{
+    Args, Parser, Subcommand,
+    builder::StyledStr,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 
 use crate::{
     cli::admin_client::{AdminClient, ClientArgs, ClientError},
@@ -103,7 +109,23 @@ pub struct CheckArgs {
 /// Reads the arguments, the program's name first. The error holds what clap wants printed; help and version are no
 /// usage errors.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, clap::Error> {
-    CommandLine::try_parse_from(args).map(|line| line.command)
+    let args: Vec<OsString> = args.into_iter().collect();
+    let takes_conf = args
+        .get(1)
+        .is_some_and(|command| command == "serve" || command == "check");
+    CommandLine::try_parse_from(args)
+        .map(|line| line.command)
+        .map_err(|mut error| {
+            let is_bare = |value: &ContextValue| matches!(value, ContextValue::String(text) if !text.starts_with('-'));
+            if takes_conf
+                && error.kind() == ErrorKind::UnknownArgument
+                && error.get(ContextKind::InvalidArg).is_some_and(is_bare)
+            {
+                let tip = StyledStr::from("a configuration is named with --conf FILE");
+                error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+            }
+            error
+        })
 }
 
 /// Runs a command that talks to a running weir.

@@ -10,9 +10,27 @@ pub fn unix_seconds() -> i64 {
 
 /// The wall clock as milliseconds since the Unix epoch; 0 for a clock set before it.
 pub fn unix_millis() -> i64 {
-    SystemTime::now()
+    let millis = SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+        .map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
+    millis.saturating_add(offset_ms()).max(0)
+}
+
+/// Only builds for tests have a wall clock that is off.
+#[cfg(not(feature = "failpoints"))]
+const fn offset_ms() -> i64 {
+    0
+}
+
+/// By how much the wall clock is to be off: whole seconds in `WEIR_CLOCK_OFFSET_SECONDS`, read once.
+#[cfg(feature = "failpoints")]
+fn offset_ms() -> i64 {
+    static OFFSET: std::sync::OnceLock<i64> = std::sync::OnceLock::new();
+    *OFFSET.get_or_init(|| {
+        let seconds = std::env::var("WEIR_CLOCK_OFFSET_SECONDS").ok();
+        let seconds = seconds.and_then(|seconds| seconds.parse::<i64>().ok());
+        seconds.unwrap_or(0).saturating_mul(1000)
+    })
 }
 
 /// The monotonic clock, for durations.

@@ -8,6 +8,7 @@ mod raw;
 mod resolve;
 pub mod secret_source;
 pub mod stability;
+pub mod unknown_keys;
 mod values;
 
 use std::net::SocketAddr;
@@ -116,6 +117,8 @@ pub struct UpstreamConfig {
     pub resolve_timeout: Duration,
     /// How many answers may run on after their clients have left; may be 0.
     pub client_gone_finish_max: usize,
+    /// How long an answer may run on after its client has left.
+    pub client_gone_finish: Duration,
 }
 
 /// `[store]`: the engine chosen, with its own settings.
@@ -153,8 +156,10 @@ pub struct RedisConfig {
     pub ca_file: Option<PathBuf>,
     /// What every Redis key of this service begins with.
     pub namespace: String,
-    /// Time for one store call, all tries included.
+    /// How long Redis may leave a store call without any answer.
     pub budget: Duration,
+    /// Time for one store call in all, its turn behind others included.
+    pub queue: Duration,
 }
 
 /// How the servers of a Redis belong together.
@@ -205,6 +210,8 @@ pub struct KeyCacheConfig {
     pub negative: Duration,
     /// Most cached records.
     pub entries_max: usize,
+    /// What keys that do not exist may cost.
+    pub unknown: unknown_keys::UnknownKeysConfig,
     /// How often the store is asked whether anything changed.
     pub poll: Duration,
     /// How often last-used times are written to the store.

@@ -2,6 +2,7 @@
 
 pub mod credential;
 pub mod key;
+pub mod not_forwarded;
 pub mod operation;
 pub mod secret;
 
@@ -16,6 +17,7 @@ pub mod json_array;
 pub mod json_pick;
 pub mod outcome;
 pub mod protocol;
+pub mod provider_state;
 pub mod query;
 pub mod refusal;
 pub mod session_hint;
@@ -28,4 +30,6 @@ pub mod consumption;
 pub mod ledger;
 pub mod money;
 pub mod price;
+pub mod retention;
+pub mod spend_limit;
 pub mod stability;

@@ -4,6 +4,8 @@ pub mod admission;
 pub mod attempts;
 pub mod beside;
 pub mod body;
+pub mod client_h2;
+pub mod client_stream;
 pub mod coding;
 pub mod deadline;
 pub mod doubtful;
@@ -12,17 +14,23 @@ pub mod entry;
 pub mod error_body;
 pub mod estimate;
 pub mod exchange;
+pub mod front;
 pub mod funds;
 pub mod guard;
+pub mod held;
 pub mod hello;
 pub mod intake;
 pub mod key_slots;
 pub mod lately;
 pub mod listing;
+pub mod peer;
 pub mod permits;
+pub mod presence;
 pub mod published;
 pub mod relay;
 pub mod reply;
+pub mod spend_limit;
+pub mod state;
 pub mod ticket;
 pub mod unpacked;
 pub mod upstream;
@@ -31,6 +39,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use ipnet::IpNet;
 use pingora::{
     Error, ErrorType, Result,
     http::{RequestHeader, ResponseHeader},
@@ -38,7 +47,6 @@ use pingora::{
     upstreams::peer::HttpPeer,
 };
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
-use rand::RngExt;
 use tokio::sync::Semaphore;
 
 use crate::{
@@ -78,7 +86,9 @@ pub struct Gateway {
     pub switches: Arc<Switches>,
     /// The keys, through the local cache.
     pub keys: Arc<KeyCache>,
-    /// Who served the sessions whose state lies at a provider.
+    /// The peers whose `X-Forwarded-For` says who asks.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Whose state at a provider is, and who serves it.
     pub sessions: Arc<Sessions>,
     /// What was learnt of models and keys from finished requests.
     pub learnt: Arc<Learnt>,
@@ -92,7 +102,7 @@ pub struct Gateway {
     pub sinks: Arc<Sinks>,
     /// Counts what runs.
     pub drain: Drain,
-    /// Answers that are read to their end although the client may have left.
+    /// Places for answers that are read to their end although their clients have left.
     pub finishing: Arc<Semaphore>,
     /// Who counts tokens, and how often at once.
     pub count_slots: KeySlots,
@@ -161,7 +171,7 @@ impl Gateway {
         if let Err(refusal) = intake::check_size(session.req_header(), &live.config.gateway) {
             return Err((entry, refusal.into()));
         }
-        if let Some(answer) = published::find(&self.public, session) {
+        if let Some(answer) = published::find(&self.public, self.billing.time(), session) {
             published::send(session, answer, entry).await;
             return Ok(None);
         }
@@ -184,7 +194,7 @@ impl Gateway {
         };
         let wanted = match target {
             Target::Forward { operation, model } => {
-                return admission::admit(self, session, live, &caller, operation, model, entry)
+                return admission::admit(self, session, live, caller, operation, model, entry)
                     .await
                     .map(Some);
             }
@@ -221,16 +231,6 @@ impl Gateway {
     }
 }
 
-/// A request id: `req_` and 24 characters, unguessable enough to quote in a support case.
-fn new_request_id() -> Arc<str> {
-    let random: String = rand::rng()
-        .sample_iter(rand::distr::Alphanumeric)
-        .take(24)
-        .map(char::from)
-        .collect();
-    Arc::from(format!("req_{random}"))
-}
-
 fn not_admitted() -> Box<Error> {
     Error::explain(ErrorType::InternalError, "a request that was not admitted")
 }
@@ -240,14 +240,7 @@ impl ProxyHttp for Gateway {
     type CTX = Exchange;
 
     fn new_ctx(&self) -> Exchange {
-        Exchange {
-            live: self.live.get(),
-            shape: Protocol::Responses,
-            request_id: new_request_id(),
-            query_keys: QueryKeys::default(),
-            stage: Stage::New,
-            in_flight: self.drain.enter(),
-        }
+        Exchange::begin(self.live.get(), self.drain.enter())
     }
 
     // weir compresses nothing, so Pingora's compression module stays out.
@@ -364,9 +357,11 @@ impl ProxyHttp for Gateway {
         let forward = exchange.forward().ok_or_else(not_admitted)?;
         guard::immediate(self.metrics(), || {
             relay::pass(self.metrics(), forward, piece, end)?;
-            if end {
+            if end || forward.ticket.meter.is_final() {
                 // Before the client has the end: its next request may come at once.
                 forward.remember(&self.sessions);
+            }
+            if end {
                 forward.ticket.charge_now();
             }
             Ok(None)
@@ -379,7 +374,12 @@ impl ProxyHttp for Gateway {
 
     async fn logging(&self, _session: &mut Session, _error: Option<&Error>, exchange: &mut Exchange) {
         if let Some(forward) = exchange.forward() {
+            // Also of an answer that nobody read to its end.
+            forward.remember(&self.sessions);
             forward.ticket.settle();
+            if let Some(presence) = &forward.presence {
+                presence.close(forward.ticket.meter.is_complete());
+            }
         }
     }
 

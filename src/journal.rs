@@ -55,6 +55,7 @@ use crate::{
     domain::{
         key::KeyId,
         ledger::{Admitted, Change, Checkpoint, NodeId, Record, Step},
+        retention::Retention,
     },
 };
 use contents::Contents;
@@ -111,6 +112,8 @@ struct State {
     dirty: bool,
     /// Accounts with steps on disk that nobody has taken notice of.
     ready: HashSet<String>,
+    /// How far removal of old segments has gone; `None` before the first housekeeping.
+    retention: Option<Retention>,
     closing: bool,
 }
 
@@ -170,6 +173,7 @@ impl Journal {
                 buffer: Vec::new(),
                 dirty: true,
                 ready: HashSet::new(),
+                retention: None,
                 closing: false,
             }),
             work: Condvar::new(),
@@ -322,6 +326,11 @@ impl Journal {
     /// How many requests of a key, and of its account, this process has settled here that the store has not acknowledged.
     pub fn pending(&self, account: &str, key: &KeyId) -> (u64, u64) {
         self.shared.lock().contents.accounts.pending(account, key)
+    }
+
+    /// Told whenever the store has acknowledged steps of an account: holds have ended there.
+    pub fn acknowledgements(&self, account: &str) -> Arc<Notify> {
+        self.shared.lock().contents.accounts.acknowledgements(account)
     }
 
     /// What the journal takes on disk, in bytes.

@@ -4,11 +4,10 @@
 //! refused within the poll's period when the push connection is cut. An entry loaded at version v is kept only if no
 //! later version has been processed: whoever read before a revocation cannot write it back after.
 //!
-//! The entries lie in shards, each under a lock of its own together with the version it has processed. The rule holds for
-//! each digest because it holds for its shard: a change takes effect there in one step with the new version.
+//! The entries lie in shards, each under a lock of its own together with the version it has processed. That keys exist and that
+//! they do not is kept apart (`shard`), and the store is asked for unknown ones only so often (`limits`).
 
 use std::{
-    collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -16,22 +15,34 @@ use std::{
     time::{Duration, Instant},
 };
 
+use thiserror::Error;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
 use crate::{
+    clock,
     domain::{
         key::{KeyId, KeyRecord},
         secret::KeyDigest,
     },
+    key_cache::{
+        limits::{Limits, Reached},
+        shard::{Cold, Lifetimes, Shard, Sizes},
+        uses::Uses,
+    },
+    limiter::{Allowance, client::Client},
     store::{Changes, KeyStore, Lookup, StoreError},
 };
 
+mod limits;
+mod shard;
 #[cfg(test)]
 mod tests;
+mod uses;
 
 /// How many parts the entries and the last uses are kept in, so that requests do not queue for one lock.
 const SHARDS_MAX: usize = 16;
-/// Cold keys asked for at the same time wait for one another on this many locks.
+/// Cold keys asked for at the same time wait for one another on this many locks. So many lookups are under way at most, and by
+/// so many less one may those that find nothing exceed their limits.
 const FLIGHT_LOCKS: usize = 64;
 
 /// How the cache behaves.
@@ -43,49 +54,65 @@ pub struct KeyCacheSettings {
     pub offline_lifetime: Duration,
     /// The same for "no such key".
     pub negative_lifetime: Duration,
-    /// The most entries; when their share of it is full the oldest go.
+    /// The most keys; when their share of it is full, the one that was not used for the longest time goes.
     pub entries_max: usize,
+    /// Digests that stand for no key.
+    pub unknown: UnknownSettings,
     /// How often the feed is read without being told to.
     pub poll: Duration,
     /// How often the last use of keys is written to the store.
     pub flush_used: Duration,
 }
 
+/// What made-up keys may cost.
+#[derive(Clone, Copy, Debug)]
+pub struct UnknownSettings {
+    /// The most digests that are remembered as standing for no key.
+    pub entries_max: usize,
+    /// How many lookups that find nothing one client may cause.
+    pub per_address: Allowance,
+    /// How many all clients together may cause; `clients_max` is not used.
+    pub in_all: Allowance,
+}
+
+/// Why it is not known whether there is a key.
+#[derive(Debug, Error)]
+pub enum FindError {
+    /// The store was asked.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It was not asked: the client, or all together, asked too often for keys that do not exist.
+    #[error("too many unknown keys were asked for, the next lookup is in {} ms", .wait.as_millis())]
+    Limited {
+        /// How long until it is worth asking again.
+        wait: Duration,
+    },
+}
+
 /// What has happened since the start.
 #[derive(Debug, Default)]
-pub struct Counters {
+struct Counters {
     hits: AtomicU64,
     negative_hits: AtomicU64,
     misses: AtomicU64,
     offline_hits: AtomicU64,
     flushes: AtomicU64,
+    unknown: AtomicU64,
+    limited_address: AtomicU64,
+    limited_all: AtomicU64,
 }
 
 /// See the module.
 pub struct KeyCache {
     store: Arc<dyn KeyStore>,
     settings: KeyCacheSettings,
+    lifetimes: Lifetimes,
     shards: Vec<Mutex<Shard>>,
+    limits: Limits,
     flights: Vec<AsyncMutex<()>>,
-    used: Vec<Mutex<HashMap<KeyId, i64>>>,
-    /// How many entries, and how many uses, one shard holds.
-    shard_entries_max: usize,
+    uses: Uses,
     counters: Counters,
     reachable: AtomicBool,
-}
-
-#[derive(Default)]
-struct Shard {
-    /// The version up to which the feed has been followed; none before it was read first.
-    version: Option<u64>,
-    /// Counts the flushes. After one, versions from before it say nothing: the store may have gone back.
-    flushes: u64,
-    entries: HashMap<KeyDigest, Entry>,
-}
-
-struct Entry {
-    record: Option<Arc<KeyRecord>>,
-    loaded: Instant,
 }
 
 impl std::fmt::Debug for KeyCache {
@@ -100,33 +127,77 @@ impl KeyCache {
     /// An empty cache. [`KeyCache::run`] has to run for it to stay true.
     pub fn new(store: Arc<dyn KeyStore>, settings: KeyCacheSettings) -> Arc<Self> {
         let shards = settings.entries_max.clamp(1, SHARDS_MAX);
+        let sizes = Sizes {
+            keys_max: settings.entries_max / shards,
+            unknown_max: settings.unknown.entries_max / shards,
+        };
         Arc::new(Self {
             store,
             settings,
-            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            lifetimes: Lifetimes {
+                key: settings.lifetime,
+                unknown: settings.negative_lifetime,
+            },
+            shards: (0..shards).map(|_| Mutex::new(Shard::new(sizes))).collect(),
+            limits: Limits::new(&settings.unknown, clock::instant()),
             flights: (0..FLIGHT_LOCKS).map(|_| AsyncMutex::default()).collect(),
-            used: (0..shards).map(|_| Mutex::default()).collect(),
-            shard_entries_max: settings.entries_max / shards,
+            uses: Uses::new(shards, sizes.keys_max),
             counters: Counters::default(),
             reachable: AtomicBool::new(false),
         })
     }
 
-    /// The record behind a digest: from the cache, else from the store in one round trip.
-    pub async fn find(&self, digest: &KeyDigest, now: Instant) -> Result<Option<Arc<KeyRecord>>, StoreError> {
-        if let Some(record) = self.cached(digest, now) {
-            return Ok(record);
+    /// The record behind a digest: from the cache, else from the store in one round trip. `asker` says who asks, and is called
+    /// only when the cache has no answer.
+    pub async fn find(
+        &self,
+        digest: &KeyDigest,
+        now: Instant,
+        asker: impl FnOnce() -> Client,
+    ) -> Result<Option<Arc<KeyRecord>>, FindError> {
+        match self.at_hand(digest, now) {
+            Ok(record) => Ok(record),
+            Err(cold) => self.fetch(digest, now, cold, Some(asker())).await,
         }
+    }
+
+    /// The record as the store has it now, of a key that was found before: for one that turned out to be out of date. It never
+    /// is [`FindError::Limited`].
+    pub async fn find_anew(&self, digest: &KeyDigest, now: Instant) -> Result<Option<Arc<KeyRecord>>, FindError> {
+        if let Some(mut shard) = self.shard(digest) {
+            shard.outdate(digest);
+        }
+        self.fetch(digest, now, Cold::Outdated, None).await
+    }
+
+    /// Asks the store for a digest that is `cold`. Without an `asker` no limit holds.
+    async fn fetch(
+        &self,
+        digest: &KeyDigest,
+        now: Instant,
+        cold: Cold,
+        asker: Option<Client>,
+    ) -> Result<Option<Arc<KeyRecord>>, FindError> {
+        self.check(cold, asker, now)?;
         // One asks, the others wait and find the answer in the cache.
         let _flight = match pick(&self.flights, digest.as_bytes().first()) {
             Some(flight) => Some(flight.lock().await),
             None => None,
         };
-        if let Some(record) = self.cached(digest, now) {
-            return Ok(record);
+        match self.at_hand(digest, now) {
+            Ok(record) => return Ok(record),
+            Err(cold) => self.check(cold, asker, now)?,
         }
-        self.counters.misses.fetch_add(1, Ordering::Relaxed);
-        let flushes = self.shard(digest).map(|shard| shard.flushes);
+        let record = self.read(digest, now).await?;
+        if let (None, Some(asker)) = (&record, asker) {
+            self.limits.found_nothing(asker, now);
+        }
+        Ok(record)
+    }
+
+    async fn read(&self, digest: &KeyDigest, now: Instant) -> Result<Option<Arc<KeyRecord>>, StoreError> {
+        count(&self.counters.misses);
+        let epoch = self.shard(digest).map(|shard| shard.epoch());
         let found = self.store.find(digest).await;
         self.note(&found);
         if let Err(StoreError::Unavailable(_)) = &found
@@ -136,33 +207,18 @@ impl KeyCache {
         }
         let Lookup { record, version } = found?;
         let record = record.map(Arc::new);
-        let entry = Entry {
-            record: record.clone(),
-            loaded: now,
-        };
-        self.keep(*digest, entry, version, flushes);
-        Ok(record)
-    }
-
-    /// The record as the store has it now: for a key that was found to be out of date.
-    pub async fn find_anew(&self, digest: &KeyDigest, now: Instant) -> Result<Option<Arc<KeyRecord>>, StoreError> {
-        if let Some(mut shard) = self.shard(digest) {
-            shard.entries.remove(digest);
+        if record.is_none() {
+            count(&self.counters.unknown);
         }
-        self.find(digest, now).await
+        if let (Some(mut shard), Some(epoch)) = (self.shard(digest), epoch) {
+            shard.keep(*digest, record.clone(), now, (version, epoch));
+        }
+        Ok(record)
     }
 
     /// Notes that a key is used now; written to the store in batches.
     pub fn touch(&self, id: &KeyId, now_unix: i64) {
-        let Some(used) = pick(&self.used, id.as_str().as_bytes().last()) else {
-            return;
-        };
-        let mut used = lock(used);
-        if let Some(at) = used.get_mut(id) {
-            *at = now_unix.max(*at);
-        } else if used.len() < self.shard_entries_max {
-            used.insert(id.clone(), now_unix);
-        }
+        self.uses.note(id, now_unix);
     }
 
     /// Whether the last call to the store was answered.
@@ -170,8 +226,9 @@ impl KeyCache {
         self.reachable.load(Ordering::Relaxed)
     }
 
-    /// Events and how often each has happened since the start.
-    pub fn events(&self) -> [(&'static str, u64); 5] {
+    /// Events and how often each has happened since the start. `miss` counts lookups in the store, `unknown` those of them that
+    /// found nothing, `limited_address` and `limited_all` what was not looked up because there were too many of these.
+    pub fn events(&self) -> [(&'static str, u64); 8] {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let Counters {
             hits,
@@ -179,6 +236,9 @@ impl KeyCache {
             misses,
             offline_hits,
             flushes,
+            unknown,
+            limited_address,
+            limited_all,
         } = &self.counters;
         [
             ("hit", read(hits)),
@@ -186,6 +246,9 @@ impl KeyCache {
             ("miss", read(misses)),
             ("offline_hit", read(offline_hits)),
             ("flush", read(flushes)),
+            ("unknown", read(unknown)),
+            ("limited_address", read(limited_address)),
+            ("limited_all", read(limited_all)),
         ]
     }
 
@@ -236,11 +299,7 @@ impl KeyCache {
     }
 
     async fn flush(&self) {
-        let used: Vec<(KeyId, i64)> = self
-            .used
-            .iter()
-            .flat_map(|used| std::mem::take(&mut *lock(used)))
-            .collect();
+        let used = self.uses.take();
         if !used.is_empty()
             && let Err(error) = self.store.touch(&used).await
         {
@@ -260,44 +319,38 @@ impl KeyCache {
         pick(&self.shards, digest.as_bytes().last()).map(lock)
     }
 
-    fn cached(&self, digest: &KeyDigest, now: Instant) -> Option<Option<Arc<KeyRecord>>> {
-        let shard = self.shard(digest)?;
-        let entry = shard.entries.get(digest)?;
-        let (lifetime, counter) = match entry.record {
-            Some(_) => (self.settings.lifetime, &self.counters.hits),
-            None => (self.settings.negative_lifetime, &self.counters.negative_hits),
+    /// What is at hand of a digest. An answer is counted.
+    fn at_hand(&self, digest: &KeyDigest, now: Instant) -> Result<Option<Arc<KeyRecord>>, Cold> {
+        let mut shard = self.shard(digest).ok_or(Cold::Unseen)?;
+        let found = shard.look(digest, now, &self.lifetimes)?;
+        count(match found {
+            Some(_) => &self.counters.hits,
+            None => &self.counters.negative_hits,
+        });
+        Ok(found)
+    }
+
+    /// Whether the store may be asked. A key that was one not long ago always has its turn.
+    fn check(&self, cold: Cold, asker: Option<Client>, now: Instant) -> Result<(), FindError> {
+        let (Cold::Unseen, Some(asker)) = (cold, asker) else {
+            return Ok(());
         };
-        if now.saturating_duration_since(entry.loaded) > lifetime {
-            return None;
-        }
-        counter.fetch_add(1, Ordering::Relaxed);
-        Some(entry.record.clone())
+        self.limits.check(asker, now).map_err(|reached| {
+            let (counter, wait) = match reached {
+                Reached::Address(wait) => (&self.counters.limited_address, wait),
+                Reached::All(wait) => (&self.counters.limited_all, wait),
+            };
+            count(counter);
+            FindError::Limited { wait }
+        })
     }
 
     /// What was known of a key that worked not long ago.
     fn offline(&self, digest: &KeyDigest, now: Instant) -> Option<Arc<KeyRecord>> {
         let shard = self.shard(digest)?;
-        let entry = shard.entries.get(digest)?;
-        let age = now.saturating_duration_since(entry.loaded);
-        let record = entry.record.clone().filter(|_| age <= self.settings.offline_lifetime)?;
-        self.counters.offline_hits.fetch_add(1, Ordering::Relaxed);
+        let record = shard.last_read(digest, now, self.settings.offline_lifetime)?;
+        count(&self.counters.offline_hits);
         Some(record)
-    }
-
-    /// Keeps what was read at `version`, when the shard had seen `flushes`.
-    fn keep(&self, digest: KeyDigest, entry: Entry, version: u64, flushes: Option<u64>) {
-        let Some(mut shard) = self.shard(&digest) else {
-            return;
-        };
-        // Without a version the feed is not followed yet, and nothing would end a wrong entry.
-        let late = shard.version.is_none_or(|processed| version < processed);
-        if late || flushes != Some(shard.flushes) || self.shard_entries_max == 0 {
-            return;
-        }
-        if shard.entries.len() >= self.shard_entries_max && !shard.entries.contains_key(&digest) {
-            make_room(&mut shard.entries);
-        }
-        shard.entries.insert(digest, entry);
     }
 
     /// Takes in what happened after the version `known`.
@@ -308,39 +361,33 @@ impl KeyCache {
             return;
         }
         if digests.is_none() {
-            self.counters.flushes.fetch_add(1, Ordering::Relaxed);
+            count(&self.counters.flushes);
         }
-        for shard in &self.shards {
+        for (number, shard) in self.shards.iter().enumerate() {
+            let is_here = |digest: &&KeyDigest| slot(&self.shards, digest.as_bytes().last()) == Some(number);
             let mut shard = lock(shard);
             match &digests {
-                // A digest of another shard is in none of its entries.
-                Some(digests) => digests.iter().for_each(|digest| drop(shard.entries.remove(digest))),
-                None => {
-                    shard.entries.clear();
-                    shard.flushes += 1;
-                }
+                Some(digests) => shard.change(digests.iter().filter(is_here), version),
+                None => shard.flush(version),
             }
-            shard.version = Some(version);
         }
     }
 }
 
 /// One of several, chosen by a byte that is random in every digest and id.
 fn pick<'a, T>(all: &'a [T], byte: Option<&u8>) -> Option<&'a T> {
+    slot(all, byte).and_then(|slot| all.get(slot))
+}
+
+fn slot<T>(all: &[T], byte: Option<&u8>) -> Option<usize> {
     let byte = byte.map_or(0, |byte| usize::from(*byte));
-    byte.checked_rem(all.len()).and_then(|slot| all.get(slot))
+    byte.checked_rem(all.len())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Drops the older half: rare, and cheaper than keeping an order on every hit.
-fn make_room(entries: &mut HashMap<KeyDigest, Entry>) {
-    let mut ages: Vec<Instant> = entries.values().map(|entry| entry.loaded).collect();
-    ages.sort_unstable();
-    let Some(middle) = ages.get(ages.len() / 2).copied() else {
-        return;
-    };
-    entries.retain(|_, entry| entry.loaded > middle);
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
 }

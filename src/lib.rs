@@ -15,6 +15,7 @@ pub mod store;
 
 pub mod access_log;
 pub mod body_budget;
+pub mod limiter;
 pub mod metrics;
 pub mod resolver;
 

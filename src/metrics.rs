@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use prometheus::core::Collector;
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
 
 use crate::access_log::RequestRecord;
@@ -23,12 +23,15 @@ mod money;
 mod process;
 mod providers;
 mod store;
+mod unattended;
 
 use gen_ai::GenAi;
 use money::Money;
 pub use money::MoneyFigures;
 use providers::Providers;
 use store::Store;
+use unattended::Unattended;
+pub use unattended::UnattendedEnd;
 
 /// The content type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -54,6 +57,7 @@ pub struct Metrics {
     request_bytes: Histogram,
     in_flight: IntGauge,
     streams_open: IntGauge,
+    unattended: Unattended,
     body_bytes: IntGauge,
     providers: Providers,
     money: Money,
@@ -105,13 +109,14 @@ impl Metrics {
             request_bytes: make.histogram("weir_request_body_bytes", "Sizes of request bodies.", &BODY_BUCKETS)?,
             in_flight: make.gauge("weir_requests_in_flight", "Requests being served.")?,
             streams_open: make.gauge("weir_streams_open", "Streamed answers under way.")?,
+            unattended: Unattended::new(&make)?,
             body_bytes: make.gauge("weir_body_bytes_buffered", "Request bytes held in memory.")?,
             providers: Providers::new(&make)?,
             money: Money::new(&make)?,
             access_log_dropped: make.counter("weir_access_log_dropped_total", "Access log lines that were lost.")?,
             sessions_unwritten: make.counter(
                 "weir_sessions_unwritten_total",
-                "Sessions whose credential only this node knows, because too many waited to be written.",
+                "Names of state at providers that only this node knows, because too many waited to be written.",
             )?,
             key_cache: make.counters("weir_key_cache_total", "What the key cache did.", &["event"])?,
             store: Store::new(&make)?,
@@ -353,6 +358,10 @@ impl Maker<'_> {
 
     fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
         self.register(IntGauge::new(name, help)?)
+    }
+
+    fn float_gauge(&self, name: &str, help: &str) -> Result<Gauge, prometheus::Error> {
+        self.register(Gauge::new(name, help)?)
     }
 
     fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, prometheus::Error> {

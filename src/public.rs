@@ -7,11 +7,9 @@
 //! the status page.
 
 mod accept;
-mod client;
 mod conditional;
 mod document;
 mod edition;
-mod limiter;
 pub mod page;
 mod place;
 mod record;
@@ -30,11 +28,10 @@ use ipnet::IpNet;
 
 use crate::{
     domain::{catalogue::Catalogue, stability::Hour},
+    limiter::{Allowance, Limiter, client::Client},
     public::{
-        client::Client,
         document::Document,
         edition::{Edition, Shelf},
-        limiter::Limiter,
         place::Place,
         refusal::Refusal,
     },
@@ -101,12 +98,8 @@ pub trait Source: Send + Sync {
 pub struct Settings {
     /// How long an answer may be kept: as long as a snapshot lives.
     pub refresh: Duration,
-    /// Requests that one client may make in a minute, in the long run; at least 1.
-    pub requests_per_minute: u32,
-    /// Requests that it may make at once after a rest; at least 1.
-    pub burst: u32,
-    /// Clients that are remembered; at least 1.
-    pub addresses_max: usize,
+    /// Requests that one client may make.
+    pub allowance: Allowance,
     /// The peers whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<IpNet>,
 }
@@ -114,7 +107,7 @@ pub struct Settings {
 /// The service. One for all listeners, so that they share the limit and the rendered answers.
 pub struct Public {
     source: Box<dyn Source>,
-    limiter: Limiter,
+    limiter: Limiter<Client>,
     trusted: Vec<IpNet>,
     cache_control: HeaderValue,
     shelf: Shelf,
@@ -135,7 +128,7 @@ impl Public {
         let max_age = format!("public, max-age={}", settings.refresh.as_secs());
         Self {
             source,
-            limiter: Limiter::new(&settings, start),
+            limiter: Limiter::new(settings.allowance, start),
             trusted: settings.trusted_proxies,
             cache_control: HeaderValue::from_str(&max_age).unwrap_or(HeaderValue::from_static("no-cache")),
             shelf: Shelf::default(),

@@ -27,6 +27,7 @@ mod messages;
 mod paced;
 mod path;
 mod performance;
+mod prompt_cache;
 mod rendered;
 mod reply;
 mod responses;

@@ -1,5 +1,5 @@
-//! The memory of sessions in front of its store: what this node has served itself it knows at once, and requests never
-//! wait for a write.
+//! The memory of state at providers in front of its store: whose it is and who serves it. What this node has served itself it
+//! knows at once, and requests never wait for a write.
 
 use std::{
     collections::HashMap,
@@ -7,22 +7,25 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use tokio::sync::{mpsc, watch};
 
 use crate::{
     clock,
-    domain::session_hint::{ServedBy, StateKey},
+    domain::{provider_state::StateKey, session_hint::ServedBy},
     store::sessions::SessionStore,
 };
 
-/// How many sessions wait to be written; more are remembered by this node alone.
-const QUEUE_MAX: usize = 4096;
-/// How many of this node's own sessions are kept in memory; beyond it all but the newest generation is forgotten.
-const RECENT_MAX: usize = 16_384;
+/// How many names of state wait to be written, some 100 bytes each; more are remembered by this node alone.
+const QUEUE_MAX: usize = 65_536;
+/// How many of this node's own are kept in memory; beyond it all but the newest generation is forgotten.
+const RECENT_MAX: usize = 65_536;
 /// How many are written at once.
 const BATCH_MAX: usize = 128;
+/// After how long a write that failed is tried again.
+const WRITE_AGAIN: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub struct Sessions {
@@ -71,34 +74,51 @@ impl Sessions {
         (this, Writer { store, queue })
     }
 
-    /// Who has the state, as far as anybody remembers. A store that is away remembers nothing: the request goes on, and at
-    /// worst its provider does not know the state.
-    pub async fn recall(&self, state: StateKey) -> Option<ServedBy> {
-        if let Some(known) = self.lock().get(&state) {
-            return Some(known.clone());
+    /// Who has each of these, in their order. The store is asked once, and only for what this node does not know itself.
+    pub async fn recall(&self, states: &[StateKey]) -> Recalled {
+        let mut served_by: Vec<Option<ServedBy>> = {
+            let recent = self.lock();
+            states.iter().map(|state| recent.get(state).cloned()).collect()
+        };
+        let places = || states.iter().zip(&served_by).filter(|(_, known)| known.is_none());
+        let unknown: Vec<StateKey> = places().map(|(state, _)| *state).collect();
+        if unknown.is_empty() {
+            return Recalled {
+                served_by,
+                is_whole: true,
+            };
         }
-        match self.store.recall(state).await {
+        let found = match self.store.recall(&unknown).await {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(%error, "who served a session cannot be looked up");
-                None
+                tracing::warn!(%error, "whose state at a provider is cannot be looked up");
+                return Recalled {
+                    served_by,
+                    is_whole: false,
+                };
             }
+        };
+        let missing = served_by.iter_mut().filter(|known| known.is_none());
+        missing.zip(found).for_each(|(place, found)| *place = found);
+        Recalled {
+            served_by,
+            is_whole: true,
         }
     }
 
     /// Remembers who has the state. Never waits.
-    pub fn remember(&self, state: StateKey, served_by: ServedBy) {
-        let known = self.lock().get(&state) == Some(&served_by);
+    pub fn remember(&self, state: StateKey, served_by: &ServedBy) {
+        let known = self.lock().get(&state) == Some(served_by);
         if known {
             return;
         }
         self.lock().put(state, served_by.clone());
-        if self.queue.try_send((state, served_by)).is_err() {
+        if self.queue.try_send((state, served_by.clone())).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// How many sessions other nodes will not hear of, for the metrics.
+    /// How many names of state other nodes will not hear of, for the metrics.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -108,6 +128,15 @@ impl Sessions {
     }
 }
 
+/// What is remembered of state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recalled {
+    /// Who has each, in the order in which they were asked for; `None`: nobody remembers.
+    pub served_by: Vec<Option<ServedBy>>,
+    /// Whether the store was heard: without it, what this node does not know may be there all the same.
+    pub is_whole: bool,
+}
+
 impl std::fmt::Debug for Sessions {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Sessions").finish_non_exhaustive()
@@ -115,7 +144,7 @@ impl std::fmt::Debug for Sessions {
 }
 
 impl Writer {
-    /// Writes until `stop` turns true, then what is left.
+    /// Writes until `stop` turns true, then what is left. What a store that is away did not take waits for it.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         loop {
@@ -133,8 +162,12 @@ impl Writer {
             if count == 0 {
                 return;
             }
-            if let Err(error) = self.store.remember(&batch, clock::unix_seconds()).await {
-                tracing::warn!(%error, sessions = batch.len(), "who served sessions could not be written");
+            while let Err(error) = self.store.remember(&batch, clock::unix_seconds()).await {
+                tracing::warn!(%error, names = batch.len(), "whose state at providers is could not be written");
+                let stopping = stop.wait_for(|stop| *stop);
+                if tokio::time::timeout(WRITE_AGAIN, stopping).await.is_ok() {
+                    break;
+                }
             }
             batch.clear();
         }
@@ -146,14 +179,14 @@ mod tests {
     use async_trait::async_trait;
 
     use super::*;
-    use crate::store::StoreError;
+    use crate::{domain::provider_state::StateId, store::StoreError};
 
     /// A store that is away.
     struct Away;
 
     #[async_trait]
     impl SessionStore for Away {
-        async fn recall(&self, _: StateKey) -> Result<Option<ServedBy>, StoreError> {
+        async fn recall(&self, _: &[StateKey]) -> Result<Vec<Option<ServedBy>>, StoreError> {
             Err(StoreError::Unavailable("away".to_owned()))
         }
 
@@ -163,7 +196,7 @@ mod tests {
     }
 
     fn state(id: usize) -> StateKey {
-        StateKey::new("k", &id.to_string())
+        StateKey::new("a", StateId::new(&id.to_string()))
     }
 
     fn served_by() -> ServedBy {
@@ -176,12 +209,24 @@ mod tests {
     #[tokio::test]
     async fn what_this_node_served_is_known_without_the_store_and_bounded() {
         let (sessions, _writer) = Sessions::new(Arc::new(Away));
-        assert_eq!(sessions.recall(state(1)).await, None);
+        let recalled = async |id| sessions.recall(&[state(id)]).await;
+        let unknown = Recalled {
+            served_by: vec![None],
+            is_whole: false,
+        };
+        assert_eq!(recalled(1).await, unknown);
         for id in 0..RECENT_MAX * 3 {
-            sessions.remember(state(id), served_by());
+            sessions.remember(state(id), &served_by());
         }
-        assert_eq!(sessions.recall(state(RECENT_MAX * 3 - 1)).await, Some(served_by()));
-        assert_eq!(sessions.recall(state(0)).await, None);
+        let last = RECENT_MAX * 3 - 1;
+        let known = Recalled {
+            served_by: vec![Some(served_by())],
+            is_whole: true,
+        };
+        assert_eq!(recalled(last).await, known);
+        assert_eq!(recalled(0).await, unknown);
+        let both = sessions.recall(&[state(0), state(last)]).await;
+        assert_eq!((both.served_by, both.is_whole), (vec![None, Some(served_by())], false));
         let recent = sessions.lock();
         assert!(recent.newer.len() + recent.older.len() <= RECENT_MAX);
         assert_eq!(
@@ -189,5 +234,46 @@ mod tests {
             (RECENT_MAX * 3 - QUEUE_MAX) as u64,
             "the queue is bounded"
         );
+    }
+
+    /// A store that comes back when it has been asked often enough.
+    #[derive(Default)]
+    struct Returning {
+        refusals_left: AtomicU64,
+        written: Mutex<Vec<StateKey>>,
+    }
+
+    #[async_trait]
+    impl SessionStore for Returning {
+        async fn recall(&self, states: &[StateKey]) -> Result<Vec<Option<ServedBy>>, StoreError> {
+            Ok(vec![None; states.len()])
+        }
+
+        async fn remember(&self, served: &[(StateKey, ServedBy)], _: i64) -> Result<(), StoreError> {
+            let left = self.refusals_left.load(Ordering::Relaxed);
+            if left > 0 {
+                self.refusals_left.store(left - 1, Ordering::Relaxed);
+                return Err(StoreError::Unavailable("away".to_owned()));
+            }
+            let mut written = self.written.lock().unwrap();
+            written.extend(served.iter().map(|(state, _)| *state));
+            Ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_store_that_is_away_did_not_take_waits_for_it() {
+        let store = Arc::new(Returning {
+            refusals_left: AtomicU64::new(3),
+            ..Returning::default()
+        });
+        let (sessions, writer) = Sessions::new(Arc::clone(&store) as Arc<dyn SessionStore>);
+        sessions.remember(state(1), &served_by());
+        sessions.remember(state(2), &served_by());
+        let (_stop, stopped) = watch::channel(false);
+        // It ends when nobody can tell it anything more, and all is written.
+        drop(sessions);
+        writer.run(stopped).await;
+        assert_eq!(*store.written.lock().unwrap(), [state(1), state(2)]);
     }
 }

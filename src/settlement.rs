@@ -230,7 +230,7 @@ impl Settler {
             };
             match healed {
                 Ok(()) => pause = self.pause,
-                Err(StoreError::Unavailable(_)) => {
+                Err(StoreError::Unavailable(_) | StoreError::Busy(_)) => {
                     left.push_front(key);
                     rest(&mut pause).await;
                 }

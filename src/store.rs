@@ -25,6 +25,7 @@ pub mod ledger;
 pub mod redis;
 pub mod sessions;
 pub mod stability;
+pub mod time;
 
 /// How many changes the feed keeps. A node that is further behind flushes its whole cache.
 pub const FEED_CHANGES_MAX: usize = 4096;
@@ -190,6 +191,9 @@ pub enum StoreError {
     /// The store cannot answer now.
     #[error("the key store is unavailable: {0}")]
     Unavailable(String),
+    /// The store answers, and more is asked of it already than may wait for it.
+    #[error("the key store has more to do than it can: {0}")]
+    Busy(String),
     /// The store answers with what weir cannot have written.
     #[error("the key store holds unreadable data: {0}")]
     Corrupt(String),

@@ -1,5 +1,5 @@
-//! What this node has learnt from finished requests: per model how far the estimates are off, per key and model how long
-//! answers usually are. Kept in memory only; a node that starts learns anew.
+//! What this node has learnt from finished requests: per model how far the estimates are off, per key and model what of the
+//! input is usually read from a cache and how long answers usually are. Kept in memory only; a node that starts learns anew.
 
 use std::{
     collections::HashMap,
@@ -8,13 +8,14 @@ use std::{
 };
 
 use crate::domain::{
-    calibration::{Calibration, Factor, Usual},
+    calibration::{Calibration, Factor, UsualInput, UsualOutput},
+    json_scan::Turns,
     key::KeyId,
     usage::Usage,
 };
 
-/// Pairs of key and model that are remembered.
-pub const PAIRS_MAX: usize = 65_536;
+/// Kinds of requests that are remembered, of keys and of accounts.
+pub const KINDS_MAX: usize = 65_536;
 /// Models that are remembered.
 pub const MODELS_MAX: usize = 4_096;
 /// Tables, each with a lock of its own.
@@ -23,8 +24,31 @@ const SHARDS: usize = 16;
 /// What finished requests have shown. Share it in an `Arc`.
 #[derive(Debug, Default)]
 pub struct Learnt {
-    outputs: Table<Usual>,
+    kinds: Table<Usual>,
     models: Table<Factors>,
+}
+
+/// A kind of request: those of a key to a model that begin a conversation or go on with one, and mark something for the cache
+/// or do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind<'a> {
+    /// Who pays.
+    pub account: &'a str,
+    /// Whose requests.
+    pub key: &'a KeyId,
+    /// The model's public name.
+    pub model: &'a str,
+    /// What the body says of its conversation.
+    pub turns: Turns,
+}
+
+/// What requests of one kind usually use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usual {
+    /// The parts of their input.
+    pub input: UsualInput,
+    /// Their output.
+    pub output: UsualOutput,
 }
 
 /// How far the estimates for a model are off.
@@ -49,9 +73,11 @@ impl Learnt {
         Self::default()
     }
 
-    /// What a key's requests to a model usually put out; `None` if there were none.
-    pub fn usual(&self, key: &KeyId, model: &str) -> Option<Usual> {
-        self.outputs.get(hash(&(key.as_str(), model)), PAIRS_MAX)
+    /// What requests of this kind usually use. Those of a key that has had none yet are taken to be like those of the account's
+    /// other keys; `None` if there were none either: other accounts' habits are no one's guess.
+    pub fn usual(&self, kind: &Kind<'_>) -> Option<Usual> {
+        let of = |hash| self.kinds.get(hash, KINDS_MAX);
+        of(kind.of_key()).or_else(|| of(kind.of_account()))
     }
 
     /// The factors of a model; one where nothing was learnt.
@@ -65,23 +91,55 @@ impl Learnt {
 
     /// Learns from a request whose usage was reported whole; estimates are without factor. Reasoning takes part in what is
     /// usual, but not in the factor: it is not in the text that passes.
-    pub fn learn(&self, key: &KeyId, model: &str, reported: &Usage, input_scanned: u64, output_observed: u64) {
+    pub fn learn(&self, kind: &Kind<'_>, reported: &Usage, input_scanned: u64, output_observed: u64) {
+        let new = self.new_tokens(kind);
         let output = reported.output_total();
-        self.outputs
-            .change(hash(&(key.as_str(), model)), PAIRS_MAX, |usual| match usual {
-                Some(usual) => usual.learn(output),
-                None => *usual = Some(Usual::new(output)),
+        for hash in [kind.of_key(), kind.of_account()] {
+            self.kinds.change(hash, KINDS_MAX, |usual| {
+                match usual {
+                    Some(usual) => usual.output.learn(output),
+                    None => {
+                        *usual = Some(Usual {
+                            input: UsualInput::default(),
+                            output: UsualOutput::new(output),
+                        });
+                    }
+                }
+                if let Some(usual) = usual {
+                    usual.input.learn(reported, new);
+                }
             });
-        self.models.change(hash(&model), MODELS_MAX, |factors| {
+        }
+        self.models.change(hash(&kind.model), MODELS_MAX, |factors| {
             let factors = factors.get_or_insert_default();
             factors.input.learn(input_scanned, reported.input_total());
             factors.output.learn(output_observed, reported.output_text);
         });
     }
 
-    /// How many pairs of key and model, and how many models are remembered.
+    /// The tokens since the model's last answer, as the model counts them.
+    pub fn new_tokens(&self, kind: &Kind<'_>) -> Option<u64> {
+        let since = kind.turns.since_answer?;
+        Some(self.factors(kind.model).input.apply(since))
+    }
+
+    /// How many kinds of requests, and how many models are remembered.
     pub fn sizes(&self) -> (usize, usize) {
-        (self.outputs.len(), self.models.len())
+        (self.kinds.len(), self.models.len())
+    }
+}
+
+impl Kind<'_> {
+    fn of_key(&self) -> u64 {
+        hash(&("key", self.key.as_str(), self.model, self.form()))
+    }
+
+    fn of_account(&self) -> u64 {
+        hash(&("account", self.account, self.model, self.form()))
+    }
+
+    fn form(&self) -> (bool, bool) {
+        (self.turns.since_answer.is_some(), self.turns.marks_cache)
     }
 }
 

@@ -17,7 +17,7 @@ pub mod trust;
 
 use std::{
     fmt::Display,
-    io::Write,
+    io::{ErrorKind, Write},
     path::{Path, PathBuf},
 };
 
@@ -69,9 +69,11 @@ impl StartError {
 
 /// Runs one command to its end.
 pub fn run(command: Command) -> Result<(), StartError> {
-    let client = |error: ClientError| match error {
-        ClientError::Configuration(text) => StartError::Configuration(text),
-        other => StartError::Client(other.to_string()),
+    let client = |done: Result<(), ClientError>| match done {
+        Err(ClientError::Output(error)) => printed(Err(error)),
+        Err(ClientError::Configuration(text)) => Err(StartError::Configuration(text)),
+        Err(other) => Err(StartError::Client(other.to_string())),
+        Ok(()) => Ok(()),
     };
     let mut out = std::io::stdout();
     match command {
@@ -81,21 +83,11 @@ pub fn run(command: Command) -> Result<(), StartError> {
             output: if json { Output::Json } else { Output::Text },
         }),
         Command::Check(args) => check(&args, &mut out),
-        Command::Key(command) => client_runtime()?
-            .block_on(cli::run_key(&command, socket, &mut out))
-            .map_err(client),
-        Command::Account(command) => client_runtime()?
-            .block_on(cli::run_account(&command, socket, &mut out))
-            .map_err(client),
-        Command::Log(command) => client_runtime()?
-            .block_on(cli::run_log(&command, socket, &mut out))
-            .map_err(client),
-        Command::Provider(command) => client_runtime()?
-            .block_on(cli::run_provider(&command, socket, &mut out))
-            .map_err(client),
-        Command::Models(args) => client_runtime()?
-            .block_on(cli::run_models(&args, socket, &mut out))
-            .map_err(client),
+        Command::Key(command) => client(client_runtime()?.block_on(cli::run_key(&command, socket, &mut out))),
+        Command::Account(command) => client(client_runtime()?.block_on(cli::run_account(&command, socket, &mut out))),
+        Command::Log(command) => client(client_runtime()?.block_on(cli::run_log(&command, socket, &mut out))),
+        Command::Provider(command) => client(client_runtime()?.block_on(cli::run_provider(&command, socket, &mut out))),
+        Command::Models(args) => client(client_runtime()?.block_on(cli::run_models(&args, socket, &mut out))),
         Command::Store(command) => store_commands::run(&command, &mut out),
         Command::Rules(command) => explain_rules(&command, &mut out),
         Command::SampleProvider(args) => {
@@ -146,10 +138,12 @@ fn explain_rules(command: &RulesCommand, out: &mut impl Write) -> Result<(), Sta
         Some(conf) => catalogue::rule_files(&load(conf)?).map_err(StartError::Configuration)?,
         None => shipped(),
     };
-    cli::rules::run(command, &files, out).map_err(|error| match error {
-        RulesError::Configuration(text) => StartError::Configuration(text),
-        other => StartError::Client(other.to_string()),
-    })
+    match cli::rules::run(command, &files, out) {
+        Err(RulesError::Output(error)) => printed(Err(error)),
+        Err(RulesError::Configuration(text)) => Err(StartError::Configuration(text)),
+        Err(other) => Err(StartError::Client(other.to_string())),
+        Ok(()) => Ok(()),
+    }
 }
 
 /// `weir check`: everything that `serve` would read, read; nothing started.
@@ -178,7 +172,15 @@ fn check(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartError> {
                 )
             })
     };
-    written.map_err(|error| StartError::failed("standard output", error))
+    printed(written)
+}
+
+/// What came of writing to standard output. Whoever reads it may have seen enough (`| head`): that is no failure.
+fn printed(written: std::io::Result<()>) -> Result<(), StartError> {
+    match written {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(|error| StartError::failed("standard output", error)),
+    }
 }
 
 /// `weir serve`: runs until a signal ends it. `ready_file` is written once everything listens.

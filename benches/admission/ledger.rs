@@ -45,6 +45,7 @@ pub(crate) async fn measure(scale: Scale) -> Result<(), String> {
             ca_file: None,
             namespace: "bench".to_owned(),
             budget: BUDGET,
+            queue: Duration::from_secs(5),
         })
         .map_err(|error| error.to_string())?,
     );
@@ -86,6 +87,7 @@ impl Bench {
             change: Change::Open {
                 balance: NanoUsd::from_nanos(1_000_000_000_000_000),
                 at: 1_800_000_000,
+                operation: None,
             },
         };
         ledger

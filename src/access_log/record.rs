@@ -83,7 +83,7 @@ fn counts<S: Serializer>(usage: &Option<Usage>, out: S) -> Result<S::Ok, S::Erro
 }
 
 /// Every count of a usage under its name, for the log and the metrics.
-pub(crate) fn token_counts(usage: &Usage) -> [(&'static str, u64); 9] {
+pub(crate) fn token_counts(usage: &Usage) -> [(&'static str, u64); 12] {
     [
         ("input_uncached", usage.input_uncached),
         ("cache_read", usage.cache_read),
@@ -94,5 +94,8 @@ pub(crate) fn token_counts(usage: &Usage) -> [(&'static str, u64); 9] {
         ("tool_input", usage.tool_input),
         ("web_searches", usage.web_searches),
         ("web_fetches", usage.web_fetches),
+        ("file_searches", usage.file_searches),
+        ("code_interpreter_calls", usage.code_interpreter_calls),
+        ("image_generations", usage.image_generations),
     ]
 }

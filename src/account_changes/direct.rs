@@ -55,6 +55,16 @@ impl DirectChanges {
         *self.fault.lock().unwrap() = fault;
     }
 
+    /// Sends all steps of an account from the journal, as a settlement does.
+    pub(crate) async fn send(&self, account: &str) {
+        let of_account = |record| match record {
+            Record::Step { account: owner, step } if owner == account => Some(step),
+            _ => None,
+        };
+        let steps: Vec<Step> = self.journal().into_iter().filter_map(of_account).collect();
+        self.ledger.apply(&self.node, account, &steps).await.unwrap();
+    }
+
     fn write(&self, record: Record) -> Result<Option<Fault>, ChangeError> {
         let fault = *self.fault.lock().unwrap();
         if fault == Some(Fault::DiskFull) {

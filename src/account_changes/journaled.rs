@@ -6,6 +6,7 @@ use async_trait::async_trait;
 
 use super::{APPLIED_WAIT, AccountChanges, ChangeError, Submitted};
 use crate::{
+    billing::Billing,
     domain::{
         key::{KeyId, KeyRecord},
         ledger::{Change, Record},
@@ -22,12 +23,18 @@ const ASK_AGAIN: Duration = Duration::from_millis(5);
 pub struct JournaledChanges {
     journal: Arc<Journal>,
     ledger: Arc<dyn LedgerStore>,
+    billing: Billing,
 }
 
 impl JournaledChanges {
-    /// Writes to this journal; the settlement carries it to this ledger.
-    pub fn new(journal: Arc<Journal>, ledger: Arc<dyn LedgerStore>) -> Self {
-        Self { journal, ledger }
+    /// Writes to this journal; the settlement carries it to this ledger. What this node itself admits while the store is away
+    /// heeds it at once.
+    pub fn new(journal: Arc<Journal>, ledger: Arc<dyn LedgerStore>, billing: Billing) -> Self {
+        Self {
+            journal,
+            ledger,
+            billing,
+        }
     }
 
     async fn record(&self, record: &Record) -> Result<(), ChangeError> {
@@ -67,6 +74,7 @@ impl AccountChanges for JournaledChanges {
             .reserve(STEP_BYTES_MAX)
             .map_err(|full| failed(&full.into()))?;
         // A journal that was begun anew goes on behind what the store has; a store that is away is asked by the settlement.
+        self.billing.account_changed(account, &change);
         let floor = self.ledger.watermark(self.journal.node(), account).await.unwrap_or(0);
         let (seq, position) = self
             .journal

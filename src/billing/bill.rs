@@ -6,13 +6,18 @@ use std::{
 };
 
 use crate::{
-    billing::{Shared, running::Running},
+    billing::{
+        Shared,
+        growth::Answer,
+        running::Running,
+        tally::{End, Seat},
+    },
     domain::{
         consumption::{Modifiers, Row, UsageSource},
-        ledger::{Change, Checkpoint, Settlement, TopUp, ToppedUp},
+        ledger::{Change, Checkpoint, ProviderState, QuotaStanding, Settlement, TopUp, ToppedUp},
         money::NanoUsd,
         outcome::Outcome,
-        price::Price,
+        price::{self, Charge, Price, PricedRun},
         usage::Usage,
     },
     journal::Reservation,
@@ -21,6 +26,10 @@ use crate::{
 /// How often a running answer is looked at: what is not in the journal when the process dies is this and the time between
 /// two checkpoints.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How many of its own tokens a model may make of one that is estimated ([`crate::domain::calibration`]).
+const TEXT_FACTOR_MAX: u64 = 4;
+/// So many tokens of output are priced to know what one costs.
+const TEXT_PRICED: u64 = 1_000;
 
 /// What a request has consumed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +40,8 @@ pub struct Consumed {
     pub source: Option<UsageSource>,
     /// What changes the price.
     pub modifiers: Modifiers,
+    /// The runs of several models that make it, each with its price; none where the model asked for ran alone.
+    pub runs: Vec<PricedRun>,
 }
 
 /// How far a request has come, or how it ended.
@@ -46,21 +57,37 @@ pub struct Progress<'a> {
     pub ttft_ms: Option<u64>,
 }
 
+/// What an admitted request got, from the store or from its key's grace.
+pub(super) struct Held {
+    /// Its place among what this node has admitted.
+    pub(super) seat: Seat,
+    /// When, by the store's clock, in milliseconds since the Unix epoch.
+    pub(super) at_ms: i64,
+    /// The same moment by this node's monotonic clock.
+    pub(super) at: Instant,
+    /// What the store had applied of this node then.
+    pub(super) watermark: u64,
+    /// The account's balance then; `None`: the store could not say.
+    pub(super) balance: Option<NanoUsd>,
+    /// How the key stood with its quota then.
+    pub(super) quota: Option<QuotaStanding>,
+    /// Whose state at providers it may name.
+    pub(super) provider_state: ProviderState,
+}
+
 /// See the module. Dropped without [`Bill::close`], it ends the hold without a charge.
 pub struct Bill {
     pub(super) shared: Arc<Shared>,
     pub(super) running: Arc<Running>,
     /// The request as the journal has it.
     pub(super) row: Row,
+    /// What it got when it was admitted.
+    pub(super) held: Held,
     /// What it costs, by provider.
     pub(super) prices: Vec<(String, Arc<Price>)>,
     pub(super) reservation: Reservation,
     pub(super) tokens_estimated: u64,
-    /// What the store had applied of this node when the request was admitted.
-    pub(super) watermark: u64,
     pub(super) next_look: Option<Instant>,
-    /// The answer is ended when its hold cannot grow. Asked for each chunk, so it is kept here.
-    pub(super) may_be_cut: bool,
     pub(super) closed: bool,
 }
 
@@ -73,68 +100,100 @@ impl std::fmt::Debug for Bill {
 }
 
 impl Bill {
-    /// Whether a running answer is to be looked at now.
-    pub fn is_due(&mut self, now: Instant) -> bool {
-        let due = self.next_look.is_none_or(|at| now >= at);
+    /// What the account may name at a provider, as it was when the request was admitted.
+    pub fn provider_state(&self) -> ProviderState {
+        self.held.provider_state
+    }
+
+    /// Whether a running answer is to be looked at now, when its text is estimated at so many tokens.
+    pub fn is_due(&mut self, now: Instant, text: u64) -> bool {
+        let due = self.next_look.is_none_or(|at| now >= at) || text >= self.running.look_at_text();
         if due {
             self.next_look = Some(now + LOOK_EVERY);
         }
         due
     }
 
-    /// Whether the answer is to be ended: its hold cannot grow, and the key wants it so.
-    pub fn is_cut(&self) -> bool {
-        self.may_be_cut && self.running.is_cut()
+    /// How the key stood with its quota when the request was admitted; `None`: it has none, or the store was away.
+    pub fn quota(&self) -> Option<QuotaStanding> {
+        self.held.quota
     }
 
-    /// Notes what the running answer has consumed, and asks for a larger hold in time.
-    pub fn look(&self, progress: Progress<'_>, consumed: &Consumed) {
-        let cost = self.cost(progress.provider, consumed);
+    /// Whether the answer is to be ended: its hold cannot grow, and the key wants no more of it.
+    pub fn is_cut(&self) -> bool {
+        self.running.is_over()
+    }
+
+    /// Notes what the running answer has consumed, and asks for a larger hold in time. `text` is the estimate of its text, in
+    /// tokens.
+    pub fn look(&self, now: Instant, progress: Progress<'_>, consumed: &Consumed, text: u64) {
+        let Charge { cost, parts } = self.charge(progress.provider, consumed);
         self.running.note(Checkpoint {
             request: self.running.request.clone(),
             status: progress.status,
             usage: consumed.usage,
             source: consumed.source.unwrap_or(UsageSource::Estimated),
             modifiers: consumed.modifiers.clone(),
+            parts,
             cost,
             provider: progress.provider.to_owned(),
             latency_ms: progress.latency_ms,
             ttft_ms: progress.ttft_ms,
         });
-        let hold = self.running.hold();
-        let nearly_used = cost.nanos() / 3 >= hold.nanos() / 4;
-        if cost > NanoUsd::ZERO && nearly_used && self.running.begin_asking() {
-            self.ask_for_more(cost);
+        let (more, at_cost) = self.running.costs(cost, now);
+        if let Some(more) = more {
+            self.ask_for_more(more);
         }
+        let again = at_cost.map(|at| text.saturating_add(self.text_until(at, cost, progress.provider, consumed)));
+        self.running.look_again_at_text(again.unwrap_or(u64::MAX));
     }
 
-    /// As much again as is used: few questions for a long answer, little held for nothing at its end.
-    fn ask_for_more(&self, cost: NanoUsd) {
+    /// How much more text an answer may have before its cost comes near `at`, in estimated tokens, at least one;
+    /// without end where text costs nothing. A model's own
+    /// tokens may be [`TEXT_FACTOR_MAX`] times as many; so the last looks come closer and closer.
+    fn text_until(&self, at: NanoUsd, cost: NanoUsd, provider: &str, consumed: &Consumed) -> u64 {
+        // Of several models' answers the text is the asked one's.
+        let cost_of = |usage| self.price(provider).cost(usage, &consumed.modifiers);
+        let longer = Usage {
+            output_text: consumed.usage.output_text.saturating_add(TEXT_PRICED),
+            ..consumed.usage
+        };
+        let more = cost_of(&longer).saturating_sub(cost_of(&consumed.usage)).nanos();
+        if more <= 0 {
+            return u64::MAX;
+        }
+        let left = i128::from(at.saturating_sub(cost).nanos().max(0));
+        let tokens = left * i128::from(TEXT_PRICED) / i128::from(more) / i128::from(TEXT_FACTOR_MAX);
+        u64::try_from(tokens).unwrap_or(u64::MAX).max(1)
+    }
+
+    fn ask_for_more(&self, more: NanoUsd) {
         let ask = TopUp {
             node: self.shared.node.clone(),
             request: self.running.request.clone(),
             account: self.running.account.clone(),
             key: self.running.key.clone(),
             at_ms: self.running.at_ms,
-            more: cost,
+            more,
         };
         let (ledger, running) = (Arc::clone(&self.shared.ledger), Arc::clone(&self.running));
         tokio::spawn(async move {
-            match ledger.top_up(&ask).await {
-                Ok(ToppedUp::Granted(more)) => running.held_more(more),
-                Ok(ToppedUp::Refused) => running.nothing_left(),
+            running.answered(match ledger.top_up(&ask).await {
+                Ok(ToppedUp::Granted(more)) => Answer::Granted(more),
+                Ok(ToppedUp::Refused) => Answer::Refused,
                 // Admitted while the store was away, or settled meanwhile.
-                Ok(ToppedUp::NoHold) => running.held_more(ask.more),
-                Err(_) => running.held_more(NanoUsd::ZERO),
-            }
+                Ok(ToppedUp::NoHold) => Answer::Uncounted(ask.more),
+                Err(_) => Answer::Unknown,
+            });
         });
     }
 
     /// Charges the request. Later calls do nothing.
-    pub fn close(&mut self, outcome: Outcome, progress: Progress<'_>, consumed: &Consumed, now_ms: i64) {
+    pub fn close(&mut self, outcome: Outcome, progress: Progress<'_>, consumed: &Consumed, now: Instant) {
         let billed = outcome.is_billed(progress.status);
+        let Charge { cost, parts } = self.charge(progress.provider, consumed);
         let row = billed.then(|| Row {
-            time_ms: now_ms,
+            time_ms: self.time_ms(now),
             provider: progress.provider.to_owned(),
             status: outcome.recorded_status(progress.status),
             outcome: outcome.as_str().to_owned(),
@@ -142,7 +201,8 @@ impl Bill {
             usage_source: consumed.source.unwrap_or(UsageSource::Estimated),
             modifiers: consumed.modifiers.clone(),
             price_version: self.price(progress.provider).version().to_owned(),
-            cost_nano_usd: self.cost(progress.provider, consumed),
+            parts,
+            cost_nano_usd: cost,
             latency_ms: progress.latency_ms,
             ttft_ms: progress.ttft_ms,
             ..self.row.clone()
@@ -171,13 +231,31 @@ impl Bill {
             cost: row.as_ref().map_or(NanoUsd::ZERO, |row| row.cost_nano_usd),
             row,
         };
+        let mut end = End {
+            step: None,
+            cost: settlement.cost,
+            tokens_estimated: self.tokens_estimated,
+            tokens_used,
+        };
+        let (account, key) = (&self.running.account, &self.running.key);
         let change = Change::Settle(Box::new(settlement));
         let journal = &self.shared.journal;
-        if let Err(error) = journal.append_step(&self.running.account, change, self.watermark, &mut self.reservation) {
-            // The next start finds the admission without its settlement and charges what was checkpointed last.
-            tracing::error!(%error, request = %self.running.request, "a settlement could not be recorded");
-            self.shared.failed();
+        match journal.append_step(account, change, self.held.watermark, &mut self.reservation) {
+            Ok((step, _)) => end.step = Some(step),
+            Err(error) => {
+                // The next start finds the admission without its settlement and charges what was checkpointed last.
+                tracing::error!(%error, request = %self.running.request, "a settlement could not be recorded");
+                self.shared.failed();
+            }
         }
+        self.shared.grace.ended(account, key, self.held.seat, &end);
+    }
+
+    /// A moment by the store's clock, which went on since the admission as the monotonic one did.
+    fn time_ms(&self, now: Instant) -> i64 {
+        let since = now.saturating_duration_since(self.held.at).as_millis();
+        let since = i64::try_from(since).unwrap_or(i64::MAX);
+        self.row.admitted_ms.saturating_add(since)
     }
 
     fn price(&self, provider: &str) -> &Price {
@@ -187,8 +265,11 @@ impl Bill {
             .map_or(&self.shared.free, |(_, price)| price)
     }
 
-    fn cost(&self, provider: &str, consumed: &Consumed) -> NanoUsd {
-        self.price(provider).cost(&consumed.usage, &consumed.modifiers)
+    fn charge(&self, provider: &str, consumed: &Consumed) -> Charge {
+        let Consumed {
+            usage, modifiers, runs, ..
+        } = consumed;
+        price::charge(&self.row.model, self.price(provider), usage, modifiers, runs)
     }
 }
 

@@ -1,86 +1,78 @@
-//! What keys may commit while the store cannot be asked: a fixed amount each, on this node.
+//! What is admitted while the store cannot be asked: a fixed amount for each key, and one for each account, on this node, and
+//! no more than what the node knows of them allows.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{
+    last_seen::{LastSeen, NotAlone},
+    tally::{End, Seat},
+};
+use crate::{
+    clock,
+    domain::{
+        key::{KeyId, KeyRecord},
+        ledger::{Admit, Denied, Grant},
+        money::NanoUsd,
+    },
 };
 
-use crate::domain::{key::KeyId, money::NanoUsd};
+/// What may be committed on this node until the store answers again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GraceLimits {
+    /// By each key.
+    pub key: NanoUsd,
+    /// By all keys of each account.
+    pub account: NanoUsd,
+}
 
-/// The most keys that are followed at one time; further ones get no grace.
-const KEYS_MAX: usize = 100_000;
-
-/// See the module.
+/// See the module. Every question is answered, and what it commits is noted, in one step.
 #[derive(Debug)]
-pub struct Grace {
-    limit: NanoUsd,
-    committed: Mutex<HashMap<KeyId, NanoUsd>>,
+pub(super) struct Grace {
+    limits: GraceLimits,
+    seen: Mutex<LastSeen>,
 }
 
 impl Grace {
-    /// Each key may commit `limit`.
-    pub fn new(limit: NanoUsd) -> Self {
+    pub(super) fn new(limits: GraceLimits) -> Self {
         Self {
-            limit,
-            committed: Mutex::default(),
+            limits,
+            seen: Mutex::default(),
         }
     }
 
-    /// Commits `estimate`, or what is left of the grace if that is less; `None` when nothing is left.
-    pub fn commit(&self, key: &KeyId, estimate: NanoUsd) -> Option<NanoUsd> {
-        let mut committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
-        if !committed.contains_key(key) && committed.len() >= KEYS_MAX {
-            return None;
-        }
-        let used = committed.get(key).copied().unwrap_or_default();
-        let left = self.limit.saturating_sub(used);
-        if left <= NanoUsd::ZERO {
-            return None;
-        }
-        let hold = estimate.min(left);
-        committed.insert(key.clone(), used.saturating_add(hold));
-        Some(hold)
+    /// The store has admitted a request.
+    pub(super) fn granted(&self, ask: &Admit, grant: &Grant) -> Seat {
+        self.lock().granted(&ask.key, grant, ask.tokens, clock::unix_millis())
     }
 
-    /// The store answers for this key again: it counts what was committed.
-    pub fn end(&self, key: &KeyId) {
-        let mut committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
-        if !committed.is_empty() {
-            committed.remove(key);
-        }
+    /// The store has refused one.
+    pub(super) fn refused(&self, key: &KeyRecord, denied: Denied) {
+        self.lock().refused(key, denied, clock::unix_millis());
     }
 
-    /// What all keys together have committed.
-    pub fn committed(&self) -> NanoUsd {
-        let committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
-        committed
-            .values()
-            .fold(NanoUsd::ZERO, |sum, one| sum.saturating_add(*one))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_commits_no_more_than_its_grace() {
-        let grace = Grace::new(NanoUsd::from_nanos(10));
-        let key = KeyId::parse("key_0000000000000001").unwrap();
-        let other = KeyId::parse("key_0000000000000002").unwrap();
-        let amount = NanoUsd::from_nanos;
-        assert_eq!(grace.commit(&key, amount(7)), Some(amount(7)));
-        assert_eq!(grace.commit(&key, amount(7)), Some(amount(3)));
-        assert_eq!(grace.commit(&key, amount(1)), None);
-        assert_eq!(grace.commit(&other, amount(4)), Some(amount(4)));
-        assert_eq!(grace.committed(), amount(14));
-        grace.end(&key);
-        assert_eq!(grace.commit(&key, amount(1)), Some(amount(1)));
+    /// An account was stopped at this node.
+    pub(super) fn stopped(&self, account: &str) {
+        self.lock().account_refused(account, clock::unix_millis());
     }
 
-    #[test]
-    fn no_grace_admits_nothing() {
-        let key = KeyId::parse("key_0000000000000001").unwrap();
-        assert_eq!(Grace::new(NanoUsd::ZERO).commit(&key, NanoUsd::ZERO), None);
+    /// The store is away: admits the request if this node may, holding its estimate or what is left.
+    pub(super) fn admit(&self, ask: &Admit) -> Result<Seat, NotAlone> {
+        let now_ms = clock::unix_millis();
+        self.lock()
+            .admit_alone(&ask.key, ask.estimate, ask.tokens, &self.limits, now_ms)
+    }
+
+    /// A request has ended.
+    pub(super) fn ended(&self, account: &str, key: &KeyId, seat: Seat, end: &End) {
+        self.lock().ended(account, key, seat, end);
+    }
+
+    /// What was committed while the store was away, and the store has not counted.
+    pub(super) fn committed(&self) -> NanoUsd {
+        self.lock().on_grace()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LastSeen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,14 +5,14 @@ use std::{
     collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Instant,
 };
 
-use crate::domain::{
-    key::KeyId,
-    ledger::{Checkpoint, OnExhausted},
-    money::NanoUsd,
+use crate::{
+    billing::growth::{Answer, Growth},
+    domain::{key::KeyId, ledger::Checkpoint, money::NanoUsd},
 };
 
 /// How many parts they are kept in, so that requests do not queue for one lock.
@@ -29,67 +29,69 @@ pub struct Running {
     pub key: KeyId,
     /// When it was admitted, in milliseconds since the Unix epoch.
     pub at_ms: i64,
-    /// What happens when its hold cannot grow.
-    pub on_exhausted: OnExhausted,
-    /// What is held for it, in nano-USD.
-    hold: AtomicI64,
-    /// A larger hold is being asked for.
-    asking: AtomicBool,
-    /// There was nothing left.
-    exhausted: AtomicBool,
+    growth: Mutex<Growth>,
+    /// Its answer is to be ended.
+    is_over: AtomicBool,
+    /// The estimate of its text from which on it is to be looked at, whatever the time.
+    look_at_text: AtomicU64,
     /// What has been consumed and is not in the journal yet.
     news: Mutex<Option<Checkpoint>>,
 }
 
 impl Running {
-    /// A request that was admitted with `hold`.
-    pub fn new(
-        request: String,
-        account: String,
-        key: KeyId,
-        at_ms: i64,
-        on_exhausted: OnExhausted,
-        hold: NanoUsd,
-    ) -> Self {
+    /// A request that was admitted with a hold.
+    pub(super) fn new(request: String, account: String, key: KeyId, at_ms: i64, growth: Growth) -> Self {
         Self {
             request,
             account,
             key,
             at_ms,
-            on_exhausted,
-            hold: AtomicI64::new(hold.nanos()),
-            asking: AtomicBool::new(false),
-            exhausted: AtomicBool::new(false),
+            growth: Mutex::new(growth),
+            is_over: AtomicBool::new(false),
+            look_at_text: AtomicU64::new(u64::MAX),
             news: Mutex::default(),
         }
     }
 
     /// What is held for it.
     pub fn hold(&self) -> NanoUsd {
-        NanoUsd::from_nanos(self.hold.load(Ordering::Relaxed))
+        lock(&self.growth).hold()
     }
 
-    /// Whether a larger hold may be asked for now; if so the caller asks, and says how that ended with
-    /// [`Running::held_more`] or [`Running::nothing_left`].
-    pub fn begin_asking(&self) -> bool {
-        !self.exhausted.load(Ordering::Relaxed) && !self.asking.swap(true, Ordering::Relaxed)
+    /// It has cost so much by now: the amount by which its hold is to grow, if the store is to be asked for that, and the cost
+    /// at which it is to be looked at again.
+    pub(super) fn costs(&self, cost: NanoUsd, now: Instant) -> (Option<NanoUsd>, Option<NanoUsd>) {
+        let mut growth = lock(&self.growth);
+        let more = growth.wants(cost, now);
+        if growth.is_over(cost) {
+            self.is_over.store(true, Ordering::Relaxed);
+        }
+        (more, growth.next_look())
     }
 
-    /// The hold has grown; zero where the store could not say.
-    pub fn held_more(&self, more: NanoUsd) {
-        self.hold.fetch_add(more.nanos(), Ordering::Relaxed);
-        self.asking.store(false, Ordering::Relaxed);
+    /// How the question for more has ended.
+    pub(super) fn answered(&self, answer: Answer) {
+        lock(&self.growth).answered(answer);
     }
 
-    /// The hold cannot grow any more.
-    pub fn nothing_left(&self) {
-        self.exhausted.store(true, Ordering::Relaxed);
-        self.asking.store(false, Ordering::Relaxed);
+    /// Whether a question for more has not ended yet.
+    #[cfg(test)]
+    pub(super) fn is_asking(&self) -> bool {
+        lock(&self.growth).is_asking()
     }
 
-    /// Whether the answer is to be ended: nothing is left, and the key wants it so.
-    pub fn is_cut(&self) -> bool {
-        self.on_exhausted == OnExhausted::Cut && self.exhausted.load(Ordering::Relaxed)
+    /// Whether the answer is to be ended: its hold cannot grow, and its key wants no more of it.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// From this estimate of its text on it is to be looked at, whatever the time.
+    pub(super) fn look_at_text(&self) -> u64 {
+        self.look_at_text.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn look_again_at_text(&self, text: u64) {
+        self.look_at_text.store(text, Ordering::Relaxed);
     }
 
     /// What has been consumed so far.
@@ -174,52 +176,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{
-        consumption::{Modifiers, UsageSource},
-        usage::Usage,
+    use crate::{
+        billing::growth::Bound,
+        domain::{
+            consumption::{Modifiers, UsageSource},
+            usage::Usage,
+        },
     };
 
-    fn running(request: &str, account: &str, on_exhausted: OnExhausted) -> Arc<Running> {
+    fn running(request: &str, account: &str) -> Arc<Running> {
         let key = KeyId::parse("key_0000000000000001").unwrap();
-        let hold = NanoUsd::from_nanos(10);
-        Arc::new(Running::new(
-            request.to_owned(),
-            account.to_owned(),
-            key,
-            0,
-            on_exhausted,
-            hold,
-        ))
-    }
-
-    #[test]
-    fn a_larger_hold_is_asked_for_once_at_a_time_and_never_after_a_no() {
-        let request = running("req_1", "a", OnExhausted::Cut);
-        assert!(request.begin_asking());
-        assert!(!request.begin_asking());
-        request.held_more(NanoUsd::from_nanos(5));
-        assert_eq!(request.hold(), NanoUsd::from_nanos(15));
-        assert!(request.begin_asking());
-        assert!(!request.is_cut());
-        request.nothing_left();
-        assert!(!request.begin_asking());
-        assert!(request.is_cut());
-    }
-
-    #[test]
-    fn an_answer_that_may_finish_is_not_cut() {
-        let request = running("req_1", "a", OnExhausted::Finish);
-        request.nothing_left();
-        assert!(!request.is_cut());
+        let growth = Growth::new(NanoUsd::from_nanos(10), NanoUsd::from_nanos(4), Bound::None);
+        Arc::new(Running::new(request.to_owned(), account.to_owned(), key, 0, growth))
     }
 
     #[test]
     fn news_are_taken_once() {
         let all = RunningRequests::default();
-        let request = running("req_1", "a", OnExhausted::Finish);
+        let request = running("req_1", "a");
         all.add(Arc::clone(&request));
-        all.add(running("req_2", "a", OnExhausted::Finish));
-        all.add(running("req_3", "b", OnExhausted::Finish));
+        all.add(running("req_2", "a"));
+        all.add(running("req_3", "b"));
         assert!(all.take_news().is_empty());
         request.note(Checkpoint {
             request: "req_1".to_owned(),
@@ -227,6 +204,7 @@ mod tests {
             usage: Usage::default(),
             source: UsageSource::Estimated,
             modifiers: Modifiers::default(),
+            parts: Vec::new(),
             cost: NanoUsd::from_nanos(1),
             provider: "p".to_owned(),
             latency_ms: 1,

@@ -5,7 +5,7 @@ use crate::{
     clock,
     domain::{
         key::KeyRecord,
-        ledger::{Counted, Denied, QuotaStanding, Rates, Reset, Scope, period},
+        ledger::{Counted, Denied, ProviderState, QuotaStanding, Rates, Reset, Scope, period},
         money::NanoUsd,
     },
 };
@@ -35,6 +35,12 @@ impl Billing {
         }
     }
 
+    /// What an account may name at a provider; its own only, if the store does not say.
+    pub async fn provider_state(&self, account: &str) -> ProviderState {
+        let found = self.shared.ledger.account(account).await.ok().flatten();
+        found.map(|account| account.terms.provider_state).unwrap_or_default()
+    }
+
     async fn account_denies(&self, key: &KeyRecord) -> Option<Denied> {
         let Some(account) = self.shared.ledger.account(&key.account).await.ok()? else {
             return Some(Denied::AccountUnknown);
@@ -59,7 +65,7 @@ impl Billing {
             Denied::QuotaExhausted(QuotaStanding {
                 quota,
                 spent,
-                resets_at: period::resets_at(reset, clock::unix_millis()),
+                resets_at: period::resets_at(reset, self.shared.time.now_ms(clock::instant())),
             })
         })
     }

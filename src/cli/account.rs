@@ -9,8 +9,10 @@ use serde_json::{Map, Value, json};
 
 use super::{
     admin_client::{AdminClient, ClientArgs, ClientError},
-    limits::{RateArgs, put_or_null},
+    limits::{RateArgs, put_or_null, something_to_change},
+    named::Named,
 };
+use crate::domain::ledger::OperationId;
 
 /// Accounts asked for at once.
 const PAGE: usize = 500;
@@ -47,10 +49,31 @@ pub struct CreateArgs {
     pub balance_usd: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
+    pub once: OnceArgs,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
     pub limits: LimitArgs,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
+}
+
+/// By what a change of a balance is known again.
+#[derive(Args, Clone, Debug, Default)]
+pub struct OnceArgs {
+    /// Counts once for this id, however often the command is run; an account remembers the last 1000 [default: a new one]
+    #[arg(long, value_name = "ID")]
+    pub operation_id: Option<OperationId>,
+}
+
+impl OnceArgs {
+    /// The id that was given or a new one, put among the fields.
+    fn put(&self, fields: &mut Map<String, Value>) -> OperationId {
+        let given = self.operation_id.clone();
+        let id = given.unwrap_or_else(|| OperationId::generate(&mut rand::rng()));
+        fields.insert("operation_id".to_owned(), json!(id.as_str()));
+        id
+    }
 }
 
 /// The limits of an account.
@@ -59,6 +82,9 @@ pub struct LimitArgs {
     /// At or below this balance it is said to be low, or none
     #[arg(long, value_name = "D|none", allow_negative_numbers = true)]
     pub low_balance_usd: Option<String>,
+    /// What its requests may name at a provider (responses, files, containers): what the account has made, or any
+    #[arg(long, value_name = "own|any")]
+    pub provider_state: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub rates: RateArgs,
@@ -73,6 +99,9 @@ pub struct CreditArgs {
     /// How much, as a decimal number
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     pub usd: String,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub once: OnceArgs,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
@@ -92,15 +121,18 @@ pub struct AdjustArgs {
     pub reason: String,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
+    pub once: OnceArgs,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
 }
 
 /// `weir account update`
 #[derive(Args, Clone, Debug)]
 pub struct UpdateArgs {
-    /// The account
-    #[arg(long)]
-    pub id: String,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub named: Named,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub limits: LimitArgs,
@@ -112,9 +144,9 @@ pub struct UpdateArgs {
 /// A command on one account.
 #[derive(Args, Clone, Debug)]
 pub struct OneArgs {
-    /// The account
-    #[arg(long)]
-    pub id: String,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub named: Named,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
@@ -137,6 +169,9 @@ impl AccountCommand {
 impl LimitArgs {
     fn put(&self, fields: &mut Map<String, Value>) {
         put_or_null(fields, "low_balance_usd", self.low_balance_usd.as_deref(), "none");
+        if let Some(state) = &self.provider_state {
+            fields.insert("provider_state".to_owned(), json!(state));
+        }
         self.rates.put(fields);
     }
 }
@@ -144,6 +179,7 @@ impl LimitArgs {
 /// Runs the command against the admin API and prints the result.
 pub async fn run(command: &AccountCommand, client: &AdminClient, out: &mut impl Write) -> Result<(), ClientError> {
     let mut fields = Map::new();
+    let mut once = None;
     let (method, path) = match command {
         AccountCommand::List(args) => return list(args.json, client, out).await,
         AccountCommand::Create(args) => {
@@ -152,28 +188,35 @@ pub async fn run(command: &AccountCommand, client: &AdminClient, out: &mut impl 
                 fields.insert("balance_usd".to_owned(), json!(balance));
             }
             args.limits.put(&mut fields);
+            once = Some(args.once.put(&mut fields));
             (Method::POST, "/v1/accounts".to_owned())
         }
         AccountCommand::Credit(args) => {
             fields.insert("usd".to_owned(), json!(args.usd));
+            once = Some(args.once.put(&mut fields));
             (Method::POST, path(&args.id, "/credit"))
         }
         AccountCommand::Adjust(args) => {
             fields.insert("usd".to_owned(), json!(args.usd));
             fields.insert("reason".to_owned(), json!(args.reason));
+            once = Some(args.once.put(&mut fields));
             (Method::POST, path(&args.id, "/adjust"))
         }
         AccountCommand::Update(args) => {
             args.limits.put(&mut fields);
-            (Method::PATCH, path(&args.id, ""))
+            something_to_change(&fields)?;
+            (Method::PATCH, path(args.named.id(), ""))
         }
-        AccountCommand::Suspend(args) => (Method::POST, path(&args.id, "/suspend")),
-        AccountCommand::Resume(args) => (Method::POST, path(&args.id, "/resume")),
-        AccountCommand::Show(args) => (Method::GET, path(&args.id, "")),
+        AccountCommand::Suspend(args) => (Method::POST, path(args.named.id(), "/suspend")),
+        AccountCommand::Resume(args) => (Method::POST, path(args.named.id(), "/resume")),
+        AccountCommand::Show(args) => (Method::GET, path(args.named.id(), "")),
     };
     let body = Value::Object(fields);
     let body = (method != Method::GET).then_some(&body);
-    let answer = client.call(method, &path, body).await?;
+    let answer = match once {
+        Some(id) => client.call_twice(method, &path, body, id.as_str()).await?,
+        None => client.call(method, &path, body).await?,
+    };
     if command.client().json {
         writeln!(out, "{answer}")?;
     } else {
@@ -186,8 +229,8 @@ async fn list(json: bool, client: &AdminClient, out: &mut impl Write) -> Result<
     if !json {
         writeln!(
             out,
-            "{:<20}  {:<9}  {:>16}  {:>16}  {:>16}  RUNNING",
-            "ACCOUNT", "STATE", "BALANCE USD", "HELD USD", "SPENT USD"
+            "{:<20}  {:<9}  {:<14}  {:>16}  {:>16}  {:>16}  RUNNING",
+            "ACCOUNT", "STATE", "PROVIDER STATE", "BALANCE USD", "HELD USD", "SPENT USD"
         )?;
     }
     let mut after = String::new();
@@ -204,9 +247,10 @@ async fn list(json: bool, client: &AdminClient, out: &mut impl Write) -> Result<
             let running = account.get("running").and_then(Value::as_u64).unwrap_or_default();
             writeln!(
                 out,
-                "{:<20}  {:<9}  {:>16}  {:>16}  {:>16}  {running}",
+                "{:<20}  {:<9}  {:<14}  {:>16}  {:>16}  {:>16}  {running}",
                 text("id"),
                 text("state"),
+                text("provider_state"),
                 text("balance_usd"),
                 text("held_usd"),
                 text("spent_usd"),

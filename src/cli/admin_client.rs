@@ -15,6 +15,8 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::UnixStream;
 
+use super::socket_owner;
+
 /// The largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// How long one call may take.
@@ -48,9 +50,42 @@ pub enum ClientError {
         /// What the system said.
         why: String,
     },
+    /// The system lets this user not reach the socket.
+    #[error("permission denied: {owner}; run this as its owner or as a member of its group")]
+    Forbidden {
+        /// Whose socket, or whose folder, it is.
+        owner: String,
+    },
+    /// The arguments do not make a request.
+    #[error("{0}")]
+    Usage(String),
+    /// weir was asked and its answer did not come.
+    #[error("weir on {} gave no answer: {why}; it is not known whether it did as asked", socket.display())]
+    AnswerLost {
+        /// Where.
+        socket: PathBuf,
+        /// What the system said.
+        why: String,
+    },
+    /// The same of a change that is counted once.
+    #[error("{lost}; run the same command again with --operation-id {id}, it counts once")]
+    Unsure {
+        /// What happened.
+        lost: Box<ClientError>,
+        /// By what the change is known.
+        id: String,
+    },
     /// weir said no.
     #[error("{0}")]
     Refused(String),
+    /// A file cannot be written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// The result cannot be printed.
     #[error("cannot print the result: {0}")]
     Output(#[from] std::io::Error),
@@ -64,6 +99,16 @@ pub fn socket(
     match &args.admin {
         Some(socket) => Ok(socket.clone()),
         None => from_conf(args.conf.as_deref()).map_err(ClientError::Configuration),
+    }
+}
+
+/// The API speaks of fields, the command line of options: `quota_usd: ...` is `--quota-usd: ...` here.
+fn in_options(message: &str) -> String {
+    let is_field = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    match message.split_once(": ") {
+        Some(("expires_at", why)) => format!("--expires: {why}"),
+        Some((field, why)) if is_field(field) => format!("--{}: {why}", field.replace('_', "-")),
+        _ => message.to_owned(),
     }
 }
 
@@ -90,13 +135,35 @@ impl AdminClient {
     pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ClientError> {
         match tokio::time::timeout(CALL_WAIT, self.exchange(method, path, body)).await {
             Ok(answer) => answer,
-            Err(_) => Err(self.unreachable("no answer in time")),
+            Err(_) => Err(self.lost("no answer in time")),
         }
+    }
+
+    /// One call that changes something and is counted once, by the operation id `id` in its body: when its answer is lost it
+    /// is made once more.
+    pub async fn call_twice(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        id: &str,
+    ) -> Result<Value, ClientError> {
+        match self.call(method.clone(), path, body).await {
+            Err(ClientError::AnswerLost { .. }) => {}
+            answer => return answer,
+        }
+        self.call(method, path, body).await.map_err(|error| match error {
+            lost @ (ClientError::AnswerLost { .. } | ClientError::Unreachable { .. }) => ClientError::Unsure {
+                lost: Box::new(lost),
+                id: id.to_owned(),
+            },
+            other => other,
+        })
     }
 
     /// Reads an answer of any length into `out`. Waits for each piece as long as for a whole call.
     pub async fn download(&self, path: &str, out: &mut impl Write) -> Result<(), ClientError> {
-        let late = |_| self.unreachable("no answer in time");
+        let late = |_| self.lost("no answer in time");
         let sending = self.send(Method::GET, path, None);
         let answer = tokio::time::timeout(CALL_WAIT, sending).await.map_err(late)??;
         if !answer.status().is_success() {
@@ -104,7 +171,7 @@ impl AdminClient {
         }
         let mut body = answer.into_body();
         while let Some(frame) = tokio::time::timeout(CALL_WAIT, body.frame()).await.map_err(late)? {
-            let frame = frame.map_err(|error| self.unreachable(error))?;
+            let frame = frame.map_err(|error| self.lost(error))?;
             if let Some(piece) = frame.data_ref() {
                 out.write_all(piece)?;
             }
@@ -118,12 +185,15 @@ impl AdminClient {
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Response<Incoming>, ClientError> {
-        let stream = UnixStream::connect(&self.socket)
-            .await
-            .map_err(|error| self.unreachable(error))?;
+        let stream = UnixStream::connect(&self.socket).await.map_err(|error| {
+            let forbidden = (error.kind() == std::io::ErrorKind::PermissionDenied)
+                .then(|| socket_owner::describe(&self.socket))
+                .flatten();
+            forbidden.map_or_else(|| self.unreachable(error), |owner| ClientError::Forbidden { owner })
+        })?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| self.unreachable(error))?;
+            .map_err(|error| self.lost(error))?;
         // Ends with the one call that is made on it: nobody has the sender any more.
         tokio::spawn(connection);
         let text = body.map_or_else(String::new, Value::to_string);
@@ -133,22 +203,15 @@ impl AdminClient {
             .header(header::HOST, "weir")
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(Bytes::from(text)))
-            .map_err(|error| self.unreachable(error))?;
-        sender
-            .send_request(request)
-            .await
-            .map_err(|error| self.unreachable(error))
+            .map_err(|error| self.lost(error))?;
+        sender.send_request(request).await.map_err(|error| self.lost(error))
     }
 
     async fn read(&self, answer: Response<Incoming>) -> Result<Value, ClientError> {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
-        let bytes = body
-            .collect()
-            .await
-            .map_err(|error| self.unreachable(error))?
-            .to_bytes();
-        let value: Value = serde_json::from_slice(&bytes).map_err(|error| self.unreachable(error))?;
+        let bytes = body.collect().await.map_err(|error| self.lost(error))?.to_bytes();
+        let value: Value = serde_json::from_slice(&bytes).map_err(|error| self.lost(error))?;
         if status.is_success() {
             return Ok(value);
         }
@@ -156,7 +219,14 @@ impl AdminClient {
             .pointer("/error/message")
             .and_then(Value::as_str)
             .unwrap_or("the call was refused");
-        Err(ClientError::Refused(message.to_owned()))
+        Err(ClientError::Refused(in_options(message)))
+    }
+
+    fn lost(&self, why: impl std::fmt::Display) -> ClientError {
+        ClientError::AnswerLost {
+            socket: self.socket.clone(),
+            why: why.to_string(),
+        }
     }
 
     fn unreachable(&self, why: impl std::fmt::Display) -> ClientError {

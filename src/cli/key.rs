@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     admin_client::{AdminClient, ClientArgs, ClientError},
-    limits::{QuotaArgs, RateArgs, put_or_null},
+    limits::{QuotaArgs, RateArgs, put_or_null, something_to_change},
+    named::Named,
 };
 
 /// How a quota that is not there is shown.
@@ -45,7 +46,7 @@ pub struct CreateArgs {
     /// What its owner calls it
     #[arg(long)]
     pub name: String,
-    /// When it ends: an RFC 3339 time, or never
+    /// When it ends: an RFC 3339 time, a date for its first moment in UTC, or never
     #[arg(long, value_name = "TIME|never", default_value = "never")]
     pub expires: String,
     /// The models it may use, separated by commas, or all
@@ -76,8 +77,9 @@ pub struct ListArgs {
 /// A command on one key.
 #[derive(Args, Clone, Debug)]
 pub struct OneArgs {
-    /// The key's id, as `weir key list` shows it
-    pub id: String,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub named: Named,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
@@ -86,15 +88,16 @@ pub struct OneArgs {
 /// `weir key update`
 #[derive(Args, Clone, Debug)]
 pub struct UpdateArgs {
-    /// The key's id, as `weir key list` shows it
-    pub id: String,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub named: Named,
     /// Another account
     #[arg(long)]
     pub account: Option<String>,
     /// Another name
     #[arg(long)]
     pub name: Option<String>,
-    /// When it ends: an RFC 3339 time, or never
+    /// When it ends: an RFC 3339 time, a date for its first moment in UTC, or never
     #[arg(long, value_name = "TIME|never")]
     pub expires: Option<String>,
     /// The models it may use, separated by commas, or all
@@ -150,14 +153,23 @@ pub async fn run(command: &KeyCommand, client: &AdminClient, out: &mut impl Writ
             );
             args.quota.put(&mut body);
             args.rates.put(&mut body);
+            something_to_change(&body)?;
             client
-                .call(Method::PATCH, &path(&args.id, ""), Some(&Value::Object(body)))
+                .call(Method::PATCH, &path(args.named.id(), ""), Some(&Value::Object(body)))
                 .await?
         }
-        KeyCommand::Show(args) => client.call(Method::GET, &path(&args.id, ""), None).await?,
-        KeyCommand::Rotate(args) => client.call(Method::POST, &path(&args.id, "/rotate"), None).await?,
-        KeyCommand::Revoke(args) => client.call(Method::POST, &path(&args.id, "/revoke"), None).await?,
-        KeyCommand::Delete(args) => client.call(Method::DELETE, &path(&args.id, ""), None).await?,
+        KeyCommand::Show(args) => client.call(Method::GET, &path(args.named.id(), ""), None).await?,
+        KeyCommand::Rotate(args) => {
+            client
+                .call(Method::POST, &path(args.named.id(), "/rotate"), None)
+                .await?
+        }
+        KeyCommand::Revoke(args) => {
+            client
+                .call(Method::POST, &path(args.named.id(), "/revoke"), None)
+                .await?
+        }
+        KeyCommand::Delete(args) => client.call(Method::DELETE, &path(args.named.id(), ""), None).await?,
     };
     if json {
         writeln!(out, "{answer}")?;
@@ -259,7 +271,7 @@ fn absent(field: &str) -> &'static str {
     match field {
         "models" => "all",
         "quota_usd" => UNLIMITED,
-        "rpm" | "tpm" | "concurrency" => "none",
+        "rpm" | "tpm" | "concurrency" | "finish_factor" => "none",
         "spent_usd" | "held_usd" | "running" => "unknown",
         _ => "never",
     }

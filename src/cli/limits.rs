@@ -3,6 +3,8 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use super::admin_client::ClientError;
+
 /// How fast.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct RateArgs {
@@ -33,6 +35,10 @@ pub struct QuotaArgs {
     /// What becomes of a running answer when quota or balance are used up: it ends by itself, or it is ended
     #[arg(long, value_name = "finish|cut", value_parser = ["finish", "cut"])]
     pub on_exhausted: Option<String>,
+    /// A running answer that may finish is ended when it has cost so many times the quota (without a quota: the balance);
+    /// 2 unless set
+    #[arg(long, value_name = "N|none", value_parser = limit)]
+    pub finish_factor: Option<Limit>,
 }
 
 fn limit(text: &str) -> Result<Limit, &'static str> {
@@ -65,7 +71,19 @@ impl QuotaArgs {
                 fields.insert(name.to_owned(), json!(value));
             }
         }
+        if let Some(Limit(factor)) = self.finish_factor {
+            fields.insert("finish_factor".to_owned(), json!(factor));
+        }
     }
+}
+
+/// An update that names nothing is most often a forgotten option.
+pub fn something_to_change(fields: &Map<String, Value>) -> Result<(), ClientError> {
+    if fields.is_empty() {
+        let help = "nothing to change: give an option for what is to change, see --help";
+        return Err(ClientError::Usage(help.to_owned()));
+    }
+    Ok(())
 }
 
 /// Adds a field that was given; one word stands for null.

@@ -1,8 +1,9 @@
 //! `weir log`: the consumption log, read page by page and printed as it comes.
 
 use std::{
-    fs::File,
+    fs::OpenOptions,
     io::{BufWriter, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -13,14 +14,16 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::admin_client::{AdminClient, ClientArgs, ClientError};
-use crate::{clock, domain::consumption::Row};
+use crate::domain::consumption::{Part, Row};
 
 mod csv;
 
 /// Rows asked for at once.
 const PAGE: usize = 1000;
-/// How far back a query goes, unless told otherwise, in seconds.
-const QUERY_SINCE: i64 = 24 * 3600;
+/// Rows are for the eyes of whoever exports them.
+const EXPORT_MODE: u32 = 0o600;
+/// How far back a query goes, unless told otherwise, in hours.
+const QUERY_HOURS: u32 = 24;
 
 /// What to do with the log.
 #[derive(Clone, Debug, Subcommand)]
@@ -77,6 +80,9 @@ pub struct ExportArgs {
     /// Where to write, whole or not at all [default: standard output]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Replace a file that is there
+    #[arg(long, requires = "out")]
+    pub force: bool,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
@@ -105,13 +111,13 @@ impl LogCommand {
 pub async fn run(command: &LogCommand, client: &AdminClient, out: &mut impl Write) -> Result<(), ClientError> {
     match command {
         LogCommand::Query(args) => {
-            let since = || Timestamp::from_second(clock::unix_seconds() - QUERY_SINCE).map(|since| since.to_string());
-            let filter = FilterArgs {
-                since: args.filter.since.clone().or_else(|| since().ok()),
-                ..args.filter.clone()
-            };
+            // What time it is, the store says.
+            let mut wanted = args.filter.query();
+            if args.filter.since.is_none() {
+                wanted.push_str(&format!("&hours={QUERY_HOURS}"));
+            }
             let form = if args.client.json { Form::Jsonl } else { Form::Table };
-            rows(&filter, args.limit, client, form, out).await
+            rows(&wanted, args.limit, client, form, out).await
         }
         LogCommand::Export(args) => {
             let form = match args.format {
@@ -119,15 +125,34 @@ pub async fn run(command: &LogCommand, client: &AdminClient, out: &mut impl Writ
                 Format::Csv => Form::Csv,
             };
             let Some(path) = &args.out else {
-                return rows(&args.filter, None, client, form, out).await;
+                return rows(&args.filter.query(), None, client, form, out).await;
             };
+            if !args.force && path.exists() {
+                let what = format!("{} is there already; --force replaces it", path.display());
+                return Err(ClientError::Usage(what));
+            }
             // Renamed when it is whole, so that nobody takes a part for all.
             let partial = beside(path);
-            let mut file = BufWriter::new(File::create(&partial)?);
-            let written = rows(&args.filter, None, client, form, &mut file).await;
+            let failed = |path: &Path, source| ClientError::File {
+                path: path.to_owned(),
+                source,
+            };
+            let mut file = OpenOptions::new();
+            let file = file
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(EXPORT_MODE)
+                .open(&partial);
+            let mut file = BufWriter::new(file.map_err(|error| failed(&partial, error))?);
+            let written = rows(&args.filter.query(), None, client, form, &mut file).await;
             let written = written.and_then(|()| {
                 file.flush()?;
-                Ok(std::fs::rename(&partial, path)?)
+                std::fs::rename(&partial, path).map_err(|error| failed(path, error))
+            });
+            let written = written.map_err(|error| match error {
+                ClientError::Output(error) => failed(&partial, error),
+                other => other,
             });
             if written.is_err() {
                 // What is left of it is no use, and the error says what happened.
@@ -152,7 +177,7 @@ enum Form {
 }
 
 async fn rows(
-    filter: &FilterArgs,
+    wanted: &str,
     limit: Option<usize>,
     client: &AdminClient,
     form: Form,
@@ -163,17 +188,26 @@ async fn rows(
         Form::Csv => csv::heading(out)?,
         Form::Jsonl => {}
     }
-    let wanted = filter.query();
     let mut left = limit.unwrap_or(usize::MAX);
     let mut cursor = String::new();
+    // A model that has left the catalogue may still have rows.
+    let (mut found, mut unknown_model) = (false, None);
     while left > 0 {
         let path = format!("/v1/log?limit={}{wanted}{cursor}", left.min(PAGE));
         let page = client.call(Method::GET, &path, None).await?;
+        unknown_model = unknown_model.or_else(|| Some(page.get("unknown_model")?.as_str()?.to_owned()));
         for row in page.get("rows").and_then(Value::as_array).into_iter().flatten() {
             left = left.saturating_sub(1);
+            found = true;
             match form {
                 Form::Jsonl => writeln!(out, "{row}")?,
-                Form::Table => writeln!(out, "{}", line(&read(row)?))?,
+                Form::Table => {
+                    let row = read(row)?;
+                    writeln!(out, "{}", line(&row))?;
+                    for part in &row.parts {
+                        writeln!(out, "{}", part_line(part))?;
+                    }
+                }
                 Form::Csv => csv::record(&read(row)?, out)?,
             }
         }
@@ -182,7 +216,10 @@ async fn rows(
             None => break,
         }
     }
-    Ok(())
+    match unknown_model {
+        Some(why) if !found => Err(ClientError::Refused(why)),
+        _ => Ok(()),
+    }
 }
 
 fn read(row: &Value) -> Result<Row, ClientError> {
@@ -207,6 +244,20 @@ fn line(row: &Row) -> String {
         row.usage.input_total(),
         row.usage.output_text.saturating_add(row.usage.output_reasoning),
         row.cost_nano_usd.to_string(),
+    )
+}
+
+/// What one of several models had of the row above.
+fn part_line(part: &Part) -> String {
+    format!(
+        "{:<24}  {:<20}  {:<32}  {:>6}  {:>10}  {:>10}  {:>16}",
+        "",
+        format!("  {}", part.run.as_str()),
+        part.model,
+        "",
+        part.usage.input_total(),
+        part.usage.output_total(),
+        part.cost_nano_usd.to_string(),
     )
 }
 

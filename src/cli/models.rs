@@ -1,4 +1,4 @@
-//! `weir models`: the models that are served now.
+//! `weir models`: the models that are served now, by providers that nobody has switched off.
 
 use std::io::Write;
 

@@ -64,7 +64,11 @@ async fn list(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> 
     let answer = client.call(Method::GET, "/v1/providers", None).await?;
     let providers = answer.get("providers").and_then(Value::as_array);
     if !args.json {
-        writeln!(out, "{:<16}  {:<10}  CREDENTIALS", "PROVIDER", "STATE")?;
+        writeln!(
+            out,
+            "{:<16}  {:<10}  CREDENTIALS, OR WHY IT IS OFF",
+            "PROVIDER", "STATE"
+        )?;
     }
     for provider in providers.map(Vec::as_slice).unwrap_or_default() {
         if args.json {
@@ -86,8 +90,13 @@ async fn list(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> 
         };
         let credentials = provider.get("credentials").and_then(Value::as_array);
         let credentials: Vec<String> = credentials.into_iter().flatten().map(credential).collect();
+        let why = match provider.get("why_off").and_then(Value::as_str) {
+            Some(why) => why.to_owned(),
+            None if !is("enabled") => "switched off: `weir provider enable` switches it on".to_owned(),
+            None => credentials.join(", "),
+        };
         let name = provider.get("name").and_then(Value::as_str).unwrap_or_default();
-        writeln!(out, "{name:<16}  {state:<10}  {}", credentials.join(", "))?;
+        writeln!(out, "{name:<16}  {state:<10}  {why}")?;
     }
     Ok(())
 }

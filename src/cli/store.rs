@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use jiff::civil::Date;
 
 use crate::config::DEFAULT_PATH;
 
@@ -15,6 +16,8 @@ pub enum StoreCommand {
     Backup(BackupArgs),
     /// Put a backup into an empty store that no weir has open
     Restore(RestoreArgs),
+    /// Remove old rows of an embedded store that no weir has open, more than retention removes by itself
+    Prune(PruneArgs),
 }
 
 /// `weir store init`
@@ -37,6 +40,9 @@ pub struct BackupArgs {
     /// Where to write, whole or not at all
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
+    /// Replace a file that is there
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// `weir store restore`
@@ -48,6 +54,17 @@ pub struct RestoreArgs {
     /// The backup
     #[arg(long, value_name = "FILE")]
     pub from: PathBuf,
+}
+
+/// `weir store prune`
+#[derive(Args, Clone, Debug)]
+pub struct PruneArgs {
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub store: StoreArgs,
+    /// The first day that is kept, in UTC; rows are kept for 180 days
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub before: Date,
 }
 
 /// Which store, and how to print.

@@ -15,6 +15,7 @@ use tokio::net::UnixListener;
 use super::*;
 
 mod money;
+mod options;
 
 fn line(text: &str) -> Result<Command, clap::Error> {
     parse(
@@ -101,7 +102,7 @@ fn every_documented_form_is_understood() {
         "key revoke key_0000000000000001",
         "key delete key_0000000000000001",
         "key create --account a --name n --quota-usd 12.5 --reset weekly --rpm 60 --tpm none --concurrency 4",
-        "key update key_0000000000000001 --quota-usd unlimited --on-exhausted cut",
+        "key update key_0000000000000001 --quota-usd unlimited --on-exhausted cut --finish-factor 3",
         "account create --id a --balance-usd 5 --low-balance-usd 1 --rpm none",
         "account credit --id a --usd 0.000000001",
         "account adjust --id a --usd -0.25 --reason mistake --json",
@@ -117,6 +118,7 @@ fn every_documented_form_is_understood() {
         "store init --conf weir.toml --adopt",
         "store backup --conf weir.toml --out backup.jsonl --json",
         "store restore --from backup.jsonl",
+        "store prune --conf weir.toml --before 2026-05-25 --json",
         "models --json",
         "sample-provider --listen 127.0.0.1:0",
     ] {

@@ -62,6 +62,7 @@ pub(super) struct RawUpstream {
     pub(super) resolve_seconds: Option<u64>,
     pub(super) resolve_timeout_ms: Option<u64>,
     pub(super) client_gone_finish_max: Option<u64>,
+    pub(super) client_gone_finish_seconds: Option<u64>,
 }
 
 /// `[store]`
@@ -96,6 +97,7 @@ pub(super) struct RawRedis {
     pub(super) ca_file: Option<String>,
     pub(super) namespace: Option<String>,
     pub(super) budget_ms: Option<u64>,
+    pub(super) queue_ms: Option<u64>,
 }
 
 /// `[key_cache]`
@@ -106,6 +108,7 @@ pub(super) struct RawKeyCache {
     pub(super) offline_seconds: Option<u64>,
     pub(super) negative_seconds: Option<u64>,
     pub(super) entries_max: Option<u64>,
+    pub(super) unknown: super::unknown_keys::RawUnknownKeys,
     pub(super) poll_ms: Option<u64>,
     pub(super) flush_used_seconds: Option<u64>,
 }

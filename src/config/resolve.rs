@@ -198,6 +198,12 @@ fn upstream(values: &mut Values<'_>, raw: &RawUpstream) -> UpstreamConfig {
             256,
             0..=1_000_000,
         ),
+        client_gone_finish: values.seconds(
+            &["upstream", "client_gone_finish_seconds"],
+            raw.client_gone_finish_seconds,
+            600,
+            day(),
+        ),
     }
 }
 
@@ -224,6 +230,7 @@ fn key_cache(values: &mut Values<'_>, raw: &RawKeyCache) -> KeyCacheConfig {
         offline: values.seconds(&["key_cache", "offline_seconds"], raw.offline_seconds, 300, 0..=86_400),
         negative: values.seconds(&["key_cache", "negative_seconds"], raw.negative_seconds, 5, 1..=3600),
         entries_max: values.count(&["key_cache", "entries_max"], raw.entries_max, 100_000, 1..=10_000_000),
+        unknown: super::unknown_keys::resolve(values, &raw.unknown),
         poll: values.millis(&["key_cache", "poll_ms"], raw.poll_ms, 500, 10..=10_000),
         flush_used: values.seconds(
             &["key_cache", "flush_used_seconds"],

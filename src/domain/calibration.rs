@@ -1,5 +1,9 @@
 //! What finished requests teach about those that come: how far a model's tokens are from the estimate, and what a key's
-//! requests to a model usually put out.
+//! requests to a model usually read from a cache and put out.
+
+mod input;
+
+pub use input::UsualInput;
 
 /// How much a model's own count differs from the estimate, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,49 +71,44 @@ impl Calibration {
 }
 
 /// What is held for output at least, where nothing limits it to less.
-pub const OUTPUT_TOKENS_MIN: u64 = 256;
+pub const OUTPUT_TOKENS_MIN: u64 = 64;
 /// What is held for output where nothing is known of a key's requests to a model; topped up while the answer runs.
 pub const OUTPUT_TOKENS_UNKNOWN: u64 = 2_048;
 /// A count above is taken for this one, so that sums cannot overflow.
 const COUNT_MAX: u64 = 1 << 40;
 
-/// What one key's requests to one model usually put out: a moving average, and how far they are from it.
+/// What one key's requests to one model usually put out: a moving average. Half of them put out more; their holds grow while
+/// they run, and what is held is near what is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Usual {
-    /// In sixteenths of a token, like the deviation.
+pub struct UsualOutput {
+    /// In sixteenths of a token.
     average: u64,
-    deviation: u64,
 }
 
-impl Usual {
+impl UsualOutput {
     /// The first request.
     pub fn new(output_tokens: u64) -> Self {
-        let average = output_tokens.min(COUNT_MAX) * 16;
         Self {
-            average,
-            deviation: average / 2,
+            average: output_tokens.min(COUNT_MAX) * 16,
         }
     }
 
     /// One more finished request, with all its output tokens.
     pub fn learn(&mut self, output_tokens: u64) {
         let now = output_tokens.min(COUNT_MAX) * 16;
-        let distance = now.abs_diff(self.average);
-        // As TCP tracks its round trips (RFC 6298 section 2.3): an eighth and a quarter of the way.
-        self.deviation = self.deviation - self.deviation / 4 + distance / 4;
         self.average = self.average - self.average / 8 + now / 8;
     }
 
-    /// What most requests stay below: the average and twice the deviation, at least [`OUTPUT_TOKENS_MIN`].
-    pub fn with_headroom(&self) -> u64 {
-        ((self.average + 2 * self.deviation) / 16).max(OUTPUT_TOKENS_MIN)
+    /// The average, at least [`OUTPUT_TOKENS_MIN`].
+    pub fn tokens(&self) -> u64 {
+        (self.average / 16).max(OUTPUT_TOKENS_MIN)
     }
 }
 
-/// The output tokens to hold for a request: what is usual, with headroom, but no more than it asks for and the model gives.
-pub fn output_estimate(max_tokens: Option<u64>, usual: Option<&Usual>, model_max: Option<u64>) -> u64 {
+/// The output tokens to hold for a request: what is usual, but no more than it asks for and the model gives.
+pub fn output_estimate(max_tokens: Option<u64>, usual: Option<&UsualOutput>, model_max: Option<u64>) -> u64 {
     usual
-        .map_or(OUTPUT_TOKENS_UNKNOWN, Usual::with_headroom)
+        .map_or(OUTPUT_TOKENS_UNKNOWN, UsualOutput::tokens)
         .min(max_tokens.unwrap_or(u64::MAX))
         .min(model_max.unwrap_or(u64::MAX))
 }

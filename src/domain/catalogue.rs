@@ -9,12 +9,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 pub use crate::domain::rules::RawModel;
 use crate::domain::{
+    consumption::Modifiers,
     operation::Operation,
     price::{Price, PriceList},
     protocol::Protocol,
     rules::{Fallback, Provider, RuleFile, endpoint::EndpointTemplate},
     secret::Secret,
     strict_toml::FileError,
+    usage::Usage,
 };
 pub use secret_ref::{SecretRef, SecretRefError};
 
@@ -53,6 +55,8 @@ pub struct Model {
     pub price: String,
     /// Whether it costs nothing.
     pub free: bool,
+    /// Whether it may reason without showing it.
+    pub hidden_reasoning: bool,
     /// What it costs at each of its providers that is on, by the provider's name.
     pub prices: BTreeMap<String, Arc<Price>>,
     /// When it appeared, in seconds since the epoch; 0 if its file does not say.
@@ -224,6 +228,23 @@ impl Catalogue {
     /// The models that can be served now, by name.
     pub fn models(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.models.values().filter(|model| model.is_on())
+    }
+
+    /// The model that a provider calls so, with what it costs there: its answers name the models that worked on them.
+    pub fn served_as(&self, provider: &str, name: &str) -> Option<(&Arc<Model>, &Arc<Price>)> {
+        pricing::served_as(self.models.values(), provider, name)
+    }
+
+    /// The model that costs most at a provider for this much.
+    pub fn dearest_at(
+        &self,
+        provider: &str,
+        usage: &Usage,
+        modifiers: &Modifiers,
+    ) -> Option<(&Arc<Model>, &Arc<Price>)> {
+        let models = self.models.values();
+        let priced = models.filter_map(|model| Some((model, model.prices.get(provider)?)));
+        priced.max_by_key(|(_, price)| price.sum(usage, modifiers))
     }
 
     /// Where the secrets of its providers are, those that are absent included.

@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{key::KeyId, money::NanoUsd, usage::Usage};
+use crate::domain::{
+    key::KeyId,
+    money::NanoUsd,
+    usage::{RunKind, Usage, is_zero},
+};
 
 /// How long rows are kept.
 pub const RETENTION_DAYS: u32 = 180;
@@ -34,7 +38,47 @@ pub struct Modifiers {
     pub geo: Option<String>,
 }
 
-/// One billed request. With the prices of `price_version`, its cost can be computed again from its usage and modifiers.
+/// What one model consumed of a request that several worked on, or that is priced in several tiers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// What the model was run for.
+    pub run: RunKind,
+    /// The catalogue's name of the model, or the provider's where the catalogue has none.
+    pub model: String,
+    /// What it consumed, over all its runs.
+    #[serde(flatten)]
+    pub usage: Usage,
+    /// The catalogue model at whose price it was charged, if it has none of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priced_as: Option<String>,
+    /// The version of that price, if it is not the row's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_version: Option<String>,
+    /// Each run's prompt was of the tier that begins above so many input tokens.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub above_input_tokens: u64,
+    /// Its share of the charge. The shares add up to it.
+    pub cost_nano_usd: NanoUsd,
+}
+
+impl Modifiers {
+    /// What changes the price of a run. An advisor has a service tier of its own, which the answer does not tell
+    /// (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/advisor-tool>, "Usage and billing"), and so with the
+    /// speed; where the request is served holds for all of it.
+    #[must_use]
+    pub fn of_run(&self, run: RunKind) -> Self {
+        match run {
+            RunKind::Answer | RunKind::Fallback | RunKind::Compaction => self.clone(),
+            RunKind::Advisor => Self {
+                geo: self.geo.clone(),
+                ..Self::default()
+            },
+        }
+    }
+}
+
+/// One billed request. With the prices of `price_version`, its cost can be computed again from its usage and modifiers, or,
+/// where it has parts, from theirs (see [`crate::domain::price::recomputed`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// When the request ended, in milliseconds since the Unix epoch.
@@ -61,11 +105,14 @@ pub struct Row {
     pub outcome: String,
     /// Whether the answer was a stream.
     pub stream: bool,
-    /// What it consumed.
+    /// What it consumed, over all its parts.
     #[serde(flatten)]
     pub usage: Usage,
     /// Where those figures come from.
     pub usage_source: UsageSource,
+    /// What each model consumed, where it was not the model asked for alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
     /// What changed the price.
     #[serde(flatten)]
     pub modifiers: Modifiers,

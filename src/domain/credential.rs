@@ -33,15 +33,15 @@ pub struct Offered<'a> {
 pub enum CredentialError {
     /// The protocol's places hold nothing.
     Missing,
-    /// One place twice, or two well-formed keys that differ.
+    /// One place twice.
     Ambiguous,
     /// Something was given, but it is not a key of this service (wrong prefix, alphabet, length or checksum).
     Malformed,
 }
 
-/// Takes the key of a request: the protocol's preferred place wins, then its fallback. A second credential that is not
-/// in this service's key format is ignored; two well-formed keys that differ are refused, because the client's
-/// identity would depend on who reads which header.
+/// Takes the key of a request: that of the protocol's preferred place wins, also over another key elsewhere. What is not in
+/// this service's key format is passed over, so then the fallback serves. A place that came twice is refused: whose request it
+/// is would depend on who reads which line.
 pub fn take(protocol: Protocol, offered: &Offered<'_>, prefix: &KeyPrefix) -> Result<ServiceKey, CredentialError> {
     // A bearer beside Google's header is ignored: Gemini CLI sends its login there.
     let places: &[&Vec<&str>] = match protocol {
@@ -52,39 +52,13 @@ pub fn take(protocol: Protocol, offered: &Offered<'_>, prefix: &KeyPrefix) -> Re
     if places.iter().any(|values| values.len() > 1) {
         return Err(CredentialError::Ambiguous);
     }
-    let values = || places.iter().filter_map(|values| values.first().copied());
-    let mut keys = values().filter_map(|text| ServiceKey::parse(prefix, text).ok());
-    let Some(first) = keys.next() else {
-        return Err(if values().next().is_some() {
-            CredentialError::Malformed
-        } else {
-            CredentialError::Missing
-        });
-    };
-    let others = keys.chain(strays(protocol, offered, prefix));
-    for other in others {
-        if other.digest() != first.digest() {
-            return Err(CredentialError::Ambiguous);
-        }
+    let mut values = places.iter().filter_map(|values| values.first().copied()).peekable();
+    if values.peek().is_none() {
+        return Err(CredentialError::Missing);
     }
-    Ok(first)
-}
-
-/// Well-formed keys in places that the protocol does not read.
-fn strays<'a>(
-    protocol: Protocol,
-    offered: &'a Offered<'_>,
-    prefix: &'a KeyPrefix,
-) -> impl Iterator<Item = ServiceKey> + 'a {
-    let places: &[&Vec<&str>] = match protocol {
-        Protocol::Messages => &[&offered.x_goog_api_key, &offered.query_key],
-        Protocol::Responses => &[&offered.x_api_key, &offered.x_goog_api_key, &offered.query_key],
-        Protocol::Gemini => &[&offered.x_api_key],
-    };
-    let texts: Vec<&str> = places.iter().flat_map(|values| values.iter().copied()).collect();
-    texts
-        .into_iter()
-        .filter_map(move |text| ServiceKey::parse(prefix, text).ok())
+    values
+        .find_map(|text| ServiceKey::parse(prefix, text).ok())
+        .ok_or(CredentialError::Malformed)
 }
 
 #[cfg(test)]
@@ -183,47 +157,97 @@ mod tests {
     }
 
     #[test]
-    fn two_keys_that_differ_or_one_place_twice_are_ambiguous() {
+    fn the_preferred_places_key_wins_over_a_second_valid_one() {
         let (key, other) = two_keys();
+        let (k, o) = (|| vec![key.as_str()], || vec![other.as_str()]);
         let cases = [
             (
                 Protocol::Messages,
                 Offered {
-                    x_api_key: vec![&key],
-                    bearer: vec![&other],
-                    ..Offered::default()
-                },
-            ),
-            (
-                Protocol::Messages,
-                Offered {
-                    x_api_key: vec![&key, &key],
-                    ..Offered::default()
+                    x_api_key: k(),
+                    bearer: o(),
+                    x_goog_api_key: o(),
+                    query_key: o(),
                 },
             ),
             (
                 Protocol::Responses,
                 Offered {
-                    bearer: vec![&key],
-                    x_api_key: vec![&other],
-                    ..Offered::default()
+                    bearer: k(),
+                    x_api_key: o(),
+                    x_goog_api_key: o(),
+                    query_key: o(),
                 },
             ),
             (
                 Protocol::Gemini,
                 Offered {
-                    x_goog_api_key: vec![&key],
-                    query_key: vec![&other],
-                    ..Offered::default()
+                    x_goog_api_key: k(),
+                    query_key: o(),
+                    x_api_key: o(),
+                    bearer: o(),
                 },
             ),
         ];
         for (protocol, offered) in cases {
             assert_eq!(
-                taken(protocol, &offered),
-                Err(CredentialError::Ambiguous),
+                taken(protocol, &offered).as_deref(),
+                Ok(key.as_str()),
                 "{protocol:?} {offered:?}"
             );
+        }
+    }
+
+    #[test]
+    fn one_place_twice_is_ambiguous() {
+        let (key, other) = two_keys();
+        for second in [&key, &other] {
+            let twice = || vec![key.as_str(), second.as_str()];
+            let cases = [
+                (
+                    Protocol::Messages,
+                    Offered {
+                        x_api_key: twice(),
+                        ..Offered::default()
+                    },
+                ),
+                (
+                    Protocol::Messages,
+                    Offered {
+                        x_api_key: vec![&key],
+                        bearer: twice(),
+                        ..Offered::default()
+                    },
+                ),
+                (
+                    Protocol::Responses,
+                    Offered {
+                        bearer: twice(),
+                        ..Offered::default()
+                    },
+                ),
+                (
+                    Protocol::Gemini,
+                    Offered {
+                        x_goog_api_key: twice(),
+                        ..Offered::default()
+                    },
+                ),
+                (
+                    Protocol::Gemini,
+                    Offered {
+                        query_key: twice(),
+                        ..Offered::default()
+                    },
+                ),
+            ];
+            for (protocol, offered) in cases {
+                assert_eq!(
+                    taken(protocol, &offered),
+                    Err(CredentialError::Ambiguous),
+                    "{protocol:?} {offered:?}"
+                );
+            }
         }
     }
 

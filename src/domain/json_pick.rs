@@ -8,6 +8,7 @@ use std::borrow::Cow;
 mod heard;
 mod key;
 mod lexer;
+mod marks;
 mod path;
 mod said;
 mod slot;
@@ -15,12 +16,17 @@ mod slot;
 pub(in crate::domain) mod tests;
 
 pub use heard::Heard;
+use heard::Listening;
 use key::Key;
 use lexer::{Lexer, Token};
-use path::{NodeId, ROOT};
-pub use path::{PATHS_MAX, Path, PathSet, SCALAR_BYTES_MAX, SEGMENTS_MAX, Segment, TREE_BYTES_MAX, Take};
+use marks::Marks;
+pub use path::{
+    LIST_BYTES_MAX, PATHS_MAX, Path, PathSet, SCALAR_BYTES_MAX, SEGMENTS_MAX, Segment, TREE_BYTES_MAX, Take,
+};
+use path::{NodeId, PathBits, ROOT};
 pub use said::Said;
-use slot::{Slot, SlotState};
+pub(in crate::domain) use slot::replace;
+use slot::{Slot, SlotState, bits};
 
 /// The picker. Paths are named by their place in the set it was made with.
 #[derive(Debug)]
@@ -33,30 +39,22 @@ pub struct Picker {
     pending: Option<NodeId>,
     key: Key,
     /// The paths that end at the value being kept; zero when none is.
-    active: u64,
+    active: PathBits,
     /// The number of containers around the value being kept.
     active_depth: usize,
     active_limit: usize,
     /// Set when the value being kept is longer than its limit.
     overflow: bool,
+    /// The marks of the object that is being read and is counted by them.
+    marks: Marks,
     scratch: Vec<u8>,
     slots: Vec<Slot>,
     /// The slots that a reset has to clear.
-    touched: u64,
+    touched: PathBits,
     /// What was listened to since the picker was made; a reset leaves it.
     heard: Heard,
     said: Said,
     listening: Listening,
-}
-
-/// Whether the bytes that come are listened to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Listening {
-    No,
-    /// In a string.
-    Text,
-    /// In an object or array with so many containers around it.
-    Within(usize),
 }
 
 impl Picker {
@@ -72,6 +70,7 @@ impl Picker {
             active_depth: 0,
             active_limit: 0,
             overflow: false,
+            marks: Marks::default(),
             scratch: Vec::new(),
             slots: vec![Slot::default(); set.takes().len()],
             touched: 0,
@@ -86,6 +85,7 @@ impl Picker {
         self.lexer.reset();
         self.pending = None;
         self.active = 0;
+        self.marks = Marks::default();
         self.stop_listening();
         self.said = Said::default();
         self.key.end();
@@ -149,12 +149,7 @@ impl Picker {
 
     /// The string kept at this path, or the text of the number or boolean; `null` is nothing.
     pub fn text(&self, path: usize) -> Option<Cow<'_, str>> {
-        match self.raw(path)? {
-            b"null" => None,
-            [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => std::str::from_utf8(inner).ok().map(Cow::Borrowed),
-            raw @ [b'"', ..] => serde_json::from_slice(raw).ok().map(Cow::Owned),
-            raw => std::str::from_utf8(raw).ok().map(Cow::Borrowed),
-        }
+        slot::text(self.raw(path)?)
     }
 
     /// Whether the string kept at this path is this one.
@@ -227,6 +222,9 @@ impl Picker {
                 self.keep(taken);
                 if self.active != 0 && self.lexer.depth() == self.active_depth {
                     self.store();
+                }
+                if token == Some(Token::Close) {
+                    self.count_marked();
                 }
             }
         }
@@ -301,6 +299,9 @@ impl Picker {
                 self.touched |= 1 << at;
             }
         }
+        if leaves.marked != 0 {
+            self.marks = Marks::default();
+        }
         if let Some(place) = self.nodes.get_mut(outer) {
             *place = node.filter(|_| leaves.tree == 0);
         }
@@ -312,7 +313,7 @@ impl Picker {
         self.begin(leaves.tree, TREE_BYTES_MAX, outer, taken);
     }
 
-    fn count_each(&mut self, leaves: u64) {
+    fn count_each(&mut self, leaves: PathBits) {
         for at in bits(leaves) {
             if let Some(slot) = self.slots.get_mut(at) {
                 slot.count = slot.count.saturating_add(1);
@@ -321,8 +322,25 @@ impl Picker {
         }
     }
 
+    /// An object or array has ended.
+    fn count_marked(&mut self) {
+        let ended = self.node(self.lexer.depth() + 1).filter(|_| self.active == 0);
+        let marked = ended.map_or(0, |node| self.set.leaves(node).marked);
+        for at in bits(marked) {
+            let (Some(Take::CountMarked { all, none }), Some(slot)) =
+                (self.set.takes().get(at), self.slots.get_mut(at))
+            else {
+                continue;
+            };
+            if self.marks.fit(*all, *none) {
+                slot.count = slot.count.saturating_add(1);
+                self.touched |= 1 << at;
+            }
+        }
+    }
+
     /// Begins to keep a value; its first byte is the last one of `taken`.
-    fn begin(&mut self, leaves: u64, limit: usize, outer: usize, taken: &[u8]) {
+    fn begin(&mut self, leaves: PathBits, limit: usize, outer: usize, taken: &[u8]) {
         if leaves != 0 {
             self.active = leaves;
             self.active_depth = outer;
@@ -362,12 +380,10 @@ impl Picker {
                 Take::Presence if too_long || !matches!(scratch.as_slice(), b"null" | b"false" | b"\"\"") => {
                     slot.state = SlotState::Taken;
                 }
-                Take::Presence | Take::Count | Take::Text => {}
-                Take::CountOf(word) => {
-                    let same =
-                        matches!(scratch.as_slice(), [b'"', inner @ .., b'"'] if !too_long && inner == word.as_bytes());
-                    slot.count = slot.count.saturating_add(u64::from(same));
-                }
+                Take::Presence | Take::Count | Take::CountMarked { .. } | Take::Text => {}
+                Take::Mark { words, other } => self.marks.see(words, other, &scratch, too_long),
+                Take::List if too_long => {}
+                Take::List => slot.push(&scratch),
                 Take::Scalar | Take::Tree if too_long => slot.state = SlotState::TooLong,
                 Take::Scalar | Take::Tree => {
                     replace(&mut slot.raw, &scratch);
@@ -379,20 +395,4 @@ impl Picker {
         self.touched |= self.active;
         self.active = 0;
     }
-}
-
-/// Puts `new` in the place of what a buffer holds; the buffer is used again, and is never larger than the largest it held.
-pub(in crate::domain) fn replace(buffer: &mut Vec<u8>, new: &[u8]) {
-    buffer.clear();
-    buffer.reserve_exact(new.len());
-    buffer.extend_from_slice(new);
-}
-
-/// The places of the bits that are set.
-fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let at = usize::try_from(mask.trailing_zeros()).ok().filter(|_| mask != 0)?;
-        mask &= mask - 1;
-        Some(at)
-    })
 }

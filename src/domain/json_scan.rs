@@ -10,7 +10,10 @@ mod facts;
 mod json_end;
 mod levels;
 mod number;
+mod output_limits;
+mod references;
 mod string;
+mod turns;
 
 #[cfg(test)]
 mod tests;
@@ -19,11 +22,15 @@ use std::ops::Range;
 
 use cursor::Cursor;
 pub use error::{Fault, ScanError};
-use facts::Facts;
+use facts::{Facts, Plain};
 pub use json_end::{JsonEnd, Progress};
 use levels::{Container, Levels};
+pub use output_limits::OutputLimits;
+pub use references::REFERENCES_MAX;
+pub use turns::Turns;
+use turns::TurnsRead;
 
-use crate::domain::tokens::input::InputTally;
+use crate::domain::{provider_state::Reference, tokens::input::InputTally};
 
 /// The deepest nesting that can be configured, in levels; the level stack is an array of this many bits.
 pub const DEPTH_MAX: usize = 1024;
@@ -48,10 +55,25 @@ pub struct Scan {
     /// The last non-negative integer, in tokens, of `max_tokens`, `max_output_tokens`, `max_completion_tokens` or
     /// `generationConfig.maxOutputTokens` (either spelling of both names: Gemini takes both).
     pub output_max: Option<u64>,
+    /// What bounds the output that is billed.
+    pub output_limits: OutputLimits,
     /// Whether there is a `contents` key, whatever its value.
     pub has_contents: bool,
+    /// The member, if there is one, with which a Responses request would have an answer whose usage weir never sees:
+    /// `background`, unless it is false, or `stream_options.include_usage`, unless it is true.
+    pub unseen_usage: Option<&'static str>,
+    /// The value of `store` if it is a boolean.
+    pub store: Option<bool>,
+    /// Whether there is a `thread` or a `diagnostics` object: the answer may be named by a later request.
+    pub may_be_continued: bool,
+    /// The bytes of the value of `prompt_cache_key` in the body, with both quotes.
+    pub prompt_cache_key: Option<Range<usize>>,
+    /// What the request names that lies at a provider's account, of whatever protocol; at most [`REFERENCES_MAX`].
+    pub references: Vec<Reference>,
     /// What the body costs to read, in tokens of o200k, estimated by [`crate::domain::tokens::input`].
     pub input_tokens: u64,
+    /// What it says of the conversation that it goes on with.
+    pub turns: Turns,
 }
 
 /// The model a request names, and where.
@@ -80,6 +102,7 @@ pub fn scan(body: &[u8], limits: &ScanLimits) -> Result<Scan, ScanError> {
         levels: Levels::new(limits.depth_max.clamp(1, DEPTH_MAX)),
         facts: Facts::default(),
         input: InputTally::default(),
+        turns: TurnsRead::default(),
     };
     let mut expect = walk.open_top()?;
     loop {
@@ -127,12 +150,14 @@ struct Walk<'a> {
     levels: Levels,
     facts: Facts,
     input: InputTally,
+    turns: TurnsRead,
 }
 
 impl Walk<'_> {
     fn into_scan(self) -> Scan {
         Scan {
             input_tokens: self.input.tokens(),
+            turns: self.turns.into_turns(|| self.input.tokens()),
             ..self.facts.into_scan()
         }
     }
@@ -152,36 +177,39 @@ impl Walk<'_> {
         match self.cursor.peek() {
             Some(b'"') => {
                 let token = string::skip(&mut self.cursor)?;
-                self.facts.string(self.cursor.text(), &token);
+                self.facts.string(self.levels.depth(), self.cursor.text(), &token)?;
+                self.turns.string(self.cursor.text(), &token, || self.input.tokens());
                 self.input.string(token.raw(self.cursor.text()));
                 return Ok(Expect::CommaOrEnd);
             }
             Some(b'{') => {
-                self.facts.other(start)?;
-                return self.open(Container::Object);
+                self.facts.plain(start, Plain::Container)?;
+                let expect = self.open(Container::Object)?;
+                self.facts.object(self.levels.depth());
+                return Ok(expect);
             }
             Some(b'[') => {
-                self.facts.other(start)?;
+                self.facts.plain(start, Plain::Container)?;
                 return self.open(Container::Array);
             }
             Some(b'-' | b'0'..=b'9') => {
                 let integer = number::skip(&mut self.cursor)?;
-                self.facts.number(start, integer)?;
+                self.facts.plain(start, Plain::Number(integer))?;
                 self.input.scalar();
             }
             Some(b't') => {
                 self.cursor.literal(b"true")?;
-                self.facts.boolean(start, true)?;
+                self.facts.plain(start, Plain::Boolean(true))?;
                 self.input.scalar();
             }
             Some(b'f') => {
                 self.cursor.literal(b"false")?;
-                self.facts.boolean(start, false)?;
+                self.facts.plain(start, Plain::Boolean(false))?;
                 self.input.scalar();
             }
             Some(b'n') => {
                 self.cursor.literal(b"null")?;
-                self.facts.other(start)?;
+                self.facts.plain(start, Plain::Null)?;
             }
             _ => return Err(self.cursor.fault(Fault::ValueExpected)),
         }
@@ -193,7 +221,9 @@ impl Walk<'_> {
             return Err(self.cursor.fault(Fault::KeyExpected));
         }
         let token = string::skip(&mut self.cursor)?;
-        self.facts.key(self.levels.depth(), self.cursor.text(), &token)?;
+        let (depth, text) = (self.levels.depth(), self.cursor.text());
+        self.facts.key(depth, text, &token)?;
+        self.turns.key(depth, text, &token, || self.input.tokens());
         self.input.key(token.raw(self.cursor.text()), self.facts.in_tools());
         self.cursor.skip_space();
         if self.cursor.peek() != Some(b':') {

@@ -17,6 +17,7 @@ pub mod account;
 pub mod crash;
 pub mod journaled;
 pub mod node;
+pub mod operation_id;
 pub mod period;
 pub mod terms;
 
@@ -24,8 +25,10 @@ pub use account::Account;
 pub use crash::settlement_after_crash;
 pub use journaled::{Admitted, Checkpoint, Record};
 pub use node::NodeId;
+pub use operation_id::OperationId;
 pub use terms::{
-    AccountTerms, AccountTermsChange, KeyTerms, KeyTermsChange, OnExhausted, ProviderState, Rates, RatesChange, Reset,
+    AccountTerms, AccountTermsChange, FinishFactor, KeyTerms, KeyTermsChange, OnExhausted, ProviderState, Rates,
+    RatesChange, Reset,
 };
 
 /// How long the holds of a node count that is not heard of any more.
@@ -78,6 +81,8 @@ pub struct Grant {
     pub quota: Option<QuotaStanding>,
     /// Whose state at providers the account's requests may name.
     pub provider_state: ProviderState,
+    /// How fast the account may go.
+    pub account_rates: Rates,
     /// The last step of this node that the store has applied to the account.
     pub watermark: u64,
 }
@@ -131,6 +136,13 @@ pub enum Denied {
         /// In how many milliseconds the same request would be admitted, if nothing else came in between.
         retry_after_ms: u64,
     },
+}
+
+impl Denied {
+    /// Whether it is held by running requests only, and not spent.
+    pub const fn is_held(self) -> bool {
+        matches!(self, Self::BalanceHeld | Self::QuotaHeld(_))
+    }
 }
 
 /// Whose limit.
@@ -201,16 +213,25 @@ pub enum Change {
         balance: NanoUsd,
         /// When, in seconds since the Unix epoch.
         at: i64,
+        /// Counted once for it, where it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        operation: Option<OperationId>,
     },
     /// Money is added.
     Credit {
         /// More than zero.
         amount: NanoUsd,
+        /// Counted once for it, where it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        operation: Option<OperationId>,
     },
     /// The balance is corrected, up or down, for a reason that the audit record has.
     Adjust {
         /// Any amount.
         amount: NanoUsd,
+        /// Counted once for it, where it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        operation: Option<OperationId>,
     },
     /// Nothing is admitted any more.
     Suspend,
@@ -221,6 +242,18 @@ pub enum Change {
         /// The new ones.
         terms: AccountTerms,
     },
+}
+
+impl Change {
+    /// By what it is counted once, if it has that.
+    pub fn operation(&self) -> Option<&OperationId> {
+        match self {
+            Self::Open { operation, .. } | Self::Credit { operation, .. } | Self::Adjust { operation, .. } => {
+                operation.as_ref()
+            }
+            Self::Settle(_) | Self::Suspend | Self::Resume | Self::SetTerms { .. } => None,
+        }
+    }
 }
 
 /// What a request that has ended costs.

@@ -213,14 +213,15 @@ fn checked_model(model: &str) -> Result<String, TargetError> {
     Ok(model.to_owned())
 }
 
-/// Removes every `key` parameter from a query and returns (what is left, the values removed, percent-decoded).
+/// Removes every `key` parameter from a query, `$key` (Google's other spelling) included, and returns (what is left, the values
+/// removed, percent-decoded).
 /// The key must not reach a log, a metric or the provider, so this runs before anything else looks at the query.
 pub fn split_key(query: &str) -> (String, Vec<String>) {
     let mut left = String::new();
     let mut keys = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        if decoded(name) == "key" {
+        if matches!(decoded(name).as_str(), "key" | "$key") {
             keys.push(decoded(value));
             continue;
         }
@@ -373,9 +374,9 @@ mod tests {
 
     #[test]
     fn the_key_leaves_the_query_in_every_spelling() {
-        let (left, keys) = split_key("alt=sse&key=abc&%6bey=d%2De&x=1&key");
+        let (left, keys) = split_key("alt=sse&key=abc&%6bey=d%2De&x=1&key&$key=f&%24key=g");
         assert_eq!(left, "alt=sse&x=1");
-        assert_eq!(keys, ["abc", "d-e", ""]);
+        assert_eq!(keys, ["abc", "d-e", "", "f", "g"]);
     }
 
     proptest! {

@@ -2,6 +2,7 @@
 
 mod decimal;
 mod list;
+mod parts;
 mod raw;
 mod read;
 mod tariff;
@@ -12,7 +13,8 @@ use serde::Serialize;
 
 pub use decimal::{DecimalError, Factor, PerCall, PerToken};
 pub use list::{PriceEntry, PriceList, SHIPPED_FILE};
-pub use tariff::{Multipliers, PerCallPrices, Tariff, Tier};
+pub use parts::{Charge, OtherModel, PARTS_MAX, PricedRun, charge, recomputed};
+pub use tariff::{Exact, Multipliers, PerCallPrices, Tariff, Tier};
 
 use crate::domain::{consumption::Modifiers, money::NanoUsd, usage::Usage};
 
@@ -55,8 +57,33 @@ impl Price {
     /// What a request costs: the sum in pico-USD, rounded up to the next nano-USD once; 0 to [`NanoUsd::MAX`], and 0 when
     /// nothing was consumed. The same usage and modifiers give the same cost at any time.
     pub fn cost(&self, usage: &Usage, modifiers: &Modifiers) -> NanoUsd {
+        let sum = self.sum(usage, modifiers);
+        sum.plus(self.request_fee(usage)).rounded_up()
+    }
+
+    /// What tokens and calls cost, exactly.
+    pub fn sum(&self, usage: &Usage, modifiers: &Modifiers) -> Exact {
+        let tariff = self.tariff.as_ref().filter(|_| *usage != Usage::default());
+        tariff.map(|tariff| tariff.sum(usage, modifiers)).unwrap_or_default()
+    }
+
+    /// What a request costs once, whatever it consumed, unless that was nothing.
+    fn request_fee(&self, usage: &Usage) -> Exact {
+        let tariff = self.tariff.as_ref().filter(|_| *usage != Usage::default());
+        tariff.map(Tariff::request_fee).unwrap_or_default()
+    }
+
+    /// From which size of the prompt on the tier holds that prices this one; 0 where there is one tier.
+    fn tier_above(&self, usage: &Usage, modifiers: &Modifiers) -> u64 {
         let tariff = self.tariff.as_ref();
-        tariff.map_or(NanoUsd::ZERO, |tariff| tariff.cost(usage, modifiers))
+        tariff.map_or(0, |tariff| tariff.tier_above(usage, modifiers))
+    }
+
+    fn sum_in_tier(&self, usage: &Usage, modifiers: &Modifiers, above_input_tokens: u64) -> Exact {
+        let tariff = self.tariff.as_ref();
+        tariff
+            .map(|tariff| tariff.sum_in_tier(usage, modifiers, above_input_tokens))
+            .unwrap_or_default()
     }
 }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 mod dialect;
 mod facts;
 pub(in crate::domain) mod gemini;
+mod made;
 pub(in crate::domain) mod messages;
 pub mod model_list;
 pub mod model_page;
@@ -13,6 +14,7 @@ pub mod provider_error;
 pub(in crate::domain) mod responses;
 mod spoken;
 
+pub use made::Made;
 pub use model_list::{ListedModel, model_entry, models_list};
 pub use observer::{FailureKind, Framing, InBandError, MidStreamFailure, Observed, Observer, framing_of};
 

@@ -1,6 +1,8 @@
 //! Every reason for which weir itself says no, and how each is said in the three protocols.
 
-use crate::domain::protocol::Protocol;
+use std::time::Duration;
+
+use crate::domain::{protocol::Protocol, provider_state::StateKind};
 
 mod limit;
 mod reply;
@@ -25,10 +27,15 @@ pub enum Refusal {
     ChatCompletionsRemoved,
     /// No credential came.
     CredentialMissing,
-    /// Two credentials came that differ, or one header came twice.
+    /// One header came twice.
     CredentialAmbiguous,
     /// The key is not known here, or is not in the format of this service's keys.
     KeyUnknown,
+    /// The key is not known yet, and was not looked up: too many that do not exist were asked for, by its address or in all.
+    KeyNotLookedUp {
+        /// How long until it may be.
+        wait: Duration,
+    },
     /// The key was revoked.
     KeyRevoked,
     /// The key is past its expiry.
@@ -102,6 +109,18 @@ pub enum Refusal {
         /// What is wrong with it.
         reason: String,
     },
+    /// The answer would come without its usage: it would end before that is known, or leave it out.
+    UsageUnseen {
+        /// The member of the body that asks for that.
+        place: &'static str,
+    },
+    /// The account has made nothing of that name at the provider.
+    StateUnknown {
+        /// What is named.
+        kind: StateKind,
+        /// The name that was sent.
+        id: String,
+    },
     /// All memory for bodies is in use.
     BodyBudgetExhausted,
     /// A limit of the key or its account is reached.
@@ -146,7 +165,10 @@ impl Refusal {
             | Self::BodyInvalid { .. }
             | Self::BodyEncodingUnsupported { .. }
             | Self::BodyEncodingInvalid { .. }
-            | Self::QueryInvalid { .. } => 400,
+            | Self::QueryInvalid { .. }
+            | Self::UsageUnseen { .. } => 400,
+            // As the vendor says it of a response; of everything else it says 404.
+            Self::StateUnknown { kind, .. } if *kind == StateKind::Response => 400,
             Self::CredentialMissing
             | Self::CredentialAmbiguous
             | Self::KeyUnknown
@@ -157,14 +179,15 @@ impl Refusal {
             | Self::ChatCompletionsRemoved
             | Self::ModelUnknown { .. }
             | Self::ModelNotServed { .. }
-            | Self::CountTokensUnsupported { .. } => 404,
+            | Self::CountTokensUnsupported { .. }
+            | Self::StateUnknown { .. } => 404,
             Self::MethodNotAllowed { .. } => 405,
             Self::BodyTimeout => 408,
             Self::LengthRequired => 411,
             Self::BodyTooLarge { .. } | Self::BodyTooLargeDecoded { .. } => 413,
             Self::ExpectationUnknown => 417,
             Self::UpgradeUnavailable => 426,
-            Self::CountTokensBusy { .. } | Self::Limited(_) => 429,
+            Self::CountTokensBusy { .. } | Self::KeyNotLookedUp { .. } | Self::Limited(_) => 429,
             Self::HeadersTooLarge => 431,
             Self::Internal => 500,
             Self::ProviderBroken => 502,
@@ -188,6 +211,7 @@ impl Refusal {
             Self::CredentialMissing => "credential_missing",
             Self::CredentialAmbiguous => "credential_ambiguous",
             Self::KeyUnknown => "key_unknown",
+            Self::KeyNotLookedUp { .. } => "key_not_looked_up",
             Self::KeyRevoked => "key_revoked",
             Self::KeyExpired => "key_expired",
             Self::ModelNotAllowed { .. } => "model_not_allowed",
@@ -206,6 +230,8 @@ impl Refusal {
             Self::HeadersTooLarge => "headers_too_large",
             Self::ExpectationUnknown => "expectation_unknown",
             Self::QueryInvalid { .. } => "query_invalid",
+            Self::UsageUnseen { .. } => "usage_unseen",
+            Self::StateUnknown { .. } => "state_unknown",
             Self::BodyBudgetExhausted => "body_budget_exhausted",
             Self::Limited(limit) => limit.reason(),
             Self::StoreUnavailable => "store_unavailable",

@@ -98,7 +98,7 @@ pub enum KeyFormatError {
 }
 
 /// The full text of a service key: `<prefix>-<43 base62><6 base62 checksum>`, the checksum being the CRC32 of everything
-/// before it, zero padded. It exists while a request is taken in and while a new key is shown once, and is never stored.
+/// before it, zero padded. It exists while a request runs and while a new key is shown once, and is never stored.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServiceKey {
     text: String,
@@ -113,7 +113,8 @@ impl ServiceKey {
         Self { text }
     }
 
-    /// Checks form and checksum without asking anyone, so that made-up keys cost no store call.
+    /// Checks form and checksum without asking anyone: a text with a typing error costs no store call. Anybody can compute the
+    /// checksum of a made-up one.
     pub fn parse(prefix: &KeyPrefix, text: &str) -> Result<Self, KeyFormatError> {
         let (before, rest) = text.split_once('-').ok_or(KeyFormatError::Prefix)?;
         if before != prefix.as_str() {
@@ -137,6 +138,12 @@ impl ServiceKey {
     /// The full text, for showing a new key once.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// The part that was drawn, without prefix and checksum.
+    pub fn random(&self) -> &str {
+        let (_, rest) = self.text.split_once('-').unwrap_or_default();
+        rest.get(..KEY_RANDOM_CHARS).unwrap_or(rest)
     }
 
     /// What the store knows the key by.

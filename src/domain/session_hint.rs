@@ -1,14 +1,11 @@
 //! What in a request says that it continues something: state or a cache that lies with one credential of a provider.
 
-use std::sync::LazyLock;
+use std::borrow::Cow;
 
 use http::HeaderMap;
 use sha2::{Digest, Sha256};
 
-use crate::domain::{
-    json_pick::{Path, PathSet, Picker, Segment, Take},
-    protocol::Protocol,
-};
+use crate::domain::{json_scan::Scan, protocol::Protocol, provider_state::StateKey};
 
 /// Headers by which agents name their session (protocols.md section 11), the surest first.
 const SESSION_HEADERS: [&str; 5] = [
@@ -27,27 +24,14 @@ const ACCOUNT_BOUND: [&[u8]; 4] = [
     b"\"cache_control\"",
 ];
 
-/// What a request has to do with others.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Continuity {
-    /// What it continues.
-    pub hint: Option<SessionHint>,
-    /// Whether its answer may be continued by its identifier: the provider keeps it.
-    pub is_kept: bool,
-}
-
 /// Where the state of a request lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionHint {
     number: u64,
-    /// What names state that the provider keeps: the identifier under which its place was remembered.
+    /// State that the provider keeps.
     state: Option<StateKey>,
     remembered: Option<ServedBy>,
 }
-
-/// Names a piece of state kept at a provider, without saying what it is: a digest over caller and identifier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct StateKey(pub [u8; 32]);
 
 /// Who served a session: provider and credential, by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +43,15 @@ pub struct ServedBy {
 }
 
 impl SessionHint {
+    /// The hint of state that the provider keeps, with who has it, if that is remembered.
+    pub fn of_state(state: StateKey, served_by: Option<ServedBy>) -> Self {
+        Self {
+            number: state.number(),
+            state: Some(state),
+            remembered: served_by,
+        }
+    }
+
     /// A number that is the same for all requests of a session.
     pub fn number(&self) -> u64 {
         self.number
@@ -74,98 +67,39 @@ impl SessionHint {
         self.state
     }
 
-    /// Adds what was remembered.
-    pub fn remember(&mut self, served_by: ServedBy) {
-        self.remembered = Some(served_by);
-    }
-
     /// Who has the state, if that was remembered.
     pub fn served_by(&self) -> Option<&ServedBy> {
         self.remembered.as_ref()
     }
 }
 
-impl StateKey {
-    /// The key of what `id` names for the caller with that key id.
-    pub fn new(caller: &str, id: &str) -> Self {
-        Self(digest(caller, "state", id))
-    }
-
-    /// As 64 hexadecimal digits.
-    pub fn to_hex(self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+/// Whether the answer may be continued by its identifier: the provider keeps it.
+pub fn is_kept(protocol: Protocol, scan: &Scan) -> bool {
+    match protocol {
+        // Kept unless it is told not to (`store` defaults to true).
+        Protocol::Responses => scan.store != Some(false),
+        Protocol::Messages => scan.may_be_continued,
+        Protocol::Gemini => false,
     }
 }
 
-const PREVIOUS_RESPONSE: usize = 0;
-const CONVERSATION: usize = 1;
-const CONVERSATION_ID: usize = 2;
-const PREVIOUS_MESSAGE: usize = 3;
-const PROMPT_CACHE_KEY: usize = 4;
-const CACHED_CONTENT: usize = 5;
-const STORE: usize = 6;
-const THREAD: usize = 7;
-
-static PATHS: LazyLock<PathSet> = LazyLock::new(|| {
-    PathSet::new(&[
-        Path::new(&[Segment::Key("previous_response_id")], Take::Scalar),
-        Path::new(&[Segment::Key("conversation")], Take::Scalar),
-        Path::new(&[Segment::Key("conversation"), Segment::Key("id")], Take::Scalar),
-        Path::new(
-            &[Segment::Key("thread"), Segment::Key("previous_message_id")],
-            Take::Scalar,
-        ),
-        Path::new(&[Segment::Key("prompt_cache_key")], Take::Scalar),
-        Path::new(&[Segment::Key("cachedContent")], Take::Scalar),
-        Path::new(&[Segment::Key("store")], Take::Scalar),
-        Path::new(&[Segment::Key("thread")], Take::Presence),
-    ])
-});
-
-/// Reads it from a request. `caller` is the id of its key: nobody reaches another's sessions.
-pub fn continuity(protocol: Protocol, caller: &str, headers: &HeaderMap, body: &[u8]) -> Continuity {
-    let mut picker = Picker::new(&PATHS);
-    picker.push(body);
-    Continuity {
-        is_kept: match protocol {
-            // Kept unless it is told not to (`store` defaults to true).
-            Protocol::Responses => !picker.is(STORE, "false"),
-            Protocol::Messages => picker.is_present(THREAD),
-            Protocol::Gemini => false,
-        },
-        hint: hint(protocol, caller, headers, body, &picker),
-    }
-}
-
-fn hint(protocol: Protocol, caller: &str, headers: &HeaderMap, body: &[u8], picker: &Picker) -> Option<SessionHint> {
-    let kept: &[usize] = match protocol {
-        Protocol::Responses => &[PREVIOUS_RESPONSE, CONVERSATION, CONVERSATION_ID],
-        Protocol::Messages => &[PREVIOUS_MESSAGE],
-        Protocol::Gemini => &[CACHED_CONTENT],
-    };
-    let text = |at: usize| picker.text(at).filter(|text| !text.is_empty());
-    if let Some(id) = kept.iter().find_map(|at| text(*at)) {
-        let state = StateKey::new(caller, &id);
-        return Some(SessionHint {
-            number: number(&state.0),
-            state: Some(state),
-            remembered: None,
-        });
-    }
+/// The session that a request is part of, by a name it gives or by what it holds. `caller` is the id of its key: nobody reaches
+/// another's sessions.
+pub fn session(caller: &str, headers: &HeaderMap, body: &[u8], scan: &Scan) -> Option<SessionHint> {
     let header = |name: &&str| headers.get(*name)?.to_str().ok().filter(|text| !text.is_empty());
     let named = SESSION_HEADERS
         .iter()
         .find_map(header)
-        .map(str::to_owned)
-        .or_else(|| text(PROMPT_CACHE_KEY).map(std::borrow::Cow::into_owned));
+        .map(Cow::Borrowed)
+        .or_else(|| cache_key(body, scan));
     let is_bound = || {
         ACCOUNT_BOUND
             .iter()
             .any(|member| memchr::memmem::find(body, member).is_some())
     };
     let number = match named {
-        Some(name) => number(&digest(caller, "session", &name)),
-        None if is_bound() => number(&digest(caller, "caller", "")),
+        Some(name) => number(caller, "session", &name),
+        None if is_bound() => number(caller, "caller", ""),
         None => return None,
     };
     Some(SessionHint {
@@ -175,19 +109,21 @@ fn hint(protocol: Protocol, caller: &str, headers: &HeaderMap, body: &[u8], pick
     })
 }
 
-fn digest(caller: &str, kind: &str, id: &str) -> [u8; 32] {
+fn cache_key<'b>(body: &'b [u8], scan: &Scan) -> Option<Cow<'b, str>> {
+    let token = body.get(scan.prompt_cache_key.clone()?)?;
+    let text: Cow<'b, str> = serde_json::from_slice::<String>(token).ok()?.into();
+    (!text.is_empty()).then_some(text)
+}
+
+fn number(caller: &str, kind: &str, id: &str) -> u64 {
     // Lengths keep one text from running into the next.
-    Sha256::new()
+    let digest = Sha256::new()
         .chain_update(caller.len().to_be_bytes())
         .chain_update(caller)
         .chain_update(kind.len().to_be_bytes())
         .chain_update(kind)
         .chain_update(id)
-        .finalize()
-        .into()
-}
-
-fn number(digest: &[u8; 32]) -> u64 {
+        .finalize();
     digest
         .iter()
         .take(8)
@@ -197,13 +133,21 @@ fn number(digest: &[u8; 32]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::{
+        json_scan::{ScanLimits, scan},
+        provider_state::StateId,
+    };
 
-    fn hint(protocol: Protocol, headers: &[(&'static str, &str)], body: &str) -> Option<SessionHint> {
+    fn scanned(body: &str) -> Scan {
+        scan(body.as_bytes(), &ScanLimits { depth_max: 64 }).unwrap()
+    }
+
+    fn hint(caller: &str, headers: &[(&'static str, &str)], body: &str) -> Option<SessionHint> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.insert(*name, value.parse().unwrap());
         }
-        continuity(protocol, "key_1", &map, body.as_bytes()).hint
+        session(caller, &map, body.as_bytes(), &scanned(body))
     }
 
     #[test]
@@ -211,57 +155,46 @@ mod tests {
         for (protocol, body, kept) in [
             (Protocol::Responses, "{}", true),
             (Protocol::Responses, r#"{"store":true}"#, true),
+            (Protocol::Responses, r#"{"store":null}"#, true),
             (Protocol::Responses, r#"{"store":false}"#, false),
             (Protocol::Messages, "{}", false),
+            (Protocol::Messages, r#"{"thread":null}"#, false),
             (Protocol::Messages, r#"{"thread":{"type":"create"}}"#, true),
+            (
+                Protocol::Messages,
+                r#"{"diagnostics":{"previous_message_id":null}}"#,
+                true,
+            ),
             (Protocol::Gemini, "{}", false),
         ] {
-            let found = continuity(protocol, "k", &HeaderMap::new(), body.as_bytes());
-            assert_eq!(found.is_kept, kept, "{body}");
+            assert_eq!(is_kept(protocol, &scanned(body)), kept, "{body}");
         }
     }
 
     #[test]
     fn state_at_the_provider_binds() {
-        for (protocol, body) in [
-            (Protocol::Responses, r#"{"previous_response_id":"resp_1"}"#),
-            (Protocol::Responses, r#"{"conversation":"resp_1"}"#),
-            (Protocol::Responses, r#"{"conversation":{"id":"resp_1"}}"#),
-            (
-                Protocol::Messages,
-                r#"{"thread":{"type":"continue","previous_message_id":"resp_1"}}"#,
-            ),
-            (Protocol::Gemini, r#"{"cachedContent":"resp_1"}"#),
-        ] {
-            let hint = hint(protocol, &[], body).unwrap();
-            assert!(hint.is_binding(), "{body}");
-            assert_eq!(hint.state(), Some(StateKey::new("key_1", "resp_1")));
-        }
-        assert!(
-            hint(Protocol::Messages, &[], r#"{"previous_response_id":"resp_1"}"#).is_none(),
-            "another protocol's member means nothing"
-        );
+        let state = StateKey::new("a", StateId::new("resp_1"));
+        let hint = SessionHint::of_state(state, None);
+        assert!(hint.is_binding());
+        assert_eq!((hint.state(), hint.served_by()), (Some(state), None));
+        let other = SessionHint::of_state(StateKey::new("b", StateId::new("resp_1")), None);
+        assert_ne!(hint.number(), other.number());
     }
 
     #[test]
     fn sessions_and_caches_prefer_without_binding() {
-        let by_header = hint(Protocol::Responses, &[("session-id", "s1")], "{}").unwrap();
-        let by_body = hint(Protocol::Responses, &[], r#"{"prompt_cache_key":"s1"}"#).unwrap();
-        assert_eq!(by_header, by_body);
+        let by_header = hint("k", &[("session-id", "s1")], "{}").unwrap();
+        for body in [r#"{"prompt_cache_key":"s1"}"#, r#"{"prompt_c\u0061che_key":"\u00731"}"#] {
+            assert_eq!(Some(&by_header), hint("k", &[], body).as_ref(), "{body}");
+        }
         assert!(!by_header.is_binding());
-        let cached = hint(Protocol::Messages, &[], r#"{"system":[{"cache_control":{}}]}"#).unwrap();
+        let cached = hint("k", &[], r#"{"system":[{"cache_control":{}}]}"#).unwrap();
         assert_ne!(cached.number(), by_header.number());
-        assert_eq!(hint(Protocol::Messages, &[("session-id", "")], "{}"), None);
-    }
-
-    #[test]
-    fn callers_do_not_share_sessions() {
-        let body = br#"{"previous_response_id":"resp_1"}"#;
-        let of = |caller| {
-            let found = continuity(Protocol::Responses, caller, &HeaderMap::new(), body);
-            found.hint.unwrap()
-        };
-        assert_ne!(of("a").number(), of("b").number());
-        assert_ne!(of("a").state(), of("b").state());
+        assert_eq!(hint("k", &[("session-id", "")], "{}"), None);
+        assert_eq!(hint("k", &[], r#"{"prompt_cache_key":""}"#), None);
+        assert_ne!(
+            hint("other", &[("session-id", "s1")], "{}").unwrap().number(),
+            by_header.number()
+        );
     }
 }

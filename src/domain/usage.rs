@@ -1,6 +1,6 @@
 //! The canonical usage record: what a request consumed, whatever the protocol it was reported in.
 
-/// What one request consumed, in tokens (and calls, for the two tools that are counted by call).
+/// What one request consumed, in tokens (and calls, for the tools that are counted by call).
 ///
 /// The parts do not overlap: each token is in exactly one field, so a price per field can be summed.
 /// Every count is between 0 and [`COUNT_MAX`]; how each protocol's own fields add up to these is in its module.
@@ -36,10 +36,19 @@ pub struct Usage {
     /// Web pages fetched by the provider's own tool.
     #[serde(skip_serializing_if = "is_zero")]
     pub web_fetches: u64,
+    /// Searches in stored files by the provider's own tool.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub file_searches: u64,
+    /// Calls of the provider's own code interpreter.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub code_interpreter_calls: u64,
+    /// Calls of the provider's own image generation.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub image_generations: u64,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_zero(count: &u64) -> bool {
+pub(in crate::domain) fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
@@ -64,9 +73,41 @@ impl Usage {
     pub fn output_total(&self) -> u64 {
         self.output_text.saturating_add(self.output_reasoning)
     }
+
+    /// Both together, part by part.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        self.by_part(other, u64::saturating_add)
+    }
+
+    /// What is more than in the other, part by part.
+    #[must_use]
+    pub fn beyond(&self, other: &Self) -> Self {
+        self.by_part(other, u64::saturating_sub)
+    }
+
+    fn by_part(&self, other: &Self, merge: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            input_uncached: merge(self.input_uncached, other.input_uncached),
+            cache_read: merge(self.cache_read, other.cache_read),
+            cache_write_short: merge(self.cache_write_short, other.cache_write_short),
+            cache_write_long: merge(self.cache_write_long, other.cache_write_long),
+            output_text: merge(self.output_text, other.output_text),
+            output_reasoning: merge(self.output_reasoning, other.output_reasoning),
+            tool_input: merge(self.tool_input, other.tool_input),
+            web_searches: merge(self.web_searches, other.web_searches),
+            web_fetches: merge(self.web_fetches, other.web_fetches),
+            file_searches: merge(self.file_searches, other.file_searches),
+            code_interpreter_calls: merge(self.code_interpreter_calls, other.code_interpreter_calls),
+            image_generations: merge(self.image_generations, other.image_generations),
+        }
+    }
 }
 
 pub(in crate::domain) mod fields;
+mod run;
+
+pub use run::{Run, RunKind, total};
 
 #[cfg(test)]
 mod tests {

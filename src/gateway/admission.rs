@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::HeaderMap;
 use pingora_proxy::Session;
 use rand::RngExt;
 
@@ -16,6 +15,7 @@ use crate::{
         credential::{self, CredentialError},
         json_scan::{self, Scan, ScanLimits},
         key::{KeyDenied, KeyRecord},
+        not_forwarded::PresentedKey,
         operation::Operation,
         protocol::Protocol,
         query,
@@ -23,7 +23,7 @@ use crate::{
         route::{self, Leg, Route, RouteError},
         rules::{self, RequestFacts},
         secret::KeyPrefix,
-        session_hint::{Continuity, continuity},
+        session_hint,
     },
     gateway::{
         Gateway,
@@ -31,13 +31,15 @@ use crate::{
         body::{self, BodyForm, GatherError, GatheredBody},
         entry::Entry,
         estimate::Basis,
-        exchange::Forward,
+        exchange::{Forward, Owner},
         funds::{self, Caller},
+        held,
         intake::{self, BodyHead, QueryKeys},
         key_slots::KeySlot,
-        listing, permits,
+        listing, peer, permits, state,
         ticket::Ticket,
     },
+    key_cache::FindError,
     live::Live,
 };
 
@@ -57,20 +59,29 @@ pub async fn authenticate(
         CredentialError::Malformed => Refusal::KeyUnknown,
     })?;
     let digest = key.digest();
-    let found = gateway.keys.find(&digest, clock::instant()).await.map_err(|error| {
-        tracing::warn!(%error, "the key store did not answer");
-        Refusal::StoreUnavailable
+    let asker = || peer::client(session, &gateway.trusted_proxies);
+    let found = gateway.keys.find(&digest, clock::instant(), asker).await;
+    let found = found.map_err(|error| match error {
+        FindError::Limited { wait } => Refusal::KeyNotLookedUp { wait },
+        FindError::Store(error) => {
+            tracing::warn!(%error, "the key store did not answer");
+            Refusal::StoreUnavailable
+        }
     })?;
     let record = found.ok_or(Refusal::KeyUnknown)?;
     entry.record.key_id = Some(record.id.as_str().to_owned());
     entry.record.account = Some(record.account.clone());
-    let now = clock::unix_seconds();
+    let now = gateway.billing.time().now_seconds(clock::instant());
     record.check(now).map_err(|denied| match denied {
         KeyDenied::Revoked => Refusal::KeyRevoked,
         KeyDenied::Expired => Refusal::KeyExpired,
     })?;
     gateway.keys.touch(&record.id, now);
-    Ok(Caller { digest, key: record })
+    Ok(Caller {
+        digest,
+        key: record,
+        presented: key,
+    })
 }
 
 /// Reads the body, finds the model and its route, and issues the ticket. On refusal the entry stays with the caller.
@@ -78,13 +89,13 @@ pub async fn admit(
     gateway: &Gateway,
     session: &mut Session,
     live: &Arc<Live>,
-    caller: &Caller,
+    caller: Caller,
     operation: Operation,
     path_model: Option<String>,
     mut entry: Entry,
 ) -> Result<Forward, (Entry, GatherError)> {
-    match prepare(gateway, session, live, caller, operation, path_model, &mut entry).await {
-        Ok(prepared) => Ok(forward(gateway, session, live, operation, prepared, entry)),
+    match prepare(gateway, session, live, &caller, operation, path_model, &mut entry).await {
+        Ok(prepared) => Ok(forward(gateway, session, live, caller, operation, prepared, entry)),
         Err(error) => Err((entry, error)),
     }
 }
@@ -93,7 +104,6 @@ struct Prepared {
     bill: Option<Bill>,
     basis: Basis,
     asked: String,
-    caller: Option<String>,
     model: Arc<Model>,
     attempts: Attempts,
     stream: bool,
@@ -115,7 +125,7 @@ async fn prepare(
     let key = &from.key;
     let limits = &live.config.gateway;
     let body_head = intake::check_body_head(session.req_header(), limits.body_bytes_max)?;
-    query::check_alt(operation, session.req_header().uri.query()).map_err(|reason| Refusal::QueryInvalid { reason })?;
+    query::check(operation, session.req_header().uri.query()).map_err(|reason| Refusal::QueryInvalid { reason })?;
     let count_slot = permits::count_slot(gateway, live, key, operation)?;
     // What the path names can be refused before the body is read.
     if let Some(model) = &path_model {
@@ -124,6 +134,7 @@ async fn prepare(
     funds::refuse_known(gateway, from, operation).await?;
     let (mut body, scan) = read_body(gateway, session, limits, body_head).await?;
     entry.record.request_bytes = body.bytes.len() as u64;
+    check_usage(operation, &scan)?;
     let model = asked_model(operation, path_model, &scan)?;
     fail::fail_point!("admission");
     let route = routed(gateway, live, key, operation, &model, entry)?;
@@ -132,26 +143,28 @@ async fn prepare(
         Protocol::Gemini => operation == Operation::StreamGenerateContent,
         Protocol::Messages | Protocol::Responses => scan.stream == Some(true),
     };
-    let basis = Basis::new(&gateway.learnt, key, &route.model, &scan);
+    let basis = Basis::new(&gateway.learnt, &live.catalogue, key, &route.model, operation, &scan);
     let asked = funds::Asked {
         request_id: &entry.record.request_id,
         operation,
         model: &model,
         stream,
-        tokens: basis.tokens(&scan),
-    };
-    let headers = &session.req_header().headers;
-    let continued = async {
-        match shared {
-            true => continued(gateway, operation, key, headers, &body.bytes).await,
-            false => Continuity::default(),
-        }
+        limits: &live.config.money,
+        basis: &basis,
+        scan: &scan,
+        arrived: entry.started,
     };
     // Both may ask the store: at the same time.
-    let (continuity, bill) = tokio::join!(continued, funds::hold(gateway, from, &asked, &route));
-    let bill = bill?;
-    // The key's id is only needed where an answer will be remembered.
-    let caller = (shared && continuity.is_kept).then(|| key.id.as_str().to_owned());
+    let named = state::look_up(gateway, &key.account, operation, &scan);
+    let (named, bill) = tokio::join!(named, funds::hold(gateway, from, &asked, &route));
+    let bill = match bill {
+        Err(no_hold) => held::wait(gateway, session, from, &asked, &route, no_hold).await?,
+        Ok(bill) => bill,
+    };
+    named.refuse_others(gateway, key, bill.as_ref(), &body.bytes).await?;
+    let headers = &session.req_header().headers;
+    let of_session = || session_hint::session(key.id.as_str(), headers, &body.bytes, &scan);
+    let hint = shared.then(|| named.hint().or_else(of_session)).flatten();
     // Only another provider would need the text as the client sent it.
     let original = (route.legs.len() > 1).then(|| body.bytes.clone());
     let dice = rand::rng().random();
@@ -159,7 +172,7 @@ async fn prepare(
         operation,
         route.legs,
         Arc::clone(&live.pools),
-        continuity.hint,
+        hint,
         dice,
         clock::instant(),
     )
@@ -170,7 +183,6 @@ async fn prepare(
         bill,
         basis,
         asked: model,
-        caller,
         model: route.model,
         attempts,
         stream,
@@ -208,22 +220,12 @@ async fn read_body(
     Ok((body, scan))
 }
 
-/// What a request continues, and who has it. One look at the store at most, and only for state at a provider.
-async fn continued(
-    gateway: &Gateway,
-    operation: Operation,
-    key: &KeyRecord,
-    headers: &HeaderMap,
-    body: &[u8],
-) -> Continuity {
-    let mut found = continuity(operation.protocol(), key.id.as_str(), headers, body);
-    if let Some(hint) = &mut found.hint
-        && let Some(state) = hint.state()
-        && let Some(served_by) = gateway.sessions.recall(state).await
-    {
-        hint.remember(served_by);
+/// Refuses what would end the exchange before the usage is known.
+fn check_usage(operation: Operation, scan: &Scan) -> Result<(), Refusal> {
+    match scan.unseen_usage {
+        Some(place) if operation == Operation::Responses => Err(Refusal::UsageUnseen { place }),
+        _ => Ok(()),
     }
-    found
 }
 
 /// Makes the body that a provider gets out of the client's. A copy counts in the budget beside the `kept` bytes of the text
@@ -313,6 +315,7 @@ fn forward(
     gateway: &Gateway,
     session: &mut Session,
     live: &Arc<Live>,
+    caller: Caller,
     operation: Operation,
     prepared: Prepared,
     mut entry: Entry,
@@ -321,7 +324,6 @@ fn forward(
         bill,
         basis,
         asked,
-        caller,
         model,
         attempts,
         stream,
@@ -330,19 +332,16 @@ fn forward(
         body,
         count_slot,
     } = prepared;
+    let Caller { key, presented, .. } = caller;
     entry.record.model = Some(model.name.clone());
     entry.record.stream = stream;
-    let query = session
-        .req_header()
-        .uri
-        .query()
-        .filter(|query| !query.is_empty())
-        .map(str::to_owned);
-    let finish_permit = if operation.counts_tokens() {
+    let query = session.req_header().uri.query();
+    let query = query::forwarded(operation, query, &PresentedKey::new(&presented));
+    let presence = if operation.counts_tokens() {
         // It costs nothing, so there is nothing to learn from an answer that nobody reads.
         None
     } else {
-        permits::finish_permit(gateway, session, &attempts.leg().provider, stream)
+        permits::presence(gateway, session, live, &attempts.leg().provider, &model, stream)
     };
     Forward {
         ticket: Ticket::issue(entry, bill, basis),
@@ -350,7 +349,11 @@ fn forward(
         stream,
         live: Arc::clone(live),
         asked,
-        caller,
+        presented,
+        owner: Some(Owner {
+            key,
+            is_kept: session_hint::is_kept(operation.protocol(), &scan),
+        }),
         model,
         edited_for: attempts.legs_left_behind(),
         attempts,
@@ -367,7 +370,7 @@ fn forward(
         error_body: None,
         refusal: None,
         stream_gauge: stream.then(|| gateway.metrics().stream_opened()),
-        finish_permit,
+        presence,
         count_slot,
     }
 }

@@ -13,9 +13,10 @@ use smallvec::SmallVec;
 use crate::{
     domain::{
         operation::Operation,
+        provider_state::StateKey,
         retry::{REST_AFTER_LIMIT, REST_AFTER_REFUSAL, RETRY_AFTER_OBEYED_MAX},
         route::Leg,
-        session_hint::{SessionHint, StateKey},
+        session_hint::SessionHint,
     },
     pools::{CredentialState, Place, Places, Pool, Pools},
 };

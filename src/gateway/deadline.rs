@@ -2,7 +2,8 @@
 //!
 //! Pingora has one timeout per read and none for the whole answer. weir promises three: until the first byte, between
 //! two bytes, and in all. So every upstream connection keeps a second handle on its socket; a watch that passes its
-//! limit shuts the socket down, which ends the attempt with an error that [`Watch::expired`] explains.
+//! limit shuts the socket down, which ends the attempt with an error that [`Watch::expired`] explains. So does an answer
+//! that has run on for too long after its client has left ([`Presence::due`]).
 
 use std::{
     net::{Shutdown, TcpStream as SocketHandle},
@@ -25,7 +26,7 @@ use pingora::{
 };
 use tokio::{sync::Notify, task::JoinHandle};
 
-use crate::clock;
+use crate::{clock, gateway::presence::Presence};
 
 /// The limits of one attempt.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +97,8 @@ pub struct Watch {
 struct State {
     started: Instant,
     limits: Limits,
+    /// Limits the answer once nobody waits for it.
+    presence: Option<Arc<Presence>>,
     /// Milliseconds after `started` at which the last byte passed; 0 before the first.
     last_byte_ms: AtomicU64,
     fate: AtomicU64,
@@ -103,11 +106,12 @@ struct State {
 }
 
 impl Watch {
-    /// Starts watching; `handle` is shut down when a limit passes.
-    pub fn start(handle: Arc<SocketHandle>, limits: Limits, now: Instant) -> Self {
+    /// Starts watching; `handle` is shut down when a limit passes, one of `presence` included.
+    pub fn start(handle: Arc<SocketHandle>, limits: Limits, presence: Option<Arc<Presence>>, now: Instant) -> Self {
         let state = Arc::new(State {
             started: now,
             limits,
+            presence,
             last_byte_ms: AtomicU64::new(0),
             fate: AtomicU64::new(RUNNING),
             first_byte: Notify::new(),
@@ -144,12 +148,14 @@ impl Drop for Watch {
 }
 
 impl State {
-    /// Returns when a limit has passed. Only the first byte can bring the moment nearer; every later one defers it.
+    /// Returns when a limit has passed. Only the first byte and the client's leaving can bring the moment nearer; every later
+    /// byte defers it.
     async fn expire(&self) {
         loop {
             tokio::select! {
                 () = tokio::time::sleep_until(self.due().into()) => {}
                 () = self.first_byte.notified() => continue,
+                () = self.client_left() => continue,
             }
             if clock::instant() >= self.due() {
                 return;
@@ -162,6 +168,15 @@ impl State {
             0 => self.limits.first_byte,
             seen => Duration::from_millis(seen) + self.limits.idle,
         };
-        self.started + next.min(self.limits.total)
+        let due = self.started + next.min(self.limits.total);
+        let unattended = self.presence.as_ref().and_then(|presence| presence.due());
+        unattended.map_or(due, |unattended| unattended.min(due))
+    }
+
+    async fn client_left(&self) {
+        match &self.presence {
+            Some(presence) => presence.limited().await,
+            None => std::future::pending().await,
+        }
     }
 }

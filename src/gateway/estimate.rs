@@ -6,81 +6,191 @@ use crate::{
     billing::Consumed,
     domain::{
         calibration::output_estimate,
-        catalogue::Model,
-        json_scan::Scan,
+        catalogue::{Catalogue, Model},
+        consumption::{Modifiers, UsageSource},
+        json_scan::{Scan, Turns},
         key::{KeyId, KeyRecord},
+        operation::Operation,
         outcome::Outcome,
+        price::{OtherModel, Price, PricedRun},
+        protocol::Protocol,
         tokens::{
-            bill::{End, Evidence, bill},
+            bill::{End, Evidence, Limits, bill},
             input::input_estimate,
         },
+        usage::{Run, RunKind, Usage},
     },
-    gateway::{funds::Tokens, ticket::Meter},
-    usual::Learnt,
+    gateway::ticket::Meter,
+    usual::{Kind, Learnt},
 };
 
 /// What the estimates of one request stand on.
 #[derive(Clone, Debug)]
 pub struct Basis {
     learnt: Arc<Learnt>,
+    account: String,
     key: KeyId,
     model: Arc<Model>,
+    /// As it was at the request's admission: its prices are the request's, whichever models work on the answer.
+    catalogue: Arc<Catalogue>,
+    protocol: Protocol,
     input_scanned: u64,
+    turns: Turns,
+    output_asked: Option<u64>,
+}
+
+/// Which model a run was of.
+enum Ran<'a> {
+    /// The one that the request asks for, by whatever name.
+    Asked,
+    /// Another one of the catalogue, with what it costs at the provider.
+    Other(&'a Arc<Model>, &'a Arc<Price>),
+    /// Another one that the catalogue does not have. Its tokens are not free: they cost what those of the provider's dearest
+    /// model do.
+    Unknown(&'a str),
 }
 
 impl Basis {
     /// For a request of this key to this model, whose body was scanned.
-    pub fn new(learnt: &Arc<Learnt>, key: &KeyRecord, model: &Arc<Model>, scan: &Scan) -> Self {
+    pub fn new(
+        learnt: &Arc<Learnt>,
+        catalogue: &Arc<Catalogue>,
+        key: &KeyRecord,
+        model: &Arc<Model>,
+        operation: Operation,
+        scan: &Scan,
+    ) -> Self {
+        let protocol = operation.protocol();
         Self {
             learnt: Arc::clone(learnt),
+            account: key.account.clone(),
             key: key.id.clone(),
             model: Arc::clone(model),
+            catalogue: Arc::clone(catalogue),
+            protocol,
             input_scanned: scan.input_tokens,
+            turns: scan.turns,
+            output_asked: scan.output_limits.of(protocol),
         }
     }
 
-    /// The estimate that the request is admitted with.
-    pub fn tokens(&self, scan: &Scan) -> Tokens {
+    /// What the request is expected to use: what is held for it.
+    pub fn expected(&self, scan: &Scan) -> Usage {
+        let kind = self.kind();
+        let usual = self.learnt.usual(&kind);
         let factor = self.learnt.factors(&self.model.name).input;
-        let usual = self.learnt.usual(&self.key, &self.model.name);
-        Tokens {
-            input: input_estimate(self.input_scanned, factor, self.model.context_tokens),
-            output: output_estimate(scan.output_max, usual.as_ref(), self.model.output_tokens),
+        let input = input_estimate(self.input_scanned, factor, self.model.context_tokens);
+        let parts = usual.map(|usual| usual.input).unwrap_or_default();
+        let output = usual.map(|usual| usual.output);
+        Usage {
+            output_text: output_estimate(scan.output_max, output.as_ref(), self.model.output_tokens),
+            ..parts.parts(input, self.learnt.new_tokens(&kind))
         }
     }
 
-    /// What a request has consumed; `outcome` says how it ended, `None` while it runs.
-    pub fn consumed(&self, meter: &Meter, outcome: Option<Outcome>) -> Consumed {
+    fn kind(&self) -> Kind<'_> {
+        Kind {
+            account: &self.account,
+            key: &self.key,
+            model: &self.model.name,
+            turns: self.turns,
+        }
+    }
+
+    /// What a request has consumed at a provider; `outcome` says how it ended, `None` while it runs.
+    pub fn consumed(&self, meter: &Meter, provider: &str, outcome: Option<Outcome>) -> Consumed {
         let observed = meter.observed();
         let factors = self.learnt.factors(&self.model.name);
-        let (usage, source) = bill(&Evidence {
+        let runs = observed.as_ref().map(|observed| self.limited(provider, &observed.runs));
+        let billed = bill(&Evidence {
             reported: observed.as_ref().and_then(|observed| observed.usage),
+            runs: runs.as_deref().unwrap_or_default(),
+            is_full: observed
+                .as_ref()
+                .is_some_and(|observed| observed.usage_source == Some(UsageSource::Reported)),
             end: end(outcome, meter),
             input_scanned: self.input_scanned,
             output_observed: meter.output_estimate(),
             input_factor: factors.input,
             output_factor: factors.output,
-            context_tokens: self.model.context_tokens,
-            output_tokens_max: self.model.output_tokens,
+            limits: limits(&self.model),
+            output_asked: self.output_asked,
+            asked_per_run: self.protocol == Protocol::Messages,
         });
+        let modifiers = observed.map(|observed| observed.modifiers.clone()).unwrap_or_default();
         Consumed {
-            usage,
-            source: Some(source),
-            modifiers: observed.map(|observed| observed.modifiers.clone()).unwrap_or_default(),
+            usage: billed.usage,
+            source: Some(billed.source),
+            runs: self.priced(provider, billed.runs, &modifiers),
+            modifiers,
+        }
+    }
+
+    fn limited(&self, provider: &str, runs: &[Run]) -> Vec<(Run, Limits)> {
+        let limited = |run: &Run| {
+            let limits = match self.ran(provider, run) {
+                Ran::Asked => limits(&self.model),
+                Ran::Other(model, _) => limits(model),
+                Ran::Unknown(_) => Limits::default(),
+            };
+            (run.clone(), limits)
+        };
+        runs.iter().map(limited).collect()
+    }
+
+    /// Each run with its model's price.
+    fn priced(&self, provider: &str, runs: Vec<Run>, modifiers: &Modifiers) -> Vec<PricedRun> {
+        let priced = |run: Run| {
+            let other = match self.ran(provider, &run) {
+                Ran::Asked => None,
+                Ran::Other(model, price) => Some(OtherModel {
+                    name: model.name.clone(),
+                    priced_as: None,
+                    price: Arc::clone(price),
+                }),
+                Ran::Unknown(name) => {
+                    let dearest = self
+                        .catalogue
+                        .dearest_at(provider, &run.usage, &modifiers.of_run(run.kind));
+                    dearest.map(|(model, price)| OtherModel {
+                        name: name.to_owned(),
+                        priced_as: Some(model.name.clone()),
+                        price: Arc::clone(price),
+                    })
+                }
+            };
+            PricedRun { run, other }
+        };
+        runs.into_iter().map(priced).collect()
+    }
+
+    fn ran<'a>(&'a self, provider: &str, run: &'a Run) -> Ran<'a> {
+        let Some(name) = run.model.as_deref() else {
+            return Ran::Asked;
+        };
+        match (self.catalogue.served_as(provider, name), run.kind) {
+            (Some((model, _)), _) if model.name == self.model.name => Ran::Asked,
+            (Some((model, price)), _) => Ran::Other(model, price),
+            (None, RunKind::Answer | RunKind::Compaction) => Ran::Asked,
+            (None, RunKind::Fallback | RunKind::Advisor) => Ran::Unknown(name),
         }
     }
 
     /// Learns from an answer that is whole and says what it consumed.
     pub fn learn(&self, meter: &Meter) {
-        if let Some(usage) = meter.observed().and_then(|observed| observed.usage) {
-            self.learnt.learn(
-                &self.key,
-                &self.model.name,
-                &usage,
-                self.input_scanned,
-                meter.output_estimate(),
-            );
+        // What several runs consumed together says nothing of one.
+        let observed = meter.observed().filter(|observed| observed.runs.is_empty());
+        if let Some(usage) = observed.and_then(|observed| observed.usage) {
+            self.learnt
+                .learn(&self.kind(), &usage, self.input_scanned, meter.output_estimate());
         }
+    }
+}
+
+fn limits(model: &Model) -> Limits {
+    Limits {
+        context_tokens: model.context_tokens,
+        output_tokens: model.output_tokens,
     }
 }
 
@@ -108,3 +218,6 @@ fn end(outcome: Option<Outcome>, meter: &Meter) -> End {
         | None => End::Cut,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,21 +3,24 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::OwnedSemaphorePermit;
+use rand::RngExt;
 
 use crate::{
     domain::{
         catalogue::Model,
         json_scan::Scan,
+        key::KeyRecord,
         operation::Operation,
         protocol::Protocol,
+        provider_state::{StateId, StateKey},
         refusal::Refusal,
         rules::{Provider, ResponseRewriter},
-        session_hint::{ServedBy, StateKey},
+        secret::ServiceKey,
+        session_hint::ServedBy,
     },
     gateway::{
         attempts::Attempts, body::GatheredBody, deadline::Watch, doubtful::Doubtful, drain::InFlight, entry::Entry,
-        error_body::ErrorBody, intake::QueryKeys, key_slots::KeySlot, ticket::Ticket,
+        error_body::ErrorBody, intake::QueryKeys, key_slots::KeySlot, presence::Presence, ticket::Ticket,
     },
     live::Live,
     metrics::GaugeGuard,
@@ -39,6 +42,30 @@ pub struct Exchange {
     pub stage: Stage,
     /// Keeps the process from ending while the request runs.
     pub in_flight: InFlight,
+}
+
+impl Exchange {
+    /// A connection has been read from; nothing is known of the request yet.
+    pub fn begin(live: Arc<Live>, in_flight: InFlight) -> Self {
+        Self {
+            live,
+            shape: Protocol::Responses,
+            request_id: new_request_id(),
+            query_keys: QueryKeys::default(),
+            stage: Stage::New,
+            in_flight,
+        }
+    }
+}
+
+/// A request id: `req_` and 24 characters, unguessable enough to quote in a support case.
+fn new_request_id() -> Arc<str> {
+    let random: String = rand::rng()
+        .sample_iter(rand::distr::Alphanumeric)
+        .take(24)
+        .map(char::from)
+        .collect();
+    Arc::from(format!("req_{random}"))
 }
 
 /// How far a request has come.
@@ -67,8 +94,10 @@ pub struct Forward {
     pub live: Arc<Live>,
     /// The model's name as the client gave it.
     pub asked: String,
-    /// Whose request it is, where its answer is to be remembered: the id of the key.
-    pub caller: Option<String>,
+    /// The key's text, as the client presented it.
+    pub presented: ServiceKey,
+    /// Whose is what the answer makes at the provider; taken when that is remembered.
+    pub owner: Option<Owner>,
     /// The model that answers.
     pub model: Arc<Model>,
     /// To whom it goes.
@@ -101,10 +130,19 @@ pub struct Forward {
     pub refusal: Option<Refusal>,
     /// Counts an open stream while it lives.
     pub stream_gauge: Option<GaugeGuard>,
-    /// Held while the answer is to be read to its end although the client has left.
-    pub finish_permit: Option<OwnedSemaphorePermit>,
+    /// Where the answer is to be read to its end although the client may have left: whether it has.
+    pub presence: Option<Arc<Presence>>,
     /// Held while tokens are counted.
     pub count_slot: Option<KeySlot>,
+}
+
+/// Whose answer it is.
+#[derive(Debug)]
+pub struct Owner {
+    /// The key that asked; what it makes is its account's.
+    pub key: Arc<KeyRecord>,
+    /// Whether the provider keeps the answer, so that a later request can name it.
+    pub is_kept: bool,
 }
 
 impl Forward {
@@ -113,25 +151,36 @@ impl Forward {
         &self.attempts.leg().provider
     }
 
-    /// Remembers who served it, where what comes next has to go to the same.
-    pub fn remember(&self, sessions: &Sessions) {
-        let continued = self.attempts.state();
-        let is_good = (200..300).contains(&self.ticket.meter.status());
-        if !is_good || continued.is_none() && self.caller.is_none() {
+    /// Whether the client has left and the answer is read without it.
+    pub fn is_unattended(&self) -> bool {
+        self.presence.as_ref().is_some_and(|presence| presence.has_left())
+    }
+
+    /// Remembers what the answer has made, whose it is, and who served it: what comes next has to go to the same. Later calls
+    /// do nothing.
+    pub fn remember(&mut self, sessions: &Sessions) {
+        let Some(Owner { key, is_kept }) = self.owner.take() else {
+            return;
+        };
+        let meter = &self.ticket.meter;
+        if !(200..300).contains(&meter.status()) {
+            return;
+        }
+        let made = meter.made().unwrap_or_default();
+        let answer = is_kept.then(|| meter.answer_id()).flatten();
+        let answer = answer.map(|id| StateId::new(&id));
+        let kept = made.kept.iter().filter(|_| is_kept);
+        let made = answer.iter().chain(kept).chain(&made.always);
+        let made = made.map(|id| StateKey::new(&key.account, *id));
+        let mut states = self.attempts.state().into_iter().chain(made).peekable();
+        if states.peek().is_none() {
             return;
         }
         let served_by = ServedBy {
             provider: self.provider().name.clone(),
             credential: self.attempts.credential().credential.name.clone(),
         };
-        if let Some(continued) = continued {
-            sessions.remember(continued, served_by.clone());
-        }
-        if let Some(caller) = &self.caller
-            && let Some(answer) = self.ticket.meter.answer_id()
-        {
-            sessions.remember(StateKey::new(caller, &answer), served_by);
-        }
+        states.for_each(|state| sessions.remember(state, &served_by));
     }
 }
 

@@ -5,18 +5,20 @@ use std::{sync::Arc, time::Instant};
 use crate::{
     billing::{Bill, NotAdmitted, Wanted},
     clock,
+    config::money::MoneyConfig,
     domain::{
         consumption::{Modifiers, Row, UsageSource},
+        json_scan::Scan,
         key::{KeyDenied, KeyRecord},
         ledger::{Denied, Scope},
         money::NanoUsd,
         operation::Operation,
         refusal::{Limit, Refusal},
         route::Route,
-        secret::KeyDigest,
+        secret::{KeyDigest, ServiceKey},
         usage::Usage,
     },
-    gateway::Gateway,
+    gateway::{Gateway, entry::millis_between, estimate::Basis},
 };
 
 /// Whose request it is.
@@ -26,6 +28,8 @@ pub struct Caller {
     pub digest: KeyDigest,
     /// The key.
     pub key: Arc<KeyRecord>,
+    /// Its text, as the client presented it: to be looked for in what goes to a provider.
+    pub presented: ServiceKey,
 }
 
 /// What is known of a request that wants to be forwarded.
@@ -39,17 +43,29 @@ pub struct Asked<'a> {
     pub model: &'a str,
     /// Whether the answer is to be a stream.
     pub stream: bool,
-    /// What it is estimated at.
-    pub tokens: Tokens,
+    /// How long it may wait for what running requests hold.
+    pub limits: &'a MoneyConfig,
+    /// What its estimate stands on.
+    pub basis: &'a Basis,
+    /// What its body says.
+    pub scan: &'a Scan,
+    /// When its head had come.
+    pub arrived: Instant,
 }
 
-/// An estimate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tokens {
-    /// Of the input.
-    pub input: u64,
-    /// Of the output.
-    pub output: u64,
+/// Why there is no hold.
+#[derive(Debug)]
+pub enum NoHold {
+    /// Running requests hold all that is left: it is to wait.
+    Held(Denied),
+    /// To be answered with this.
+    Refused(Refusal),
+}
+
+impl From<Refusal> for NoHold {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
 }
 
 /// Puts a hold for the request; `None` where nothing is charged. A key that was changed meanwhile is read again once: no limit
@@ -59,9 +75,12 @@ pub async fn hold(
     caller: &Caller,
     asked: &Asked<'_>,
     route: &Route,
-) -> Result<Option<Bill>, Refusal> {
+) -> Result<Option<Bill>, NoHold> {
     if asked.operation.counts_tokens() {
         return Ok(None);
+    }
+    if let Some(denied) = gateway.billing.waits_behind(&caller.key) {
+        return Err(NoHold::Held(denied));
     }
     let began = clock::instant();
     let first = gateway.billing.admit(wanted(&caller.key, asked, route)).await;
@@ -80,15 +99,26 @@ pub async fn hold(
         }
         answer => (Arc::clone(&caller.key), answer),
     };
-    answer.map(Some).map_err(|refused| match refused {
+    match answer {
+        Ok(bill) => Ok(Some(bill)),
+        Err(NotAdmitted::Denied(denied)) if denied.is_held() => Err(NoHold::Held(denied)),
+        Err(not_admitted) => Err(refused(gateway, &key, not_admitted, began).into()),
+    }
+}
+
+/// What is said of it that a request was not admitted; it was asked for at `began`.
+pub(super) fn refused(gateway: &Gateway, key: &KeyRecord, refused: NotAdmitted, began: Instant) -> Refusal {
+    match refused {
         NotAdmitted::Denied(denied) => {
             gateway.lately.refused(&key.id, denied, began);
-            refusal(denied, &key)
+            refusal(gateway, denied, key)
         }
+        // What this node alone knows is no answer of the store: it is not remembered.
+        NotAdmitted::DeniedAlone(denied) => refusal(gateway, denied, key),
         NotAdmitted::JournalFull => Refusal::JournalFull,
         // A key that changes faster than it can be read is not served on a guess.
         NotAdmitted::StaleKey | NotAdmitted::StoreAway => Refusal::StoreUnavailable,
-    })
+    }
 }
 
 /// Refuses a key before its body is read if it was refused lately and the store says that it still is: what was changed by an
@@ -111,7 +141,7 @@ pub async fn refuse_known(gateway: &Gateway, caller: &Caller, operation: Operati
         false => Arc::clone(&caller.key),
     };
     match gateway.billing.still_denied(&key, denied).await {
-        Some(denied) => Err(refusal(denied, &key)),
+        Some(denied) => Err(refusal(gateway, denied, &key)),
         None => {
             gateway.lately.forget(id);
             Ok(())
@@ -120,12 +150,13 @@ pub async fn refuse_known(gateway: &Gateway, caller: &Caller, operation: Operati
 }
 
 /// How a store's no is said.
-fn refusal(denied: Denied, key: &KeyRecord) -> Refusal {
+pub(super) fn refusal(gateway: &Gateway, denied: Denied, key: &KeyRecord) -> Refusal {
     match denied {
         Denied::KeyRevoked => Refusal::KeyRevoked,
         Denied::KeyExpired => Refusal::KeyExpired,
         denied => {
-            Limit::of(denied, key.terms.reset, clock::unix_seconds()).map_or(Refusal::KeyRevoked, Refusal::Limited)
+            let now = gateway.billing.time().now_seconds(clock::instant());
+            Limit::of(denied, key.terms.reset, now).map_or(Refusal::KeyRevoked, Refusal::Limited)
         }
     }
 }
@@ -143,35 +174,39 @@ fn may_be_outdated(refused: NotAdmitted) -> bool {
             | Denied::BalanceExhausted
             | Denied::BalanceHeld => false,
         },
-        NotAdmitted::StoreAway | NotAdmitted::JournalFull => false,
+        NotAdmitted::DeniedAlone(_) | NotAdmitted::StoreAway | NotAdmitted::JournalFull => false,
     }
 }
 
-async fn fresh(gateway: &Gateway, digest: &KeyDigest, now: Instant) -> Result<Arc<KeyRecord>, Refusal> {
+/// The key as the store has it.
+pub(super) async fn fresh(gateway: &Gateway, digest: &KeyDigest, now: Instant) -> Result<Arc<KeyRecord>, Refusal> {
     let found = gateway.keys.find_anew(digest, now).await;
     let key = found
         .map_err(|_| Refusal::StoreUnavailable)?
         .ok_or(Refusal::KeyUnknown)?;
-    key.check(clock::unix_seconds()).map_err(|denied| match denied {
+    let now = gateway.billing.time().now_seconds(clock::instant());
+    key.check(now).map_err(|denied| match denied {
         KeyDenied::Revoked => Refusal::KeyRevoked,
         KeyDenied::Expired => Refusal::KeyExpired,
     })?;
     Ok(key)
 }
 
-fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'_>, route: &Route) -> Wanted<'a> {
-    let now = clock::unix_millis();
+/// What the request is admitted with.
+pub(super) fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'_>, route: &Route) -> Wanted<'a> {
+    let expected = asked.basis.expected(asked.scan);
     Wanted {
         key,
-        output_tokens: asked.tokens.output,
+        expected,
         prices: route
             .legs
             .iter()
             .map(|leg| (leg.provider.name.clone(), Arc::clone(&leg.price)))
             .collect(),
         row: Row {
-            time_ms: now,
-            admitted_ms: now,
+            // By the store's clock, which says when it admits.
+            time_ms: 0,
+            admitted_ms: 0,
             request_id: asked.request_id.to_owned(),
             account: key.account.clone(),
             key_id: key.id.clone(),
@@ -186,14 +221,15 @@ fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'_>, route: &Route) -> Wanted<'a
             outcome: "crash".to_owned(),
             stream: asked.stream,
             usage: Usage {
-                input_uncached: asked.tokens.input,
+                input_uncached: expected.input_total(),
                 ..Usage::default()
             },
             usage_source: UsageSource::Estimated,
+            parts: Vec::new(),
             modifiers: Modifiers::default(),
             price_version: String::new(),
             cost_nano_usd: NanoUsd::ZERO,
-            latency_ms: 0,
+            latency_ms: millis_between(asked.arrived, clock::instant()),
             ttft_ms: None,
         },
     }

@@ -1,17 +1,25 @@
-//! What a request holds while it runs, beside its ticket: a place to count tokens, the permit to read an answer to its end.
+//! What a request may do while it runs, beside its ticket: count tokens, outlive its client.
 
 use std::sync::Arc;
 
+use pingora::protocols::http::ServerSession;
 use pingora_proxy::Session;
 
 use crate::{
     domain::{
+        catalogue::Model,
         key::KeyRecord,
         operation::Operation,
         refusal::Refusal,
-        rules::{self, Provider},
+        rules::{ClientGoneAction, Provider},
     },
-    gateway::{Gateway, key_slots::KeySlot},
+    gateway::{
+        Gateway,
+        client_h2::ClientH2,
+        client_stream::ClientStream,
+        key_slots::KeySlot,
+        presence::{Presence, Terms},
+    },
     live::Live,
 };
 
@@ -31,20 +39,43 @@ pub fn count_slot(
     slot.map(Some).ok_or(Refusal::CountTokensBusy { concurrency })
 }
 
-/// Whether the answer is read to its end although the client has left (design.md section 5, `on_client_gone`).
-/// Bounded in number by the permits, in time by the limits of every answer.
-pub fn finish_permit(
+/// Lets the request outlive its client where its answer is to be read to its end all the same: as the file of the provider
+/// in turn says, or as its model needs it.
+pub fn presence(
     gateway: &Gateway,
     session: &mut Session,
+    live: &Live,
     provider: &Provider,
+    model: &Model,
     stream: bool,
-) -> Option<tokio::sync::OwnedSemaphorePermit> {
-    let policy = &provider.on_client_gone;
-    let action = if stream { policy.stream } else { policy.unary };
-    if action == rules::ClientGoneAction::Abort {
+) -> Option<Arc<Presence>> {
+    if provider.on_client_gone.action(stream, model.hidden_reasoning) == ClientGoneAction::Abort {
         return None;
     }
-    let permit = Arc::clone(&gateway.finishing).try_acquire_owned().ok()?;
-    session.set_abort_on_close(false);
-    Some(permit)
+    let terms = Terms {
+        stream,
+        finish: live.config.upstream.client_gone_finish,
+        write: live.config.gateway.write,
+    };
+    let (places, metrics) = (Arc::clone(&gateway.finishing), Arc::clone(&gateway.sinks.metrics));
+    let presence = Presence::new(terms, places, metrics);
+    watch(session, &presence);
+    Some(presence)
+}
+
+/// Has the client's connection tell `presence` of the client, and nobody else.
+fn watch(session: &mut Session, presence: &Arc<Presence>) {
+    if let Some(stream) = session.downstream_session.stream() {
+        if let Some(stream) = (**stream).as_any().downcast_ref::<ClientStream>() {
+            stream.watch(presence);
+            // The stream has a limit of its own, which Pingora's would anticipate.
+            session.set_write_timeout(None);
+        }
+        return;
+    }
+    let nobody = ServerSession::new_custom(Box::new(()));
+    *session.downstream_session = match std::mem::replace(&mut *session.downstream_session, nobody) {
+        ServerSession::H2(h2) => ServerSession::new_custom(Box::new(ClientH2::new(h2, Arc::clone(presence)))),
+        other => other,
+    };
 }

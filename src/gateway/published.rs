@@ -1,7 +1,5 @@
 //! The public stability service on the gateway's port: no key is asked for and no body read.
 
-use std::net::{IpAddr, Ipv4Addr};
-
 use http::header;
 use pingora::{Result, http::ResponseHeader};
 use pingora_proxy::Session;
@@ -9,22 +7,23 @@ use pingora_proxy::Session;
 use crate::{
     clock,
     domain::outcome::Outcome,
-    gateway::{entry::Entry, relay, reply},
+    gateway::{entry::Entry, peer, relay, reply},
     public::{Answer, Ask, Public},
+    store::time::StoreTime,
 };
 
 /// The answer, if the path is one of the service's.
-pub fn find(public: &Public, session: &Session) -> Option<Answer> {
-    let peer = session.client_addr().and_then(|address| address.as_inet());
+pub fn find(public: &Public, time: &StoreTime, session: &Session) -> Option<Answer> {
+    let now = clock::instant();
     let head = session.req_header();
     public.answer(&Ask {
         method: &head.method,
         path: head.uri.path(),
         query: head.uri.query(),
         headers: &head.headers,
-        peer: peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip()),
-        now_ms: clock::unix_millis(),
-        now: clock::instant(),
+        peer: peer::address(session),
+        now_ms: time.now_ms(now),
+        now,
     })
 }
 

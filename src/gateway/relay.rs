@@ -1,7 +1,7 @@
 //! The provider's answer on its way to the client: the bytes pass as they come, an observer looks on.
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use pingora::{Error, ErrorType, Result, http::ResponseHeader};
 use pingora_proxy::Session;
 use rand::RngExt;
@@ -24,6 +24,7 @@ use crate::{
         doubtful::Doubtful,
         error_body::ErrorBody,
         exchange::Forward,
+        spend_limit,
     },
     metrics::Metrics,
 };
@@ -91,7 +92,8 @@ fn try_again(forward: &mut Forward, head: &ResponseHeader, refused: bool) -> boo
         asked_pause: (status >= 400)
             .then(|| retry_after(header, clock::unix_millis()))
             .flatten(),
-        can_resend: admission::can_resend(forward),
+        // Nobody waits for a better answer.
+        can_resend: admission::can_resend(forward) && !forward.is_unattended(),
     };
     forward
         .attempts
@@ -125,6 +127,7 @@ pub fn edit_head(session: &mut Session, forward: &mut Forward, head: &mut Respon
         return Ok(());
     }
     strip(forward, head);
+    spend_limit::tell(forward, head)?;
     let protocol = forward.operation.protocol();
     let status = head.status.as_u16();
     let content_type = head
@@ -151,7 +154,7 @@ pub fn edit_head(session: &mut Session, forward: &mut Forward, head: &mut Respon
     if is_edited || is_plain && matches!(framing, Framing::Sse | Framing::JsonArray) {
         // The end may differ from the provider's: masked, reshaped, or followed by an in-band error.
         head.remove_header(&header::CONTENT_LENGTH);
-        if !session.is_http2() {
+        if session.req_header().version != Version::HTTP_2 {
             head.insert_header(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"))?;
         }
     }
@@ -213,7 +216,7 @@ fn strip(forward: &Forward, head: &mut ResponseHeader) {
 }
 
 /// The names that are there and are to go. Looking each unwanted name up costs many times as much.
-pub(super) fn present(headers: &HeaderMap, unwanted: impl Fn(&str) -> bool) -> SmallVec<[HeaderName; 4]> {
+fn present(headers: &HeaderMap, unwanted: impl Fn(&str) -> bool) -> SmallVec<[HeaderName; 4]> {
     let names = headers.keys().filter(|name| unwanted(name.as_str()));
     names.cloned().collect()
 }
@@ -226,6 +229,7 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
         if let Some(watch) = &forward.watch {
             watch.byte_seen(now);
         }
+        note_client(forward);
         forward.ticket.meter.body_seen(bytes, now);
         forward.ticket.look(now);
     }
@@ -251,6 +255,13 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
         append(piece, &closing);
     }
     Ok(())
+}
+
+/// A client that has left before the answer was whole has not got it, however the answer ends.
+pub fn note_client(forward: &mut Forward) {
+    if forward.is_unattended() && !forward.ticket.meter.is_complete() {
+        forward.ticket.fail(Outcome::ClientGone);
+    }
 }
 
 /// Puts the client's bytes in the place of the provider's. What is observed and billed are the provider's.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, header};
+use http::{Method, Version, header};
 use pingora::{Error, ErrorSource, ErrorType, Result, http::ResponseHeader};
 use pingora_proxy::{FailToProxy, Session};
 
@@ -54,7 +54,7 @@ pub async fn write(session: &mut Session, reply: Reply, request_id: &str) -> Res
 pub async fn send(session: &mut Session, head: ResponseHeader, body: Bytes) -> Result<()> {
     leave_body_unread(session);
     let bare = session.req_header().method == Method::HEAD || body.is_empty();
-    if bare && session.is_http2() {
+    if bare && session.req_header().version == Version::HTTP_2 {
         // Over HTTP/1.1 Pingora leaves the body out by itself.
         return session.write_response_header(Box::new(head), true).await;
     }
@@ -86,6 +86,9 @@ pub async fn fail(session: &mut Session, error: &Error, exchange: &mut Exchange)
         Stage::Forwarding(mut forward) => {
             let code = if client_left(error) {
                 forward.ticket.fail(Outcome::ClientGone);
+                0
+            } else if forward.is_unattended() {
+                relay::note_client(&mut forward);
                 0
             } else if answered {
                 break_off(session, error, &mut forward).await

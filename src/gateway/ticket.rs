@@ -10,8 +10,9 @@ use crate::{
     clock,
     domain::{
         consumption::UsageSource,
+        ledger::QuotaStanding,
         outcome::Outcome,
-        protocol::{Framing, MidStreamFailure, Observed, Observer, Protocol},
+        protocol::{Framing, Made, MidStreamFailure, Observed, Observer, Protocol},
     },
     gateway::{
         beside::Beside,
@@ -125,6 +126,11 @@ impl Meter {
         self.observed()?.answer_id.clone()
     }
 
+    /// What the answer says that it has made at the provider's account.
+    pub fn made(&self) -> Option<Cow<'_, Made>> {
+        self.observer.as_ref().map(Observer::made)
+    }
+
     /// What the answer has said so far.
     pub fn observed(&self) -> Option<Cow<'_, Observed>> {
         let observer = self.observer.as_ref()?;
@@ -190,11 +196,13 @@ impl Ticket {
 
     /// A piece of the answer has passed: now and then what has been consumed is noted for the journal and the hold.
     pub fn look(&mut self, now: Instant) {
-        if self.bill.as_mut().is_some_and(|bill| bill.is_due(now)) {
-            let consumed = self.basis.consumed(&self.meter, None);
+        let Some(bill) = &mut self.bill else { return };
+        let text = self.meter.output_estimate();
+        if bill.is_due(now, text) {
             let progress = self.progress(now);
+            let consumed = self.basis.consumed(&self.meter, progress.provider, None);
             if let Some(bill) = &self.bill {
-                bill.look(progress, &consumed);
+                bill.look(now, progress, &consumed, text);
             }
         }
     }
@@ -212,6 +220,11 @@ impl Ticket {
     /// Whether nothing is left to pay for the rest of the answer, and it is to be ended therefore.
     pub fn is_cut(&self) -> bool {
         self.bill.as_ref().is_some_and(Bill::is_cut)
+    }
+
+    /// How the key stood with its quota when the request was admitted; `None`: it has none.
+    pub fn quota(&self) -> Option<QuotaStanding> {
+        self.bill.as_ref().and_then(Bill::quota)
     }
 
     fn progress(&self, now: Instant) -> Progress<'_> {
@@ -261,16 +274,13 @@ impl Ticket {
             return;
         };
         if self.entry.record.attempts > 0 {
-            let consumed = self.basis.consumed(&self.meter, Some(outcome));
+            let now = clock::instant();
+            let progress = self.progress(now);
+            let consumed = self.basis.consumed(&self.meter, progress.provider, Some(outcome));
             if outcome == Outcome::Ok && consumed.source == Some(UsageSource::Reported) {
                 self.basis.learn(&self.meter);
             }
-            bill.close(
-                outcome,
-                self.progress(clock::instant()),
-                &consumed,
-                clock::unix_millis(),
-            );
+            bill.close(outcome, progress, &consumed, now);
         }
     }
 

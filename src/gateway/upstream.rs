@@ -9,17 +9,18 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use pingora::{
     Error, ErrorSource, ErrorType, OrErr, Result, http::RequestHeader, protocols::ALPN, protocols::Digest,
     proxy::Session, upstreams::peer::HttpPeer,
 };
 use rand::RngExt;
+use smallvec::SmallVec;
 
 use crate::{
     clock,
     domain::{
-        credential::CREDENTIAL_HEADERS,
+        not_forwarded::{self, PresentedKey},
         refusal::Refusal,
         rules::{Head, edit_head as edit_headers, edit_query},
     },
@@ -28,26 +29,8 @@ use crate::{
         body::BodyForm,
         deadline::{self, Limits, Watch, WatchedConnector},
         exchange::Forward,
-        relay,
     },
 };
-
-/// Headers that concern the client's connection to weir only, beside those that Pingora removes (RFC 9110 section 7.6).
-const NOT_FORWARDED: [&str; 13] = [
-    "accept-encoding",
-    "cdn-loop",
-    "content-encoding",
-    "cookie",
-    "expect",
-    "forwarded",
-    "referer",
-    "via",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-port",
-    "x-forwarded-proto",
-    "x-real-ip",
-];
 
 /// Waits as long as is right before this attempt.
 pub async fn pause(forward: &mut Forward) {
@@ -147,15 +130,15 @@ pub fn connected(session: &Session, forward: &mut Forward, digest: Option<&Diges
         _ => 0,
     };
     let limits = limits(forward);
-    forward.watch = deadline::handle_of(digest).map(|handle| Watch::start(handle, limits, clock::instant()));
+    let presence = forward.presence.clone();
+    forward.watch = deadline::handle_of(digest).map(|handle| Watch::start(handle, limits, presence, clock::instant()));
 }
 
 /// Turns the client's head into the provider's: what must not pass is removed, the provider's rules are applied, then
 /// target, framing and credential are set, so that no rule can change those.
 pub fn edit_head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     let provider = forward.provider();
-    let stays_here = |name: &str| CREDENTIAL_HEADERS.contains(&name) || NOT_FORWARDED.contains(&name);
-    for name in relay::present(&head.headers, stays_here) {
+    for name in staying(&head.headers, &PresentedKey::new(&forward.presented)) {
         head.remove_header(&name);
     }
     edit_headers(&provider.headers, &mut UpstreamHead(head));
@@ -176,6 +159,17 @@ pub fn edit_head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     value.set_sensitive(true);
     head.insert_header(provider.auth.header.clone(), value)?;
     Ok(())
+}
+
+/// The headers that stay here: by their names, or because the client's key stands in them.
+fn staying(headers: &HeaderMap, key: &PresentedKey<'_>) -> SmallVec<[HeaderName; 4]> {
+    let stays = |name: &HeaderName, value: &HeaderValue| {
+        let text = name.as_str();
+        not_forwarded::header(text) || key.is_in_name(text) || key.is_in(value.as_bytes())
+    };
+    // A name that came twice is here twice, and removed once.
+    let found = headers.iter().filter(|(name, value)| stays(name, value));
+    found.map(|(name, _)| name.clone()).collect()
 }
 
 /// Pingora's head, for the provider's edits. Its own methods keep the spelling of names, so they are used.
@@ -220,6 +214,9 @@ pub fn send_body(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) ->
             return Err(Error::explain(ErrorType::InvalidHTTPHeader, "data follows the request body").into_down());
         }
     }
+    if let (true, Some(presence)) = (end, &forward.presence) {
+        presence.asked();
+    }
     // An empty piece keeps the body open; none at all would end it.
     *piece = Some(if end { body.bytes.clone() } else { Bytes::new() });
     Ok(())
@@ -231,7 +228,7 @@ pub fn connect_failed(forward: &mut Forward, mut error: Box<Error>) -> Box<Error
     let again = forward
         .attempts
         .connect_failed(retries_max, rand::rng().random(), clock::instant());
-    error.set_retry(again);
+    error.set_retry(again && !forward.is_unattended());
     error
 }
 
@@ -254,6 +251,7 @@ pub fn attempt_failed(session: &Session, forward: &mut Forward, mut error: Box<E
         && closed_unanswered
         && *error.esource() == ErrorSource::Upstream
         && !expired
+        && !forward.is_unattended()
         && !forward.head_seen
         && session.response_written().is_none()
         && admission::can_resend(forward)

@@ -6,6 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use tokio::sync::Notify;
+
 use super::{Position, sync::Synced};
 use crate::domain::{key::KeyId, ledger::Step};
 
@@ -33,6 +35,8 @@ struct Account {
     /// Requests of this process that have ended, by key.
     keys: HashMap<Arc<KeyId>, u64>,
     settled: u64,
+    /// Told when more steps are acknowledged; `None`: nobody ever asked.
+    told: Option<Arc<Notify>>,
 }
 
 /// All accounts that this node has changed.
@@ -139,6 +143,9 @@ impl Accounts {
             return false;
         }
         account.acked = watermark;
+        if let Some(told) = &account.told {
+            told.notify_waiters();
+        }
         while account.places.front().is_some_and(|place| place.seq <= watermark) {
             let Some(place) = account.places.pop_front() else { break };
             self.unacknowledged = self.unacknowledged.saturating_sub(1);
@@ -153,6 +160,12 @@ impl Accounts {
             }
         }
         true
+    }
+
+    /// Told when the store has acknowledged steps of an account.
+    pub(super) fn acknowledgements(&mut self, name: &str) -> Arc<Notify> {
+        let account = self.by_name.entry(name.to_owned()).or_default();
+        Arc::clone(account.told.get_or_insert_default())
     }
 
     /// The last step that is acknowledged.

@@ -232,7 +232,10 @@ impl Journal {
 
 impl Unsent {
     fn fill(&mut self, seq: u64) {
-        let change = Change::Adjust { amount: NanoUsd::ZERO };
+        let change = Change::Adjust {
+            amount: NanoUsd::ZERO,
+            operation: None,
+        };
         self.steps.push(Step { seq, change });
         self.lost += 1;
     }

@@ -63,6 +63,7 @@ pub(crate) fn admitted(request: &str) -> Admitted {
         stream: true,
         usage: Usage::default(),
         usage_source: UsageSource::Estimated,
+        parts: Vec::new(),
         modifiers: Modifiers::default(),
         price_version: "v".to_owned(),
         cost_nano_usd: NanoUsd::from_nanos(100),
@@ -82,6 +83,7 @@ fn checkpoint(request: &str, status: u16) -> Checkpoint {
         usage: Usage::default(),
         source: UsageSource::Partial,
         modifiers: Modifiers::default(),
+        parts: Vec::new(),
         cost: NanoUsd::from_nanos(5),
         provider: "p".to_owned(),
         latency_ms: 1_000,
@@ -104,6 +106,14 @@ fn tell(journal: &Journal) -> Vec<Share> {
     let (shares, position) = journal.shares_changed();
     journal.shares_told(position);
     shares
+}
+
+/// Keeps house as on the days to come, until what is there now is old.
+fn grow_old(journal: &Journal) {
+    for half_days in 1..=8 {
+        let later = clock::unix_millis() + half_days * crate::domain::retention::EVERY_MS;
+        journal.shared.remove_old(later);
+    }
 }
 
 fn records(journal: &Journal) -> Vec<(Position, Record)> {
@@ -249,20 +259,19 @@ fn old_segments_go_when_they_are_acknowledged_and_the_numbers_stay() {
     while journal.end().segment < 4 {
         last = step(&journal, "acme", settle("r"));
     }
-    let later = clock::unix_millis() + 2 * i64::try_from(DAY.as_millis()).unwrap();
     let first = || fs::exists(folder.path().join("000000000001.wal")).unwrap();
-    journal.shared.remove_old(later);
+    grow_old(&journal);
     assert!(first(), "nothing is acknowledged");
     journal.acknowledged("acme", last);
-    journal.shared.remove_old(later);
+    grow_old(&journal);
     assert!(first(), "one account is not acknowledged");
     journal.acknowledged("early", 1);
-    journal.shared.remove_old(later);
+    grow_old(&journal);
     assert!(first(), "its rows are not told");
     tell(&journal);
     journal.shared.remove_old(clock::unix_millis());
     assert!(first(), "it is young");
-    journal.shared.remove_old(later);
+    grow_old(&journal);
     assert!(!first());
     assert_eq!(records(&journal).first().map(|(position, _)| position.segment), Some(4));
     assert!(journal.bytes() <= 2 * settings(folder.path()).segment_bytes);
@@ -278,6 +287,33 @@ fn old_segments_go_when_they_are_acknowledged_and_the_numbers_stay() {
 }
 
 #[test]
+fn a_clock_that_jumps_ahead_leaves_the_journal() {
+    let folder = scratch();
+    let journal = open(folder.path()).journal;
+    let mut last = 0;
+    while journal.end().segment < 3 {
+        last = step(&journal, "acme", settle("r"));
+    }
+    journal.acknowledged("acme", last);
+    tell(&journal);
+    let now = clock::unix_millis();
+    journal.shared.remove_old(now);
+    let first = folder.path().join("000000000001.wal");
+    let far_ahead = now + 200 * i64::try_from(DAY.as_millis()).unwrap();
+    journal.shared.remove_old(far_ahead);
+    assert!(first.exists());
+    drop(journal);
+    // How far removal has gone is known to the next start, too.
+    let journal = open(folder.path()).journal;
+    tell(&journal);
+    journal.acknowledged("acme", last);
+    journal.shared.remove_old(far_ahead + 1);
+    assert!(first.exists());
+    grow_old(&journal);
+    assert!(!first.exists());
+}
+
+#[test]
 fn a_start_after_a_removal_knows_what_is_not_acknowledged() {
     let folder = scratch();
     let journal = open(folder.path()).journal;
@@ -288,7 +324,7 @@ fn a_start_after_a_removal_knows_what_is_not_acknowledged() {
     journal.acknowledged("acme", last);
     step(&journal, "acme", settle("r"));
     tell(&journal);
-    journal.shared.remove_old(i64::MAX);
+    grow_old(&journal);
     assert!(!folder.path().join("000000000001.wal").exists());
     drop(journal);
     let journal = open(folder.path()).journal;
@@ -345,11 +381,11 @@ fn a_running_request_keeps_its_segment() {
     journal.acknowledged("acme", last);
     tell(&journal);
     let first = folder.path().join("000000000001.wal");
-    journal.shared.remove_old(i64::MAX);
+    grow_old(&journal);
     assert!(first.exists());
     let last = step(&journal, "acme", settle("r"));
     journal.acknowledged("acme", last);
-    journal.shared.remove_old(i64::MAX);
+    grow_old(&journal);
     assert!(!first.exists());
 }
 

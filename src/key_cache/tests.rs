@@ -1,5 +1,6 @@
 //! Tests of the cache over a store whose calls are counted, and of two nodes on one Redis.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::RwLock;
 use std::sync::atomic::AtomicUsize;
 
@@ -14,18 +15,41 @@ use crate::store::contract::model::ModelStore;
 use crate::store::contract::{digest, id, record, until};
 use crate::store::{KeyHealer, KeyView};
 
+mod bounds;
+mod made_up;
 mod nodes;
+mod uses;
 
 /// Long enough that what is tested happens for another reason.
 const NEVER: Duration = Duration::from_secs(3600);
+/// More than any test asks for that is about something else.
+const PLENTY: Allowance = Allowance {
+    per_minute: 1_000_000,
+    burst: 1_000_000,
+    clients_max: 1000,
+};
 const SETTINGS: KeyCacheSettings = KeyCacheSettings {
     lifetime: Duration::from_secs(60),
     offline_lifetime: Duration::from_secs(300),
     negative_lifetime: Duration::from_secs(5),
     entries_max: 1000,
+    unknown: UnknownSettings {
+        entries_max: 1000,
+        per_address: PLENTY,
+        in_all: PLENTY,
+    },
     poll: Duration::from_millis(5),
     flush_used: NEVER,
 };
+
+fn somebody() -> Client {
+    client(0)
+}
+
+/// One of many who may ask.
+fn client(number: u32) -> Client {
+    Client::from(IpAddr::V4(Ipv4Addr::from(number)))
+}
 
 /// A store that counts what it is asked, can be held up, can be away, and can be replaced as by a failover.
 struct WatchedStore {
@@ -157,7 +181,13 @@ impl Followed {
     }
 
     async fn find(&self, number: u8, now: Instant) -> Option<Arc<KeyRecord>> {
-        self.cache.find(&digest(number), now).await.unwrap()
+        self.cache.find(&digest(number), now, somebody).await.unwrap()
+    }
+
+    /// How many keys are held, and how many digests that stand for none.
+    fn entries(&self) -> (usize, usize) {
+        let lengths = self.cache.shards.iter().map(|shard| lock(shard).lengths());
+        lengths.fold((0, 0), |(keys, unknown), one| (keys + one.0, unknown + one.1))
     }
 
     fn events(&self, name: &str) -> u64 {
@@ -180,8 +210,8 @@ async fn a_hit_asks_no_one() {
         node.find(1, now).await.is_some(),
         "a warm key outlives the store's absence"
     );
-    let cold = node.cache.find(&digest(3), now).await;
-    assert!(matches!(cold, Err(StoreError::Unavailable(_))));
+    let cold = node.cache.find(&digest(3), now, somebody).await;
+    assert!(matches!(cold, Err(FindError::Store(StoreError::Unavailable(_)))));
     until("the absence is noticed", async || !node.cache.store_is_reachable()).await;
     node.store.is_away.store(false, Ordering::SeqCst);
     until("the return is noticed", async || node.cache.store_is_reachable()).await;
@@ -197,14 +227,14 @@ async fn a_key_that_worked_not_long_ago_works_on_while_the_store_is_away() {
     let later = now + SETTINGS.lifetime + Duration::from_secs(1);
     assert!(node.find(1, later).await.is_some());
     assert_eq!(node.events("offline_hit"), 1);
-    let unknown = node.cache.find(&digest(2), later).await;
+    let unknown = node.cache.find(&digest(2), later, somebody).await;
     assert!(
-        matches!(unknown, Err(StoreError::Unavailable(_))),
+        matches!(unknown, Err(FindError::Store(StoreError::Unavailable(_)))),
         "never taken for unknown"
     );
     let too_late = now + SETTINGS.offline_lifetime + Duration::from_secs(1);
-    let late = node.cache.find(&digest(1), too_late).await;
-    assert!(matches!(late, Err(StoreError::Unavailable(_))));
+    let late = node.cache.find(&digest(1), too_late, somebody).await;
+    assert!(matches!(late, Err(FindError::Store(StoreError::Unavailable(_)))));
 }
 
 #[tokio::test]
@@ -225,7 +255,7 @@ async fn fifty_cold_finds_are_one_call() {
     let finds: Vec<_> = (0..50)
         .map(|_| {
             let cache = Arc::clone(&node.cache);
-            tokio::spawn(async move { cache.find(&digest(1), now).await })
+            tokio::spawn(async move { cache.find(&digest(1), now, somebody).await })
         })
         .collect();
     node.store.held.notified().await;
@@ -265,77 +295,11 @@ async fn entries_are_believed_for_their_lifetime() {
     assert_eq!([ask(2, 0).await, ask(2, 5).await, ask(2, 6).await], [1, 0, 1]);
 }
 
-#[tokio::test]
-async fn there_are_no_more_entries_than_allowed() {
-    for entries_max in [0, 1, 7, 40] {
-        let node = Followed::start(KeyCacheSettings {
-            entries_max,
-            ..SETTINGS
-        })
-        .await;
-        let start = clock::instant();
-        for number in 0..=255 {
-            node.find(number, start + Duration::from_millis(number.into())).await;
-            let held: usize = node.cache.shards.iter().map(|shard| lock(shard).entries.len()).sum();
-            assert!(held <= entries_max, "{held} of {entries_max}");
-            node.cache.touch(&id(number), 1);
-            let used: usize = node.cache.used.iter().map(|used| lock(used).len()).sum();
-            assert!(used <= entries_max, "{used} of {entries_max}");
-        }
-        let before = node.store.finds();
-        node.find(255, start + Duration::from_secs(1)).await;
-        let asked = node.store.finds() - before;
-        assert_eq!(
-            asked,
-            usize::from(entries_max == 0),
-            "the latest of {entries_max} is there"
-        );
-    }
-}
-
-#[tokio::test]
-async fn uses_are_written_in_one_batch_at_the_end() {
-    let node = Followed::start(SETTINGS).await;
-    node.store.create(&digest(2), &record(2, 100)).await.unwrap();
-    for (number, at) in [(1, 10), (1, 30), (1, 20), (2, 5)] {
-        node.cache.touch(&id(number), at);
-    }
-    assert_eq!(node.store.touches.load(Ordering::SeqCst), 0);
-    node.shutdown.send_replace(true);
-    node.running.await.unwrap();
-    assert_eq!(node.store.touches.load(Ordering::SeqCst), 1);
-    let used = node
-        .store
-        .list(None, 2)
-        .await
-        .unwrap()
-        .into_iter()
-        .map(|view| view.last_used);
-    assert_eq!(used.collect::<Vec<_>>(), [Some(30), Some(5)]);
-}
-
-#[tokio::test]
-async fn uses_wait_for_a_store_that_is_away() {
-    let flush_used = Duration::from_millis(5);
-    let node = Followed::start(KeyCacheSettings { flush_used, ..SETTINGS }).await;
-    node.store.is_away.store(true, Ordering::SeqCst);
-    node.cache.touch(&id(1), 10);
-    until("writing was tried", async || {
-        node.store.touches.load(Ordering::SeqCst) >= 2
-    })
-    .await;
-    node.store.is_away.store(false, Ordering::SeqCst);
-    until("the use is written", async || {
-        node.store.by_id(&id(1)).await.unwrap().unwrap().last_used == Some(10)
-    })
-    .await;
-}
-
 /// Starts a find that has read its answer and not given it yet.
 async fn held_find(node: &Followed, now: Instant) -> JoinHandle<Option<Arc<KeyRecord>>> {
     node.store.holds.store(true, Ordering::SeqCst);
     let cache = Arc::clone(&node.cache);
-    let find = tokio::spawn(async move { cache.find(&digest(1), now).await.unwrap() });
+    let find = tokio::spawn(async move { cache.find(&digest(1), now, somebody).await.unwrap() });
     node.store.held.notified().await;
     node.store.holds.store(false, Ordering::SeqCst);
     find
@@ -383,7 +347,7 @@ async fn nothing_is_kept_before_the_feed_is_followed() {
     let cache = KeyCache::new(store.clone(), SETTINGS);
     let now = clock::instant();
     for _ in 0..3 {
-        assert!(cache.find(&digest(1), now).await.unwrap().is_some());
+        assert!(cache.find(&digest(1), now, somebody).await.unwrap().is_some());
     }
     assert_eq!(store.finds(), 3);
 }

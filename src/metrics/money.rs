@@ -17,10 +17,14 @@ pub struct MoneyFigures {
     pub failures: u64,
     /// What each key may commit while the store is away, in nano-USD.
     pub grace: i64,
+    /// The same for all keys of an account together.
+    pub grace_account: i64,
     /// What keys have committed so and the store does not know yet, in nano-USD.
     pub grace_committed: i64,
     /// What this node holds for its running requests, in nano-USD.
     pub held: i64,
+    /// Requests that wait for what running ones hold.
+    pub held_waiting: usize,
     /// By how much a charge has exceeded its hold at most, in nano-USD.
     pub excess_max: i64,
     /// Accounts whose balance was low when they were last asked for.
@@ -35,6 +39,8 @@ pub struct MoneyFigures {
     pub journal_disk_free: u64,
     /// Damaged parts of the journal that were put aside at the start.
     pub journal_damaged: u64,
+    /// Steps that the journal has lost.
+    pub journal_lost: u64,
 }
 
 pub(super) struct Money {
@@ -45,12 +51,14 @@ pub(super) struct Money {
     bound: IntGaugeVec,
     grace_committed: IntGauge,
     held: IntGauge,
+    held_waiting: IntGauge,
     accounts_low: IntGauge,
     unacknowledged: IntGauge,
     oldest: IntGauge,
     bytes: IntGauge,
     disk_free: IntGauge,
     damaged: IntGauge,
+    lost: IntCounter,
 }
 
 impl Money {
@@ -64,7 +72,7 @@ impl Money {
             )?,
             offline: make.counter(
                 "weir_admitted_offline_total",
-                "Requests admitted on their key's grace while the store was away.",
+                "Requests admitted on grace while the store was away.",
             )?,
             failures: make.counter(
                 "weir_journal_write_failures_total",
@@ -73,7 +81,7 @@ impl Money {
             bound: make.gauges(
                 "weir_overspend_bound_nano_usd",
                 "What a key can exceed its limits by: per running request (the most seen), and per node that is cut off \
-                 from the store.",
+                 from the store (grace; grace_account for all keys of an account together).",
                 &["part"],
             )?,
             grace_committed: make.gauge(
@@ -81,6 +89,10 @@ impl Money {
                 "What keys have committed while the store was away and has not been charged yet.",
             )?,
             held: make.gauge("weir_held_nano_usd", "What this node holds for its running requests.")?,
+            held_waiting: make.gauge(
+                "weir_held_waiting",
+                "Requests that wait because running ones hold all that is left of a quota or a balance.",
+            )?,
             accounts_low: make.gauge(
                 "weir_accounts_low",
                 "Accounts whose balance was at or below their warning level when last used.",
@@ -99,6 +111,10 @@ impl Money {
                 "weir_journal_damaged_parts",
                 "Damaged parts of the journal that were put into quarantine at the start.",
             )?,
+            lost: make.counter(
+                "weir_journal_lost_steps_total",
+                "Charges and changes that the journal has lost before the store had them; each is an alarm.",
+            )?,
         })
     }
 
@@ -111,14 +127,19 @@ impl Money {
         raise(&self.failures, figures.failures);
         self.bound.with_label_values(&["request"]).set(figures.excess_max);
         self.bound.with_label_values(&["grace"]).set(figures.grace);
+        self.bound
+            .with_label_values(&["grace_account"])
+            .set(figures.grace_account);
         self.grace_committed.set(figures.grace_committed);
         self.held.set(figures.held);
+        self.held_waiting.set(gauge(figures.held_waiting as u64));
         self.accounts_low.set(gauge(figures.accounts_low as u64));
         self.unacknowledged.set(gauge(figures.unacknowledged));
         self.oldest.set(gauge(figures.oldest_ms));
         self.bytes.set(gauge(figures.journal_bytes));
         self.disk_free.set(gauge(figures.journal_disk_free));
         self.damaged.set(gauge(figures.journal_damaged));
+        raise(&self.lost, figures.journal_lost);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prometheus::{Histogram, IntGauge, IntGaugeVec};
+use prometheus::{Gauge, Histogram, IntGauge, IntGaugeVec};
 
 use super::{Health, Maker, Metrics};
 
@@ -18,6 +18,7 @@ pub(super) struct Store {
     untold_hours: IntGauge,
     stability_read_at: IntGauge,
     admission: Histogram,
+    clock_offset: Gauge,
 }
 
 impl Store {
@@ -42,6 +43,10 @@ impl Store {
                 "From asking the store for a request's money to its answer, the record in the journal included.",
                 &ADMISSION_BUCKETS,
             )?,
+            clock_offset: make.float_gauge(
+                "weir_clock_offset_seconds",
+                "By how much this node's clock is ahead of the store's; 0 until the store has told the time.",
+            )?,
         })
     }
 }
@@ -64,6 +69,14 @@ impl Metrics {
             .untold_hours
             .set(i64::try_from(untold_hours).unwrap_or(i64::MAX));
         self.store.stability_read_at.set(read_at);
+    }
+
+    /// By how many milliseconds this node's clock is ahead of the store's.
+    pub fn clock_offset_is(&self, offset_ms: i64) {
+        // Beyond what a double counts exactly a clock is off by millennia.
+        #[expect(clippy::cast_precision_loss, reason = "see above")]
+        let millis = offset_ms as f64;
+        self.store.clock_offset.set(millis / 1000.0);
     }
 
     /// The store and the journal took so long to admit or refuse a request.

@@ -55,7 +55,7 @@ impl Service {
         Self::limited(1_000_000, 1_000_000, buckets)
     }
 
-    fn limited(requests_per_minute: u32, burst: u32, buckets: BTreeMap<Hour, Bucket>) -> Self {
+    fn limited(per_minute: u32, burst: u32, buckets: BTreeMap<Hour, Bucket>) -> Self {
         let reads = Arc::<Reads>::default();
         reads.snapshot.store(Some(Arc::new(Snapshot {
             read_at_ms: NOW_MS - 1234,
@@ -64,9 +64,11 @@ impl Service {
         let start = crate::clock::instant();
         let settings = Settings {
             refresh: Duration::from_secs(5),
-            requests_per_minute,
-            burst,
-            addresses_max: 1000,
+            allowance: Allowance {
+                per_minute,
+                burst,
+                clients_max: 1000,
+            },
             trusted_proxies: vec!["10.0.0.0/8".parse().unwrap()],
         };
         let public = Public::new(settings, Box::new(Arc::clone(&reads)), start);

@@ -26,6 +26,8 @@ pub(super) struct Answer {
     pub(super) text: Vec<String>,
     /// The tool call, if it is one.
     pub(super) call: Option<Call>,
+    /// Tokens of reasoning that is not shown, before the first word.
+    hidden: u64,
     counting: Counting,
 }
 
@@ -42,6 +44,7 @@ impl Answer {
     /// The answer to `ask`; the same seed and prompt give the same answer.
     pub(super) fn to(ask: &Ask, protocol: Protocol, script: &Script, seed: u64, counting: Counting) -> Self {
         let bytes = script.delta_bytes();
+        let hidden = script.hidden_tokens.unwrap_or(0);
         // An answer that is rendered once and reused must not quote one of the prompts it answers.
         let reusable = counting == Counting::Fixed && script.deltas.is_some();
         let prompt = if reusable {
@@ -70,6 +73,7 @@ impl Answer {
                 thinking,
                 text: pieces("I will look that up.", bytes),
                 call: Some(call),
+                hidden,
                 counting,
             };
         }
@@ -99,6 +103,7 @@ impl Answer {
             thinking,
             text,
             call: None,
+            hidden,
             counting,
         }
     }
@@ -113,8 +118,14 @@ impl Answer {
         self.tokens_after(self.deltas())
     }
 
-    /// The output tokens of the first `deltas` deltas.
+    /// The output tokens when `deltas` deltas have been generated; what is hidden was thought before the first.
     pub(super) fn tokens_after(&self, deltas: usize) -> u64 {
+        let hidden = if deltas > 0 { self.hidden } else { 0 };
+        self.shown_after(deltas) + hidden
+    }
+
+    /// The tokens of the first `deltas` deltas.
+    fn shown_after(&self, deltas: usize) -> u64 {
         if self.counting == Counting::Fixed {
             return u64::try_from(deltas.min(self.deltas())).unwrap_or(u64::MAX);
         }
@@ -129,7 +140,7 @@ impl Answer {
 
     /// The thinking tokens among the output tokens.
     pub(super) fn thinking_tokens(&self) -> u64 {
-        self.tokens_after(self.thinking.len())
+        self.shown_after(self.thinking.len()) + self.hidden
     }
 }
 
@@ -253,6 +264,27 @@ mod tests {
             .text
             .concat();
         assert!(text.starts_with("You said \"grüß 🙂\"."), "{text}");
+    }
+
+    #[test]
+    fn hidden_reasoning_is_billed_from_the_first_word_on_and_never_shown() {
+        let script = Script {
+            deltas: Some(4),
+            ..Script::default()
+        };
+        let shown = answer(&asking("hello"), &script);
+        let hiding = answer(
+            &asking("hello"),
+            &Script {
+                hidden_tokens: Some(2000),
+                ..script
+            },
+        );
+        assert_eq!((&hiding.text, hiding.thinking.len()), (&shown.text, 0));
+        assert_eq!((hiding.tokens_after(0), hiding.thinking_tokens()), (0, 2000));
+        for deltas in 1..=4 {
+            assert_eq!(hiding.tokens_after(deltas), shown.tokens_after(deltas) + 2000);
+        }
     }
 
     #[test]

@@ -5,6 +5,9 @@ use serde_json::{Map, Value, json};
 use super::answer::Call;
 use super::reply::{Counts, Frame, FrameKind, Reply, SIGNATURE};
 
+/// Output tokens of an advisor.
+const ADVICE_TOKENS: i64 = 500;
+
 /// The body of a unary response.
 pub(super) fn unary(reply: &Reply<'_>) -> Value {
     let mut content = Vec::new();
@@ -18,10 +21,9 @@ pub(super) fn unary(reply: &Reply<'_>) -> Value {
     }
     let mut message = message(reply, &Value::Array(content), &json!(stop_reason(reply)));
     if let (Some(counts), Some(fields)) = (reply.counts, message.as_object_mut()) {
-        fields.insert(
-            "usage".to_owned(),
-            Value::Object(full_usage(counts, counts.output(), OutputDetails::Shown)),
-        );
+        let mut usage = full_usage(counts, counts.output(), OutputDetails::Shown);
+        add_iterations(&mut usage, reply, counts);
+        fields.insert("usage".to_owned(), Value::Object(usage));
     }
     message
 }
@@ -175,13 +177,38 @@ fn message_delta(reply: &Reply<'_>) -> Frame {
     let mut data = json!({"type": "message_delta",
         "delta": {"stop_reason": stop_reason(reply), "stop_sequence": null}});
     if let (Some(counts), Some(fields)) = (reply.counts, data.as_object_mut()) {
-        let usage = json!({"input_tokens": counts.uncached, "cache_creation_input_tokens": counts.cache_write,
+        let mut usage = json!({"input_tokens": counts.uncached, "cache_creation_input_tokens": counts.cache_write,
             "cache_read_input_tokens": counts.cache_read, "output_tokens": counts.output(),
             "output_tokens_details": {"thinking_tokens": counts.thinking},
             "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0}});
+        if let Some(usage) = usage.as_object_mut() {
+            add_iterations(usage, reply, counts);
+        }
         fields.insert("usage".to_owned(), usage);
     }
     event(FrameKind::Final, "message_delta", &data)
+}
+
+/// What each model had of an answer that several worked on: the advisor reads what the answering model reads, and the model
+/// that declined had read it, too.
+fn add_iterations(usage: &mut Map<String, Value>, reply: &Reply<'_>, counts: Counts) {
+    let run = |kind: &str, model: Option<&str>, output: i64| {
+        json!({"type": kind, "model": model, "input_tokens": counts.uncached, "output_tokens": output,
+            "cache_creation_input_tokens": counts.cache_write, "cache_read_input_tokens": counts.cache_read})
+    };
+    let mut runs = match reply.others.fallback {
+        Some(fallback) => vec![
+            run("message", None, 0),
+            run("fallback_message", Some(fallback), counts.output()),
+        ],
+        None => vec![run("message", None, counts.output())],
+    };
+    if let Some(advisor) = reply.others.advisor {
+        runs.push(run("advisor_message", Some(advisor), ADVICE_TOKENS));
+    }
+    if runs.len() > 1 {
+        usage.insert("iterations".to_owned(), Value::Array(runs));
+    }
 }
 
 fn block_start(index: usize, block: &Value) -> Frame {

@@ -10,7 +10,8 @@ use super::answer::Answer;
 use super::ask::{self, Ask};
 use super::gemini::Chunking;
 use super::path::Target;
-use super::reply::{Counts, Reply};
+use super::prompt_cache::{Cached, PromptCache};
+use super::reply::{Counts, Others, Reply};
 use super::script::{Encoding, Script};
 use super::steps::{self, Ending, Step};
 use super::tokens::{self, InputTokens};
@@ -35,6 +36,8 @@ pub(super) struct Order<'a> {
     pub(super) request_id: &'a str,
     /// Now, Unix seconds.
     pub(super) created_at: i64,
+    /// What has been sent before.
+    pub(super) prompt_cache: &'a PromptCache,
 }
 
 /// A response ready to be given.
@@ -196,6 +199,24 @@ fn counted(ask: &Ask, script: &Script, body: &Value) -> Performance {
     )
 }
 
+/// A success that is an error inside.
+fn failed_within(order: &Order<'_>, protocol: Protocol, model: &str, script: &Script) -> Performance {
+    let message = "the sample provider was told to fail inside of a success";
+    let body = if script.native_errors == Some(true) {
+        json!({ "code": 503, "msg": message, "success": false })
+            .to_string()
+            .into()
+    } else {
+        error_body(protocol, 503, message, order.request_id, None)
+    };
+    let bill = Bill {
+        model: model.to_owned(),
+        status: 200,
+        ..Bill::default()
+    };
+    at_once(script, bill, &body, Ending::InBandError, "application/json")
+}
+
 fn answered(
     order: &Order<'_>,
     body: &Value,
@@ -206,14 +227,21 @@ fn answered(
 ) -> Performance {
     let protocol = order.target.operation.protocol();
     let answer = Answer::to(ask, protocol, script, settings.seed, settings.counting);
+    let cached = match script.prompt_cache {
+        Some(true) => order.prompt_cache.pass(protocol, body),
+        Some(false) | None => Cached::default(),
+    };
     let bill = Bill {
         model: ask.model.clone(),
         stream: ask.stream,
         status: 200,
         billed: true,
-        input,
-        cache_read: script.cache_read.unwrap_or(0),
-        cache_write: script.cache_write.unwrap_or(0),
+        input: InputTokens {
+            count: input.count.saturating_sub(cached.read.saturating_add(cached.written)),
+            ..input
+        },
+        cache_read: cached.read.saturating_add(script.cache_read.unwrap_or(0)),
+        cache_write: cached.written.saturating_add(script.cache_write.unwrap_or(0)),
         deltas: answer.deltas(),
         answer,
     };
@@ -224,6 +252,10 @@ fn answered(
         created_at: order.created_at,
         answer: &bill.answer,
         counts: counts(&bill).styled(script.usage()),
+        others: Others {
+            advisor: script.advisor.as_deref(),
+            fallback: script.fallback.as_deref(),
+        },
         encrypted_reasoning: includes.into_iter().any(|name| name == "reasoning.encrypted_content"),
     };
     if ask.stream {
@@ -244,20 +276,7 @@ fn answered(
         return performance(script, bill, None, steps, kind);
     }
     if script.in_band_error_after.is_some() {
-        let message = "the sample provider was told to fail inside of a success";
-        let body = if script.native_errors == Some(true) {
-            json!({ "code": 503, "msg": message, "success": false })
-                .to_string()
-                .into()
-        } else {
-            error_body(protocol, 503, message, order.request_id, None)
-        };
-        let bill = Bill {
-            model: ask.model.clone(),
-            status: 200,
-            ..Bill::default()
-        };
-        return at_once(script, bill, &body, Ending::InBandError, "application/json");
+        return failed_within(order, protocol, &ask.model, script);
     }
     let (body, kind) = match protocol {
         Protocol::Messages => (messages::unary(&reply), "application/json"),

@@ -21,8 +21,19 @@ pub(super) struct Reply<'a> {
     pub(super) answer: &'a Answer,
     /// The usage to report; `None` reports none.
     pub(super) counts: Option<Counts>,
+    /// Other models that work on it (Messages).
+    pub(super) others: Others<'a>,
     /// Whether encrypted reasoning was asked for (Responses).
     pub(super) encrypted_reasoning: bool,
+}
+
+/// Models other than the one asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Others<'a> {
+    /// It is asked for advice.
+    pub(super) advisor: Option<&'a str>,
+    /// It stands in.
+    pub(super) fallback: Option<&'a str>,
 }
 
 /// Tokens as reported; signed, because a script may ask for nonsense.

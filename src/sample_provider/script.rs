@@ -14,7 +14,7 @@ pub const DELTA_BYTES_MAX: usize = 1 << 20;
 pub const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Upper bound of `gap_ms` and `ttfb_ms`, in milliseconds.
 pub const PAUSE_MS_MAX: u64 = 600_000;
-/// Upper bound of the token counts `cache_read` and `cache_write`.
+/// Upper bound of the token counts `cache_read`, `cache_write` and `hidden_tokens`.
 pub const CACHE_TOKENS_MAX: u64 = 1_000_000_000;
 
 const DELTA_BYTES_DEFAULT: usize = 16;
@@ -60,10 +60,18 @@ pub struct Script {
     pub cache_read: Option<u64>,
     /// Input tokens reported as written to a cache, on top of those of the prompt.
     pub cache_write: Option<u64>,
+    /// Output tokens of reasoning that nobody is shown: they are billed, and only the usage tells of them.
+    pub hidden_tokens: Option<u64>,
+    /// Report what of the prompt was sent before as read from a cache, and what is kept of it as written.
+    pub prompt_cache: Option<bool>,
     /// Call this tool, if the request offers it and the last turn brings no result; else the answer is text.
     pub tool: Option<String>,
     /// What that tool is called with, as JSON: an object, or a string for a tool that takes free text.
     pub tool_input: Option<Value>,
+    /// A model whose advice the answer says it took (Messages): its tokens are in `usage.iterations` alone.
+    pub advisor: Option<String>,
+    /// A model that the answer says it stood in for the one asked for (Messages), which declined at once.
+    pub fallback: Option<String>,
 }
 
 /// What the reported usage looks like; the ledger always has the true counts.
@@ -124,7 +132,8 @@ pub enum ScriptError {
 }
 
 const KEYS: &str = "deltas, delta_bytes, gap_ms, ttfb_ms, status, retry_after, cut_after, stall_after, \
-    in_band_error_after, usage, encoding, content_type, close, half_event, native_errors, cache_read, cache_write, tool, tool_input";
+    in_band_error_after, usage, encoding, content_type, close, half_event, native_errors, cache_read, cache_write, \
+    hidden_tokens, prompt_cache, tool, tool_input, advisor, fallback";
 
 impl Script {
     /// Layer `higher` over this one, field by field.
@@ -148,8 +157,12 @@ impl Script {
             half_event: higher.half_event.or(self.half_event),
             cache_read: higher.cache_read.or(self.cache_read),
             cache_write: higher.cache_write.or(self.cache_write),
+            hidden_tokens: higher.hidden_tokens.or(self.hidden_tokens),
+            prompt_cache: higher.prompt_cache.or(self.prompt_cache),
             tool: higher.tool.or(self.tool),
             tool_input: higher.tool_input.or(self.tool_input),
+            advisor: higher.advisor.or(self.advisor),
+            fallback: higher.fallback.or(self.fallback),
         }
     }
 
@@ -237,6 +250,11 @@ impl Script {
             "cache_write",
             "up to 1000000000",
             self.cache_write.unwrap_or(0) <= CACHE_TOKENS_MAX,
+        )?;
+        bounded(
+            "hidden_tokens",
+            "up to 1000000000",
+            self.hidden_tokens.unwrap_or(0) <= CACHE_TOKENS_MAX,
         )
     }
 
@@ -253,13 +271,17 @@ impl Script {
             "in_band_error_after" => self.in_band_error_after = Some(number("in_band_error_after", value)?),
             "cache_read" => self.cache_read = Some(number("cache_read", value)?),
             "cache_write" => self.cache_write = Some(number("cache_write", value)?),
+            "hidden_tokens" => self.hidden_tokens = Some(number("hidden_tokens", value)?),
             "usage" => self.usage = Some(usage_style(value)?),
             "encoding" => self.encoding = Some(encoding(value)?),
             "close" => self.close = Some(close(value)?),
             "half_event" => self.half_event = Some(boolean("half_event", value)?),
             "native_errors" => self.native_errors = Some(boolean("native_errors", value)?),
+            "prompt_cache" => self.prompt_cache = Some(boolean("prompt_cache", value)?),
             "content_type" => self.content_type = Some(content_type(value)?),
             "tool" => self.tool = Some(value.to_owned()),
+            "advisor" => self.advisor = Some(value.to_owned()),
+            "fallback" => self.fallback = Some(value.to_owned()),
             "tool_input" => self.tool_input = Some(tool_input(value)?),
             other => return Err(ScriptError::UnknownKey(mark::shown(other))),
         }

@@ -22,6 +22,7 @@ use super::ledger::{Entry, Ledger};
 use super::paced::Paced;
 use super::path::{self, Target};
 use super::performance::{self, Order, Performance};
+use super::prompt_cache::PromptCache;
 use super::rendered::{self, Rendered};
 use super::{SampleProviderError, Settings};
 use crate::clock;
@@ -56,6 +57,7 @@ pub async fn serve(
         settings,
         ledger: Arc::new(ledger),
         rendered: Rendered::default(),
+        prompt_cache: PromptCache::default(),
     });
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
@@ -104,6 +106,7 @@ struct Provider {
     settings: Settings,
     ledger: Arc<Ledger>,
     rendered: Rendered,
+    prompt_cache: PromptCache,
 }
 
 impl Provider {
@@ -202,6 +205,7 @@ impl Provider {
                 id,
                 request_id,
                 created_at,
+                prompt_cache: &self.prompt_cache,
             };
             performance::of(&order, &self.settings)
         } else {
@@ -216,6 +220,7 @@ impl Provider {
                     id: &id,
                     request_id: &name,
                     created_at,
+                    prompt_cache: &provider.prompt_cache,
                 };
                 performance::of(&order, &provider.settings)
             });

@@ -29,6 +29,13 @@ pub(super) fn count(text: &str) -> u64 {
     u64::try_from(bpe_openai::o200k_base().count(text)).unwrap_or(u64::MAX)
 }
 
+/// The tokens of a part of a prompt.
+pub(super) fn of_part(part: &Value) -> u64 {
+    let mut tally = Tally::default();
+    tally.add_value(part);
+    tally.tokens.count
+}
+
 /// The tokens of everything a request puts in front of the model.
 pub(super) fn of_request(body: &Value, counting: Counting) -> InputTokens {
     if counting == Counting::Fixed {

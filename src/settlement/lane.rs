@@ -106,7 +106,9 @@ fn steps_at_once(waiting: usize) -> usize {
 
 fn complain(account: &str, error: &StoreError) {
     match error {
-        StoreError::Unavailable(_) => tracing::debug!(account, %error, "settlements wait for the store"),
+        StoreError::Unavailable(_) | StoreError::Busy(_) => {
+            tracing::debug!(account, %error, "settlements wait for the store")
+        }
         StoreError::NotFound | StoreError::Duplicate | StoreError::Corrupt(_) => {
             tracing::error!(account, %error, "the store does not take settlements, they are sent again");
         }

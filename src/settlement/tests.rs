@@ -61,7 +61,15 @@ impl Bench {
         let mut room = self.journal.reserve(STEP_BYTES_MAX).unwrap();
         let amount = NanoUsd::from_nanos(amount);
         self.journal
-            .append_step(account, Change::Credit { amount }, 0, &mut room)
+            .append_step(
+                account,
+                Change::Credit {
+                    amount,
+                    operation: None,
+                },
+                0,
+                &mut room,
+            )
             .unwrap();
     }
 }

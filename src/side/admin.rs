@@ -109,6 +109,8 @@ pub struct ProviderView {
     pub display_name: String,
     /// Whether the configuration has it on and a secret of it is there.
     pub configured: bool,
+    /// Why the configuration has it off; `None` where it is on.
+    pub why_off: Option<String>,
     /// Whether no operator has switched it off.
     pub enabled: bool,
     /// Its credentials.
@@ -128,8 +130,13 @@ pub struct CredentialView {
 
 /// What is served now, and the switches of its providers.
 pub trait Providers: Send + Sync {
-    /// The models that are served.
+    /// The models that are served now, by a provider that nobody has switched off.
     fn models(&self) -> Vec<ModelView>;
+    /// The public name of the model that a name or an alias means, served now or not.
+    ///
+    /// # Errors
+    /// There is none; with the nearest name there is, if one is near.
+    fn model_named(&self, name: &str) -> Result<String, Option<String>>;
     /// All providers.
     fn providers(&self) -> Vec<ProviderView>;
     /// Switches a provider on or off; true when that changed anything.

@@ -10,6 +10,7 @@ use axum::{Json, Router};
 use serde::Serialize;
 
 use crate::metrics::{self, Metrics};
+use crate::store::time;
 
 /// What the endpoints show.
 #[derive(Clone)]
@@ -29,6 +30,8 @@ pub struct Readiness {
     pub providers_on: usize,
     /// The process is about to end and finishes what it has.
     pub draining: bool,
+    /// By how many milliseconds this node's clock is ahead of the store's; `None` if that is not known.
+    pub clock_offset_ms: Option<i64>,
 }
 
 impl Readiness {
@@ -44,12 +47,21 @@ impl Readiness {
             .filter_map(|(holds, reason)| holds.then_some(reason))
             .collect()
     }
+
+    /// What an operator should see to although requests may come. The words are stable, for scripts.
+    pub fn warnings(&self) -> Vec<&'static str> {
+        let off = self.clock_offset_ms.is_some_and(time::is_off);
+        off.then_some("clock_off").into_iter().collect()
+    }
 }
 
 #[derive(Serialize)]
 struct ReadyReply {
     ready: bool,
     reasons: Vec<&'static str>,
+    warnings: Vec<&'static str>,
+    /// By how much this node's clock is ahead of the store's; `null` if that is not known.
+    clock_offset_seconds: Option<i64>,
 }
 
 /// The three endpoints.
@@ -66,14 +78,21 @@ async fn scrape(State(state): State<OpsState>) -> Response {
 }
 
 async fn readiness(State(state): State<OpsState>) -> Response {
-    let reasons = (state.ready)().reasons();
+    let readiness = (state.ready)();
+    let reasons = readiness.reasons();
     let ready = reasons.is_empty();
     let status = if ready {
         StatusCode::OK
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    (status, Json(ReadyReply { ready, reasons })).into_response()
+    let reply = ReadyReply {
+        ready,
+        reasons,
+        warnings: readiness.warnings(),
+        clock_offset_seconds: readiness.clock_offset_ms.map(|offset| offset / 1000),
+    };
+    (status, Json(reply)).into_response()
 }
 
 #[cfg(test)]
@@ -84,6 +103,7 @@ mod tests {
         store_reachable: true,
         providers_on: 1,
         draining: false,
+        clock_offset_ms: Some(-1_200),
     };
 
     fn state(ready: Readiness) -> State<OpsState> {
@@ -104,7 +124,20 @@ mod tests {
     async fn ready_when_everything_holds() {
         let response = readiness(state(WELL)).await;
         assert_eq!(response.status(), StatusCode::OK);
-        assert_eq!(text(response).await, r#"{"ready":true,"reasons":[]}"#);
+        let expected = r#"{"ready":true,"reasons":[],"warnings":[],"clock_offset_seconds":-1}"#;
+        assert_eq!(text(response).await, expected);
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_is_off_is_told_and_keeps_nobody_away() {
+        let ahead = Readiness {
+            clock_offset_ms: Some(86_400_000),
+            ..WELL
+        };
+        let response = readiness(state(ahead)).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        let expected = r#"{"ready":true,"reasons":[],"warnings":["clock_off"],"clock_offset_seconds":86400}"#;
+        assert_eq!(text(response).await, expected);
     }
 
     #[tokio::test]
@@ -113,10 +146,14 @@ mod tests {
             store_reachable: false,
             providers_on: 0,
             draining: true,
+            clock_offset_ms: None,
         };
         let response = readiness(state(nothing)).await;
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
-        let expected = r#"{"ready":false,"reasons":["store_unreachable","no_provider_on","draining"]}"#;
+        let expected = concat!(
+            r#"{"ready":false,"reasons":["store_unreachable","no_provider_on","draining"],"#,
+            r#""warnings":[],"clock_offset_seconds":null}"#
+        );
         assert_eq!(text(response).await, expected);
     }
 

@@ -14,22 +14,28 @@ use crate::{
     clock,
     public::{Answer, Ask, Public},
     side::service::Peer,
+    store::time::StoreTime,
 };
 
 /// Every path: what is not the service's is 404 in its shape.
-pub fn router(public: Arc<Public>) -> Router {
-    Router::new().fallback(answer).with_state(public)
+pub fn router(public: Arc<Public>, time: Arc<StoreTime>) -> Router {
+    Router::new().fallback(answer).with_state((public, time))
 }
 
-async fn answer(State(public): State<Arc<Public>>, Extension(peer): Extension<Peer>, request: Request) -> Response {
+async fn answer(
+    State((public, time)): State<(Arc<Public>, Arc<StoreTime>)>,
+    Extension(peer): Extension<Peer>,
+    request: Request,
+) -> Response {
+    let now = clock::instant();
     let ask = Ask {
         method: request.method(),
         path: request.uri().path(),
         query: request.uri().query(),
         headers: request.headers(),
         peer: peer.0,
-        now_ms: clock::unix_millis(),
-        now: clock::instant(),
+        now_ms: time.now_ms(now),
+        now,
     };
     let answer = public.answer(&ask).unwrap_or_else(Public::not_found);
     written(answer, request.method())

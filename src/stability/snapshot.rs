@@ -8,7 +8,7 @@ use tokio::{sync::watch, time::timeout};
 use crate::{
     clock,
     domain::stability::{Bucket, Hour, WINDOW_HOURS},
-    store::{StoreError, stability::StabilityStore},
+    store::{StoreError, stability::StabilityStore, time::StoreTime},
 };
 
 #[cfg(test)]
@@ -20,7 +20,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
 /// The hours of the window as the store told them at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// When they were read, in milliseconds since the Unix epoch.
+    /// When they were read, by the store's clock, in milliseconds since the Unix epoch.
     pub read_at_ms: i64,
     /// The window's hours of that moment; those without requests may be missing.
     pub buckets: BTreeMap<Hour, Bucket>,
@@ -29,15 +29,17 @@ pub struct Snapshot {
 /// Reads the record again and again, for all who want to see it.
 pub struct Snapshots {
     store: Arc<dyn StabilityStore>,
+    time: Arc<StoreTime>,
     refresh: Duration,
     latest: ArcSwapOption<Snapshot>,
 }
 
 impl Snapshots {
-    /// Of this store, read every `refresh`. Nothing is read yet.
-    pub fn new(store: Arc<dyn StabilityStore>, refresh: Duration) -> Self {
+    /// Of this store, whose clock is `time`, read every `refresh`. Nothing is read yet.
+    pub fn new(store: Arc<dyn StabilityStore>, time: Arc<StoreTime>, refresh: Duration) -> Self {
         Self {
             store,
+            time,
             refresh,
             latest: ArcSwapOption::empty(),
         }
@@ -73,7 +75,7 @@ impl Snapshots {
     }
 
     async fn read(&self) -> Result<(), StoreError> {
-        let read_at_ms = clock::unix_millis();
+        let read_at_ms = self.time.now_ms(clock::instant());
         let now = Hour::of_ms(read_at_ms);
         let buckets = self.store.buckets(now.plus(1 - WINDOW_HOURS), now).await?;
         self.latest.store(Some(Arc::new(Snapshot { read_at_ms, buckets })));

@@ -12,7 +12,7 @@ use crate::{
         key::{KeyId, KeyRecord},
         ledger::{
             NodeId,
-            account::{Standing, key::AccountKey},
+            account::{Standing, key::AccountKey, operations::Recorded},
         },
         secret::KeyDigest,
         stability::{Bucket, Hour},
@@ -46,6 +46,9 @@ pub enum Item {
         id: String,
         /// Its state.
         standing: Box<Standing>,
+        /// The operations that it remembers, the oldest first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        operations: Vec<Recorded>,
     },
     /// What an account knows of one of its keys: the mirror of its record, and its counters.
     AccountKey {

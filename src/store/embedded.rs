@@ -14,7 +14,7 @@ use self::file::StoreFile;
 use self::live::{Live, Step};
 use crate::domain::key::{KeyId, KeyRecord};
 use crate::domain::secret::KeyDigest;
-use crate::domain::session_hint::{ServedBy, StateKey};
+use crate::domain::{provider_state::StateKey, session_hint::ServedBy};
 use crate::store::sessions::{self, EMBEDDED_SESSIONS_MAX, SESSION_LIFETIME, SessionStore};
 use crate::store::{Changes, KeyChange, KeyHealer, KeyStore, KeyView, Lookup, OpenError, StoreError};
 
@@ -197,13 +197,15 @@ impl KeyHealer for EmbeddedStore {
 
 #[async_trait]
 impl SessionStore for EmbeddedStore {
-    async fn recall(&self, state: StateKey) -> Result<Option<ServedBy>, StoreError> {
+    async fn recall(&self, states: &[StateKey]) -> Result<Vec<Option<ServedBy>>, StoreError> {
         let (shared, now) = (Arc::clone(&self.shared), crate::clock::unix_seconds());
-        let text = blocking(move || {
+        let states = states.to_vec();
+        let texts = blocking(move || {
             let file = shared.file.lock().unwrap_or_else(PoisonError::into_inner);
-            file.session(&state.0, now)
+            file.sessions(states.iter().map(|state| state.0.as_slice()), now)
         });
-        Ok(text.await?.as_deref().and_then(sessions::from_text))
+        let texts = texts.await?.into_iter();
+        Ok(texts.map(|text| sessions::from_text(&text?)).collect())
     }
 
     async fn remember(&self, served: &[(StateKey, ServedBy)], now: i64) -> Result<(), StoreError> {
@@ -211,9 +213,9 @@ impl SessionStore for EmbeddedStore {
             return Ok(());
         }
         let shared = Arc::clone(&self.shared);
-        let served: Vec<([u8; 32], String)> = served
+        let served: Vec<(StateKey, String)> = served
             .iter()
-            .map(|(state, served_by)| (state.0, sessions::to_text(served_by)))
+            .map(|(state, served_by)| (*state, sessions::to_text(served_by)))
             .collect();
         let until = now.saturating_add_unsigned(SESSION_LIFETIME.as_secs());
         blocking(move || {

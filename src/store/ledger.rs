@@ -7,7 +7,8 @@ use crate::{
     domain::{
         consumption::Row,
         key::KeyId,
-        ledger::{AccountView, Admission, Admit, KeySpend, NodeId, Step, TopUp, ToppedUp},
+        ledger::{AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp},
+        money::NanoUsd,
     },
     store::StoreError,
 };
@@ -49,7 +50,8 @@ pub trait LedgerStore: Send + Sync {
     /// something.
     async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError>;
 
-    /// Renews the node's lease on accounts where it has holds: [`crate::domain::ledger::LEASE_MS`] from now.
+    /// Renews the node's lease on accounts where it has holds: [`crate::domain::ledger::LEASE_MS`] from now. Of all that the
+    /// store can be asked for, also where it fails for others.
     async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError>;
 
     /// Ends all holds of a node on an account, without a charge: what a node does at its start with what it left.
@@ -57,6 +59,10 @@ pub trait LedgerStore: Send + Sync {
 
     /// One account; `None` if it is not there.
     async fn account(&self, id: &str) -> Result<Option<AccountView>, StoreError>;
+
+    /// What an operation added to an account, as long as that remembers it
+    /// ([`crate::domain::ledger::account::operations::OPERATIONS_MAX`]); `None`: it is not known, or the account is not there.
+    async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError>;
 
     /// Up to `limit` (at most [`LIST_ACCOUNTS_MAX`]) accounts behind `after`, by name.
     async fn accounts(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccountView>, StoreError>;
@@ -68,6 +74,9 @@ pub trait LedgerStore: Send + Sync {
     /// the order they were applied in, the first `skip` left out. Rows older than [`crate::domain::consumption::RETENTION_DAYS`]
     /// are gone.
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError>;
+
+    /// The time by the store's clock, in milliseconds since the Unix epoch.
+    async fn now_ms(&self) -> Result<i64, StoreError>;
 
     /// Moves whenever the store may have lost something it had acknowledged: another master, a reconnect. Whoever has a
     /// journal then compares watermarks. Never moves in an engine that loses nothing.

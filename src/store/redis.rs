@@ -8,7 +8,7 @@
 //! - `:gone` the ids of deleted keys, so that no node that is behind puts one back,
 //! - `:generation` a random word written by `weir store init`. A node remembers the one it has seen; a Redis without it was
 //!   emptied or replaced, and then the answer is "unavailable", never "unknown key",
-//! - `:session:<digest>` who served a session, kept for a while,
+//! - `:session:<digest>` who serves state at a provider that an account has made, kept for a while,
 //! - `:stability:<hour>` what was counted in an hour (see `stability.rs`).
 //!
 //! Only SHA-256 digests are stored, never a key.
@@ -32,7 +32,7 @@ use self::reply::Reply;
 use self::scripts::{Loaded, Scripts};
 use crate::domain::key::{KeyId, KeyRecord};
 use crate::domain::secret::KeyDigest;
-use crate::domain::session_hint::{ServedBy, StateKey};
+use crate::domain::{provider_state::StateKey, session_hint::ServedBy};
 use crate::store::sessions::{self, SESSION_LIFETIME, SessionStore};
 use crate::store::{
     Changes, FEED_CHANGES_MAX, KeyChange, KeyHealer, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, OpenError, StoreError,
@@ -53,6 +53,7 @@ mod stability;
 pub(crate) mod test_server;
 #[cfg(test)]
 mod tests;
+mod time;
 mod tracking;
 
 /// What a call may take that no request waits for.
@@ -376,11 +377,14 @@ fn contended(id: &KeyId) -> StoreError {
 
 #[async_trait]
 impl SessionStore for RedisStore {
-    async fn recall(&self, state: StateKey) -> Result<Option<ServedBy>, StoreError> {
+    async fn recall(&self, states: &[StateKey]) -> Result<Vec<Option<ServedBy>>, StoreError> {
         let mut call = self.prepare(&self.scripts.recall);
-        call.key(format!("{}:{}", self.session_key, state.to_hex()));
-        let text = self.call(&call, Effort::Read(self.budget)).await?.text()?;
-        Ok(sessions::from_text(&text))
+        for state in states {
+            call.key(format!("{}:{}", self.session_key, state.to_hex()));
+        }
+        let mut reply = self.call(&call, Effort::Read(self.budget)).await?;
+        let texts = states.iter().map(|_| reply.text());
+        texts.map(|text| Ok(sessions::from_text(&text?))).collect()
     }
 
     async fn remember(&self, served: &[(StateKey, ServedBy)], _now: i64) -> Result<(), StoreError> {

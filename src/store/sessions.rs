@@ -1,27 +1,26 @@
-//! Who served a session whose state lies at a provider: remembered by every node for every node, for as long as providers
-//! keep such state.
+//! Whose state at a provider is, and who serves it: remembered by every node for every node, for as long as providers keep such
+//! state. Account and identifier are stored as one digest, never in clear.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::domain::session_hint::{ServedBy, StateKey};
+use crate::domain::{provider_state::StateKey, session_hint::ServedBy};
 use crate::store::StoreError;
 
 /// How long it is remembered. Providers keep responses for 30 days (OpenAI, `store`), and no state of others is known to
 /// live longer.
 pub const SESSION_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How many sessions an embedded store remembers; beyond it the older half is forgotten.
-pub const EMBEDDED_SESSIONS_MAX: u64 = 200_000;
+/// How many names of state an embedded store remembers, some 100 bytes each; beyond it the older half is forgotten.
+pub const EMBEDDED_SESSIONS_MAX: u64 = 1_000_000;
 
-/// The memory of sessions. Forgetting one costs its next request at most: the provider then answers that it does not know
-/// the state.
+/// The memory of state at providers. What is forgotten is not there any more for the account that made it.
 #[async_trait]
 pub trait SessionStore: Send + Sync {
-    /// Who served it, if that is remembered.
-    async fn recall(&self, state: StateKey) -> Result<Option<ServedBy>, StoreError>;
+    /// Who serves each of these, if that is remembered, in their order.
+    async fn recall(&self, states: &[StateKey]) -> Result<Vec<Option<ServedBy>>, StoreError>;
 
-    /// Remembers who served sessions, as of `now` (seconds since the Unix epoch). The latest word stands.
+    /// Remembers who serves them, as of `now` (seconds since the Unix epoch). The latest word stands.
     async fn remember(&self, served: &[(StateKey, ServedBy)], now: i64) -> Result<(), StoreError>;
 }
 
@@ -42,6 +41,7 @@ pub(super) fn from_text(text: &str) -> Option<ServedBy> {
 #[cfg(test)]
 pub(crate) mod contract {
     use super::*;
+    use crate::domain::provider_state::StateId;
 
     fn served_by(credential: &str) -> ServedBy {
         ServedBy {
@@ -52,14 +52,17 @@ pub(crate) mod contract {
 
     /// The latest word stands, and nobody else's is heard.
     pub(crate) async fn sessions_are_remembered_by_their_latest_word(store: &dyn SessionStore, now: i64) {
-        let key = |id: &str| StateKey::new("key_1", id);
-        assert_eq!(store.recall(key("a")).await.unwrap(), None);
+        let key = |id: &str| StateKey::new("account", StateId::new(id));
+        assert_eq!(store.recall(&[key("a")]).await.unwrap(), [None]);
+        assert_eq!(store.recall(&[]).await.unwrap(), []);
         let both = [(key("a"), served_by("x")), (key("b"), served_by("y"))];
         store.remember(&both, now).await.unwrap();
         store.remember(&[(key("a"), served_by("z"))], now).await.unwrap();
         store.remember(&[], now).await.unwrap();
-        assert_eq!(store.recall(key("a")).await.unwrap(), Some(served_by("z")));
-        assert_eq!(store.recall(key("b")).await.unwrap(), Some(served_by("y")));
-        assert_eq!(store.recall(StateKey::new("key_2", "a")).await.unwrap(), None);
+        let others = StateKey::new("other", StateId::new("a"));
+        assert_eq!(
+            store.recall(&[key("b"), others, key("a"), key("b")]).await.unwrap(),
+            [Some(served_by("y")), None, Some(served_by("z")), Some(served_by("y"))]
+        );
     }
 }

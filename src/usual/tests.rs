@@ -15,16 +15,27 @@ fn reported(input: u64, output_text: u64, output_reasoning: u64) -> Usage {
     }
 }
 
+fn kind<'a>(account: &'a str, key: &'a KeyId, model: &'a str) -> Kind<'a> {
+    Kind {
+        account,
+        key,
+        model,
+        turns: Turns::default(),
+    }
+}
+
 #[test]
 fn a_key_learns_for_itself_and_a_model_for_all() {
     let learnt = Learnt::new();
     let (one, other) = (key("k1"), key("k2"));
-    assert_eq!(learnt.usual(&one, "m"), None);
+    let mine = kind("a", &one, "m");
+    assert_eq!(learnt.usual(&mine), None);
     for _ in 0..200 {
-        learnt.learn(&one, "m", &reported(1_200, 300, 500), 1_000, 600);
+        learnt.learn(&mine, &reported(1_200, 300, 500), 1_000, 600);
     }
-    assert!((800..830).contains(&learnt.usual(&one, "m").unwrap().with_headroom()));
-    assert_eq!((learnt.usual(&other, "m"), learnt.usual(&one, "n")), (None, None));
+    assert!((790..=800).contains(&learnt.usual(&mine).unwrap().output.tokens()));
+    assert_eq!(learnt.usual(&kind("b", &other, "m")), None, "of another account");
+    assert_eq!(learnt.usual(&kind("a", &one, "n")), None, "of another model");
     let factors = learnt.factors("m");
     assert!(factors.input.thousandths().abs_diff(1_200) <= 1);
     // Without the reasoning.
@@ -33,18 +44,51 @@ fn a_key_learns_for_itself_and_a_model_for_all() {
 }
 
 #[test]
+fn a_new_key_is_like_the_others_of_its_account_until_it_has_shown_more() {
+    let learnt = Learnt::new();
+    let (old, new) = (key("k1"), key("k2"));
+    learnt.learn(&kind("a", &old, "m"), &reported(10, 700, 0), 10, 700);
+    assert_eq!(learnt.usual(&kind("a", &new, "m")).unwrap().output.tokens(), 700);
+    learnt.learn(&kind("a", &new, "m"), &reported(10, 90, 0), 10, 90);
+    assert_eq!(learnt.usual(&kind("a", &new, "m")).unwrap().output.tokens(), 90);
+}
+
+#[test]
+fn conversations_that_begin_and_those_that_go_on_are_told_apart() {
+    let learnt = Learnt::new();
+    let one = key("k1");
+    let begins = kind("a", &one, "m");
+    let goes_on = Kind {
+        turns: Turns {
+            since_answer: Some(500),
+            marks_cache: true,
+        },
+        ..begins
+    };
+    learnt.learn(&begins, &reported(9_000, 40, 0), 9_000, 40);
+    assert_eq!(learnt.usual(&goes_on), None);
+    let cached = Usage {
+        cache_read: 8_500,
+        ..reported(500, 900, 0)
+    };
+    learnt.learn(&goes_on, &cached, 9_000, 900);
+    let parts = |kind: &Kind<'_>| learnt.usual(kind).unwrap().input.parts(20_000, kind.turns.since_answer);
+    assert_eq!((parts(&goes_on).cache_read, parts(&begins).cache_read), (19_500, 0));
+}
+
+#[test]
 fn the_tables_are_bounded_and_what_is_used_stays() {
     let learnt = Learnt::new();
-    let kept = key("kept");
-    learnt.learn(&kept, "m", &reported(1, 70_000, 0), 1, 1);
-    for number in 0..2 * PAIRS_MAX {
-        learnt.learn(&key("many"), &format!("m{number}"), &reported(1, 1, 0), 1, 1);
-        if number % 512 == 0 {
-            assert!(learnt.usual(&kept, "m").is_some(), "{number}");
+    let (kept, many) = (key("kept"), key("many"));
+    learnt.learn(&kind("a", &kept, "m"), &reported(1, 70_000, 0), 1, 1);
+    for number in 0..2 * KINDS_MAX {
+        learnt.learn(&kind("b", &many, &format!("m{number}")), &reported(1, 1, 0), 1, 1);
+        if number % 256 == 0 {
+            assert!(learnt.usual(&kind("a", &kept, "m")).is_some(), "{number}");
         }
     }
-    let (pairs, models) = learnt.sizes();
-    assert!(pairs <= PAIRS_MAX && pairs > PAIRS_MAX / 4, "{pairs}");
+    let (kinds, models) = learnt.sizes();
+    assert!(kinds <= KINDS_MAX && kinds > KINDS_MAX / 4, "{kinds}");
     assert!(models <= MODELS_MAX, "{models}");
-    assert!(learnt.usual(&kept, "m").unwrap().with_headroom() > 60_000);
+    assert_eq!(learnt.usual(&kind("a", &kept, "m")).unwrap().output.tokens(), 70_000);
 }

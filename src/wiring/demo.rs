@@ -126,10 +126,15 @@ fn first_key(running: &server::Running) -> Result<ServiceKey, StartError> {
         terms: KeyTerms::default(),
     };
     let money = &running.parts.money;
-    let changes = JournaledChanges::new(Arc::clone(&money.journal), Arc::clone(&money.ledger));
+    let changes = JournaledChanges::new(
+        Arc::clone(&money.journal),
+        Arc::clone(&money.ledger),
+        money.billing.clone(),
+    );
     let open = Change::Open {
         balance: FUNDS,
         at: record.created_at,
+        operation: None,
     };
     running.background.block_on(async {
         let funded = changes.submit(&record.account, open).await;

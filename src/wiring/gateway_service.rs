@@ -8,19 +8,18 @@ use pingora::{
     server::{Fds, ListenFds, ShutdownWatch, configuration::ServerConf},
     services::{Service, ServiceReadyNotifier, ServiceWithDependents},
 };
-use pingora_proxy::{HttpProxy, http_proxy_service_with_name};
 use tokio::sync::watch;
 
 use crate::{
     config::GatewayConfig,
-    gateway::Gateway,
+    gateway::{Gateway, front::Front},
     side::service::{Bound, bind_or_inherit},
 };
 
 /// Listens for clients. Built before the server runs, so that a broken configuration is found in time.
 pub struct GatewayService {
     settings: GatewayConfig,
-    service: pingora::services::listening::Service<HttpProxy<Gateway>>,
+    service: pingora::services::listening::Service<Front>,
     bound: watch::Sender<Bound>,
 }
 
@@ -28,13 +27,11 @@ impl GatewayService {
     /// The service, and the watch that tells where it listens.
     pub fn new(conf: &Arc<ServerConf>, gateway: Gateway) -> (Self, watch::Receiver<Bound>) {
         let settings = gateway.live.get().config.gateway.clone();
-        let mut service = http_proxy_service_with_name(conf, gateway, "gateway");
         let mut options = HttpServerOptions::default();
         options.h2c = true;
         options.h2_idle_timeout = Some(settings.keepalive);
-        if let Some(proxy) = service.app_logic_mut() {
-            proxy.server_options = Some(options);
-        }
+        let front = Front::new(conf, gateway, options);
+        let service = pingora::services::listening::Service::new("gateway".to_owned(), front);
         let (bound, watch) = watch::channel(Bound::Waiting);
         (
             Self {

@@ -11,9 +11,9 @@ use futures_util::future::join_all;
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
 use crate::{
-    billing::Billing,
+    billing::{Billing, GraceLimits},
     config::Config,
-    domain::{consumption::UsageSource, money::NanoUsd},
+    domain::consumption::UsageSource,
     journal::{Journal, Opened},
     metrics::{Metrics, MoneyFigures},
     settlement::{Settler, settle_left_over},
@@ -36,7 +36,7 @@ pub struct Money {
     /// The requests' side.
     pub billing: Billing,
     engine: Ledger,
-    grace: NanoUsd,
+    grace: GraceLimits,
     damaged: u64,
     journal_folder: PathBuf,
     /// Ends after the last checkpoint, when `stop` has turned true.
@@ -72,14 +72,18 @@ impl Money {
         let settler = Settler::new(Arc::clone(&journal), Arc::clone(&ledger), keys);
         let settled = stopped.clone();
         background.spawn(async move { settler.run(settled).await });
-        let billing = Billing::new(Arc::clone(&ledger), Arc::clone(&journal), config.money.grace);
+        let grace = GraceLimits {
+            key: config.money.grace,
+            account: config.money.grace_account,
+        };
+        let billing = Billing::new(Arc::clone(&ledger), Arc::clone(&journal), grace);
         let billing_task = background.spawn(billing.clone().run(stopped.clone()));
         Ok(Self {
             ledger,
             journal,
             billing,
             engine,
-            grace: config.money.grace,
+            grace,
             damaged,
             journal_folder: config.journal.path.clone(),
             billing_task,
@@ -98,9 +102,11 @@ impl Money {
                 rows: rows.to_vec(),
                 offline: billing.offline(),
                 failures: billing.failures().saturating_add(journal.failures()),
-                grace: grace.nanos(),
+                grace: grace.key.nanos(),
+                grace_account: grace.account.nanos(),
                 grace_committed: billing.grace_committed().nanos(),
                 held: billing.held().nanos(),
+                held_waiting: billing.waiting(),
                 excess_max: billing.excess_max().nanos(),
                 accounts_low: billing.accounts_low(),
                 unacknowledged: journal.unacknowledged_steps(),
@@ -108,6 +114,7 @@ impl Money {
                 journal_bytes: journal.bytes(),
                 journal_disk_free: free_bytes(&folder).unwrap_or(0),
                 journal_damaged: damaged,
+                journal_lost: journal.lost_steps(),
             });
         });
     }

@@ -105,6 +105,7 @@ impl Parts {
         let stability = Stability::build(
             stability,
             &money.journal,
+            money.billing.time(),
             config.stability.refresh,
             background,
             &stopped,
@@ -142,6 +143,7 @@ impl Parts {
             switches: Arc::clone(&self.switches),
             sessions: Arc::clone(&self.sessions),
             keys: Arc::clone(&self.keys),
+            trusted_proxies: self.config.stability.trusted_proxies.clone(),
             learnt: Arc::new(Learnt::new()),
             billing: self.money.billing.clone(),
             budget: self.budget.clone(),
@@ -165,6 +167,7 @@ impl Parts {
         let (resolver, sinks) = (Arc::clone(&self.resolver), Arc::downgrade(&self.sinks));
         let (drain, sessions) = (self.drain.clone(), Arc::clone(&self.sessions));
         let store = Arc::clone(&self.store);
+        let time = Arc::clone(self.money.billing.time());
         metrics.sample(move |metrics| {
             let (live, now) = (live.get(), clock::instant());
             for provider in live.catalogue.providers() {
@@ -181,6 +184,7 @@ impl Parts {
                     .count();
                 metrics.provider_pool_is(provider, resting, pool.ejected(now));
             }
+            metrics.clock_offset_is(time.offset_ms(now).unwrap_or(0));
             metrics.store_is(health(keys.store_is_reachable()));
             let warnings = store.warnings();
             for warning in StoreWarning::ALL {

@@ -6,6 +6,7 @@ use crate::{
     clock,
     config::Config,
     domain::catalogue::Catalogue,
+    limiter::Allowance,
     live::LiveCell,
     public::{Public, Settings, Source},
     stability::{Snapshot, Snapshots},
@@ -16,9 +17,11 @@ pub fn build(config: &Config, live: &Arc<LiveCell>, snapshots: &Arc<Snapshots>) 
     let stability = &config.stability;
     let settings = Settings {
         refresh: stability.refresh,
-        requests_per_minute: stability.requests_per_minute,
-        burst: stability.burst,
-        addresses_max: stability.addresses_max,
+        allowance: Allowance {
+            per_minute: stability.requests_per_minute,
+            burst: stability.burst,
+            clients_max: stability.addresses_max,
+        },
         trusted_proxies: stability.trusted_proxies.clone(),
     };
     let reads = Reads {

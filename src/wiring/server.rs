@@ -22,6 +22,7 @@ use crate::{
         catalogue::{Catalogue, Model},
         protocol::Protocol,
         rules::Provider,
+        strict_toml::nearest,
     },
     live::LiveCell,
     pools::CredentialState,
@@ -102,8 +103,11 @@ pub fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
     let (gateway, gateway_bound) = GatewayService::new(&server.configuration, parts.gateway());
     let (ops, ops_bound) = ops_service(&parts, phase.clone());
     let stability = parts.config.stability.listen;
-    let (stability, stability_bound) =
-        SideService::http("stability", stability, public::router(Arc::clone(&parts.public)));
+    let (stability, stability_bound) = SideService::http(
+        "stability",
+        stability,
+        public::router(Arc::clone(&parts.public), Arc::clone(parts.money.billing.time())),
+    );
     let (admin, admin_bound) = admin_service(&parts)?;
     server.add_service(gateway);
     server.add_service(ops);
@@ -157,6 +161,7 @@ fn server_conf(config: &Config, roots: Option<&NamedTempFile>) -> ServerConf {
 fn ops_service(parts: &Parts, phase: watch::Receiver<Phase>) -> (SideService, watch::Receiver<Bound>) {
     let keys = Arc::clone(&parts.keys);
     let live = Arc::clone(&parts.live);
+    let time = Arc::clone(parts.money.billing.time());
     let ready = move || Readiness {
         store_reachable: keys.store_is_reachable(),
         providers_on: live
@@ -166,6 +171,7 @@ fn ops_service(parts: &Parts, phase: watch::Receiver<Phase>) -> (SideService, wa
             .filter(|provider| provider.is_on())
             .count(),
         draining: *phase.borrow() != Phase::Serving,
+        clock_offset_ms: time.offset_ms(clock::instant()),
     };
     let state = OpsState {
         metrics: Arc::clone(&parts.sinks.metrics),
@@ -185,6 +191,7 @@ fn admin_service(parts: &Parts) -> Result<(SideService, watch::Receiver<Bound>),
             changes: Arc::new(JournaledChanges::new(
                 Arc::clone(&parts.money.journal),
                 Arc::clone(&parts.money.ledger),
+                parts.money.billing.clone(),
             )),
             archive: parts.archive.clone(),
         },
@@ -212,7 +219,14 @@ struct Served {
 
 impl Providers for Served {
     fn models(&self) -> Vec<ModelView> {
-        models(&self.live.get().catalogue)
+        models(&self.live.get().catalogue, &self.switches)
+    }
+
+    fn model_named(&self, name: &str) -> Result<String, Option<String>> {
+        let live = self.live.get();
+        let near = || nearest(name, live.catalogue.models().map(|model| model.name.as_str())).map(str::to_owned);
+        let found = live.catalogue.named(name);
+        found.map(|model| model.name.clone()).ok_or_else(near)
     }
 
     fn providers(&self) -> Vec<ProviderView> {
@@ -230,6 +244,7 @@ impl Providers for Served {
                 name: provider.name.clone(),
                 display_name: provider.display_name.clone(),
                 configured: provider.is_on(),
+                why_off: provider.why_off(),
                 enabled: !self.switches.is_off(&provider.name),
                 credentials: credentials.unwrap_or_default(),
                 places_ejected: pool.map_or(0, |pool| pool.ejected(now)),
@@ -243,7 +258,11 @@ impl Providers for Served {
     }
 }
 
-fn models(catalogue: &Catalogue) -> Vec<ModelView> {
+fn models(catalogue: &Catalogue, switches: &Switches) -> Vec<ModelView> {
+    let serves = |model: &&Arc<Model>| {
+        let mut providers = model.providers.iter();
+        providers.any(|provider| provider.is_on() && !switches.is_off(&provider.name))
+    };
     let view = |model: &Arc<Model>| ModelView {
         name: model.name.clone(),
         display_name: model.display_name.clone(),
@@ -255,7 +274,7 @@ fn models(catalogue: &Catalogue) -> Vec<ModelView> {
             .collect(),
         prices: model.prices.clone(),
     };
-    catalogue.models().map(view).collect()
+    catalogue.models().filter(serves).map(view).collect()
 }
 
 async fn addresses(

@@ -8,7 +8,7 @@ use crate::{
     journal::Journal,
     metrics::Metrics,
     stability::{Publisher, Snapshots},
-    store::stability::StabilityStore,
+    store::{stability::StabilityStore, time::StoreTime},
 };
 
 /// What deals with the record.
@@ -27,11 +27,12 @@ impl Stability {
     pub fn build(
         store: Arc<dyn StabilityStore>,
         journal: &Arc<Journal>,
+        time: &Arc<StoreTime>,
         refresh: Duration,
         background: &Runtime,
         stopped: &watch::Receiver<bool>,
     ) -> Self {
-        let snapshots = Arc::new(Snapshots::new(Arc::clone(&store), refresh));
+        let snapshots = Arc::new(Snapshots::new(Arc::clone(&store), Arc::clone(time), refresh));
         background.spawn(Arc::clone(&snapshots).run(stopped.clone()));
         let node = journal.node().clone();
         let publisher = Arc::new(Publisher::new(Arc::clone(journal) as _, Arc::clone(&store), node));

@@ -6,7 +6,8 @@ use crate::{
     clock,
     config::{Config, RedisConfig, RedisModeConfig, StoreConfig, secret_source},
     domain::{catalogue::SecretRef, secret::Secret},
-    key_cache::KeyCacheSettings,
+    key_cache::{KeyCacheSettings, UnknownSettings},
+    limiter::Allowance,
     store::{
         KeyStore,
         archive::{Archive, Archives},
@@ -109,6 +110,7 @@ pub fn redis_settings(redis: &RedisConfig) -> Result<RedisSettings, StartError> 
         ca_file: redis.ca_file.clone(),
         namespace: redis.namespace.clone(),
         budget: redis.budget,
+        queue: redis.queue,
     })
 }
 
@@ -127,11 +129,25 @@ fn required(key: &str, reference: Option<&SecretRef>) -> Result<Option<Secret>, 
 /// The cache's settings.
 pub fn cache_settings(config: &Config) -> KeyCacheSettings {
     let cache = &config.key_cache;
+    let unknown = &cache.unknown;
     KeyCacheSettings {
         lifetime: cache.lifetime,
         offline_lifetime: cache.offline,
         negative_lifetime: cache.negative,
         entries_max: cache.entries_max,
+        unknown: UnknownSettings {
+            entries_max: unknown.entries_max,
+            per_address: Allowance {
+                per_minute: unknown.per_minute,
+                burst: unknown.burst,
+                clients_max: unknown.addresses_max,
+            },
+            in_all: Allowance {
+                per_minute: unknown.total_per_minute,
+                burst: unknown.total_burst,
+                clients_max: 1,
+            },
+        },
         poll: cache.poll,
         flush_used: cache.flush_used,
     }

@@ -9,17 +9,18 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
+use jiff::{Timestamp, tz::TimeZone};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
 use crate::{
     cli::{
         admin_client::{AdminClient, ClientError},
-        store::{BackupArgs, InitArgs, RestoreArgs, StoreCommand},
+        store::{BackupArgs, InitArgs, PruneArgs, RestoreArgs, StoreCommand},
     },
     clock,
     config::{Config, RedisConfig, StoreConfig},
+    domain::consumption::RETENTION_DAYS,
     store::{
         KeyStore, OpenError, StoreError,
         archive::{
@@ -29,7 +30,7 @@ use crate::{
         embedded::{EmbeddedStore, ledger::EmbeddedLedger},
         redis::{Adopt, Init, RedisLedger, RedisStore},
     },
-    wiring::{StartError, client_runtime, load, store},
+    wiring::{StartError, client_runtime, load, printed, store},
 };
 
 /// How long Redis may take to be there.
@@ -38,6 +39,7 @@ const CONNECT_WAIT: Duration = Duration::from_secs(5);
 const CONNECT_EVERY: Duration = Duration::from_millis(50);
 /// Items that are put back in one go.
 const BATCH: usize = 500;
+const DAY_SECONDS: i64 = 24 * 3600;
 /// Pieces of a backup on their way to the file.
 const PIECES_WAITING: usize = 4;
 
@@ -47,6 +49,7 @@ pub(super) fn run(command: &StoreCommand, out: &mut impl Write) -> Result<(), St
         StoreCommand::Init(args) => (&args.store, init(args)?),
         StoreCommand::Backup(args) => (&args.store, backup(args)?),
         StoreCommand::Restore(args) => (&args.store, restore(args)?),
+        StoreCommand::Prune(args) => (&args.store, prune(args)?),
     };
     let (text, value) = told;
     let written = if args.json {
@@ -54,7 +57,7 @@ pub(super) fn run(command: &StoreCommand, out: &mut impl Write) -> Result<(), St
     } else {
         writeln!(out, "{text}")
     };
-    written.map_err(|error| StartError::failed("standard output", error))
+    printed(written)
 }
 
 /// What is told to a person, and to a script.
@@ -81,11 +84,15 @@ fn init(args: &InitArgs) -> Result<Told, StartError> {
 }
 
 fn backup(args: &BackupArgs) -> Result<Told, StartError> {
+    if !args.force && args.out.exists() {
+        let what = format!("{} is there already; --force replaces it", args.out.display());
+        return Err(StartError::Client(what));
+    }
     let config = load(&args.store.conf)?;
     let partial = beside(&args.out);
     let written = write_backup(&config, &partial).and_then(|()| {
         let (_, end) = file::check(&partial).map_err(|error| StartError::failed("the backup", error))?;
-        std::fs::rename(&partial, &args.out).map_err(|error| StartError::failed("the backup's file", error))?;
+        std::fs::rename(&partial, &args.out).map_err(|error| file_failed(&args.out, &error))?;
         Ok(end)
     });
     if written.is_err() {
@@ -102,7 +109,7 @@ fn backup(args: &BackupArgs) -> Result<Told, StartError> {
 
 /// Writes the backup and syncs it. A running weir that owns the store is asked for it.
 fn write_backup(config: &Config, path: &Path) -> Result<(), StartError> {
-    let refused = |error: std::io::Error| StartError::failed("the backup's file", error);
+    let refused = |error: std::io::Error| file_failed(path, &error);
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
     let mut file = BufWriter::new(file.map_err(refused)?);
@@ -112,7 +119,7 @@ fn write_backup(config: &Config, path: &Path) -> Result<(), StartError> {
             let asked = client_runtime()?.block_on(client.download("/v1/backup", &mut file));
             match asked {
                 Ok(()) => {}
-                Err(ClientError::Unreachable { .. }) if is_untouched(&file) => {
+                Err(ClientError::Unreachable { .. } | ClientError::AnswerLost { .. }) if is_untouched(&file) => {
                     let archives = embedded_archives(&embedded.path)?;
                     let header = header("embedded", None);
                     client_runtime()?.block_on(copy(&archives, &header, &mut file))?;
@@ -180,6 +187,32 @@ fn restore(args: &RestoreArgs) -> Result<Told, StartError> {
     }
     let text = format!("{} items of {} put back", end.items, header.time);
     Ok((text, json!({ "items": end.items, "time": header.time })))
+}
+
+/// An operator's word that goes further than retention does by itself (`domain/retention.rs`).
+fn prune(args: &PruneArgs) -> Result<Told, StartError> {
+    let config = load(&args.store.conf)?;
+    let StoreConfig::Embedded(embedded) = &config.store else {
+        let text = "Redis removes old rows by itself, by its own clock".to_owned();
+        return Ok((text, json!({ "engine": "redis", "rows": 0 })));
+    };
+    let refused = |why: &str| StartError::failed("weir store prune", why);
+    let midnight = args
+        .before
+        .to_zoned(TimeZone::UTC)
+        .map_err(|error| refused(&error.to_string()))?;
+    let day = midnight.timestamp().as_second().div_euclid(DAY_SECONDS);
+    let opened = |error: OpenError| StartError::failed("the embedded store", error);
+    let ledger = EmbeddedLedger::open(&embedded.path, Arc::new(clock::unix_millis)).map_err(opened)?;
+    let pruned = client_runtime()?.block_on(ledger.prune(day)).map_err(failed)?;
+    let rows = pruned.ok_or_else(|| {
+        refused(&format!(
+            "nothing was changed: rows are kept for {RETENTION_DAYS} days, and {} is later than that by this machine's clock",
+            args.before
+        ))
+    })?;
+    let text = format!("{rows} rows from before {} removed", args.before);
+    Ok((text, json!({ "engine": "embedded", "rows": rows })))
 }
 
 async fn must_be_empty(archives: &Archives) -> Result<(), StartError> {
@@ -264,6 +297,10 @@ fn header(engine: &str, generation: Option<String>) -> Header {
         engine: engine.to_owned(),
         generation,
     }
+}
+
+fn file_failed(path: &Path, error: &std::io::Error) -> StartError {
+    StartError::failed("the backup's file", format!("{}: {error}", path.display()))
 }
 
 fn beside(path: &Path) -> PathBuf {

@@ -155,6 +155,14 @@ pub(crate) fn request_scan(data: &[u8]) {
             None => assert!(!object.contains_key("model")),
         }
         assert_eq!(scan.has_contents, object.contains_key("contents"));
+        for reference in &scan.references {
+            let named = serde_json::from_slice::<String>(&data[reference.at.clone()]);
+            assert_eq!(
+                named.ok(),
+                Some(reference.text(data).into_owned()),
+                "a name is a string"
+            );
+        }
         assert_eq!(end_in_pieces(data, 1), end_in_pieces(data, data.len().max(1)));
         assert!(end_in_pieces(data, 3).is_some(), "a whole object has an end");
     }
@@ -247,6 +255,7 @@ fn split_does_not_matter(protocol: Protocol, framing: Framing, data: &[u8]) -> O
     let mut bytes = Observer::new(protocol, framing);
     data.iter().for_each(|byte| bytes.push(std::slice::from_ref(byte)));
     assert_eq!(bytes.observed(), expected, "byte by byte");
+    assert_eq!(bytes.made(), whole.made(), "byte by byte");
     assert_eq!(bytes.first_content_seen(), whole.first_content_seen());
     let mut pieces = Observer::new(protocol, framing);
     let mut rest = data;
@@ -256,6 +265,7 @@ fn split_does_not_matter(protocol: Protocol, framing: Framing, data: &[u8]) -> O
         rest = after;
     }
     assert_eq!(pieces.observed(), expected, "in pieces");
+    assert_eq!(pieces.made(), whole.made(), "in pieces");
     whole
 }
 

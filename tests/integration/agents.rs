@@ -15,6 +15,8 @@ use crate::harness::sample::SampleProvider;
 use crate::harness::tools::{note, skip};
 use crate::harness::{CLAUDE_CODE_MODEL, DEEPSEEK_MODEL, GEMINI_MODEL, RESPONSES_MODEL, Weir, wait_for};
 
+mod limits;
+
 /// How long one turn may take.
 const LIMIT: Duration = Duration::from_secs(60);
 /// What the agent's tool does: it leaves a file behind and says a word that stands in no prompt.
@@ -30,7 +32,7 @@ struct Agent {
     /// Arguments before the prompt; `MODEL` stands for the model.
     arguments: &'static [&'static str],
     /// Settings files below the home folder: name and content.
-    files: fn(base_url: &str) -> Vec<(&'static str, String)>,
+    files: fn(base_url: &str, key: &str) -> Vec<(&'static str, String)>,
     /// Environment: home folder, base URL, key.
     environment: fn(home: &str, base_url: &str, key: &str) -> Vec<(&'static str, String)>,
     /// The name and the input of its shell tool.
@@ -43,7 +45,7 @@ const CLAUDE_CODE: Agent = Agent {
     // The script that stands in for the one which its postinstall puts in place: no scripts are run here.
     script: "@anthropic-ai/claude-code/cli-wrapper.cjs",
     arguments: &["--model", "MODEL", "--dangerously-skip-permissions", "--print"],
-    files: |_| Vec::new(),
+    files: |_, _| Vec::new(),
     environment: |home, base_url, key| {
         vec![
             ("ANTHROPIC_BASE_URL", base_url.to_owned()),
@@ -71,7 +73,7 @@ const CODEX: Agent = Agent {
         "--skip-git-repo-check",
         "--dangerously-bypass-approvals-and-sandbox",
     ],
-    files: |base_url| {
+    files: |base_url, _| {
         let settings = format!(
             "model_provider = \"weir\"\ncheck_for_update_on_startup = false\n\
              [analytics]\nenabled = false\n[otel]\nexporter = \"none\"\n\
@@ -94,7 +96,7 @@ const GEMINI_CLI: Agent = Agent {
     provider: "gemini",
     script: "@google/gemini-cli/bundle/gemini.js",
     arguments: &["--model", "MODEL", "--yolo", "--prompt"],
-    files: |_| {
+    files: |_, _| {
         let settings = json!({
             "security": {"auth": {"selectedType": "gemini-api-key"}},
             "telemetry": {"enabled": false},
@@ -125,13 +127,19 @@ impl Agent {
         format!("Make a file, please. [[sample: tool={tool} tool_input={input}]]")
     }
 
-    /// One headless turn in `work`, with an empty home; `None` when the agent is not installed.
+    /// One headless turn in `work` with a tool, with an empty home; `None` when the agent is not installed.
     #[track_caller]
     fn turn(&self, weir: &Weir, key: &str, work: &Path) -> Option<Finished> {
+        self.ask(weir, key, work, &self.prompt())
+    }
+
+    /// The same with any prompt.
+    #[track_caller]
+    fn ask(&self, weir: &Weir, key: &str, work: &Path, prompt: &str) -> Option<Finished> {
         let (node, modules) = (node()?, node_modules("tests/agents")?);
         let home = TempDir::new().unwrap();
         let base_url = format!("http://{}", weir.gateway);
-        for (name, content) in (self.files)(&base_url) {
+        for (name, content) in (self.files)(&base_url, key) {
             let file = home.path().join(name);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, content).unwrap();
@@ -148,14 +156,14 @@ impl Agent {
         ];
         environment.extend((self.environment)(&folder, &base_url, key));
         let (node, script) = (node.display().to_string(), modules.join(self.script));
-        let (script, prompt) = (script.display().to_string(), self.prompt());
+        let script = script.display().to_string();
         let mut words = vec![node.as_str(), script.as_str()];
         words.extend(
             self.arguments
                 .iter()
                 .map(|word| if *word == "MODEL" { self.model } else { word }),
         );
-        words.push(&prompt);
+        words.push(prompt);
         Some(run(&words, &environment, work, LIMIT))
     }
 }
@@ -297,8 +305,8 @@ fn codex_finishes_a_turn_with_a_tool() {
 #[test]
 fn codex_falls_back_when_its_websocket_is_refused() {
     let agent = Agent {
-        files: |base_url| {
-            let mut files = (CODEX.files)(base_url);
+        files: |base_url, key| {
+            let mut files = (CODEX.files)(base_url, key);
             files
                 .iter_mut()
                 .for_each(|(_, settings)| settings.push_str("supports_websockets = true\n"));

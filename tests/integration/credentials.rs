@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::harness::client::Piece;
 use crate::harness::request::{ALL_WIRES, Upload, Wire};
-use crate::harness::shapes::assert_unauthorized;
+use crate::harness::shapes::{assert_unauthorized, request_id_header};
 use crate::harness::weir::Key;
 use crate::harness::{RecordingProvider, Request, Weir};
 
@@ -124,53 +124,120 @@ fn the_query_key_works_for_gemini_and_goes_no_further() {
 }
 
 #[test]
-fn two_different_keys_or_one_header_twice_are_refused() {
+fn the_preferred_place_wins_over_a_second_valid_key() {
+    let provider = RecordingProvider::answering("{}");
+    let weir = Weir::start(&provider.base_url());
+    let (one, two, gone) = (weir.key(), weir.key(), revoked(&weir));
+    // Where the preferred key stands, and where another one does that must not count.
+    let cases = [
+        (Wire::Messages, "x-api-key", "authorization"),
+        (Wire::Messages, "x-api-key", "x-goog-api-key"),
+        (Wire::Messages, "authorization", "x-goog-api-key"),
+        (Wire::Responses, "authorization", "x-api-key"),
+        (Wire::Responses, "authorization", "x-goog-api-key"),
+        (Wire::Gemini, "x-goog-api-key", "x-api-key"),
+        (Wire::Gemini, "x-genai-api-key", "authorization"),
+        (Wire::Gemini, "x-goog-api-key", "?key="),
+    ];
+    let both = |(wire, preferred, other): (Wire, &str, &str), first: &Key, second: &Key| {
+        let place = |request: Request, name: &str, key: &Key| match name {
+            "?key=" => Request {
+                target: format!("{}?key={}", request.target, key.text),
+                ..request
+            },
+            "authorization" => request.header(name, &format!("Bearer {}", key.text)),
+            _ => request.header(name, &key.text),
+        };
+        place(place(wire.without_credential("hi"), other, second), preferred, first)
+    };
+    for case in cases {
+        let answer = weir.exchange(&both(case, &one, &two));
+        assert_eq!(answer.status, 200, "{case:?}: {}", answer.text());
+        let id = answer.header(request_id_header(case.0)).unwrap();
+        assert_eq!(weir.access_line(id)["key_id"], one.id.as_str(), "{case:?}");
+        assert_unauthorized(case.0, &weir.exchange(&both(case, &gone, &two)));
+    }
+    let bytes = String::from_utf8(provider.plain_bytes()).unwrap();
+    assert!(
+        !bytes.contains(&one.text) && !bytes.contains(&two.text),
+        "a client's key went upstream"
+    );
+}
+
+#[test]
+fn one_place_twice_is_refused() {
     let provider = RecordingProvider::answering("{}");
     let weir = Weir::start(&provider.base_url());
     let (one, two) = (weir.key().text, weir.key().text);
-    let (bearer_one, bearer_two) = (format!("Bearer {one}"), format!("Bearer {two}"));
-    for (wire, headers) in [
-        (
-            Wire::Messages,
-            vec![("x-api-key", one.as_str()), ("authorization", bearer_two.as_str())],
-        ),
-        (
-            Wire::Messages,
-            vec![("x-api-key", one.as_str()), ("x-api-key", two.as_str())],
-        ),
-        (
-            Wire::Messages,
-            vec![("x-api-key", one.as_str()), ("x-api-key", one.as_str())],
-        ),
-        (
-            Wire::Responses,
-            vec![
-                ("authorization", bearer_one.as_str()),
-                ("authorization", bearer_two.as_str()),
-            ],
-        ),
-        (
-            Wire::Responses,
-            vec![
-                ("authorization", bearer_one.as_str()),
-                ("authorization", bearer_one.as_str()),
-            ],
-        ),
-        (
-            Wire::Gemini,
-            vec![("x-goog-api-key", one.as_str()), ("x-genai-api-key", two.as_str())],
-        ),
-        (
-            Wire::Gemini,
-            vec![("x-goog-api-key", one.as_str()), ("x-goog-api-key", two.as_str())],
-        ),
-    ] {
-        assert_unauthorized(wire, &weir.exchange(&with(wire, &headers)));
+    let bearer = |key: &str| format!("Bearer {key}");
+    for (first, second) in [(&one, &two), (&one, &one)] {
+        for (wire, headers) in [
+            (
+                Wire::Messages,
+                [("x-api-key", first.clone()), ("x-api-key", second.clone())],
+            ),
+            (
+                Wire::Messages,
+                [("authorization", bearer(first)), ("authorization", bearer(second))],
+            ),
+            (
+                Wire::Responses,
+                [("authorization", bearer(first)), ("authorization", bearer(second))],
+            ),
+            (
+                Wire::Gemini,
+                [("x-goog-api-key", first.clone()), ("x-goog-api-key", second.clone())],
+            ),
+            (
+                Wire::Gemini,
+                [("x-goog-api-key", first.clone()), ("x-genai-api-key", second.clone())],
+            ),
+        ] {
+            let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+            assert_unauthorized(wire, &weir.exchange(&with(wire, &headers)));
+        }
+        let mut request = with(Wire::Gemini, &[]);
+        request.target = format!("{}?key={first}&key={second}", request.target);
+        assert_unauthorized(Wire::Gemini, &weir.exchange(&request));
     }
-    let mut request = with(Wire::Gemini, &[("x-goog-api-key", &one)]);
-    request.target = format!("{}?key={two}", request.target);
-    assert_unauthorized(Wire::Gemini, &weir.exchange(&request));
     assert_eq!(provider.connections(), 0);
+}
+
+#[test]
+fn every_401_tells_clients_not_to_try_again_whatever_was_asked_for() {
+    let weir = Weir::start("http://127.0.0.1:9");
+    let (revoked, expired, foreign) = (revoked(&weir).text, weir.expired_key(), foreign());
+    let good = weir.key().text;
+    let gemini = |method: &str| format!("/v1beta/models/{}:{method}", Wire::Gemini.model());
+    let requests = [
+        (Wire::Messages, Request::post("/v1/messages/count_tokens").json("{}")),
+        (
+            Wire::Messages,
+            Request::get("/v1/models").header("anthropic-version", "2023-06-01"),
+        ),
+        (Wire::Messages, Request::post("/v1/messages").json("{\"stream\":true}")),
+        (Wire::Responses, Request::get("/v1/models")),
+        (Wire::Responses, Request::get("/v1/models/some")),
+        (
+            Wire::Responses,
+            Request::post("/v1/responses").json("{\"stream\":true}"),
+        ),
+        (Wire::Gemini, Request::get("/v1beta/models")),
+        (Wire::Gemini, Request::post(&gemini("countTokens")).json("{}")),
+        (Wire::Gemini, Request::post(&gemini("streamGenerateContent")).json("{}")),
+    ];
+    for (wire, request) in requests {
+        let mut asked = vec![request.clone()];
+        for key in ["sk-other", &revoked, &expired, &foreign] {
+            let (name, value) = wire.key_header(key);
+            asked.push(request.clone().header(name, &value));
+        }
+        let (name, value) = wire.key_header(&good);
+        asked.push(request.header(name, &value).header(name, &value));
+        for request in asked {
+            assert_unauthorized(wire, &weir.exchange(&request));
+        }
+    }
 }
 
 #[test]

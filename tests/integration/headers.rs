@@ -99,6 +99,134 @@ fn hop_by_hop_and_private_headers_stay_here() {
 }
 
 #[test]
+fn nothing_that_chooses_the_operators_organisation_project_or_user_passes() {
+    let provider = RecordingProvider::answering("{}");
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    let names = [
+        "OpenAI-Organization",
+        "openai-project",
+        "openai_organization",
+        "OpenAI_Project",
+        "anthropic-workspace-id",
+        "anthropic_workspace_id",
+        "anthropic-organization-id",
+        "anthropic-user-profile-id",
+        "x-goog-user-project",
+        "X_Goog_User_Project",
+        "x-goog-quota-user",
+        "x-goog-iam-authorization-token",
+        "X-DashScope-WorkSpace",
+        // What a provider may take for a credential, spelt as some servers read it.
+        "x_api_key",
+        "X_Goog_Api_Key",
+        "x_genai_api_key",
+        "api_key",
+        "proxy_authorization",
+        "x-auth-token",
+        "x-access-token",
+        "x_forwarded_for",
+    ];
+    let queries = [
+        "access_token=t",
+        "oauth_token=t",
+        "access%5Ftoken=t",
+        "$key=t",
+        "%24key=t",
+        "api_key=t",
+        "x-goog-api-key=t",
+        "$userProject=t",
+        "userProject=t",
+        "organization=t",
+        "project_id=t",
+        "GroupId=t",
+    ];
+    for wire in ALL_WIRES {
+        let request = names
+            .iter()
+            .fold(wire.request(&key, "hi"), |request, name| request.header(name, "theirs"));
+        assert_eq!(weir.exchange(&request).status, 200, "{wire:?}");
+        let got = provider.last();
+        for name in names {
+            let (name, value) = (name.to_ascii_lowercase(), "theirs");
+            assert_ne!(got.header(&name), Some(value), "{wire:?}: {name} reached the provider");
+        }
+        for query in queries {
+            let mut request = wire.request(&key, "hi");
+            request.target = format!("{}?{query}", request.target);
+            assert_eq!(weir.exchange(&request).status, 200, "{wire:?} {query}");
+            let target = provider.last().target;
+            assert!(!target.contains('?'), "{wire:?} {query}: {target}");
+        }
+    }
+    for wire in [Wire::Messages, Wire::Responses] {
+        let mut request = wire.request(&key, "hi").header("x-stainless-lang", "js");
+        request.target = format!("{}?beta=true&access_token=t&a=b%20c", request.target);
+        assert_eq!(weir.exchange(&request).status, 200);
+        let got = provider.last();
+        assert!(
+            got.target.ends_with("?beta=true&a=b%20c"),
+            "the rest stays: {}",
+            got.target
+        );
+        assert_eq!(got.header("x-stainless-lang"), Some("js"));
+    }
+}
+
+#[test]
+fn the_callers_own_key_passes_under_no_name() {
+    let provider = RecordingProvider::answering("{}");
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    let encoded: String = key.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let twice = encoded.replace('%', "%25");
+    let random = &key[key.len() - 49..key.len() - 6];
+    let values = [
+        key.clone(),
+        format!("Token {key}; more"),
+        format!("https://example.com/?a=b&c={encoded}#d"),
+        format!("x={twice}"),
+        random.to_owned(),
+    ];
+    for wire in ALL_WIRES {
+        for value in &values {
+            let request = wire
+                .request(&key, "hi")
+                .header("user-agent", value)
+                .header("x-anything", value)
+                .header("x-kept", "kept");
+            assert_eq!(weir.exchange(&request).status, 200, "{wire:?} {value}");
+            let got = provider.last();
+            assert_eq!(
+                (got.header("x-anything"), got.header("user-agent")),
+                (None, None),
+                "{wire:?} {value}"
+            );
+            assert_eq!(got.header("x-kept"), Some("kept"), "{wire:?}");
+        }
+        let named = wire.request(&key, "hi").header(&key, "1");
+        assert_eq!(weir.exchange(&named).status, 200);
+        let head = String::from_utf8_lossy(&provider.last().head).to_ascii_lowercase();
+        assert!(!head.contains(&random.to_ascii_lowercase()), "{wire:?}: as a name");
+        for query in [
+            format!("anything={key}"),
+            format!("{key}=1"),
+            key.clone(),
+            format!("a={encoded}"),
+            format!("a={twice}"),
+            format!("KEY={key}"),
+            format!("api_key={key}"),
+        ] {
+            let mut request = wire.request(&key, "hi");
+            request.target = format!("{}?alt=json&{query}", request.target);
+            assert_eq!(weir.exchange(&request).status, 200, "{wire:?} {query}");
+            let target = provider.last().target;
+            assert!(target.ends_with("?alt=json"), "{wire:?}: {target}");
+        }
+    }
+}
+
+#[test]
 fn the_client_offer_of_encodings_never_reaches_the_provider() {
     let provider = RecordingProvider::answering("{}");
     let weir = Weir::start(&provider.base_url());

@@ -48,7 +48,7 @@ const DOMAIN_BANS: [&str; 9] = [
 ];
 
 /// Module by module of `src/`, what it must not know. `wiring` and `main` may know everything.
-const IMPORT_BANS: [(&str, &[&str]); 24] = [
+const IMPORT_BANS: [(&str, &[&str]); 25] = [
     (
         "domain",
         &[
@@ -60,6 +60,7 @@ const IMPORT_BANS: [(&str, &[&str]); 24] = [
             "gateway",
             "journal",
             "key_cache",
+            "limiter",
             "live",
             "metrics",
             "pools",
@@ -89,6 +90,7 @@ const IMPORT_BANS: [(&str, &[&str]); 24] = [
     ("key_cache", UPPER),
     ("access_log", UPPER),
     ("body_budget", UPPER),
+    ("limiter", UPPER),
     ("metrics", UPPER),
     ("resolver", UPPER),
     ("pools", UPPER),

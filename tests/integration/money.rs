@@ -1,5 +1,7 @@
 //! Money that adds up: what is charged, who is refused, and what faults do to neither.
 
+mod bounds;
+mod clocks;
 mod crash;
 mod disconnects;
 mod disk;
@@ -7,5 +9,10 @@ mod emptied;
 mod exact;
 mod failover;
 mod faults;
+mod grace;
+mod held;
+mod leaving;
 mod limits;
+mod models;
 mod redis_away;
+mod spend_limit;

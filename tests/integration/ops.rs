@@ -185,3 +185,39 @@ fn a_full_access_log_queue_or_a_missing_disk_never_stops_requests() {
         weir.access_lines().len() + lost == 200
     });
 }
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let weir = Weir::start("http://127.0.0.1:9");
+    let (read, write) = std::io::pipe().unwrap();
+    drop(read);
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["models", "--admin"])
+        .arg(format!("unix:{}", weir.admin_socket().display()))
+        .stdout(write)
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .and_then(std::process::Child::wait_with_output)
+        .unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_provider_that_is_off_says_why_and_a_disabled_one_serves_no_model() {
+    let weir = WeirBuilder::bare()
+        .all_providers("http://127.0.0.1:9")
+        .set("provider.gemini.enabled", false)
+        .start();
+    let listed = |weir: &Weir| weir.cli_json(&["provider", "list"]).to_string();
+    let off = listed(&weir);
+    assert!(off.contains("[provider.gemini]"), "{off}");
+    let told = weir.cli(&["provider", "enable", "gemini"], &[]);
+    assert!(!told.status.success(), "{told:?}");
+    let before = weir.cli_json(&["models"]).to_string();
+    weir.cli_json(&["provider", "disable", "deepseek"]);
+    let after = weir.cli_json(&["models"]).to_string();
+    assert!(
+        before.contains("deepseek") && !after.contains("\"provider\":\"deepseek\""),
+        "{after}"
+    );
+}

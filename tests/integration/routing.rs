@@ -233,10 +233,17 @@ fn a_session_keeps_its_credential() {
 
 #[test]
 fn state_at_the_provider_is_not_looked_for_elsewhere() {
-    let provider = RecordingProvider::start(|_, answer| error(answer, 429, &[("retry-after", "1")]));
+    let provider = RecordingProvider::start(|request, answer| {
+        match String::from_utf8_lossy(&request.body).contains("previous_response_id") {
+            true => error(answer, 429, &[("retry-after", "1")]),
+            false => answer.json(r#"{"id":"resp_1","object":"response","status":"completed","output":[]}"#),
+        }
+    });
     let rules = RuleFolder::new(&[("one", &two_credentials("one", &provider.base_url(), ""))]);
     let weir = with_secrets(rules.weir()).start();
     let key = weir.key().text;
+    let begun = Wire::Responses.request_for("one-model", &key, "hi");
+    assert_eq!(weir.exchange(&begun).status, 200);
     let body = r#"{"model":"one-model","input":"hi","previous_response_id":"resp_1"}"#;
     let request = Wire::Responses.request_for("one-model", &key, "hi");
     let request = Request {
@@ -244,7 +251,7 @@ fn state_at_the_provider_is_not_looked_for_elsewhere() {
         ..request
     };
     assert_eq!(weir.exchange(&request).status, 429);
-    assert_eq!(provider.count(), 1);
+    assert_eq!(provider.count(), 2);
 }
 
 #[test]
@@ -299,7 +306,9 @@ fn what_a_provider_keeps_is_asked_for_with_the_credential_that_it_was_made_with_
 fn aliases_and_the_fallback_answer_and_the_record_keeps_what_was_asked() {
     let provider = RecordingProvider::answering(OK);
     let fallback = "[fallback]\npatterns = [\"one-*\"]\nmodel = \"one-model\"\nprotocols = [\"messages\"]\n";
-    let rules = RuleFolder::new(&[("one", &(two_credentials("one", &provider.base_url(), "") + fallback))]);
+    let one = two_credentials("one", &provider.base_url(), "") + fallback;
+    let two = two_credentials("two", &provider.base_url(), "");
+    let rules = RuleFolder::new(&[("one", &one), ("two", &two)]);
     let weir = with_secrets(rules.weir()).start();
     let key = weir.key().text;
     for asked in ["one-alias", "one-of-1999", "one-model"] {
@@ -321,7 +330,7 @@ fn aliases_and_the_fallback_answer_and_the_record_keeps_what_was_asked() {
             .status,
         404
     );
-    let narrow = weir.key_with(&["--models", "other"]).text;
+    let narrow = weir.key_with(&["--models", "two-model"]).text;
     assert_eq!(weir.exchange(&ask(&narrow, "one-of-1999")).status, 403);
 }
 

@@ -113,7 +113,7 @@ fn the_clients_choice_of_form_is_kept_and_no_other_is_taken() {
         ("streamGenerateContent", ""),
         ("streamGenerateContent", "?alt=sse"),
         ("streamGenerateContent", "?alt=json"),
-        ("streamGenerateContent", "?x=1&alt=sse&alt=sse"),
+        ("streamGenerateContent", "?alt=sse&alt=sse"),
         ("generateContent", ""),
         ("generateContent", "?alt=json"),
         ("countTokens", "?alt=json"),

@@ -7,6 +7,7 @@ use crate::harness::client::{Head, Piece};
 use crate::harness::h2c::{self, EndStream, Length};
 use crate::harness::recordings::{GEMINI_ARRAY, events, unary, whole_stream};
 use crate::harness::request::{ALL_WIRES, Upload, Wire, array_request, wire_of};
+use crate::harness::rules::RuleFolder;
 use crate::harness::shapes::assert_unauthorized;
 use crate::harness::{Client, RecordingProvider, Steps, Weir, wait_for};
 
@@ -138,7 +139,8 @@ fn a_client_that_leaves_is_gone_at_the_provider_within_a_second() {
             *seen.lock().unwrap() = Some(Instant::now());
         }
     });
-    let weir = Weir::start(&provider.base_url());
+    let rules = RuleFolder::aborting();
+    let weir = rules.weir_at(&provider.base_url()).start();
     let key = weir.key().text;
     for wire in ALL_WIRES {
         let mut client = weir.connect();
@@ -229,7 +231,8 @@ fn a_client_that_leaves_before_the_first_byte_of_a_stream_is_gone_at_the_provide
             *seen.lock().unwrap() = Some(Instant::now());
         }
     });
-    let weir = Weir::start(&provider.base_url());
+    let rules = RuleFolder::aborting();
+    let weir = rules.weir_at(&provider.base_url()).start();
     let key = weir.key().text;
     for (turn, wire) in ALL_WIRES.into_iter().enumerate() {
         let mut client = weir.connect();

@@ -9,7 +9,8 @@ use crate::{
     domain::{
         consumption::Row,
         key::KeyId,
-        ledger::{AccountView, Admission, Admit, KeySpend, NodeId, Step, TopUp, ToppedUp},
+        ledger::{AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp},
+        money::NanoUsd,
     },
     store::{
         StoreError,
@@ -17,7 +18,7 @@ use crate::{
     },
 };
 
-/// What becomes of admissions, renewals and questions; everything else is always answered.
+/// What becomes of admissions, top-ups, renewals and questions; everything else is always answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// They are answered.
@@ -26,6 +27,10 @@ pub(super) enum Way {
     Away,
     /// Admissions are done, and nobody hears of it.
     AnswerLost,
+    /// It has too much to do.
+    Busy,
+    /// It is away for the account that is named so, and renewals of others are done.
+    AwayFor(&'static str),
 }
 
 /// See the module.
@@ -64,11 +69,17 @@ impl LedgerStore for Ledger {
             Way::There => self.inner.admit(ask).await,
             Way::AnswerLost => self.inner.admit(ask).await.and(Err(away())),
             Way::Away => Err(away()),
+            Way::Busy => Err(StoreError::Busy("4096".to_owned())),
+            Way::AwayFor(account) if account == ask.key.account => self.inner.admit(ask).await.and(Err(away())),
+            Way::AwayFor(_) => self.inner.admit(ask).await,
         }
     }
 
     async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError> {
-        self.inner.top_up(ask).await
+        match self.way() {
+            Way::There | Way::AnswerLost | Way::AwayFor(_) => self.inner.top_up(ask).await,
+            Way::Away | Way::Busy => Err(away()),
+        }
     }
 
     async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
@@ -81,8 +92,17 @@ impl LedgerStore for Ledger {
 
     async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError> {
         match self.way() {
+            Way::AwayFor(account) => {
+                let others: Vec<String> = accounts.iter().filter(|name| *name != account).cloned().collect();
+                let renewed = self.inner.renew(node, &others).await;
+                if others.len() < accounts.len() {
+                    Err(away())
+                } else {
+                    renewed
+                }
+            }
             Way::There => self.inner.renew(node, accounts).await,
-            Way::AnswerLost | Way::Away => Err(away()),
+            Way::AnswerLost | Way::Away | Way::Busy => Err(away()),
         }
     }
 
@@ -93,7 +113,7 @@ impl LedgerStore for Ledger {
     async fn account(&self, id: &str) -> Result<Option<AccountView>, StoreError> {
         match self.way() {
             Way::Away => Err(away()),
-            Way::There | Way::AnswerLost => self.inner.account(id).await,
+            Way::There | Way::AnswerLost | Way::Busy | Way::AwayFor(_) => self.inner.account(id).await,
         }
     }
 
@@ -104,12 +124,23 @@ impl LedgerStore for Ledger {
     async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError> {
         match self.way() {
             Way::Away => Err(away()),
-            Way::There | Way::AnswerLost => self.inner.key_spend(account, key).await,
+            Way::There | Way::AnswerLost | Way::Busy | Way::AwayFor(_) => self.inner.key_spend(account, key).await,
         }
     }
 
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
         self.inner.rows(account, day, skip, limit).await
+    }
+
+    async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
+        self.inner.operation(account, id).await
+    }
+
+    async fn now_ms(&self) -> Result<i64, StoreError> {
+        match self.way() {
+            Way::Away => Err(away()),
+            Way::There | Way::AnswerLost | Way::Busy | Way::AwayFor(_) => self.inner.now_ms().await,
+        }
     }
 
     fn epochs(&self) -> watch::Receiver<u64> {

@@ -33,7 +33,14 @@ async fn an_account_is_refused_until_it_has_money_and_goes_on() {
     change(&fixture, Change::Suspend).await;
     assert_eq!(still(Denied::BalanceExhausted).await, Some(Denied::AccountSuspended));
     change(&fixture, Change::Resume).await;
-    change(&fixture, Change::Credit { amount: nanos(1) }).await;
+    change(
+        &fixture,
+        Change::Credit {
+            amount: nanos(1),
+            operation: None,
+        },
+    )
+    .await;
     assert_eq!(still(Denied::BalanceExhausted).await, None);
     assert_eq!(still(Denied::AccountSuspended).await, None);
     let stranger = KeyRecord {
@@ -60,7 +67,7 @@ async fn a_quota_is_used_up_by_what_was_spent_and_not_by_what_is_held() {
         None,
         "it is held"
     );
-    bill.close(Outcome::Ok, SERVED, &consumed(tokens(400, 400)), 7);
+    bill.close(Outcome::Ok, SERVED, &consumed(tokens(400, 400)), clock::instant());
     fixture.send().await;
     let denied = fixture.billing.still_denied(&with(800), QUOTA).await;
     let spent = QuotaStanding {

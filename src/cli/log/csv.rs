@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use super::time;
-use crate::domain::consumption::{Row, UsageSource};
+use crate::domain::consumption::{Part, Row, UsageSource};
 
 /// The columns, in this order. New ones come at the end.
-const COLUMNS: [&str; 29] = [
+const COLUMNS: [&str; 33] = [
     "time",
     "request_id",
     "account",
@@ -36,6 +36,10 @@ const COLUMNS: [&str; 29] = [
     "latency_ms",
     "ttft_ms",
     "admitted_at",
+    "file_searches",
+    "code_interpreter_calls",
+    "image_generations",
+    "parts",
 ];
 
 pub(super) fn heading(out: &mut impl Write) -> io::Result<()> {
@@ -80,8 +84,20 @@ pub(super) fn record(row: &Row, out: &mut impl Write) -> io::Result<()> {
         row.latency_ms.to_string(),
         row.ttft_ms.map(|ms| ms.to_string()).unwrap_or_default(),
         time(row.admitted_ms),
+        usage.file_searches.to_string(),
+        usage.code_interpreter_calls.to_string(),
+        usage.image_generations.to_string(),
+        parts(&row.parts)?,
     ];
     write!(out, "{}\r\n", cells.join(","))
+}
+
+/// What each model consumed, as the JSON that the other form of the log has; empty where there was one model.
+fn parts(parts: &[Part]) -> io::Result<String> {
+    if parts.is_empty() {
+        return Ok(String::new());
+    }
+    Ok(cell(&serde_json::to_string(parts)?))
 }
 
 /// A text as a cell. Some of them come from clients and providers: one that a spreadsheet would compute gets a `'` in front.

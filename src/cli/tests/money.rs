@@ -2,7 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::{created, run};
+use std::sync::{Arc, Mutex};
+
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixListener,
+};
+
+use super::{created, line, run};
+use crate::cli::{Command, admin_client::ClientError, run_account};
 
 fn row(request: &str, model: &str) -> Value {
     json!({
@@ -18,23 +27,27 @@ fn row(request: &str, model: &str) -> Value {
 async fn accounts_are_changed_by_what_was_given_alone() {
     for (command, call) in [
         (
-            "account create --id a.b --balance-usd 5 --rpm none",
+            "account create --id a.b --balance-usd 5 --rpm none --operation-id o1",
             (
                 "POST",
                 "/v1/accounts",
-                json!({ "id": "a.b", "balance_usd": "5", "rpm": null }),
+                json!({ "id": "a.b", "balance_usd": "5", "rpm": null, "operation_id": "o1" }),
             ),
         ),
         (
-            "account credit --id a.b --usd 1.5",
-            ("POST", "/v1/accounts/a%2Eb/credit", json!({ "usd": "1.5" })),
+            "account credit --id a.b --usd 1.5 --operation-id o2",
+            (
+                "POST",
+                "/v1/accounts/a%2Eb/credit",
+                json!({ "usd": "1.5", "operation_id": "o2" }),
+            ),
         ),
         (
-            "account adjust --id a --usd -0.25 --reason mistake",
+            "account adjust --id a --usd -0.25 --reason mistake --operation-id o3",
             (
                 "POST",
                 "/v1/accounts/a/adjust",
-                json!({ "usd": "-0.25", "reason": "mistake" }),
+                json!({ "usd": "-0.25", "reason": "mistake", "operation_id": "o3" }),
             ),
         ),
         (
@@ -49,6 +62,77 @@ async fn accounts_are_changed_by_what_was_given_alone() {
         let (method, path, body) = call;
         assert_eq!(asked, [(method.to_owned(), path.to_owned(), body)], "{command}");
     }
+}
+
+/// Runs a command against a weir that takes calls and gives no answer to the first `lost` of them.
+async fn run_losing(lost: usize, command: &str) -> (Result<String, ClientError>, Vec<Value>) {
+    let folder = TempDir::new().unwrap();
+    let socket = folder.path().join("admin.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let bodies = Arc::clone(&asked);
+    let server = tokio::spawn(async move {
+        for number in 0.. {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut call = Vec::new();
+            // The body is JSON without a brace inside, and the last there is.
+            while !call.ends_with(b"}") {
+                stream.read_buf(&mut call).await.unwrap();
+            }
+            let call = String::from_utf8(call).unwrap();
+            let body = serde_json::from_str(call.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+            bodies.lock().unwrap().push(body);
+            if number >= lost {
+                let answer = "HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{\"id\": \"a\"}";
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        }
+    });
+    let mut out = Vec::new();
+    let Command::Account(command) = line(command).unwrap() else {
+        panic!("not a command on accounts")
+    };
+    let result = run_account(&command, |_| Ok(socket), &mut out).await;
+    server.abort();
+    let asked = std::mem::take(&mut *asked.lock().unwrap());
+    (result.map(|()| String::from_utf8(out).unwrap()), asked)
+}
+
+#[tokio::test]
+async fn a_credit_whose_answer_is_lost_is_asked_for_once_more_under_the_same_id() {
+    for command in [
+        "account credit --id a --usd 5",
+        "account adjust --id a --usd 5 --reason x",
+        "account create --id a --balance-usd 5",
+    ] {
+        let (out, asked) = run_losing(1, command).await;
+        out.unwrap();
+        assert_eq!(asked.len(), 2, "{command}");
+        assert_eq!(asked[0], asked[1], "{command}");
+        let id = asked[0]["operation_id"].as_str().unwrap();
+        assert!(id.starts_with("op_"), "{id}");
+        let (_, other) = run_losing(0, command).await;
+        assert_eq!(other.len(), 1);
+        assert_ne!(
+            other[0]["operation_id"], asked[0]["operation_id"],
+            "each run has its own"
+        );
+    }
+    // What has no id is not made twice.
+    let (out, asked) = run_losing(1, "account update --id a --rpm 5").await;
+    assert!(matches!(out, Err(ClientError::AnswerLost { .. })), "{out:?}");
+    assert_eq!(asked.len(), 1);
+}
+
+#[tokio::test]
+async fn a_credit_that_is_never_answered_names_the_id_that_makes_it_safe_to_repeat() {
+    let (out, asked) = run_losing(9, "account credit --id a --usd 5 --operation-id order-7").await;
+    let said = out.unwrap_err().to_string();
+    assert!(
+        said.contains("not known") && said.contains("--operation-id order-7"),
+        "{said}"
+    );
+    assert_eq!(asked.len(), 2);
 }
 
 #[tokio::test]
@@ -77,11 +161,10 @@ async fn amounts_are_shown_in_usd() {
 
 #[tokio::test]
 async fn limits_of_a_key_are_sent_and_its_blank_quota_is_unlimited() {
-    let command =
-        "key create --account me --name laptop --quota-usd 10 --reset daily --rpm 5 --tpm none --on-exhausted cut";
+    let command = "key create --account me --name laptop --quota-usd 10 --reset daily --rpm 5 --tpm none --on-exhausted cut --finish-factor none";
     let (_, asked) = run(vec![(201, created())], command).await;
     let body = json!({ "account": "me", "name": "laptop", "expires_at": null, "models": null, "quota_usd": "10",
-        "reset": "daily", "on_exhausted": "cut", "rpm": 5, "tpm": null });
+        "reset": "daily", "on_exhausted": "cut", "finish_factor": null, "rpm": 5, "tpm": null });
     assert_eq!(asked[0].2, body);
     let key = json!({ "id": "key_0000000000000001", "quota_usd": null, "quota_nano_usd": null, "spent_usd": null, "rpm": null });
     let (out, _) = run(vec![(200, key.clone())], "key show key_0000000000000001").await;
@@ -115,7 +198,11 @@ async fn the_log_is_read_page_by_page() {
         (&printed["request_id"], &printed["cost_nano_usd"]),
         (&json!("r1"), &json!(1_250_000_000))
     );
-    assert!(asked[0].1.contains("account=a&since=2"), "{}: the last day", asked[0].1);
+    assert!(
+        asked[0].1.contains("account=a&hours=24"),
+        "{}: the last day",
+        asked[0].1
+    );
     assert!(asked[1].1.ends_with("&cursor=7%2E1%2Ea"));
     let (out, _) = run(pages(), "log query --account a").await;
     let line = out.unwrap().lines().nth(1).unwrap().to_owned();
@@ -123,6 +210,34 @@ async fn the_log_is_read_page_by_page() {
     assert_eq!(shown[1..], ["key_0000000000000001", "m", "200", "15", "7", "1.25"]);
     let (out, asked) = run(pages(), "log query --limit 1 --json").await;
     assert_eq!((out.unwrap().lines().count(), asked.len()), (1, 1));
+}
+
+#[tokio::test]
+async fn the_log_shows_what_each_model_had_of_a_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut shared = row("r1", "m");
+    shared["parts"] = json!([
+        {"run": "answer", "model": "m", "input_uncached": 6, "output_text": 3, "cost_nano_usd": 250_000_000},
+        {"run": "advisor", "model": "n", "input_uncached": 4, "cache_read": 5, "output_text": 4, "cost_nano_usd": 1_000_000_000},
+    ]);
+    let pages = || vec![(200, json!({ "rows": [shared, row("r2", "m")], "next": null }))];
+    let (out, _) = run(pages(), "log query").await;
+    let table = out.unwrap();
+    let shown = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let lines: Vec<Vec<String>> = table.lines().map(shown).collect();
+    assert_eq!(lines.len(), 5, "{table}");
+    assert_eq!(lines[2], ["answer", "m", "6", "3", "0.25"]);
+    assert_eq!(lines[3], ["advisor", "n", "9", "4", "1.00"]);
+    let (out, _) = run(pages(), "log query --json").await;
+    let first: Value = serde_json::from_str(out.unwrap().lines().next().unwrap()).unwrap();
+    assert_eq!(first["parts"], shared["parts"]);
+    let path = folder.path().join("log.csv");
+    let (out, _) = run(pages(), &format!("log export --format csv --out {}", path.display())).await;
+    out.unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let cell = text.lines().nth(1).unwrap().rsplit_once(",0,0,0,").unwrap().1;
+    let json = cell.trim_end().trim_matches('"').replace("\"\"", "\"");
+    assert_eq!(serde_json::from_str::<Value>(&json).unwrap(), shared["parts"]);
 }
 
 #[tokio::test]
@@ -139,7 +254,8 @@ async fn an_export_is_whole_or_not_there() {
     assert_eq!(lines.len(), 3);
     assert!(lines[0].starts_with("time,request_id,account,key_id,"));
     assert!(lines[1].contains(",\"'=cmd,1\",\"'=cmd,1\",p,200,"), "{text}");
-    assert_eq!(lines[0].split(',').count(), 29);
+    assert_eq!(lines[0].split(',').count(), 33);
+    assert!(lines[1].ends_with(",0,0,0,"), "no parts: {text}");
     std::fs::remove_file(&path).unwrap();
     let half = vec![
         (200, json!({ "rows": [row("r1", "m")], "next": "7.1.a" })),

@@ -58,6 +58,7 @@ pub(super) fn resolve(values: &mut Values<'_>, raw: RawRedis) -> RedisConfig {
         ca_file: path(values, &["store", "redis", "ca_file"], raw.ca_file.as_deref()),
         namespace,
         budget: values.millis(&["store", "redis", "budget_ms"], raw.budget_ms, 100, 1..=10_000),
+        queue: values.millis(&["store", "redis", "queue_ms"], raw.queue_ms, 5_000, 1..=60_000),
     }
 }
 

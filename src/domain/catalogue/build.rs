@@ -156,15 +156,18 @@ fn complete(
         };
         match secrets(&secret) {
             Ok(Some(found)) => one.authorize(&place, found).map_err(fault)?,
-            Ok(None) if several => warnings.push(Warning::CredentialAbsent {
-                provider: provider.clone(),
-                name: place.name,
-                secret,
-            }),
-            Ok(None) => warnings.push(Warning::SecretAbsent {
-                provider: provider.clone(),
-                secret,
-            }),
+            Ok(None) => {
+                one.provider.absent_secrets.push(secret.clone());
+                let provider = provider.clone();
+                warnings.push(match several {
+                    true => Warning::CredentialAbsent {
+                        provider,
+                        name: place.name,
+                        secret,
+                    },
+                    false => Warning::SecretAbsent { provider, secret },
+                });
+            }
             Err(message) => return Err(fault(&message)),
         }
     }
@@ -331,6 +334,7 @@ fn model(raw: &RawModel, providers: Vec<Arc<Provider>>, prices: &PriceList) -> R
         output_tokens: raw.output_tokens,
         price: pricing::price_name(raw).to_owned(),
         free: raw.free,
+        hidden_reasoning: raw.hidden_reasoning,
         created_unix: raw.created.as_deref().map_or(Ok(0), created_unix)?,
     })
 }

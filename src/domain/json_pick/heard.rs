@@ -29,6 +29,16 @@ enum Escape {
     },
 }
 
+/// Whether the bytes that come are listened to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Listening {
+    No,
+    /// In a string.
+    Text,
+    /// In an object or array with so many containers around it.
+    Within(usize),
+}
+
 impl Heard {
     /// What was counted.
     pub fn classes(&self) -> &CharClasses {

@@ -4,10 +4,15 @@
 pub const SCALAR_BYTES_MAX: usize = 256;
 /// Bytes of a picked object or array, in its JSON form; a longer one is dropped.
 pub const TREE_BYTES_MAX: usize = 8 * 1024;
+/// Bytes of a picked list; what comes behind them is dropped.
+pub const LIST_BYTES_MAX: usize = 8 * 1024;
 /// Segments of the longest path.
 pub const SEGMENTS_MAX: usize = 8;
 /// Paths of one set: one bit each.
-pub const PATHS_MAX: usize = 64;
+pub const PATHS_MAX: usize = 128;
+
+/// Some of a set's paths, one bit each.
+pub(super) type PathBits = u128;
 
 /// One step from a container to a value in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +28,8 @@ pub enum Segment {
 pub enum Take {
     /// Keep a string, number or literal of up to [`SCALAR_BYTES_MAX`]; the last one wins.
     Scalar,
+    /// Keep every scalar of up to [`SCALAR_BYTES_MAX`], up to [`LIST_BYTES_MAX`] in all.
+    List,
     /// Keep a whole object or array (or what else is there) of up to [`TREE_BYTES_MAX`]; paths that lead into it are not
     /// followed. The last one wins.
     Tree,
@@ -30,8 +37,20 @@ pub enum Take {
     Presence,
     /// Count them.
     Count,
-    /// Count the strings equal to this one.
-    CountOf(&'static str),
+    /// Mark the object around the string: with the bits of the word that the string is, or with `other` if it is none.
+    Mark {
+        /// Words, each with its bits.
+        words: &'static [(&'static str, u8)],
+        /// The bits of any other string.
+        other: u8,
+    },
+    /// Count the objects that have all of some marks when they end, and none of some others.
+    CountMarked {
+        /// All of these bits.
+        all: u8,
+        /// None of these.
+        none: u8,
+    },
     /// Listen to a string, without its escapes, or to an object or array as it is written: see [`super::Heard`]. Nothing of
     /// it is kept.
     Text,
@@ -41,11 +60,11 @@ impl Take {
     /// How much of a value has to be kept for this take.
     pub(super) const fn limit(self) -> usize {
         match self {
-            Self::Scalar => SCALAR_BYTES_MAX,
+            Self::Scalar | Self::List => SCALAR_BYTES_MAX,
             Self::Tree => TREE_BYTES_MAX,
-            Self::CountOf(word) => word.len() + 2,
+            Self::Mark { .. } => SCALAR_BYTES_MAX,
             Self::Presence => "false".len(),
-            Self::Count | Self::Text => 0,
+            Self::Count | Self::CountMarked { .. } | Self::Text => 0,
         }
     }
 }
@@ -86,13 +105,14 @@ struct Node {
 /// The paths that end at a node, one bit each, by what they do.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Leaves {
-    /// Look at a string, number or literal: all but those that only count.
-    pub(super) scalar: u64,
+    /// Look at a string, number or literal: all but those that only count or listen.
+    pub(super) scalar: PathBits,
     /// Bytes to keep of it.
     pub(super) scalar_limit: usize,
-    pub(super) tree: u64,
-    pub(super) presence: u64,
-    pub(super) count: u64,
+    pub(super) tree: PathBits,
+    pub(super) presence: PathBits,
+    pub(super) count: PathBits,
+    pub(super) marked: PathBits,
     /// Whether to listen.
     pub(super) text: bool,
 }
@@ -115,6 +135,11 @@ impl PathSet {
             }
         }
         set
+    }
+
+    /// How many paths it has.
+    pub fn count(&self) -> usize {
+        self.takes.len()
     }
 
     fn child(&mut self, parent: NodeId, segment: Segment) -> NodeId {
@@ -165,15 +190,16 @@ impl PathSet {
 }
 
 impl Leaves {
-    fn add(&mut self, bit: u64, take: Take) {
+    fn add(&mut self, bit: PathBits, take: Take) {
         match take {
             Take::Tree => self.tree |= bit,
             Take::Presence => self.presence |= bit,
             Take::Count => self.count |= bit,
+            Take::CountMarked { .. } => self.marked |= bit,
             Take::Text => self.text = true,
-            Take::Scalar | Take::CountOf(_) => {}
+            Take::Scalar | Take::List | Take::Mark { .. } => {}
         }
-        if !matches!(take, Take::Count | Take::Text) {
+        if !matches!(take, Take::Count | Take::CountMarked { .. } | Take::Text) {
             self.scalar |= bit;
             self.scalar_limit = self.scalar_limit.max(take.limit());
         }

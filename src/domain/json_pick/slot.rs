@@ -1,5 +1,15 @@
 //! What a picker keeps.
 
+use std::borrow::Cow;
+
+use super::{
+    Picker,
+    path::{LIST_BYTES_MAX, PathBits},
+};
+
+/// Between the values of a list: no JSON text of a scalar has one.
+const NEXT: u8 = b'\n';
+
 /// What was picked at one path.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slot {
@@ -15,4 +25,60 @@ pub(super) enum SlotState {
     Empty,
     Taken,
     TooLong,
+}
+
+impl Slot {
+    /// Adds a value to a list, if there is room.
+    pub(super) fn push(&mut self, value: &[u8]) {
+        if self.state == SlotState::Empty {
+            self.raw.clear();
+            self.state = SlotState::Taken;
+        }
+        let room = self.raw.len() + value.len() + 1;
+        if room > LIST_BYTES_MAX {
+            return;
+        }
+        if room > self.raw.capacity() {
+            // By doubling, but never beyond the limit.
+            let wanted = room.next_power_of_two().min(LIST_BYTES_MAX);
+            self.raw.reserve_exact(wanted - self.raw.len());
+        }
+        self.raw.extend_from_slice(value);
+        self.raw.push(NEXT);
+    }
+}
+
+impl Picker {
+    /// As [`Picker::text`], all that were kept at this path: several where it is a [`super::Take::List`].
+    pub fn each_text(&self, path: usize) -> impl Iterator<Item = Cow<'_, str>> {
+        let raw = self.raw(path).unwrap_or_default();
+        let values = raw.split(|byte| *byte == NEXT).filter(|value| !value.is_empty());
+        values.filter_map(text)
+    }
+}
+
+/// The string that a JSON text stands for, or the text of a number or boolean; `null` is nothing.
+pub(super) fn text(raw: &[u8]) -> Option<Cow<'_, str>> {
+    match raw {
+        b"null" => None,
+        [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => std::str::from_utf8(inner).ok().map(Cow::Borrowed),
+        [b'"', ..] => serde_json::from_slice(raw).ok().map(Cow::Owned),
+        _ => std::str::from_utf8(raw).ok().map(Cow::Borrowed),
+    }
+}
+
+/// Puts `new` in the place of what a buffer holds; the buffer is used again, and is never larger than the largest it held.
+pub(in crate::domain) fn replace(buffer: &mut Vec<u8>, new: &[u8]) {
+    buffer.clear();
+    buffer.reserve_exact(new.len());
+    buffer.extend_from_slice(new);
+}
+
+/// The places of the bits that are set.
+pub(super) fn bits(mut mask: PathBits) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let at = usize::try_from(mask.trailing_zeros()).ok().filter(|_| mask != 0)?;
+        mask &= mask - 1;
+        Some(at)
+    })
 }

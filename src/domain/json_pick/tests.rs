@@ -14,11 +14,26 @@ const PATHS: &[Path] = &[
     Path::new(&[K("a"), K("b")], Take::Tree),
     Path::new(&[K("list"), Each, K("name")], Take::Scalar),
     Path::new(&[K("list"), Each], Take::Count),
-    Path::new(&[K("list"), Each, K("kind")], Take::CountOf("x")),
+    Path::new(
+        &[K("list"), Each, K("kind")],
+        Take::Mark {
+            words: &[("x", 1), ("y", 2)],
+            other: 4,
+        },
+    ),
     Path::new(&[K("text")], Take::Presence),
     Path::new(&[K("a")], Take::Presence),
     Path::new(&[K("error")], Take::Scalar),
     Path::new(&[K("error"), K("type")], Take::Scalar),
+    Path::new(
+        &[K("list"), Each, K("at"), K("state")],
+        Take::Mark {
+            words: &[("bad", 8)],
+            other: 0,
+        },
+    ),
+    Path::new(&[K("list"), Each], Take::CountMarked { all: 1, none: 8 }),
+    Path::new(&[K("list"), Each], Take::CountMarked { all: 4, none: 0 }),
 ];
 
 fn picked(json: &[u8]) -> Picker {
@@ -36,9 +51,32 @@ fn values_are_picked_at_their_paths_only() {
     assert_eq!(picker.text(0).as_deref(), Some("y\u{e9}s"));
     assert_eq!(picker.raw(1), Some(br#"{"n":[1,{"b":"}"}]}"#.as_slice()));
     assert!(picker.is(2, "two"));
-    assert_eq!((picker.count(3), picker.count(4)), (4, 2));
+    assert_eq!((picker.count(3), picker.count(10), picker.count(11)), (4, 2, 0));
     assert!(picker.is_present(5) && picker.is_present(6));
     assert!(picker.is_done() && !picker.is_inert());
+}
+
+#[test]
+fn objects_are_counted_by_what_their_members_say_together() {
+    let long = "z".repeat(SCALAR_BYTES_MAX);
+    let json = format!(
+        r#"{{"list":[{{"kind":"x","at":{{"state":"good"}}}},{{"at":{{"state":"bad"}},"kind":"x"}},{{"kind":"y"}},{{}},
+        {{"kind":7}},{{"kind":null}},{{"kind":"{long}"}},{{"kind":"other"}},{{"x":{{"kind":"x"}}}},{{"at":{{"kind":"x"}},"kind":"x"}},"x",["x"]],
+        "kind":"x"}}"#
+    );
+    for size in [1, 2, 3, 7, 50, json.len()] {
+        let mut picker = Picker::new(&SET);
+        json.as_bytes().chunks(size).for_each(|chunk| {
+            picker.push(chunk);
+        });
+        assert!(picker.is_done());
+        assert_eq!((picker.count(10), picker.count(11)), (2, 2), "in pieces of {size}");
+        picker.reset();
+        picker.push(br#"{"list":[{"kind":"x"}]}"#);
+        assert_eq!((picker.count(10), picker.count(11)), (1, 0));
+    }
+    // An object that has not ended is not counted yet.
+    assert_eq!(picked(br#"{"list":[{"kind":"x""#).count(10), 0);
 }
 
 #[test]

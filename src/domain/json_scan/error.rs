@@ -52,6 +52,14 @@ pub enum ScanError {
         /// The first byte of the value.
         at: usize,
     },
+    /// More names of what lies at a provider than are looked up for one request.
+    #[error("the body names more than {references_max} files, items and other things at the provider (byte {at})")]
+    TooManyReferences {
+        /// The first byte of the name too many.
+        at: usize,
+        /// The limit.
+        references_max: usize,
+    },
     /// Two keys that are `stream` once unescaped: parsers differ in which one counts.
     #[error("`stream` occurs twice (byte {at})")]
     StreamTwice {

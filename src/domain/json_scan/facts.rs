@@ -2,6 +2,7 @@
 
 use std::mem;
 
+use super::references::{REFERENCES_MAX, References};
 use super::string::StringToken;
 use super::{ModelSpan, Scan, ScanError};
 
@@ -12,9 +13,28 @@ enum Field {
     Other,
     Model,
     Stream,
-    OutputMax,
+    OutputMax(OutputName),
     GenerationConfig,
+    Candidates,
+    Fallbacks,
+    /// The limit of output of a model that may stand in.
+    FallbackMax,
     Tools,
+    Background,
+    StreamOptions,
+    IncludeUsage,
+    Store,
+    Continued,
+    PromptCacheKey,
+}
+
+/// The names under which a request limits its output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OutputName {
+    MaxTokens,
+    MaxOutputTokens,
+    MaxCompletionTokens,
+    GenerationConfig,
 }
 
 /// The facts found so far. Told of every key and every value in order; a value belongs to the key told last, once.
@@ -26,11 +46,27 @@ pub(super) struct Facts {
     /// The field of the next value; taken by it, so that no later array element is mistaken for it.
     next: Field,
     has_stream: bool,
+    has_generation_config: bool,
+    references: References,
+}
+
+/// A value that is no string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Plain {
+    Null,
+    Boolean(bool),
+    /// Its value if it is a non-negative integer.
+    Number(Option<u64>),
+    /// An array or an object.
+    Container,
 }
 
 impl Facts {
     pub(super) fn into_scan(self) -> Scan {
-        self.scan
+        Scan {
+            references: self.references.into_found(),
+            ..self.scan
+        }
     }
 
     /// Whether the last key was of the tools that the request declares, or their own.
@@ -40,16 +76,25 @@ impl Facts {
 
     /// A key of an object at `depth` (1: the top level).
     pub(super) fn key(&mut self, depth: usize, body: &str, key: &StringToken) -> Result<(), ScanError> {
+        self.references.key(depth, body, key);
         self.next = match depth {
             1 => {
                 self.top = self.top_level_field(body, key)?;
                 self.top
             }
-            2 if self.top == Field::GenerationConfig
-                && (key.is(body, "maxOutputTokens") || key.is(body, "max_output_tokens")) =>
-            {
-                Field::OutputMax
+            2 if self.top == Field::GenerationConfig => {
+                let is_any = |names: &[&str]| names.iter().any(|name| key.is(body, name));
+                if is_any(&["maxOutputTokens", "max_output_tokens"]) {
+                    Field::OutputMax(OutputName::GenerationConfig)
+                } else if is_any(&["candidateCount", "candidate_count"]) {
+                    Field::Candidates
+                } else {
+                    Field::Other
+                }
             }
+            2 if self.top == Field::StreamOptions && key.is(body, "include_usage") => Field::IncludeUsage,
+            // The object is an element of an array.
+            3 if self.top == Field::Fallbacks && key.is(body, "max_tokens") => Field::FallbackMax,
             _ => Field::Other,
         };
         Ok(())
@@ -77,53 +122,98 @@ impl Facts {
             self.scan.has_contents = true;
             return Ok(Field::Other);
         }
-        let is_any = |names: &[&str]| names.iter().any(|name| key.is(body, name));
-        Ok(
-            if is_any(&["max_tokens", "max_output_tokens", "max_completion_tokens"]) {
-                Field::OutputMax
-            } else if is_any(&["generationConfig", "generation_config"]) {
+        Ok(match key.short(body, &mut [0; 24]).unwrap_or_default() {
+            "max_tokens" => Field::OutputMax(OutputName::MaxTokens),
+            "max_output_tokens" => Field::OutputMax(OutputName::MaxOutputTokens),
+            "max_completion_tokens" => Field::OutputMax(OutputName::MaxCompletionTokens),
+            "generationConfig" | "generation_config" => {
+                if mem::replace(&mut self.has_generation_config, true) {
+                    // Which of two a provider goes by is its own affair.
+                    self.scan.output_limits.generation_config.note(None);
+                }
                 Field::GenerationConfig
-            } else if key.is(body, "tools") {
-                Field::Tools
-            } else {
-                Field::Other
-            },
-        )
+            }
+            "fallbacks" => Field::Fallbacks,
+            "tools" => Field::Tools,
+            "background" => Field::Background,
+            "stream_options" => Field::StreamOptions,
+            "store" => Field::Store,
+            "thread" | "diagnostics" => Field::Continued,
+            "prompt_cache_key" => Field::PromptCacheKey,
+            _ => Field::Other,
+        })
     }
 
-    pub(super) fn string(&mut self, body: &str, value: &StringToken) {
-        if mem::take(&mut self.next) == Field::Model {
-            self.scan.model = Some(ModelSpan {
-                text: value.decode(body),
-                value: value.span.clone(),
+    /// A string, `depth` containers deep.
+    pub(super) fn string(&mut self, depth: usize, body: &str, value: &StringToken) -> Result<(), ScanError> {
+        self.references.string(depth, body, value);
+        if self.references.is_too_many() {
+            return Err(ScanError::TooManyReferences {
+                at: value.span.start,
+                references_max: REFERENCES_MAX,
             });
         }
-    }
-
-    pub(super) fn number(&mut self, at: usize, integer: Option<u64>) -> Result<(), ScanError> {
-        let field = self.not_a_string(at)?;
-        if field == Field::OutputMax && integer.is_some() {
-            self.scan.output_max = integer;
+        let field = mem::take(&mut self.next);
+        self.limit(field, None);
+        match field {
+            Field::Model => {
+                self.scan.model = Some(ModelSpan {
+                    text: value.decode(body),
+                    value: value.span.clone(),
+                });
+            }
+            Field::PromptCacheKey => self.scan.prompt_cache_key = Some(value.span.clone()),
+            field => self.doubtful(field),
         }
         Ok(())
     }
 
-    pub(super) fn boolean(&mut self, at: usize, value: bool) -> Result<(), ScanError> {
-        if self.not_a_string(at)? == Field::Stream {
-            self.scan.stream = Some(value);
+    /// Any other value, at byte `at`.
+    pub(super) fn plain(&mut self, at: usize, value: Plain) -> Result<(), ScanError> {
+        self.references.other();
+        let field = mem::take(&mut self.next);
+        let integer = match value {
+            Plain::Number(integer) => integer,
+            Plain::Null | Plain::Boolean(_) | Plain::Container => None,
+        };
+        self.limit(field, integer);
+        match (field, value) {
+            (Field::Model, _) => return Err(ScanError::ModelNotString { at }),
+            (Field::OutputMax(_), Plain::Number(Some(integer))) => self.scan.output_max = Some(integer),
+            (Field::Stream, Plain::Boolean(value)) => self.scan.stream = Some(value),
+            (Field::Store, Plain::Boolean(value)) => self.scan.store = Some(value),
+            (Field::Continued, Plain::Container) => self.scan.may_be_continued = true,
+            (Field::Background, Plain::Boolean(false)) | (Field::IncludeUsage, Plain::Boolean(true)) => {}
+            (_, Plain::Null) => {}
+            (field, _) => self.doubtful(field),
         }
         Ok(())
     }
 
-    /// A null, an array or an object starts at byte `at`.
-    pub(super) fn other(&mut self, at: usize) -> Result<(), ScanError> {
-        self.not_a_string(at).map(|_| ())
+    /// An object has opened, the container number `depth`.
+    pub(super) fn object(&mut self, depth: usize) {
+        self.references.object(depth);
     }
 
-    fn not_a_string(&mut self, at: usize) -> Result<Field, ScanError> {
-        match mem::take(&mut self.next) {
-            Field::Model => Err(ScanError::ModelNotString { at }),
-            field => Ok(field),
+    /// A value belongs to a limit of the output: an integer, or anything else.
+    fn limit(&mut self, field: Field, integer: Option<u64>) {
+        let limits = &mut self.scan.output_limits;
+        match field {
+            Field::OutputMax(OutputName::MaxTokens) | Field::FallbackMax => limits.max_tokens.note(integer),
+            Field::OutputMax(OutputName::MaxOutputTokens) => limits.max_output_tokens.note(integer),
+            Field::OutputMax(OutputName::GenerationConfig) => limits.generation_config.note(integer),
+            Field::Candidates => limits.candidates.note(integer),
+            _ => {}
         }
+    }
+
+    /// A value that a provider might take for one that leaves weir without the usage: it is not for weir to know which.
+    fn doubtful(&mut self, field: Field) {
+        let place = match field {
+            Field::Background => "background",
+            Field::IncludeUsage => "stream_options.include_usage",
+            _ => return,
+        };
+        self.scan.unseen_usage.get_or_insert(place);
     }
 }

@@ -39,6 +39,21 @@ impl StringToken {
         }
     }
 
+    /// The text, unescaped, if it has at most as many bytes as the buffer, in which it is put together if need be.
+    pub(super) fn short<'t, const N: usize>(&self, body: &'t str, buffer: &'t mut [u8; N]) -> Option<&'t str> {
+        let raw = self.raw(body);
+        if !self.is_escaped {
+            return (raw.len() <= N).then_some(raw);
+        }
+        let mut length = 0;
+        for character in Unescaped::new(raw) {
+            let end = length + character.len_utf8();
+            character.encode_utf8(buffer.get_mut(length..end)?);
+            length = end;
+        }
+        std::str::from_utf8(buffer.get(..length)?).ok()
+    }
+
     pub(super) fn decode(&self, body: &str) -> String {
         let raw = self.raw(body);
         if self.is_escaped {

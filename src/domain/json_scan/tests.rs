@@ -2,12 +2,14 @@
 
 mod differential;
 mod end;
+mod limits;
+mod references;
 
 use super::*;
 
 const LIMITS: ScanLimits = ScanLimits { depth_max: 256 };
 
-/// Without the estimate of tokens, which has tests of its own.
+/// Without the estimate of tokens and the turns, which have tests of their own.
 fn scanned(body: &str) -> Scan {
     facts(scan(body.as_bytes(), &LIMITS)).unwrap_or_else(|error| panic!("{body}: {error}"))
 }
@@ -15,6 +17,7 @@ fn scanned(body: &str) -> Scan {
 fn facts(scan: Result<Scan, ScanError>) -> Result<Scan, ScanError> {
     scan.map(|scan| Scan {
         input_tokens: 0,
+        turns: Turns::default(),
         ..scan
     })
 }

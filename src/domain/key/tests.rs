@@ -5,6 +5,10 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use super::*;
+use crate::domain::{
+    ledger::{FinishFactor, KeyTerms},
+    money::NanoUsd,
+};
 
 fn record() -> KeyRecord {
     KeyRecord {
@@ -69,6 +73,30 @@ fn the_stored_form_is_pinned() {
             r#"{{"id":"{id}","name":"laptop","account":"acme","created_at":100,"expires_at":200,"models":null,"state":"revoked","at":7,"hint":"wxyz","revision":0,"terms":{{"reset":"none","on_exhausted":"finish"}}}}"#
         )
     );
+}
+
+#[test]
+fn a_bound_for_answers_that_finish_is_read_and_where_none_was_written_it_is_twice_the_quota() {
+    let terms = |text: &str| serde_json::from_str::<KeyTerms>(text).unwrap().finish_factor;
+    assert_eq!(
+        terms(r#"{"reset":"none","on_exhausted":"finish"}"#),
+        FinishFactor::default()
+    );
+    for factor in [
+        FinishFactor::NONE,
+        FinishFactor::new(5).unwrap(),
+        FinishFactor::default(),
+    ] {
+        let written = KeyTerms {
+            finish_factor: factor,
+            ..KeyTerms::default()
+        };
+        assert_eq!(terms(&serde_json::to_string(&written).unwrap()), factor);
+    }
+    assert_eq!((FinishFactor::new(0), FinishFactor::new(1_001)), (None, None));
+    let cents = NanoUsd::from_nanos(7);
+    assert_eq!(FinishFactor::default().times(cents), Some(NanoUsd::from_nanos(14)));
+    assert_eq!(FinishFactor::default().times(NanoUsd::MAX), Some(NanoUsd::MAX));
 }
 
 #[test]

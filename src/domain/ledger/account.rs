@@ -30,6 +30,8 @@
 //! balance; adds it to the account's `spent` and to the key's four counters of the time of its admission; and corrects the
 //! token buckets that are there. The key need not be known.
 //!
+//! **Operations.** An amount that comes with an id counts once for it: see [`operations`].
+//!
 //! **Counters** of a key have the period's name. Those that ended more than 7 days before now may be dropped, `all` never.
 
 use std::collections::{BTreeMap, HashMap};
@@ -40,6 +42,7 @@ use self::{
     bucket::Buckets,
     holds::{Hold, Holds},
     key::{AccountKey, Mirror},
+    operations::{Operations, Recorded},
 };
 use super::{
     AccountTerms, AccountView, Admission, Admit, Change, Denied, Grant, KeySpend, KeyTerms, NodeId, QuotaStanding,
@@ -55,6 +58,7 @@ use crate::domain::{
 pub mod bucket;
 pub mod holds;
 pub mod key;
+pub mod operations;
 #[cfg(test)]
 mod tests;
 
@@ -65,6 +69,7 @@ pub struct Account {
     keys: HashMap<KeyId, AccountKey>,
     buckets: Buckets,
     holds: Holds,
+    operations: Operations,
 }
 
 /// What an account is besides its keys, its holds and its buckets: the part that has to last.
@@ -93,10 +98,15 @@ struct Checked {
 
 impl Account {
     /// An account as it was kept: without holds, its buckets full.
-    pub fn restored(standing: Standing, keys: impl IntoIterator<Item = (KeyId, AccountKey)>) -> Self {
+    pub fn restored(
+        standing: Standing,
+        keys: impl IntoIterator<Item = (KeyId, AccountKey)>,
+        operations: impl IntoIterator<Item = Recorded>,
+    ) -> Self {
         Self {
             standing: Some(standing),
             keys: keys.into_iter().collect(),
+            operations: operations.into_iter().collect(),
             ..Self::default()
         }
     }
@@ -104,6 +114,11 @@ impl Account {
     /// What has to last of it; `None`: the account is not there.
     pub fn standing(&self) -> Option<&Standing> {
         self.standing.as_ref()
+    }
+
+    /// The operations that it remembers; these have to last, too.
+    pub fn operations(&self) -> &Operations {
+        &self.operations
     }
 
     /// What has to last of one of its keys.
@@ -198,6 +213,7 @@ impl Account {
             low_balance: account.and_then(|it| it.terms.low_balance),
             quota: self.quota_standing(&terms, &ask.key.id, at_ms),
             provider_state: account.map(|it| it.terms.provider_state).unwrap_or_default(),
+            account_rates: account.map(|it| it.terms.rates).unwrap_or_default(),
             watermark: self.watermark(&ask.node),
         }
     }
@@ -275,14 +291,18 @@ impl Account {
                 self.keys.entry(settlement.key.clone()).or_default().settle(settlement);
                 return settlement.row.clone();
             }
-            Change::Open { balance, at } => {
+            Change::Open { balance, at, operation } => {
                 if standing.created_at == 0 {
                     standing.created_at = *at;
                 }
-                standing.balance = sum(standing.balance, *balance);
+                if self.operations.note(operation.as_ref(), bounded(*balance)) {
+                    standing.balance = sum(standing.balance, *balance);
+                }
             }
-            Change::Credit { amount } | Change::Adjust { amount } => {
-                standing.balance = sum(standing.balance, *amount);
+            Change::Credit { amount, operation } | Change::Adjust { amount, operation } => {
+                if self.operations.note(operation.as_ref(), bounded(*amount)) {
+                    standing.balance = sum(standing.balance, *amount);
+                }
             }
             Change::Suspend => standing.suspended = true,
             Change::Resume => standing.suspended = false,

@@ -25,6 +25,7 @@ pub fn settlement_after_crash(admitted: Admitted, checkpoint: Option<Checkpoint>
             usage: last.usage,
             usage_source: last.source,
             modifiers: last.modifiers,
+            parts: last.parts,
             cost_nano_usd: last.cost,
             provider: last.provider,
             latency_ms: row.latency_ms.max(last.latency_ms),
@@ -48,10 +49,10 @@ pub fn settlement_after_crash(admitted: Admitted, checkpoint: Option<Checkpoint>
 mod tests {
     use super::*;
     use crate::domain::{
-        consumption::{Modifiers, UsageSource},
+        consumption::{Modifiers, Part, UsageSource},
         key::KeyId,
         money::NanoUsd,
-        usage::Usage,
+        usage::{RunKind, Usage},
     };
 
     fn admitted() -> Admitted {
@@ -74,6 +75,7 @@ mod tests {
                     ..Usage::default()
                 },
                 usage_source: UsageSource::Estimated,
+                parts: Vec::new(),
                 modifiers: Modifiers::default(),
                 price_version: "v1".to_owned(),
                 cost_nano_usd: NanoUsd::from_nanos(100),
@@ -81,6 +83,21 @@ mod tests {
                 ttft_ms: None,
             },
             tokens_estimated: 700,
+        }
+    }
+
+    fn part() -> Part {
+        Part {
+            run: RunKind::Advisor,
+            model: "n".to_owned(),
+            usage: Usage {
+                output_text: 7,
+                ..Usage::default()
+            },
+            priced_as: None,
+            price_version: None,
+            above_input_tokens: 0,
+            cost_nano_usd: NanoUsd::from_nanos(30),
         }
     }
 
@@ -100,6 +117,14 @@ mod tests {
     }
 
     #[test]
+    fn a_checkpoint_from_before_there_were_parts_can_be_read() {
+        let json = r#"{"request":"r1","status":200,"output_text":4,"source":"partial","cost":9,"provider":"p","latency_ms":1,"ttft_ms":null}"#;
+        let checkpoint: Checkpoint = serde_json::from_str(json).unwrap();
+        assert_eq!((checkpoint.usage.output_text, checkpoint.parts.len()), (4, 0));
+        assert_eq!(serde_json::to_string(&checkpoint).unwrap(), json);
+    }
+
+    #[test]
     fn the_last_checkpoint_is_charged() {
         let checkpoint = Checkpoint {
             request: "r1".to_owned(),
@@ -114,6 +139,7 @@ mod tests {
                 speed: Some("fast".to_owned()),
                 ..Modifiers::default()
             },
+            parts: vec![part()],
             cost: NanoUsd::from_nanos(333),
             provider: "second".to_owned(),
             latency_ms: 3_020,
@@ -126,6 +152,7 @@ mod tests {
             (NanoUsd::from_nanos(333), 130)
         );
         assert_eq!(row.cost_nano_usd, settlement.cost);
+        assert_eq!(row.parts, [part()]);
         assert_eq!((row.time_ms, row.latency_ms, row.ttft_ms), (13_000, 3_020, Some(400)));
         assert_eq!(
             (row.status, row.provider.as_str(), row.usage_source),

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{
-    consumption::{Modifiers, Row, UsageSource},
+    consumption::{Modifiers, Part, Row, UsageSource},
     key::{KeyId, KeyRecord},
     ledger::Step,
     money::NanoUsd,
@@ -67,6 +67,9 @@ pub struct Checkpoint {
     /// What changes the price.
     #[serde(flatten)]
     pub modifiers: Modifiers,
+    /// What each model consumed, where it was not the model asked for alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
     /// What that costs.
     pub cost: NanoUsd,
     /// The provider that serves.

@@ -50,7 +50,7 @@ impl std::str::FromStr for Reset {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExhausted {
-    /// It ends by itself, and is charged in full.
+    /// It ends by itself, and is charged in full; see [`FinishFactor`].
     #[default]
     Finish,
     /// It is ended with the protocol's in-band error.
@@ -75,6 +75,46 @@ impl std::str::FromStr for OnExhausted {
             .into_iter()
             .find(|choice| choice.as_str() == text)
             .ok_or(UnknownChoice)
+    }
+}
+
+/// How many times what a key may spend one answer may cost before it is ended, although answers of the key may finish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct FinishFactor(Option<u32>);
+
+impl FinishFactor {
+    /// The largest factor.
+    pub const MAX: u32 = 1_000;
+    /// No answer is ended.
+    pub const NONE: Self = Self(None);
+
+    /// From 1 to [`FinishFactor::MAX`]; `None` for any other number.
+    pub fn new(factor: u64) -> Option<Self> {
+        let factor = u32::try_from(factor).ok()?;
+        (1..=Self::MAX).contains(&factor).then_some(Self(Some(factor)))
+    }
+
+    /// The factor; `None`: no answer is ended.
+    pub const fn get(self) -> Option<u32> {
+        self.0
+    }
+
+    /// So many times an amount, and no more than [`NanoUsd::MAX`]; `None`: no bound.
+    pub fn times(self, amount: NanoUsd) -> Option<NanoUsd> {
+        let nanos = amount.nanos().saturating_mul(i64::from(self.0?));
+        Some(NanoUsd::from_nanos(nanos).min(NanoUsd::MAX))
+    }
+
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Twice.
+impl Default for FinishFactor {
+    fn default() -> Self {
+        Self(Some(2))
     }
 }
 
@@ -141,6 +181,9 @@ pub struct KeyTerms {
     /// What happens when it is used up in the middle of an answer.
     #[serde(default)]
     pub on_exhausted: OnExhausted,
+    /// How far an answer may go that finishes.
+    #[serde(default, skip_serializing_if = "FinishFactor::is_default")]
+    pub finish_factor: FinishFactor,
     /// How fast.
     #[serde(flatten)]
     pub rates: Rates,
@@ -192,6 +235,8 @@ pub struct KeyTermsChange {
     pub reset: Option<Reset>,
     /// What happens in the middle of an answer.
     pub on_exhausted: Option<OnExhausted>,
+    /// How far an answer may go that finishes.
+    pub finish_factor: Option<FinishFactor>,
     /// How fast.
     pub rates: RatesChange,
 }
@@ -204,6 +249,7 @@ impl KeyTermsChange {
             quota: self.quota.unwrap_or(terms.quota),
             reset: self.reset.unwrap_or(terms.reset),
             on_exhausted: self.on_exhausted.unwrap_or(terms.on_exhausted),
+            finish_factor: self.finish_factor.unwrap_or(terms.finish_factor),
             rates: self.rates.apply(terms.rates),
         }
     }

@@ -52,6 +52,9 @@ pub(super) struct RawTier {
 pub(super) struct RawPerCall {
     pub(super) web_search: Option<Spanned<RawDecimal>>,
     pub(super) web_fetch: Option<Spanned<RawDecimal>>,
+    pub(super) file_search: Option<Spanned<RawDecimal>>,
+    pub(super) code_interpreter: Option<Spanned<RawDecimal>>,
+    pub(super) image_generation: Option<Spanned<RawDecimal>>,
     pub(super) request: Option<Spanned<RawDecimal>>,
 }
 

@@ -149,6 +149,9 @@ impl Reader<'_, '_> {
         PerCallPrices {
             web_search: price(&raw.web_search, "web_search"),
             web_fetch: price(&raw.web_fetch, "web_fetch"),
+            file_search: price(&raw.file_search, "file_search"),
+            code_interpreter: price(&raw.code_interpreter, "code_interpreter"),
+            image_generation: price(&raw.image_generation, "image_generation"),
             request: price(&raw.request, "request"),
         }
     }

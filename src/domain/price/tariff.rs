@@ -67,6 +67,12 @@ pub struct PerCallPrices {
     pub web_search: PerCall,
     /// A page fetched by the provider's own tool.
     pub web_fetch: PerCall,
+    /// A search in stored files by the provider's own tool.
+    pub file_search: PerCall,
+    /// A call of the provider's own code interpreter.
+    pub code_interpreter: PerCall,
+    /// A call of the provider's own image generation.
+    pub image_generation: PerCall,
     /// A request, once, unless it consumed nothing.
     pub request: PerCall,
 }
@@ -82,19 +88,58 @@ pub struct Multipliers {
     pub geo: BTreeMap<String, Factor>,
 }
 
+/// A sum of money in 10^-18 of a pico-USD, not rounded yet: prices are whole pico-USD, and three factors are in millionths.
+///
+/// It saturates at `i128::MAX`, which is far beyond [`NanoUsd::MAX`] in that unit: a sum that saturates is above the limit
+/// anyway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Exact(i128);
+
+impl Exact {
+    const MAX: Self = Self(i128::MAX);
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// Rounded up to the next nano-USD, at most [`NanoUsd::MAX`].
+    pub fn rounded_up(self) -> NanoUsd {
+        let unit = PICO_PER_NANO.saturating_mul(FACTORS_ONE);
+        let nanos = self.0 / unit + i128::from(self.0 % unit != 0);
+        i64::try_from(nanos).map_or(NanoUsd::MAX, |nanos| NanoUsd::from_nanos(nanos).min(NanoUsd::MAX))
+    }
+}
+
 impl Tariff {
-    /// See [`crate::domain::price::Price::cost`].
-    ///
-    /// All is counted in 10^-18 of a pico-USD, so nothing is lost before the one division at the end. The products saturate
-    /// at `i128::MAX`, which is far beyond [`NanoUsd::MAX`] in that unit: a sum that saturates is above the limit anyway.
-    pub fn cost(&self, usage: &Usage, modifiers: &Modifiers) -> NanoUsd {
-        if *usage == Usage::default() {
-            return NanoUsd::ZERO;
-        }
+    /// What tokens and calls cost, the prompt being of the tier that its size gives it.
+    pub fn sum(&self, usage: &Usage, modifiers: &Modifiers) -> Exact {
+        self.sum_in_tier(usage, modifiers, self.tier_above(usage, modifiers))
+    }
+
+    /// From which size on the tier holds that prices this prompt.
+    pub fn tier_above(&self, usage: &Usage, modifiers: &Modifiers) -> u64 {
+        let tier = tier_for(self.tiers_for(modifiers), usage.input_total());
+        tier.map_or(0, |tier| tier.above_input_tokens)
+    }
+
+    /// What a request costs once, unless it consumed nothing.
+    pub fn request_fee(&self) -> Exact {
+        Exact(i128::from(self.per_call.request.pico_usd()).saturating_mul(FACTORS_ONE))
+    }
+
+    fn tiers_for(&self, modifiers: &Modifiers) -> &[Tier] {
+        named(&self.service_tier_prices, modifiers.service_tier.as_deref()).unwrap_or(&self.tiers)
+    }
+
+    /// What tokens and calls cost in the tier that begins above so many input tokens.
+    pub fn sum_in_tier(&self, usage: &Usage, modifiers: &Modifiers, above_input_tokens: u64) -> Exact {
         let tier_name = modifiers.service_tier.as_deref();
         let own = named(&self.service_tier_prices, tier_name);
-        let Some(tier) = tier_for(own.unwrap_or(&self.tiers), usage.input_total()) else {
-            return NanoUsd::MAX;
+        // A prompt of one token more is of it.
+        let Some(tier) = tier_for(self.tiers_for(modifiers), above_input_tokens.saturating_add(1)) else {
+            return Exact::MAX;
         };
         let special = |price: Option<PerToken>, usual| price.filter(|_| own.is_none()).unwrap_or(usual);
         let tokens = [
@@ -107,11 +152,15 @@ impl Tariff {
             (usage.output_reasoning, special(self.reasoning, tier.output)),
         ];
         let tokens = sum(tokens.map(|(count, price)| (count, price.pico_usd())));
-        let calls = sum([
-            (usage.web_searches, self.per_call.web_search.pico_usd()),
-            (usage.web_fetches, self.per_call.web_fetch.pico_usd()),
-            (1, self.per_call.request.pico_usd()),
-        ]);
+        let per_call = &self.per_call;
+        let calls = [
+            (usage.web_searches, per_call.web_search),
+            (usage.web_fetches, per_call.web_fetch),
+            (usage.file_searches, per_call.file_search),
+            (usage.code_interpreter_calls, per_call.code_interpreter),
+            (usage.image_generations, per_call.image_generation),
+        ];
+        let calls = sum(calls.map(|(count, price)| (count, price.pico_usd())));
         let multipliers = &self.multipliers;
         let factors = [
             (&multipliers.service_tier, tier_name.filter(|_| own.is_none())),
@@ -124,12 +173,8 @@ impl Tariff {
             .fold(1, |product: i128, factor| {
                 product.saturating_mul(factor.millionths().into())
             });
-        let sum = tokens
-            .saturating_mul(factor)
-            .saturating_add(calls.saturating_mul(FACTORS_ONE));
-        let unit = PICO_PER_NANO.saturating_mul(FACTORS_ONE);
-        let nanos = sum / unit + i128::from(sum % unit != 0);
-        i64::try_from(nanos).map_or(NanoUsd::MAX, |nanos| NanoUsd::from_nanos(nanos).min(NanoUsd::MAX))
+        let calls = calls.saturating_mul(FACTORS_ONE);
+        Exact(tokens.saturating_mul(factor).saturating_add(calls))
     }
 }
 

@@ -41,6 +41,9 @@ const THOUSANDS: Usage = Usage {
     tool_input: 0,
     web_searches: 0,
     web_fetches: 0,
+    file_searches: 0,
+    code_interpreter_calls: 0,
+    image_generations: 0,
 };
 
 #[test]
@@ -160,7 +163,7 @@ fn a_service_tier_may_have_prices_of_its_own() {
 #[test]
 fn calls_are_paid_by_call() {
     let price = price(
-        "tiers = [{ input = \"0\", output = \"0\" }]\nper_call = { web_search = \"0.01\", web_fetch = \"0.000000000001\", request = \"0.5\" }",
+        "tiers = [{ input = \"0\", output = \"0\" }]\nper_call = { web_search = \"0.01\", web_fetch = \"0.000000000001\", file_search = \"0.0025\", code_interpreter = \"0.03\", image_generation = \"0.04\", request = \"0.5\" }",
     );
     assert_eq!(nanos(&price, Usage::default()), 0, "nothing was consumed");
     assert_eq!(
@@ -179,6 +182,13 @@ fn calls_are_paid_by_call() {
         ..Usage::default()
     };
     assert_eq!(nanos(&price, usage), 520_000_001);
+    let usage = Usage {
+        file_searches: 4,
+        code_interpreter_calls: 2,
+        image_generations: 1,
+        ..Usage::default()
+    };
+    assert_eq!(nanos(&price, usage), 500_000_000 + 10_000_000 + 60_000_000 + 40_000_000);
 }
 
 #[test]
@@ -191,7 +201,7 @@ fn what_is_free_costs_nothing_and_says_so() {
 #[test]
 fn the_dearest_request_costs_the_most_there_is() {
     let dearest = price(
-        "tiers = [{ input = \"1000000\", output = \"1000000\" }]\nper_call = { web_search = \"1000000\", web_fetch = \"1000000\", request = \"1000000\" }\n\
+        "tiers = [{ input = \"1000000\", output = \"1000000\" }]\nper_call = { web_search = \"1000000\", web_fetch = \"1000000\", file_search = \"1000000\", code_interpreter = \"1000000\", image_generation = \"1000000\", request = \"1000000\" }\n\
          multipliers = { service_tier = { x = \"1000\" }, speed = { x = \"1000\" }, geo = { x = \"1000\" } }",
     );
     let most = u64::MAX;
@@ -205,6 +215,9 @@ fn the_dearest_request_costs_the_most_there_is() {
         tool_input: most,
         web_searches: most,
         web_fetches: most,
+        file_searches: most,
+        code_interpreter_calls: most,
+        image_generations: most,
     };
     assert_eq!(
         dearest.cost(&usage, &modifiers(Some("x"), Some("x"), Some("x"))),
@@ -238,11 +251,11 @@ fn count() -> impl Strategy<Value = u64> {
 
 proptest! {
     #[test]
-    fn no_usage_panics_or_leaves_the_limits(counts in proptest::array::uniform9(count()), at in 0_usize..30, tier in "\\PC{0,9}") {
+    fn no_usage_panics_or_leaves_the_limits(counts in proptest::array::uniform12(count()), at in 0_usize..30, tier in "\\PC{0,9}") {
         let list = PriceList::shipped().unwrap();
         let (_, _, entry) = list.iter().nth(at % list.iter().count()).unwrap();
-        let [input_uncached, cache_read, cache_write_short, cache_write_long, output_text, output_reasoning, tool_input, web_searches, web_fetches] = counts;
-        let usage = Usage { input_uncached, cache_read, cache_write_short, cache_write_long, output_text, output_reasoning, tool_input, web_searches, web_fetches };
+        let [input_uncached, cache_read, cache_write_short, cache_write_long, output_text, output_reasoning, tool_input, web_searches, web_fetches, file_searches, code_interpreter_calls, image_generations] = counts;
+        let usage = Usage { input_uncached, cache_read, cache_write_short, cache_write_long, output_text, output_reasoning, tool_input, web_searches, web_fetches, file_searches, code_interpreter_calls, image_generations };
         for modifiers in [Modifiers::default(), modifiers(Some("priority"), Some("fast"), Some("us")), modifiers(Some(&tier), None, None)] {
             let cost = entry.price.cost(&usage, &modifiers);
             prop_assert!((NanoUsd::ZERO..=NanoUsd::MAX).contains(&cost));

@@ -3,8 +3,9 @@
 use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_pick::{PathSet, Picker};
 use crate::domain::protocol::facts::Facts;
+use crate::domain::protocol::made::Made;
 use crate::domain::protocol::{MidStreamFailure, Protocol, gemini, messages, responses};
-use crate::domain::usage::Usage;
+use crate::domain::usage::{Run, Usage};
 
 /// A protocol with what its answer has reported.
 #[derive(Clone, Debug)]
@@ -38,6 +39,16 @@ impl Dialect {
             Self::Messages(state) => state.event(picker, name, facts),
             Self::Responses(state) => state.event(picker, name, facts),
             Self::Gemini(state) => state.chunk(picker, facts),
+        }
+        self.made(picker, &mut facts.made);
+    }
+
+    /// Takes in what an event or a body, which the picker has read whole, says that the answer has made.
+    pub(super) fn made(&self, picker: &Picker, made: &mut Made) {
+        match self {
+            Self::Messages(_) => made.note_messages(picker, messages::MADE),
+            Self::Responses(_) => made.note_responses(picker, responses::MADE),
+            Self::Gemini(_) => made.note_gemini(picker, gemini::MADE),
         }
     }
 
@@ -73,6 +84,14 @@ impl Dialect {
             Self::Messages(state) => state.usage(),
             Self::Responses(state) => state.usage(),
             Self::Gemini(state) => state.usage(),
+        }
+    }
+
+    /// What each run of a model consumed, where the answer tells of several; else nothing.
+    pub(super) fn runs(&self) -> Vec<Run> {
+        match self {
+            Self::Messages(state) => state.runs(),
+            Self::Responses(_) | Self::Gemini(_) => Vec::new(),
         }
     }
 
@@ -118,7 +137,7 @@ impl Dialect {
     /// The bytes of heap memory in buffers that grow with what is reported.
     pub(super) fn heap_bytes(&self) -> usize {
         match self {
-            Self::Messages(_) => 0,
+            Self::Messages(state) => state.heap_bytes(),
             Self::Responses(state) => state.heap_bytes(),
             Self::Gemini(state) => state.heap_bytes(),
         }

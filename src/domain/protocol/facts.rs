@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use crate::domain::consumption::UsageSource;
 use crate::domain::json_pick::replace;
 use crate::domain::protocol::InBandError;
+use crate::domain::protocol::made::Made;
 use crate::domain::usage::fields::is_name;
 
 /// What an answer has said so far, but for its usage.
@@ -19,6 +20,7 @@ pub(super) struct Facts {
     /// The identifier under which the provider may keep the answer.
     pub(super) answer_id: Option<String>,
     pub(super) done_marker: bool,
+    pub(super) made: Made,
 }
 
 /// Keeps the newest text. What repeats itself in every event costs no allocation.

@@ -8,7 +8,7 @@ use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_pick::Segment::{Each, Key};
 use crate::domain::json_pick::{Path, PathSet, Picker, Take};
 use crate::domain::protocol::facts::{Facts, in_band_error, keep, note, source};
-use crate::domain::protocol::{FailureKind, MidStreamFailure, spoken};
+use crate::domain::protocol::{FailureKind, MidStreamFailure, made, spoken};
 use crate::domain::usage::{Usage, fields::Fields};
 
 const USAGE: usize = 0;
@@ -32,7 +32,11 @@ macro_rules! part {
 }
 
 /// What to pick out of events and bodies.
-pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(&[PICKS, spoken::GEMINI].concat()));
+pub(super) static PATHS: LazyLock<PathSet> =
+    LazyLock::new(|| PathSet::new(&[PICKS, spoken::GEMINI, made::GEMINI].concat()));
+
+/// Where the paths begin that say what an answer has made.
+pub(super) const MADE: usize = PICKS.len() + spoken::GEMINI.len();
 
 const PICKS: &[Path] = &[
     Path::new(&[Key("usageMetadata")], Take::Tree),

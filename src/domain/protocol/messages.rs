@@ -1,5 +1,8 @@
 //! The Messages protocol: what its answers say, and weir's own words in its shapes.
 
+mod counts;
+mod iterations;
+
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
@@ -7,9 +10,10 @@ use serde_json::{Value, json};
 use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_pick::Segment::{Each, Key};
 use crate::domain::json_pick::{Path, PathSet, Picker, Take};
-use crate::domain::protocol::facts::{Facts, in_band_error, note, source};
-use crate::domain::protocol::{FailureKind, MidStreamFailure, spoken};
-use crate::domain::usage::{COUNT_MAX, Usage, fields::Fields};
+use crate::domain::protocol::facts::{Facts, in_band_error, keep, note, source};
+use crate::domain::protocol::{FailureKind, MidStreamFailure, made, spoken};
+use crate::domain::usage::{Run, Usage, fields::Fields, total};
+use counts::{Counts, newest};
 
 const TYPE: usize = 0;
 const START_USAGE: usize = 1;
@@ -35,7 +39,11 @@ const START_ID: usize = 20;
 const ID: usize = 21;
 
 /// What to pick out of events and bodies.
-pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(&[PICKS, spoken::MESSAGES].concat()));
+pub(super) static PATHS: LazyLock<PathSet> =
+    LazyLock::new(|| PathSet::new(&[PICKS, spoken::MESSAGES, made::MESSAGES].concat()));
+
+/// Where the paths begin that say what an answer has made.
+pub(super) const MADE: usize = PICKS.len() + spoken::MESSAGES.len();
 
 const PICKS: &[Path] = &[
     Path::new(&[Key("type")], Take::Scalar),
@@ -63,7 +71,8 @@ const PICKS: &[Path] = &[
 ];
 
 /// What an answer has reported. Each number is the one of the last frame that has it: some servers put zeros or nothing into
-/// `message_start` and the real numbers into `message_delta`, whose usage is cumulative.
+/// `message_start` and the real numbers into `message_delta`, whose usage is cumulative. Others do it the other way round: a
+/// zero never takes the place of a number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     reported: bool,
@@ -74,61 +83,11 @@ pub(super) struct State {
     thinking: Option<u64>,
     web_searches: Option<u64>,
     web_fetches: Option<u64>,
-    /// Compactions are not in the numbers above.
-    compactions: Option<Usage>,
+    /// The newest list of runs, as it was written: the numbers above do not say what each of them was.
+    iterations: Vec<u8>,
+    /// Another model stands in: the numbers above are its own.
+    fell_back: bool,
     modifiers: Modifiers,
-}
-
-/// The input side of one usage object.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    input: Option<u64>,
-    cache_read: Option<u64>,
-    cache_creation: Option<u64>,
-    split: Option<(u64, u64)>,
-}
-
-impl Counts {
-    fn merge(&mut self, usage: &Fields<'_>) {
-        self.input = usage.count("input_tokens").or(self.input);
-        self.cache_read = usage.count("cache_read_input_tokens").or(self.cache_read);
-        self.cache_creation = usage.count("cache_creation_input_tokens").or(self.cache_creation);
-        let split = usage.object("cache_creation");
-        let (short, long) = (
-            split.count("ephemeral_5m_input_tokens"),
-            split.count("ephemeral_1h_input_tokens"),
-        );
-        if short.is_some() || long.is_some() {
-            self.split = Some((short.unwrap_or(0), long.unwrap_or(0)));
-        }
-    }
-
-    /// Cache writes of short and long life. The total is the newest number; the split comes only with `message_start`, and is
-    /// scaled when the total has grown since. Without a split all of it is short, which is the protocol's default.
-    fn cache_writes(&self) -> (u64, u64) {
-        let (short, long) = self.split.unwrap_or((0, 0));
-        let parts = u128::from(short) + u128::from(long);
-        let Some(total) = self.cache_creation else {
-            return (short, long);
-        };
-        if parts == 0 {
-            return (total, 0);
-        }
-        let scaled = u128::from(total) * u128::from(long) / parts;
-        let long = u64::try_from(scaled).unwrap_or(COUNT_MAX).min(total);
-        (total - long, long)
-    }
-
-    fn usage(&self) -> Usage {
-        let (cache_write_short, cache_write_long) = self.cache_writes();
-        Usage {
-            input_uncached: self.input.unwrap_or(0),
-            cache_read: self.cache_read.unwrap_or(0),
-            cache_write_short,
-            cache_write_long,
-            ..Usage::default()
-        }
-    }
 }
 
 impl State {
@@ -183,24 +142,31 @@ impl State {
 
     /// Takes one usage object in; whether it had the output.
     fn merge(&mut self, usage: Option<&[u8]>) -> bool {
-        let Some(usage) = usage.and_then(Fields::parse) else {
+        let Some(json) = usage else {
+            return false;
+        };
+        let Some(usage) = Fields::parse(json) else {
             return false;
         };
         self.reported = true;
-        self.main.merge(&usage);
-        let output = usage.count("output_tokens");
-        self.output = output.or(self.output);
-        self.thinking = usage
-            .object("output_tokens_details")
-            .count("thinking_tokens")
-            .or(self.thinking);
-        let tools = usage.object("server_tool_use");
-        self.web_searches = tools.count("web_search_requests").or(self.web_searches);
-        self.web_fetches = tools.count("web_fetch_requests").or(self.web_fetches);
         let iterations = usage.objects("iterations");
         if !iterations.is_empty() {
-            self.compactions = Some(compactions(&iterations));
+            keep(&mut self.iterations, Some(json));
         }
+        if !self.fell_back && iterations::fell_back(&iterations) {
+            self.fell_back = true;
+            // They were of the model that declined, which has a run of its own.
+            (self.main, self.output, self.thinking) = (Counts::default(), None, None);
+        }
+        self.main.merge(&usage);
+        let output = usage.count("output_tokens");
+        let is_erased = output == Some(0) && self.output.is_some_and(|before| before > 0);
+        self.output = newest(self.output, output);
+        let thinking = usage.object("output_tokens_details").count("thinking_tokens");
+        self.thinking = newest(self.thinking, thinking);
+        let tools = usage.object("server_tool_use");
+        self.web_searches = newest(self.web_searches, tools.count("web_search_requests"));
+        self.web_fetches = newest(self.web_fetches, tools.count("web_fetch_requests"));
         let Modifiers {
             service_tier,
             speed,
@@ -211,7 +177,7 @@ impl State {
                 *kept = Some(name);
             }
         }
-        output.is_some()
+        output.is_some() && !is_erased
     }
 
     pub(super) fn modifiers(&self) -> Modifiers {
@@ -222,49 +188,42 @@ impl State {
     pub(super) fn usage_source(&self, facts: &Facts, body_whole: bool) -> Option<UsageSource> {
         let ended = body_whole || facts.finish_reason.is_some() || (facts.terminal && facts.error.is_none());
         self.reported
-            .then(|| source(ended && self.output_is_last && self.main.input.is_some()))
+            .then(|| source(ended && self.output_is_last && self.main.has_input()))
     }
 
+    /// All runs together.
     pub(super) fn usage(&self) -> Option<Usage> {
-        if !self.reported {
-            return None;
-        }
-        let output = self.output.unwrap_or(0);
-        let reasoning = self.thinking.unwrap_or(0).min(output);
-        let extra = self.compactions.unwrap_or_default();
-        let main = self.main.usage();
-        Some(Usage {
-            input_uncached: main.input_uncached.saturating_add(extra.input_uncached),
-            cache_read: main.cache_read.saturating_add(extra.cache_read),
-            cache_write_short: main.cache_write_short.saturating_add(extra.cache_write_short),
-            cache_write_long: main.cache_write_long.saturating_add(extra.cache_write_long),
-            output_text: (output - reasoning).saturating_add(extra.output_text),
-            output_reasoning: reasoning,
-            tool_input: 0,
-            web_searches: self.web_searches.unwrap_or(0),
-            web_fetches: self.web_fetches.unwrap_or(0),
+        let runs = self.runs();
+        self.reported.then(|| {
+            if runs.is_empty() {
+                self.top_level()
+            } else {
+                total(&runs)
+            }
         })
     }
-}
 
-fn compactions(iterations: &[Fields<'_>]) -> Usage {
-    let mut sum = Usage::default();
-    for iteration in iterations
-        .iter()
-        .filter(|iteration| iteration.text("type").as_deref() == Some("compaction"))
-    {
-        let mut counts = Counts::default();
-        counts.merge(iteration);
-        let one = counts.usage();
-        sum.input_uncached = sum.input_uncached.saturating_add(one.input_uncached);
-        sum.cache_read = sum.cache_read.saturating_add(one.cache_read);
-        sum.cache_write_short = sum.cache_write_short.saturating_add(one.cache_write_short);
-        sum.cache_write_long = sum.cache_write_long.saturating_add(one.cache_write_long);
-        sum.output_text = sum
-            .output_text
-            .saturating_add(iteration.count("output_tokens").unwrap_or(0));
+    /// What each run consumed; empty unless the answer has told of more than one.
+    pub(super) fn runs(&self) -> Vec<Run> {
+        iterations::runs(&self.iterations, &self.main, self.top_level(), self.fell_back)
     }
-    sum
+
+    /// What the usage object itself says: all runs of the model that answered, or, from some servers, the first of them.
+    fn top_level(&self) -> Usage {
+        let output = self.output.unwrap_or(0);
+        let reasoning = self.thinking.unwrap_or(0).min(output);
+        Usage {
+            output_text: output - reasoning,
+            output_reasoning: reasoning,
+            web_searches: self.web_searches.unwrap_or(0),
+            web_fetches: self.web_fetches.unwrap_or(0),
+            ..self.main.usage()
+        }
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.iterations.capacity()
+    }
 }
 
 /// A block of text or thinking begins empty; any other (a tool's name, redacted thinking, a search result) is content by itself.
@@ -301,7 +260,7 @@ fn error_of(picker: &Picker) -> crate::domain::protocol::InBandError {
 pub(super) fn failure_event(failure: &MidStreamFailure) -> Vec<u8> {
     let kind = match failure.kind {
         FailureKind::ProviderCut | FailureKind::ProviderTimeout => "overloaded_error",
-        FailureKind::LimitReached => "rate_limit_error",
+        FailureKind::LimitReached => "billing_error",
         FailureKind::Internal => "api_error",
     };
     let data = json!({ "type": "error", "error": { "type": kind, "message": failure.message } });

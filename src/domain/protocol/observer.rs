@@ -5,6 +5,8 @@ mod template;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
 use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_array::ArrayFramer;
 use crate::domain::json_pick::Picker;
@@ -12,9 +14,10 @@ use crate::domain::operation::Operation;
 use crate::domain::protocol::Protocol;
 use crate::domain::protocol::dialect::Dialect;
 use crate::domain::protocol::facts::Facts;
+use crate::domain::protocol::made::Made;
 use crate::domain::sse::SseFramer;
 use crate::domain::tokens::{CharClasses, unreadable_tokens};
-use crate::domain::usage::Usage;
+use crate::domain::usage::{Run, Usage};
 use sink::{DONE_MARKER, Head, Sink};
 use template::Template;
 
@@ -77,8 +80,10 @@ pub enum FailureKind {
 /// What an answer has said so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// The usage that the provider reported, if it reported any.
+    /// The usage that the provider reported, if it reported any: that of all models that worked on the answer.
     pub usage: Option<Usage>,
+    /// What each of several runs of models consumed, which make that usage; empty if there was one run.
+    pub runs: Vec<Run>,
     /// Whether those figures are the provider's last word ([`UsageSource::Reported`]) or only some of them
     /// ([`UsageSource::Partial`]: the answer broke off, or the provider left a count out or sent none that can be read); `None`
     /// without any. An explicit zero is a figure.
@@ -109,7 +114,7 @@ pub struct InBandError {
 }
 
 /// The bytes of heap memory that an observer never exceeds.
-pub const HEAP_BYTES_MAX: usize = 64 * 1024;
+pub const HEAP_BYTES_MAX: usize = 128 * 1024;
 
 /// Watches one answer. Any split of the same bytes into chunks gives the same result.
 ///
@@ -259,6 +264,7 @@ impl Observer {
         }
         Observed {
             usage: answer.dialect.usage(),
+            runs: answer.dialect.runs(),
             usage_source: answer.dialect.usage_source(
                 &answer.facts,
                 matches!(self.frame, Frame::Json) && self.picker.is_done(),
@@ -270,6 +276,19 @@ impl Observer {
             answer_id: answer.facts.answer_id,
             complete: self.is_complete(),
             saw_done_marker: answer.facts.done_marker,
+        }
+    }
+
+    /// What the answer says so far that it has made at the provider's account.
+    pub fn made(&self) -> Cow<'_, Made> {
+        if matches!(self.frame, Frame::Json) {
+            let mut made = Made::default();
+            self.answer.dialect.made(&self.picker, &mut made);
+            return Cow::Owned(made);
+        }
+        match self.open_event() {
+            Some(open) => Cow::Owned(open.facts.made),
+            None => Cow::Borrowed(&self.answer.facts.made),
         }
     }
 
@@ -315,6 +334,6 @@ impl Observer {
             Frame::Sse { template, .. } => template.heap_bytes(),
             Frame::Json | Frame::JsonArray(_) | Frame::Opaque(_) => 0,
         };
-        self.picker.heap_bytes() + self.answer.dialect.heap_bytes() + template
+        self.picker.heap_bytes() + self.answer.dialect.heap_bytes() + self.answer.facts.made.heap_bytes() + template
     }
 }

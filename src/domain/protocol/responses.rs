@@ -1,5 +1,7 @@
 //! The Responses protocol: what its answers say, and weir's own words in its shapes.
 
+mod calls;
+
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
@@ -8,8 +10,9 @@ use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_pick::Segment::{Each, Key};
 use crate::domain::json_pick::{Path, PathSet, Picker, Take};
 use crate::domain::protocol::facts::{Facts, in_band_error, keep, note, note_name, source};
-use crate::domain::protocol::{FailureKind, MidStreamFailure, spoken};
+use crate::domain::protocol::{FailureKind, MidStreamFailure, made, spoken};
 use crate::domain::usage::{Usage, fields, fields::Fields};
+use calls::Calls;
 
 const TYPE: usize = 0;
 const SEQUENCE: usize = 1;
@@ -19,8 +22,12 @@ const CODE: usize = 4;
 const ERROR_TYPE: usize = 5;
 const ERROR_CODE: usize = 6;
 const ERROR: usize = 7;
+const RESPONSE_ERROR_TYPE: usize = 8;
+const RESPONSE_ERROR_CODE: usize = 9;
+/// Where the calls of an item are counted that an event carries.
+const ITEM_CALLS: usize = 10;
 /// Where the paths of the response object begin: first those inside an event, then those of a body.
-const IN_EVENT: usize = 8;
+const IN_EVENT: usize = ITEM_CALLS + calls::PATHS;
 const IN_BODY: usize = IN_EVENT + RESPONSE_PATHS;
 
 const ID: usize = 0;
@@ -31,18 +38,35 @@ const USAGE: usize = 4;
 const TOOL_USAGE: usize = 5;
 const INCOMPLETE_REASON: usize = 6;
 const OUTPUT: usize = 7;
-const SEARCHES: usize = 8;
-const SERVICE_TIER: usize = 9;
-const RESPONSE_ERROR_TYPE: usize = 10;
-const RESPONSE_ERROR_CODE: usize = 11;
-const RESPONSE_PATHS: usize = 12;
-
-const WEB_SEARCH: &str = "web_search_call";
+const SERVICE_TIER: usize = 8;
+const CALLS: usize = 9;
+const RESPONSE_PATHS: usize = CALLS + calls::PATHS;
 
 /// What to pick out of events and bodies.
-pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(&[PICKS, spoken::RESPONSES].concat()));
+pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| {
+    let all = [
+        EVENT,
+        &calls::IN_ITEM,
+        IN_EVENT_RESPONSE,
+        &calls::IN_EVENT,
+        BODY,
+        &calls::IN_BODY,
+        spoken::RESPONSES,
+        made::RESPONSES,
+    ];
+    PathSet::new(&all.concat())
+});
 
-const PICKS: &[Path] = &[
+/// Where the paths begin that say what an answer has made.
+pub(super) const MADE: usize = EVENT.len()
+    + calls::IN_ITEM.len()
+    + IN_EVENT_RESPONSE.len()
+    + calls::IN_EVENT.len()
+    + BODY.len()
+    + calls::IN_BODY.len()
+    + spoken::RESPONSES.len();
+
+const EVENT: &[Path] = &[
     Path::new(&[Key("type")], Take::Scalar),
     Path::new(&[Key("sequence_number")], Take::Scalar),
     Path::new(&[Key("delta")], Take::Presence),
@@ -51,6 +75,11 @@ const PICKS: &[Path] = &[
     Path::new(&[Key("error"), Key("type")], Take::Scalar),
     Path::new(&[Key("error"), Key("code")], Take::Scalar),
     Path::new(&[Key("error")], Take::Presence),
+    Path::new(&[Key("response"), Key("error"), Key("type")], Take::Scalar),
+    Path::new(&[Key("response"), Key("error"), Key("code")], Take::Scalar),
+];
+
+const IN_EVENT_RESPONSE: &[Path] = &[
     Path::new(&[Key("response"), Key("id")], Take::Scalar),
     Path::new(&[Key("response"), Key("created_at")], Take::Scalar),
     Path::new(&[Key("response"), Key("model")], Take::Scalar),
@@ -62,13 +91,10 @@ const PICKS: &[Path] = &[
         Take::Scalar,
     ),
     Path::new(&[Key("response"), Key("output"), Each], Take::Count),
-    Path::new(
-        &[Key("response"), Key("output"), Each, Key("type")],
-        Take::CountOf(WEB_SEARCH),
-    ),
     Path::new(&[Key("response"), Key("service_tier")], Take::Scalar),
-    Path::new(&[Key("response"), Key("error"), Key("type")], Take::Scalar),
-    Path::new(&[Key("response"), Key("error"), Key("code")], Take::Scalar),
+];
+
+const BODY: &[Path] = &[
     Path::new(&[Key("id")], Take::Scalar),
     Path::new(&[Key("created_at")], Take::Scalar),
     Path::new(&[Key("model")], Take::Scalar),
@@ -77,7 +103,6 @@ const PICKS: &[Path] = &[
     Path::new(&[Key("tool_usage")], Take::Tree),
     Path::new(&[Key("incomplete_details"), Key("reason")], Take::Scalar),
     Path::new(&[Key("output"), Each], Take::Count),
-    Path::new(&[Key("output"), Each, Key("type")], Take::CountOf(WEB_SEARCH)),
     Path::new(&[Key("service_tier")], Take::Scalar),
 ];
 
@@ -90,7 +115,7 @@ pub(super) struct State {
     /// As returned: the first event repeats what was asked for, the last one says what it became.
     service_tier: Option<String>,
     tool_usage_json: Vec<u8>,
-    searches: u64,
+    calls: Calls,
     created_at: Option<u64>,
     sequence: Option<u64>,
 }
@@ -107,20 +132,14 @@ impl State {
             b"response.output_item.added" => facts.content_seen |= item_is_content(picker),
             b"response.output_item.done" => {
                 facts.content_seen = true;
-                if picker.is(ITEM_TYPE, WEB_SEARCH) {
-                    self.searches = self.searches.saturating_add(1);
-                }
+                self.calls.add(Calls::counted(picker, ITEM_CALLS));
             }
             b"response.completed" => self.finish(picker, "completed", facts),
             b"response.incomplete" => self.finish(picker, "incomplete", facts),
             b"response.failed" => {
                 self.finish(picker, "failed", facts);
-                let kind = picker
-                    .text(IN_EVENT + RESPONSE_ERROR_TYPE)
-                    .or_else(|| picker.text(ERROR_TYPE));
-                let code = picker
-                    .text(IN_EVENT + RESPONSE_ERROR_CODE)
-                    .or_else(|| picker.text(ERROR_CODE));
+                let kind = picker.text(RESPONSE_ERROR_TYPE).or_else(|| picker.text(ERROR_TYPE));
+                let code = picker.text(RESPONSE_ERROR_CODE).or_else(|| picker.text(ERROR_CODE));
                 facts.error = Some(in_band_error(kind, "response.failed", code));
             }
             b"error" => {
@@ -149,7 +168,7 @@ impl State {
         note_name(&mut self.service_tier, picker.text(base + SERVICE_TIER));
         keep(&mut self.usage_json, picker.raw(base + USAGE));
         keep(&mut self.tool_usage_json, picker.raw(base + TOOL_USAGE));
-        self.searches = self.searches.max(picker.count(base + SEARCHES));
+        self.calls.raise(Calls::counted(picker, base + CALLS));
     }
 
     /// The whole body of an answer that is not a stream.
@@ -220,8 +239,11 @@ impl State {
             web_searches: tools
                 .object("web_search")
                 .count("num_requests")
-                .unwrap_or(self.searches),
+                .unwrap_or(self.calls.web_searches),
             web_fetches: 0,
+            file_searches: self.calls.file_searches,
+            code_interpreter_calls: self.calls.code_interpreter,
+            image_generations: self.calls.image_generation,
         })
     }
 

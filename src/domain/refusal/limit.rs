@@ -1,4 +1,5 @@
-//! The limits that a request runs into, and how each is said (design.md section 7, protocols.md 6.4).
+//! The limits that a request runs into, and how each is said, so that agents stop where nothing but an act or a new period
+//! helps, and show why; and wait where it passes. What the agents make of it is in ARCHITECTURE.md.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -6,7 +7,11 @@ use serde_json::{Value, json};
 use crate::domain::{
     ledger::{Counted, Denied, QuotaStanding, Reset, Scope},
     protocol::Protocol,
+    spend_limit,
 };
+
+#[cfg(test)]
+mod tests;
 
 /// A limit of a key or of its account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +28,8 @@ pub enum Limit {
         standing: QuotaStanding,
         /// Its period.
         reset: Reset,
+        /// The seconds until it begins anew, at least 1; `None`: it does not.
+        resets_in: Option<u64>,
     },
     /// Running requests hold what is left of the key's quota, or of the account's balance.
     Held {
@@ -64,7 +71,13 @@ impl Limit {
             Denied::AccountSuspended => Self::Suspended,
             Denied::BalanceExhausted => Self::Balance,
             Denied::BalanceHeld => Self::Held { scope: Scope::Account },
-            Denied::QuotaExhausted(standing) => Self::Quota { standing, reset },
+            Denied::QuotaExhausted(standing) => Self::Quota {
+                standing,
+                reset,
+                resets_in: standing
+                    .resets_at
+                    .map(|at| u64::try_from(at.saturating_sub(now)).unwrap_or(0).max(1)),
+            },
             Denied::QuotaHeld(_) => Self::Held { scope: Scope::Key },
             Denied::Concurrency { scope, limit } => Self::Concurrency { scope, limit },
             Denied::RateLimited {
@@ -105,7 +118,27 @@ impl Limit {
         }
     }
 
-    /// The `code` of the Responses protocol: SDKs and Codex stop at `insufficient_quota` and wait at the other.
+    /// `error.type` of the Messages protocol.
+    pub(super) fn messages_type(&self) -> &'static str {
+        if self.passes() {
+            "rate_limit_error"
+        } else {
+            "billing_error"
+        }
+    }
+
+    /// `error.type` of the Responses protocol. Codex stops at `usage_limit_reached` and shows what stands in its header
+    /// ([`Limit::headers`]); at the `insufficient_quota` that the code says it would stop, too, but show words of its own
+    /// (<https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/api_bridge.rs>).
+    pub(super) fn responses_type(&self) -> &'static str {
+        if self.passes() {
+            "rate_limit_error"
+        } else {
+            "usage_limit_reached"
+        }
+    }
+
+    /// `error.code` of the Responses protocol: SDKs stop at `insufficient_quota` and wait at the other.
     pub(super) fn responses_code(&self) -> &'static str {
         if self.passes() {
             "rate_limit_exceeded"
@@ -114,33 +147,64 @@ impl Limit {
         }
     }
 
-    pub(super) fn message(&self) -> String {
+    /// When a spent quota begins anew, in seconds since the Unix epoch: `error.resets_at` of the Responses protocol, which Codex
+    /// shows in its user's time zone.
+    pub(super) fn resets_at(&self) -> Option<i64> {
         match self {
-            Self::Balance => {
-                "The account of this API key has no balance left. Have credit added to it, then send the request \
-                again."
-                    .to_owned()
-            }
-            Self::Suspended => "The account of this API key is suspended. Ask the operator of this service.".to_owned(),
+            Self::Quota { standing, .. } => standing.resets_at,
+            _ => None,
+        }
+    }
+
+    /// What the client reads: what is wrong, and what to do next.
+    pub(super) fn message(&self) -> String {
+        match (self.act(), self.resets_at().and_then(time)) {
+            (Some(act), Some(time)) => format!("{act}, or wait until it begins anew at {time}."),
+            (Some(act), None) => format!("{act}."),
+            (None, _) => self.wait(),
+        }
+    }
+
+    /// The message in the Gemini shape. Gemini CLI repeats a 429 several times unless its message says that the limit is zero; a
+    /// retry delay above five minutes would stop it, too, but only a quota that resets could name one
+    /// (<https://github.com/google-gemini/gemini-cli/blob/main/packages/core/src/utils/googleQuotaErrors.ts>).
+    pub(super) fn gemini_message(&self) -> String {
+        let message = self.message();
+        if self.passes() {
+            message
+        } else {
+            format!("{message} Remaining limit: 0 USD.")
+        }
+    }
+
+    /// What is spent or forbidden and what can be done about it, without its last stop; `None` for what passes.
+    fn act(&self) -> Option<String> {
+        Some(match self {
+            Self::Balance => "The account of this API key has no balance left. Have credit added to it".to_owned(),
+            Self::Suspended => "The account of this API key is suspended. Ask the operator of this service".to_owned(),
             Self::NoAccount => {
-                "The account of this API key does not exist. Ask the operator of this service.".to_owned()
+                "The account of this API key does not exist. Ask the operator of this service".to_owned()
             }
             Self::Quota {
-                standing: QuotaStanding { quota, resets_at, .. },
+                standing: QuotaStanding { quota, .. },
                 reset,
+                ..
             } => {
                 let period = match reset {
-                    Reset::None => "",
+                    Reset::None => ", which does not reset",
                     Reset::Daily => " for the day",
                     Reset::Weekly => " for the week",
                     Reset::Monthly => " for the month",
                 };
-                let next = match resets_at.and_then(time) {
-                    Some(time) => format!("It begins anew at {time}; until then have it raised or cleared."),
-                    None => "It does not reset: have it raised or cleared.".to_owned(),
-                };
-                format!("This API key has used up its quota of {quota} USD{period}. {next}")
+                format!("This API key has used up its quota of {quota} USD{period}. Have it raised or cleared")
             }
+            Self::Held { .. } | Self::Concurrency { .. } | Self::Rate { .. } => return None,
+        })
+    }
+
+    /// What passes, and when to try again; nothing for what does not.
+    fn wait(&self) -> String {
+        match self {
             Self::Held { scope } => format!(
                 "Requests that are running hold what is left of {}. Try again when one has ended.",
                 match scope {
@@ -166,10 +230,12 @@ impl Limit {
                     Counted::Tokens => "tokens",
                 }
             ),
+            Self::Balance | Self::Suspended | Self::NoAccount | Self::Quota { .. } => String::new(),
         }
     }
 
-    /// The headers that say when to come back. Never a long `retry-after`: Codex waits it out in silence.
+    /// The headers that say when to come back, or that there is no use. A long `retry-after` is for Messages clients alone:
+    /// others wait it out in silence.
     pub(super) fn headers(&self, protocol: Protocol) -> Vec<(&'static str, String)> {
         let mut headers = Vec::new();
         match self {
@@ -197,9 +263,33 @@ impl Limit {
             }
             Self::Balance | Self::Suspended | Self::NoAccount | Self::Quota { .. } => {
                 headers.push(("x-should-retry", "false".to_owned()));
+                match protocol {
+                    Protocol::Messages => headers.extend(self.spend_limit()),
+                    // Codex puts it between words of its own: "You've hit your usage limit. ..., or try again at ...".
+                    Protocol::Responses => headers.extend(self.act().map(|act| ("x-codex-promo-message", act))),
+                    Protocol::Gemini => {}
+                }
             }
         }
         headers
+    }
+
+    /// The headers by which Claude Code knows that money is spent.
+    fn spend_limit(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Quota {
+                standing,
+                reset,
+                resets_in,
+            } => {
+                let mut headers = spend_limit::of_spent_quota(standing, *reset);
+                headers.extend(resets_in.map(|seconds| ("retry-after", seconds.to_string())));
+                headers
+            }
+            Self::Balance => spend_limit::of_spent_balance(),
+            Self::Suspended | Self::NoAccount => spend_limit::of_disabled_account(),
+            Self::Held { .. } | Self::Concurrency { .. } | Self::Rate { .. } => Vec::new(),
+        }
     }
 
     /// `error.details` of the Gemini shape: google.rpc's `RetryInfo` or `QuotaFailure`.
@@ -220,7 +310,7 @@ impl Limit {
     }
 }
 
-fn retry_info(seconds: u64) -> Value {
+pub(super) fn retry_info(seconds: u64) -> Value {
     json!({ "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": format!("{seconds}s") })
 }
 
@@ -261,109 +351,4 @@ fn whose(scope: Scope) -> &'static str {
 /// RFC 3339, in UTC.
 fn time(unix_seconds: i64) -> Option<String> {
     Timestamp::from_second(unix_seconds).ok().map(|time| time.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::money::NanoUsd;
-    use crate::domain::refusal::{Refusal, Reply};
-
-    fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
-        let found = reply.headers.iter().find(|(found, _)| *found == name);
-        found.map(|(_, value)| value.as_str())
-    }
-
-    fn body(reply: &Reply) -> Value {
-        serde_json::from_slice(&reply.body).unwrap()
-    }
-
-    const QUOTA: Limit = Limit::Quota {
-        standing: QuotaStanding {
-            quota: NanoUsd::from_nanos(5_000_000_000),
-            spent: NanoUsd::from_nanos(5_000_000_001),
-            resets_at: Some(1_795_305_600),
-        },
-        reset: Reset::Daily,
-    };
-
-    #[test]
-    fn a_used_up_quota_is_not_to_be_tried_again() {
-        for protocol in [Protocol::Messages, Protocol::Responses, Protocol::Gemini] {
-            for limit in [QUOTA, Limit::Balance, Limit::Suspended, Limit::NoAccount] {
-                let reply = Refusal::Limited(limit).reply(protocol, "req_1");
-                assert_eq!(reply.status, 429);
-                assert_eq!(header(&reply, "x-should-retry"), Some("false"));
-                assert_eq!(header(&reply, "retry-after"), None);
-            }
-        }
-        let reply = Refusal::Limited(QUOTA).reply(Protocol::Messages, "req_1");
-        assert_eq!(body(&reply)["error"]["type"], "rate_limit_error");
-        let message = body(&reply)["error"]["message"].as_str().unwrap().to_owned();
-        assert_eq!(
-            message,
-            "This API key has used up its quota of 5.00 USD for the day. It begins anew at 2026-11-22T00:00:00Z; until then \
-             have it raised or cleared."
-        );
-        let reply = Refusal::Limited(QUOTA).reply(Protocol::Responses, "req_1");
-        assert_eq!(body(&reply)["error"]["code"], "insufficient_quota");
-        assert_eq!(body(&reply)["error"]["type"], "insufficient_quota");
-        let reply = Refusal::Limited(QUOTA).reply(Protocol::Gemini, "req_1");
-        assert_eq!(body(&reply)["error"]["status"], "RESOURCE_EXHAUSTED");
-        assert_eq!(
-            body(&reply)["error"]["details"][0]["@type"],
-            "type.googleapis.com/google.rpc.QuotaFailure"
-        );
-    }
-
-    #[test]
-    fn a_rate_limit_says_when_to_come_back() {
-        let denied = Denied::RateLimited {
-            scope: Scope::Account,
-            counted: Counted::Tokens,
-            limit: 1000,
-            retry_after_ms: 6001,
-        };
-        let limit = Limit::of(denied, Reset::None, 100).unwrap();
-        let messages = Refusal::Limited(limit).reply(Protocol::Messages, "req_1");
-        assert_eq!(header(&messages, "retry-after"), Some("7"));
-        assert_eq!(header(&messages, "x-should-retry"), None);
-        assert_eq!(header(&messages, "anthropic-ratelimit-tokens-limit"), Some("1000"));
-        assert_eq!(
-            header(&messages, "anthropic-ratelimit-tokens-reset"),
-            Some("1970-01-01T00:01:47Z")
-        );
-        let responses = Refusal::Limited(limit).reply(Protocol::Responses, "req_1");
-        assert_eq!(body(&responses)["error"]["code"], "rate_limit_exceeded");
-        assert_eq!(header(&responses, "x-ratelimit-reset-tokens"), Some("7s"));
-        let gemini = Refusal::Limited(limit).reply(Protocol::Gemini, "req_1");
-        assert_eq!(body(&gemini)["error"]["details"][1]["retryDelay"], "7s");
-    }
-
-    #[test]
-    fn what_is_only_held_is_worth_a_short_wait() {
-        let standing = QuotaStanding {
-            quota: NanoUsd::from_nanos(2),
-            spent: NanoUsd::from_nanos(1),
-            resets_at: None,
-        };
-        for denied in [Denied::QuotaHeld(standing), Denied::BalanceHeld] {
-            let limit = Limit::of(denied, Reset::None, 100).unwrap();
-            for protocol in [Protocol::Messages, Protocol::Responses, Protocol::Gemini] {
-                let reply = Refusal::Limited(limit).reply(protocol, "req_1");
-                assert_eq!((reply.status, header(&reply, "retry-after")), (429, Some("1")));
-                assert_eq!(header(&reply, "x-should-retry"), None);
-            }
-            let responses = Refusal::Limited(limit).reply(Protocol::Responses, "req_1");
-            assert_eq!(body(&responses)["error"]["code"], "rate_limit_exceeded");
-            let messages = Refusal::Limited(limit).reply(Protocol::Messages, "req_1");
-            assert_eq!(body(&messages)["error"]["type"], "rate_limit_error");
-        }
-    }
-
-    #[test]
-    fn what_is_wrong_with_the_key_itself_is_no_limit() {
-        assert_eq!(Limit::of(Denied::KeyRevoked, Reset::None, 0), None);
-        assert_eq!(Limit::of(Denied::KeyExpired, Reset::None, 0), None);
-    }
 }

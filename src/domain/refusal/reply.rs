@@ -1,9 +1,12 @@
 //! A refusal as an HTTP answer.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::domain::protocol::{Protocol, gemini, messages, responses};
-use crate::domain::refusal::{Refusal, Reply};
+use crate::domain::provider_state::StateKind;
+use crate::domain::refusal::{Refusal, Reply, limit::retry_info};
 
 /// Seconds after which a client may try again what failed for lack of room or of the key store. Short, because some clients wait
 /// exactly as long as they are told, without a cap.
@@ -33,7 +36,7 @@ pub(super) fn render_native_root(refusal: &Refusal, request_id: &str) -> Reply {
     let body = json!({
         "code": refusal.status().to_string(),
         "message": message(refusal),
-        "type": messages::error_type(refusal.status()),
+        "type": messages_type(refusal),
         "request_id": request_id,
     });
     Reply {
@@ -63,6 +66,9 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
     ) {
         headers.push(("retry-after", RETRY_AFTER_SECONDS.to_string()));
     }
+    if let Refusal::KeyNotLookedUp { wait } = refusal {
+        headers.push(("retry-after", whole_seconds(*wait).to_string()));
+    }
     if let Refusal::Limited(limit) = refusal {
         headers.extend(limit.headers(protocol));
     }
@@ -84,9 +90,17 @@ fn messages_body(refusal: &Refusal, message: &str, request_id: &str) -> Value {
         Refusal::BodyEncodingUnsupported { .. } => Some("request_body_encoding_unsupported"),
         Refusal::BodyEncodingInvalid { .. } => Some("request_body_encoding_invalid"),
         Refusal::BodyTooLargeDecoded { .. } => Some("request_body_too_large_after_decoding"),
+        Refusal::StateUnknown { kind, .. } if *kind == StateKind::Thread => Some("thread_not_found"),
         _ => None,
     };
-    messages::error_body(messages::error_type(refusal.status()), message, code, request_id)
+    messages::error_body(messages_type(refusal), message, code, request_id)
+}
+
+fn messages_type(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::Limited(limit) => limit.messages_type(),
+        _ => messages::error_type(refusal.status()),
+    }
 }
 
 fn responses_body(refusal: &Refusal, message: &str) -> Value {
@@ -98,29 +112,56 @@ fn responses_body(refusal: &Refusal, message: &str) -> Value {
         | Refusal::KeyExpired => "invalid_api_key",
         Refusal::ModelUnknown { .. } | Refusal::ModelNotServed { .. } => "model_not_found",
         Refusal::UnknownPath | Refusal::ChatCompletionsRemoved => "unknown_url",
-        Refusal::CountTokensBusy { .. } => "rate_limit_exceeded",
+        Refusal::CountTokensBusy { .. } | Refusal::KeyNotLookedUp { .. } => "rate_limit_exceeded",
+        Refusal::UsageUnseen { .. } => "unsupported_parameter",
+        Refusal::StateUnknown { kind, .. } if *kind == StateKind::Response => "previous_response_not_found",
+        Refusal::StateUnknown { .. } => "not_found",
         Refusal::Limited(limit) => limit.responses_code(),
         _ => refusal.reason(),
     };
-    let about_model = matches!(
-        refusal,
-        Refusal::ModelNotAllowed { .. } | Refusal::ModelUnknown { .. } | Refusal::ModelNotServed { .. }
-    );
-    let kind = match code {
-        "insufficient_quota" => code,
-        _ => responses::error_type(refusal.status()),
+    let place = match refusal {
+        Refusal::ModelNotAllowed { .. } | Refusal::ModelUnknown { .. } | Refusal::ModelNotServed { .. } => {
+            Some("model")
+        }
+        Refusal::UsageUnseen { place } => Some(*place),
+        Refusal::StateUnknown { kind, .. } => Some(kind.place()),
+        _ => None,
     };
-    responses::error_body(kind, message, about_model.then_some("model"), code)
+    let (kind, resets_at) = match refusal {
+        Refusal::Limited(limit) => (limit.responses_type(), limit.resets_at()),
+        _ => (responses::error_type(refusal.status()), None),
+    };
+    let mut body = responses::error_body(kind, message, place, code);
+    if let Some(at) = resets_at {
+        add(&mut body, "resets_at", json!(at));
+    }
+    body
 }
 
 fn gemini_body(refusal: &Refusal, message: &str) -> Value {
-    let mut body = gemini::error_body(refusal.status(), gemini::error_status(refusal.status()), message);
-    if let Refusal::Limited(limit) = refusal
-        && let Some(error) = body.get_mut("error").and_then(Value::as_object_mut)
-    {
-        error.insert("details".to_owned(), limit.gemini_details());
-    }
+    let status = gemini::error_status(refusal.status());
+    let (message, details) = match refusal {
+        Refusal::Limited(limit) => (limit.gemini_message(), limit.gemini_details()),
+        Refusal::KeyNotLookedUp { wait } => (message.to_owned(), json!([retry_info(whole_seconds(*wait))])),
+        _ => return gemini::error_body(refusal.status(), status, message),
+    };
+    let mut body = gemini::error_body(refusal.status(), status, &message);
+    add(&mut body, "details", details);
     body
+}
+
+/// Adds a field to the error of a body.
+fn add(body: &mut Value, name: &str, value: Value) {
+    if let Some(error) = body.get_mut("error").and_then(Value::as_object_mut) {
+        error.insert(name.to_owned(), value);
+    }
+}
+
+/// A wait as clients understand it: whole seconds, at least one.
+fn whole_seconds(wait: Duration) -> u64 {
+    u64::try_from(wait.as_millis().div_ceil(1000))
+        .unwrap_or(u64::MAX)
+        .max(1)
 }
 
 /// What the client reads: what is wrong, with which, and what to do next.
@@ -136,20 +177,19 @@ fn message(refusal: &Refusal) -> String {
         Refusal::ChatCompletionsRemoved => "Chat completions have been removed from this service. Use POST /v1/responses: \
             put the messages into `input`."
             .to_owned(),
-        Refusal::CredentialMissing => "No API key came with the request. Send it as `Authorization: Bearer KEY` \
-            (Messages also `x-api-key: KEY`, Gemini-style `x-goog-api-key: KEY`)."
-            .to_owned(),
-        Refusal::CredentialAmbiguous => {
-            "The request carries more than one API key. Send one key in one header.".to_owned()
-        }
-        Refusal::KeyUnknown => "The API key is not valid. Check that it was copied whole, or create a new one.".to_owned(),
-        Refusal::KeyRevoked => "The API key was revoked. Use another key.".to_owned(),
-        Refusal::KeyExpired => "The API key has expired. Have its expiry extended, or use another key.".to_owned(),
+        Refusal::CredentialMissing
+        | Refusal::CredentialAmbiguous
+        | Refusal::KeyUnknown
+        | Refusal::KeyNotLookedUp { .. }
+        | Refusal::KeyRevoked
+        | Refusal::KeyExpired => key_message(refusal),
         Refusal::BodyTooLarge { limit_bytes } => {
             format!("The request body is larger than the {limit_bytes} bytes that are allowed. Send a smaller request.")
         }
         Refusal::BodyInvalid { reason } => format!("The request body cannot be used: {}.", reason.trim_end_matches('.')),
         Refusal::QueryInvalid { reason } => format!("The query cannot be used: {}.", reason.trim_end_matches('.')),
+        Refusal::UsageUnseen { place } => usage_message(place),
+        Refusal::StateUnknown { kind, id } => state_message(*kind, &echo(id)),
         Refusal::BodyEncodingUnsupported { encoding } => format!(
             "The content encoding `{}` is not supported for request bodies. Send the body without content-encoding, or in \
              one of gzip, deflate, br and zstd.",
@@ -190,6 +230,51 @@ fn message(refusal: &Refusal) -> String {
         | Refusal::ModelNotServed { .. }
         | Refusal::CountTokensUnsupported { .. }
         | Refusal::ProviderDisabled { .. } => model_message(refusal),
+    }
+}
+
+fn usage_message(place: &str) -> String {
+    format!(
+        "`{place}` is not offered here: an answer has to come on the connection that asks for it, with its usage. Leave it out; \
+         with `stream` the answer comes piece by piece."
+    )
+}
+
+/// The vendors' own words first, by which some clients know what to do.
+fn state_message(kind: StateKind, id: &str) -> String {
+    let what = match kind {
+        StateKind::Response => "Previous response".to_owned(),
+        _ => {
+            let noun = kind.noun();
+            let (first, rest) = noun.split_at_checked(1).unwrap_or_default();
+            format!("{}{rest}", first.to_uppercase())
+        }
+    };
+    format!(
+        "{what} with id '{id}' not found. `{}` can name only what was made through this service with a key of the same account. \
+         Send what it holds in the request itself.",
+        kind.place()
+    )
+}
+
+fn key_message(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::CredentialMissing => "No API key came with the request. Send it as `Authorization: Bearer KEY` \
+            (Messages also `x-api-key: KEY`, Gemini-style `x-goog-api-key: KEY`)."
+            .to_owned(),
+        Refusal::CredentialAmbiguous => {
+            "One place of the request has more than one API key. Send one key in one header.".to_owned()
+        }
+        Refusal::KeyUnknown => {
+            "The API key is not valid. Check that it was copied whole, or create a new one.".to_owned()
+        }
+        Refusal::KeyNotLookedUp { wait } => format!(
+            "This API key was not looked up, because too many keys that do not exist were sent from your network, or to this \
+            service as a whole. It may well be valid. Please try again in {}s.",
+            whole_seconds(*wait)
+        ),
+        Refusal::KeyRevoked => "The API key was revoked. Use another key.".to_owned(),
+        _ => "The API key has expired. Have its expiry extended, or use another key.".to_owned(),
     }
 }
 

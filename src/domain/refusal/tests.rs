@@ -1,6 +1,6 @@
 //! Tests of `refusal`.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -17,6 +17,9 @@ fn all() -> Vec<Refusal> {
         Refusal::CredentialMissing,
         Refusal::CredentialAmbiguous,
         Refusal::KeyUnknown,
+        Refusal::KeyNotLookedUp {
+            wait: Duration::from_millis(100),
+        },
         Refusal::KeyRevoked,
         Refusal::KeyExpired,
         Refusal::ModelNotAllowed { model: model() },
@@ -227,6 +230,15 @@ fn headers_tell_clients_when_to_come_back() {
     assert_eq!(header(&reply, "retry-after").as_deref(), Some("1"));
     let reply = Refusal::CountTokensBusy { concurrency: 1 }.reply(Protocol::Messages, "req_1");
     assert_eq!(header(&reply, "retry-after").as_deref(), Some("1"));
+    for (wait_ms, seconds) in [(0, "1"), (1, "1"), (1000, "1"), (1001, "2"), (59_500, "60")] {
+        let refusal = Refusal::KeyNotLookedUp {
+            wait: Duration::from_millis(wait_ms),
+        };
+        let reply = refusal.reply(Protocol::Messages, "req_1");
+        assert_eq!(header(&reply, "retry-after").as_deref(), Some(seconds));
+        let gemini = body(&refusal, Protocol::Gemini);
+        assert_eq!(gemini["error"]["details"][0]["retryDelay"], format!("{seconds}s"));
+    }
     let reply = Refusal::UpgradeUnavailable.reply(Protocol::Responses, "req_1");
     assert_eq!(header(&reply, "upgrade").as_deref(), Some("HTTP/1.1"));
     let reply = Refusal::MethodNotAllowed { allow: "GET" }.reply(Protocol::Gemini, "req_1");
@@ -245,6 +257,13 @@ fn limits_of_this_service_are_told_as_clients_know_them() {
         ),
         (
             Refusal::CountTokensBusy { concurrency: 1 },
+            429,
+            "rate_limit_error",
+            "rate_limit_exceeded",
+            "RESOURCE_EXHAUSTED",
+        ),
+        (
+            Refusal::KeyNotLookedUp { wait: Duration::ZERO },
             429,
             "rate_limit_error",
             "rate_limit_exceeded",

@@ -108,6 +108,7 @@ pub fn compile(file: &RuleFile) -> Result<Compiled, Vec<FileError>> {
     match way {
         Some((header, scheme)) if faults.is_empty() => Ok(Compiled {
             provider: Provider {
+                absent_secrets: Vec::new(),
                 display_name: raw.display_name.unwrap_or_else(|| name.clone()),
                 name,
                 auth: Auth {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::HeaderName;
 
 use crate::domain::{
+    catalogue::SecretRef,
     operation::Operation,
     protocol::Protocol,
     retry::RetryPolicy,
@@ -29,6 +30,8 @@ pub struct Provider {
     pub auth: Auth,
     /// The secrets that are there; with none of them the provider is off.
     pub credentials: Vec<Credential>,
+    /// Where secrets were looked for that are not there.
+    pub absent_secrets: Vec<SecretRef>,
     /// Where each operation is served.
     pub endpoints: Endpoints,
     /// Places that serve the same, in the place of the endpoints' own; empty: those of the endpoints.
@@ -61,6 +64,19 @@ impl Provider {
     /// Whether it serves: not switched off, and a secret is there.
     pub fn is_on(&self) -> bool {
         !self.credentials.is_empty()
+    }
+
+    /// Why it is off, and what to do about it; `None` for one that is on.
+    pub fn why_off(&self) -> Option<String> {
+        if self.is_on() {
+            return None;
+        }
+        let name = &self.name;
+        let places: Vec<String> = self.absent_secrets.iter().map(ToString::to_string).collect();
+        Some(match places.as_slice() {
+            [] => format!("weir.toml says `enabled = false` in [provider.{name}]"),
+            places => format!("its secret {} is absent", places.join(" or ")),
+        })
     }
 
     /// The places where an operation is served, to share the load between; empty where it is not served.

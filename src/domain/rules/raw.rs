@@ -152,22 +152,27 @@ pub enum ClientGoneAction {
     Finish,
 }
 
-/// `[on_client_gone]`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+/// `[on_client_gone]`; what it does not say follows from the answer and its model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OnClientGone {
     /// For streamed answers.
-    pub stream: ClientGoneAction,
+    pub stream: Option<ClientGoneAction>,
     /// For answers in one piece.
-    pub unary: ClientGoneAction,
+    pub unary: Option<ClientGoneAction>,
 }
 
-impl Default for OnClientGone {
-    fn default() -> Self {
-        Self {
-            stream: ClientGoneAction::Abort,
-            unary: ClientGoneAction::Finish,
-        }
+impl OnClientGone {
+    /// What happens to an answer, streamed or in one piece, of a model that may reason out of sight (`hidden_reasoning`).
+    /// Such reasoning is told of by the usage at the end alone, and so is the usage of most answers in one piece: where the
+    /// file says nothing these are read to their end. What streams in full view is known without.
+    pub fn action(&self, stream: bool, hidden_reasoning: bool) -> ClientGoneAction {
+        let (said, usual) = match (stream, hidden_reasoning) {
+            (true, false) => (self.stream, ClientGoneAction::Abort),
+            (true, true) => (self.stream, ClientGoneAction::Finish),
+            (false, _) => (self.unary, ClientGoneAction::Finish),
+        };
+        said.unwrap_or(usual)
     }
 }
 
@@ -201,6 +206,9 @@ pub struct RawModel {
     /// Whether it costs nothing.
     #[serde(default)]
     pub free: bool,
+    /// Whether it may reason without showing it, so that only the usage at the end of an answer tells what was generated.
+    #[serde(default)]
+    pub hidden_reasoning: bool,
     /// When it appeared: a date (`2026-11-21`) or an RFC 3339 time.
     pub created: Option<String>,
 }

@@ -1,23 +1,36 @@
-//! What a request is billed for: what the provider reported, as far as it did and as far as it can be true.
+//! What a request is billed for: what the provider reported, as far as it did, as far as it can be true, and as far as it was
+//! asked for.
 //!
 //! | what happened | billed | source |
 //! |---|---|---|
 //! | the provider reported its usage and ended its answer | as reported; a zero is a zero | `reported` |
+//! | the same, but its report lacks the output | the report; output the larger of it and the text that passed | `partial` |
 //! | it ended its answer and reported nothing | the estimates of input and of the text that passed | `estimated` |
 //! | the answer broke off, or the client left, after a report | the report; output the larger of it and the text that passed | `partial` |
 //! | the same, before any report | the estimates; before the first byte, input only | `estimated` |
 //! | it answered 400 or above, without a report | nothing | `estimated` |
 //! | no answer came (connection failed, silent, cut before its head), and the client had not left | nothing | `estimated` |
 //! | a report of more than the model can take or give, and of four times the estimate | as if nothing was reported | `estimated` |
+//! | a report of four times the output that was asked for, and of four times the text that passed | as if nothing was reported | `estimated` |
+//! | a report of more output than was asked for, and of four times the text that passed | the report; output what was asked for | `partial` |
+//!
+//! An estimate of output is never more than was asked for, nor than the model gives. A report may be: where the text that
+//! passed bears it out, the provider did not keep to what was asked for, and the client has it. What was asked for holds for
+//! each run of the model ([`crate::domain::usage::Run`]): the provider's own tools make it run again.
 //!
 //! What a model can take or give and nobody has written down is bounded by [`INPUT_PLAUSIBLE`] and [`OUTPUT_PLAUSIBLE`], what
 //! tools are called by [`CALLS_PLAUSIBLE`]: a provider's slip costs hundreds of dollars at most, not millions.
 //!
-//! Reasoning that a provider does not show is in its report only: an answer that broke off before is billed without it.
+//! Reasoning that a provider does not show is in its report only: an answer that broke off before is billed without it. So
+//! the answers of models that may reason so are read to their end when a client leaves ([`crate::domain::rules::OnClientGone`]).
 
-use crate::domain::{calibration::Factor, consumption::UsageSource, usage::Usage};
+use crate::domain::{
+    calibration::Factor,
+    consumption::UsageSource,
+    usage::{Run, Usage, total},
+};
 
-/// A report beyond what the model can do is not believed if it is also so many times the estimate.
+/// A report beyond what the model can do, or was asked for, is not believed if it is also so many times the estimate.
 pub const ABSURD_TIMES: u64 = 4;
 /// The input tokens that a model is taken to have room for at most where its context is not known: as many as the largest
 /// context on offer.
@@ -27,12 +40,20 @@ pub const INPUT_PLAUSIBLE: u64 = 10_000_000;
 pub const OUTPUT_PLAUSIBLE: u64 = 1_000_000;
 /// The searches, and the fetches, of one answer that are believed.
 pub const CALLS_PLAUSIBLE: u64 = 10_000;
+/// How often a model is run at most for one answer because of the provider's own tools, where their calls are all that is
+/// known of it. Ten times is the vendor's limit
+/// (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools>).
+pub const RUNS_BY_TOOLS_MAX: u64 = 10;
 
 /// What is known of a request that has ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Evidence {
+pub struct Evidence<'a> {
     /// What the provider has reported so far; in parts, where a protocol reports in parts.
     pub reported: Option<Usage>,
+    /// The runs that make it, each with what its model can do; none where the report tells of one.
+    pub runs: &'a [(Run, Limits)],
+    /// Whether that report has all that is billed.
+    pub is_full: bool,
     /// How the request ended.
     pub end: End,
     /// The estimate of its input, without factor: [`crate::domain::json_scan::Scan::input_tokens`].
@@ -43,10 +64,21 @@ pub struct Evidence {
     pub input_factor: Factor,
     /// The model's factor for output.
     pub output_factor: Factor,
-    /// Input tokens that the model takes, if known.
+    /// What the model that was asked for can do.
+    pub limits: Limits,
+    /// The output tokens that were asked for at most, if so: [`crate::domain::json_scan::OutputLimits::of`].
+    pub output_asked: Option<u64>,
+    /// Whether that holds for each run of the model that the provider's own tools lead to, and not for all of them together.
+    pub asked_per_run: bool,
+}
+
+/// What a model can do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Input tokens that it takes, if known.
     pub context_tokens: Option<u64>,
-    /// Output tokens that the model gives, if known.
-    pub output_tokens_max: Option<u64>,
+    /// Output tokens that it gives, if known.
+    pub output_tokens: Option<u64>,
 }
 
 /// How a request ended, as far as its bill is concerned.
@@ -65,68 +97,197 @@ pub enum End {
     NoAnswer,
 }
 
-/// The usage to bill, and where it comes from. The text that passed is billed as `output_text`.
-pub fn bill(evidence: &Evidence) -> (Usage, UsageSource) {
-    let estimate = estimate(evidence);
-    let reported = evidence
-        .reported
-        .filter(|reported| !is_absurd(reported, &estimate, evidence));
-    match (reported, evidence.end) {
-        (Some(reported), End::Whole | End::Refused) => (reported, UsageSource::Reported),
-        (Some(reported), End::Cut | End::ClientLeft | End::NoAnswer) => {
-            (at_least_what_passed(reported, &estimate), UsageSource::Partial)
+/// What a request is billed for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Billed {
+    /// All of it.
+    pub usage: Usage,
+    /// The runs that make it; none where there was one.
+    pub runs: Vec<Run>,
+    /// Where those figures come from.
+    pub source: UsageSource,
+}
+
+impl Billed {
+    fn estimated(usage: Usage) -> Self {
+        Self {
+            usage,
+            runs: Vec::new(),
+            source: UsageSource::Estimated,
         }
-        (None, End::Whole | End::Cut | End::ClientLeft) => (estimate, UsageSource::Estimated),
-        (None, End::Refused | End::NoAnswer) => (Usage::default(), UsageSource::Estimated),
     }
 }
 
-/// What the request is billed for where nothing is reported: all input as uncached, all text as output.
-fn estimate(evidence: &Evidence) -> Usage {
-    let within = |tokens: u64, max: Option<u64>| tokens.min(max.unwrap_or(u64::MAX));
-    Usage {
-        input_uncached: within(
-            evidence.input_factor.apply(evidence.input_scanned),
-            evidence.context_tokens,
-        ),
-        output_text: within(
-            evidence.output_factor.apply(evidence.output_observed),
-            evidence.output_tokens_max,
-        ),
-        ..Usage::default()
-    }
-}
-
-/// A report that stopped early says less than what passed (Messages reports one output token at the start). Input is taken
-/// as reported if any was; some servers report it at the end only, and zeros before.
-fn at_least_what_passed(reported: Usage, estimate: &Usage) -> Usage {
-    let missing_output = estimate.output_total().saturating_sub(reported.output_total());
-    let input_uncached = if reported.input_total() == 0 {
-        estimate.input_uncached
-    } else {
-        reported.input_uncached
+/// The usage to bill, and where it comes from. The text that passed is billed as `output_text`.
+pub fn bill(evidence: &Evidence<'_>) -> Billed {
+    let Some(mut report) = Report::believed(evidence) else {
+        return Billed::estimated(match evidence.end {
+            End::Whole | End::Cut | End::ClientLeft => evidence.estimate(1),
+            End::Refused | End::NoAnswer => Usage::default(),
+        });
     };
-    Usage {
-        input_uncached,
-        output_text: reported.output_text.saturating_add(missing_output),
-        ..reported
+    let is_as_asked = report.keep_to_what_was_asked();
+    let is_final = match evidence.end {
+        End::Whole => evidence.is_full,
+        End::Refused => true,
+        End::Cut | End::ClientLeft | End::NoAnswer => false,
+    };
+    if !is_final {
+        report.add_what_passed();
+    }
+    Billed {
+        usage: total(&report.runs),
+        source: if is_final && is_as_asked {
+            UsageSource::Reported
+        } else {
+            UsageSource::Partial
+        },
+        runs: if evidence.runs.is_empty() {
+            Vec::new()
+        } else {
+            report.runs
+        },
     }
 }
 
-/// Whether either side is more than the model can do and far more than what weir has seen. Hidden reasoning may be any
-/// multiple of the text, so the latter alone says nothing.
-fn is_absurd(reported: &Usage, estimate: &Usage, evidence: &Evidence) -> bool {
-    let beyond =
-        |tokens: u64, estimated: u64, max: u64| tokens > max && tokens >= estimated.saturating_mul(ABSURD_TIMES);
-    beyond(
-        reported.input_total(),
-        estimate.input_total(),
-        evidence.context_tokens.unwrap_or(INPUT_PLAUSIBLE),
-    ) || beyond(
-        reported.output_total(),
-        estimate.output_total(),
-        evidence.output_tokens_max.unwrap_or(OUTPUT_PLAUSIBLE),
-    ) || reported.web_searches.max(reported.web_fetches) > CALLS_PLAUSIBLE
+impl Evidence<'_> {
+    /// What the text that passed is estimated at, whatever was asked for.
+    fn passed(&self) -> u64 {
+        self.output_factor.apply(self.output_observed)
+    }
+
+    /// What so many runs may put out together by what was asked for, and by what the model gives.
+    fn asked(&self, runs: u64) -> u64 {
+        let given = self.limits.output_tokens.unwrap_or(u64::MAX);
+        self.output_asked.unwrap_or(u64::MAX).min(given).saturating_mul(runs)
+    }
+
+    /// What the request is billed for where nothing is reported: all input as uncached, all text as output.
+    fn estimate(&self, runs: u64) -> Usage {
+        let context = self.limits.context_tokens.unwrap_or(u64::MAX);
+        Usage {
+            input_uncached: self.input_factor.apply(self.input_scanned).min(context),
+            output_text: self.passed().min(self.asked(runs)),
+            ..Usage::default()
+        }
+    }
+}
+
+/// What the provider reported.
+struct Report<'a> {
+    evidence: &'a Evidence<'a>,
+    /// Never empty.
+    runs: Vec<Run>,
+    /// How often the models were run whose words make the answer.
+    times: u64,
+}
+
+impl<'a> Report<'a> {
+    /// `None` if there is none, or none that can be true.
+    fn believed(evidence: &'a Evidence<'a>) -> Option<Self> {
+        let reported = evidence.reported?;
+        let (runs, times) = if evidence.runs.is_empty() {
+            (
+                vec![Run::answer(reported)],
+                runs_by_tools(&reported, evidence.asked_per_run),
+            )
+        } else {
+            let runs: Vec<Run> = evidence.runs.iter().map(|(run, _)| run.clone()).collect();
+            let speaking = runs.iter().filter(|run| run.kind.speaks()).count();
+            (runs, u64::try_from(speaking).unwrap_or(1).max(1))
+        };
+        let report = Self { evidence, runs, times };
+        (!report.is_absurd(&reported)).then_some(report)
+    }
+
+    fn is_absurd(&self, reported: &Usage) -> bool {
+        let evidence = self.evidence;
+        let calls = [
+            reported.web_searches,
+            reported.web_fetches,
+            reported.file_searches,
+            reported.code_interpreter_calls,
+            reported.image_generations,
+        ];
+        let beyond = |tokens: u64, estimated: u64, max: u64| tokens > max && tokens >= times_over(estimated);
+        let input_estimate = evidence.estimate(self.times).input_total();
+        let each_is_absurd = |(run, limits): (&Run, Limits), times: u64| {
+            let context = limits.context_tokens.unwrap_or(INPUT_PLAUSIBLE).saturating_mul(times);
+            let most = limits.output_tokens.unwrap_or(OUTPUT_PLAUSIBLE).saturating_mul(times);
+            // What does not pass is not estimated.
+            let passed = if run.kind.speaks() { evidence.passed() } else { 0 };
+            let input = run.usage.input_total();
+            beyond(input, input_estimate.saturating_mul(times), context)
+                || beyond(run.usage.output_total(), passed, most)
+        };
+        let any_is_absurd = if evidence.runs.is_empty() {
+            self.runs
+                .iter()
+                .any(|run| each_is_absurd((run, evidence.limits), self.times))
+        } else {
+            let mut runs = evidence.runs.iter();
+            runs.any(|(run, limits)| each_is_absurd((run, *limits), 1))
+        };
+        let asked = evidence.output_asked.unwrap_or(u64::MAX).saturating_mul(self.times);
+        any_is_absurd
+            || beyond(self.spoken(), evidence.passed().max(asked), asked)
+            || calls.into_iter().any(|calls| calls > CALLS_PLAUSIBLE)
+    }
+
+    /// The output of the runs whose words make the answer.
+    fn spoken(&self) -> u64 {
+        let speaking = self.runs.iter().filter(|run| run.kind.speaks());
+        speaking.fold(0, |sum, run| sum.saturating_add(run.usage.output_total()))
+    }
+
+    /// Takes off what is more than was asked for and is not borne out by what passed; whether there was nothing to take off.
+    fn keep_to_what_was_asked(&mut self) -> bool {
+        let asked = self.evidence.output_asked.map(|asked| asked.saturating_mul(self.times));
+        let spoken = self.spoken();
+        let Some(asked) = asked.filter(|asked| spoken > *asked && spoken >= times_over(self.evidence.passed())) else {
+            return true;
+        };
+        let mut excess = spoken - asked;
+        for run in self.runs.iter_mut().rev().filter(|run| run.kind.speaks()) {
+            for part in [&mut run.usage.output_reasoning, &mut run.usage.output_text] {
+                let off = excess.min(*part);
+                *part -= off;
+                excess -= off;
+            }
+        }
+        false
+    }
+
+    /// A report that stopped early says less than what passed (Messages reports one output token at the start). Input is
+    /// taken as reported if any was; some servers report it at the end only, and zeros before.
+    fn add_what_passed(&mut self) {
+        let estimate = self.evidence.estimate(self.times);
+        let missing = estimate.output_total().saturating_sub(self.spoken());
+        let is_without_input = total(&self.runs).input_total() == 0;
+        if self.runs.iter().all(|run| !run.kind.speaks()) {
+            self.runs.insert(0, Run::answer(Usage::default()));
+        }
+        let last = self.runs.iter_mut().rev().find(|run| run.kind.speaks());
+        if let Some(run) = last {
+            run.usage.output_text = run.usage.output_text.saturating_add(missing);
+            if is_without_input {
+                run.usage.input_uncached = estimate.input_uncached;
+            }
+        }
+    }
+}
+
+/// How often a model was run for an answer that does not tell of its runs.
+fn runs_by_tools(reported: &Usage, asked_per_run: bool) -> u64 {
+    let calls = reported.web_searches.saturating_add(reported.web_fetches);
+    match asked_per_run {
+        true => calls.saturating_add(1).min(RUNS_BY_TOOLS_MAX),
+        false => 1,
+    }
+}
+
+fn times_over(estimated: u64) -> u64 {
+    estimated.saturating_mul(ABSURD_TIMES)
 }
 
 #[cfg(test)]

@@ -165,7 +165,10 @@ fn lost_steps_are_stood_in_for_so_that_later_ones_pass() {
         std::thread::yield_now();
     }
     let unsent = journal.unsent(ACCOUNT, 10).unwrap();
-    let nothing = Change::Adjust { amount: NanoUsd::ZERO };
+    let nothing = Change::Adjust {
+        amount: NanoUsd::ZERO,
+        operation: None,
+    };
     let changes: Vec<_> = unsent.steps.into_iter().map(|step| (step.seq, step.change)).collect();
     assert_eq!(
         changes,

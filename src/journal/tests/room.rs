@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::*;
-use crate::domain::ledger::Settlement;
+use crate::domain::{consumption::Part, ledger::Settlement, price::PARTS_MAX, usage::RunKind};
 
 /// A disk that is full while this is true.
 #[derive(Debug)]
@@ -124,6 +124,9 @@ fn the_largest_records_of_a_request_fit_into_its_reservation() {
         tool_input: most,
         web_searches: most,
         web_fetches: most,
+        file_searches: most,
+        code_interpreter_calls: most,
+        image_generations: most,
     };
     (row.time_ms, row.admitted_ms, row.status) = (i64::MAX, i64::MAX, u16::MAX);
     (row.cost_nano_usd, row.latency_ms, row.ttft_ms) = (NanoUsd::from_nanos(i64::MAX), u64::MAX, Some(u64::MAX));
@@ -139,4 +142,57 @@ fn the_largest_records_of_a_request_fit_into_its_reservation() {
         change: Change::Settle(Box::new(settlement)),
     };
     assert!(frame(&Record::Step { account: text(), step }) <= STEP_BYTES_MAX);
+}
+
+#[test]
+fn the_parts_of_a_request_fit_into_its_reservation() {
+    let text = || "x".repeat(40);
+    let usage = Usage {
+        input_uncached: 9_999_999_999,
+        cache_read: 9_999_999_999,
+        cache_write_short: 9_999_999_999,
+        cache_write_long: 9_999_999_999,
+        output_text: 9_999_999_999,
+        output_reasoning: 9_999_999_999,
+        web_searches: 10_000,
+        web_fetches: 10_000,
+        ..Usage::default()
+    };
+    let part = Part {
+        run: RunKind::Compaction,
+        model: text(),
+        usage,
+        priced_as: Some(text()),
+        price_version: Some(text()),
+        above_input_tokens: 9_999_999_999,
+        cost_nano_usd: NanoUsd::from_nanos(i64::MAX),
+    };
+    let mut admitted = admitted(&text());
+    let row = &mut admitted.row;
+    for field in [
+        &mut row.account,
+        &mut row.protocol,
+        &mut row.model_asked,
+        &mut row.model,
+        &mut row.provider,
+        &mut row.outcome,
+        &mut row.price_version,
+    ] {
+        *field = text();
+    }
+    row.modifiers = Modifiers {
+        service_tier: Some(text()),
+        speed: Some(text()),
+        geo: Some(text()),
+    };
+    row.usage = usage;
+    row.parts = vec![part; PARTS_MAX];
+    (row.time_ms, row.admitted_ms, row.latency_ms) = (9_999_999_999_999, 9_999_999_999_999, 9_999_999);
+    let step = Step {
+        seq: u64::MAX,
+        change: Change::Settle(Box::new(crate::domain::ledger::settlement_after_crash(admitted, None))),
+    };
+    let record = Record::Step { account: text(), step };
+    let bytes = frame::HEAD as u64 + serde_json::to_vec(&record).unwrap().len() as u64;
+    assert!(bytes <= STEP_BYTES_MAX, "{bytes}");
 }

@@ -39,7 +39,7 @@ async fn revocations(one: &Node, two: &Node) -> Vec<Duration> {
     let mut took = Vec::new();
     for number in 1..=KEYS {
         let is_active = async || {
-            let found = two.cache.find(&digest(number), now).await.unwrap();
+            let found = two.cache.find(&digest(number), now, somebody).await.unwrap();
             found.is_some_and(|record| record.state == KeyState::Active)
         };
         one.joined
@@ -66,6 +66,37 @@ async fn a_revocation_is_pushed_to_the_other_node() {
     until("both are pushed to", async || server.push_clients().await.len() == 2).await;
     let took = revocations(&one, &two).await;
     assert!(took.iter().min().unwrap() < &PUSHED_WITHIN, "{took:?}");
+}
+
+#[tokio::test]
+async fn a_key_that_a_node_takes_for_unknown_works_there_when_it_is_created_at_another() {
+    let Some(server) = TestServer::start().await else {
+        return;
+    };
+    let (one, two) = (node(&server, NEVER).await, node(&server, NEVER).await);
+    until("both are pushed to", async || server.push_clients().await.len() == 2).await;
+    let now = clock::instant();
+    let mut took = Vec::new();
+    for number in 1..=KEYS {
+        let is_known = async || two.cache.find(&digest(number), now, somebody).await.unwrap().is_some();
+        assert!(!is_known().await);
+        let before = two.cache.events();
+        assert!(!is_known().await);
+        assert_eq!(
+            two.cache.events()[1].1,
+            before[1].1 + 1,
+            "it is at hand that there is none"
+        );
+        one.joined
+            .store
+            .create(&digest(number), &record(number, 100))
+            .await
+            .unwrap();
+        let start = clock::instant();
+        until("the key works at the other node", is_known).await;
+        took.push(start.elapsed());
+    }
+    assert!(took.iter().min().unwrap() < &Duration::from_millis(100), "{took:?}");
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ fn perform(operation: Operation, chunking: Chunking, body: &Value) -> Performanc
         id: "00ff",
         request_id: "req_00ff",
         created_at: 1_700_000_000,
+        prompt_cache: &PromptCache::default(),
     };
     of(&order, &Settings::default())
 }
@@ -304,6 +305,7 @@ fn in_band_errors_keep_the_framing() {
         id: "0",
         request_id: "r",
         created_at: 0,
+        prompt_cache: &PromptCache::default(),
     };
     let array: Value = serde_json::from_str(&sent(&of(&order, &settings))).unwrap();
     assert_eq!(array[0]["error"]["status"], "UNAVAILABLE");

@@ -7,7 +7,8 @@ fn a_mark_sets_every_key() {
     let script = Script::from_prompt(
         "hi [[sample: deltas=20 delta_bytes=12 gap_ms=5 ttfb_ms=100 status=529 retry_after=3 cut_after=3 stall_after=2 \
          in_band_error_after=4 usage=absurd encoding=gzip content_type=text/html close=reset half_event=true native_errors=true \
-         cache_read=7 cache_write=8 tool=Bash tool_input={\"command\": \"echo a, b\"}]] there",
+         cache_read=7 cache_write=8 hidden_tokens=9 prompt_cache=true advisor=wise fallback=meek tool=Bash \
+         tool_input={\"command\": \"echo a, b\"}]] there",
     )
     .unwrap();
     let expected = Script {
@@ -28,8 +29,12 @@ fn a_mark_sets_every_key() {
         native_errors: Some(true),
         cache_read: Some(7),
         cache_write: Some(8),
+        hidden_tokens: Some(9),
+        prompt_cache: Some(true),
         tool: Some("Bash".to_owned()),
         tool_input: Some(serde_json::json!({"command": "echo a, b"})),
+        advisor: Some("wise".to_owned()),
+        fallback: Some("meek".to_owned()),
     };
     assert_eq!(script, expected);
 }
@@ -51,6 +56,7 @@ fn what_cannot_be_followed_is_refused() {
         "[[sample: usage=odd]]",
         "[[sample: content_type=texthtml]]",
         "[[sample: gap_ms=600001]]",
+        "[[sample: hidden_tokens=1000000001]]",
         "[[sample: tool_input=7]]",
         "[[sample: tool_input={\"a]]",
         "[[sample: gap_ms]]",

@@ -13,7 +13,8 @@ use crate::{
     domain::{
         consumption::Row,
         key::{KeyId, KeyRecord},
-        ledger::{AccountView, Admission, Admit, Change, KeySpend, NodeId, Step, TopUp, ToppedUp},
+        ledger::{AccountView, Admission, Admit, Change, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp},
+        money::NanoUsd,
         secret::KeyDigest,
     },
     store::{
@@ -105,7 +106,7 @@ impl Store {
         let inner = self.inner.lock().unwrap();
         let steps = inner.applied.get(account).map_or(&[][..], Vec::as_slice);
         let amount = |step: &Step| match &step.change {
-            Change::Credit { amount } => (step.seq, amount.nanos()),
+            Change::Credit { amount, .. } => (step.seq, amount.nanos()),
             other => panic!("nobody sent {other:?}"),
         };
         steps.iter().map(amount).collect()
@@ -162,6 +163,13 @@ impl LedgerStore for Store {
         unasked()
     }
     async fn rows(&self, _: &str, _: i64, _: usize, _: usize) -> Result<Vec<Row>, StoreError> {
+        unasked()
+    }
+    async fn operation(&self, _: &str, _: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
+        unasked()
+    }
+
+    async fn now_ms(&self) -> Result<i64, StoreError> {
         unasked()
     }
     fn epochs(&self) -> watch::Receiver<u64> {

@@ -16,9 +16,8 @@ use super::{
 };
 use crate::{
     account_changes::Submitted,
-    clock,
     domain::{
-        ledger::{AccountTerms, AccountTermsChange, AccountView, Change},
+        ledger::{AccountTerms, AccountTermsChange, AccountView, Change, OperationId, ProviderState},
         money::NanoUsd,
     },
     store::ledger::LIST_ACCOUNTS_MAX,
@@ -28,9 +27,18 @@ use crate::{
 const LIST_DEFAULT: usize = 100;
 const REASON_CHARS_MAX: usize = 256;
 /// The fields that a new account can be given.
-const CREATE_FIELDS: [&str; 6] = ["balance_usd", "concurrency", "id", "low_balance_usd", "rpm", "tpm"];
+const CREATE_FIELDS: [&str; 8] = [
+    "balance_usd",
+    "concurrency",
+    "id",
+    "low_balance_usd",
+    "operation_id",
+    "provider_state",
+    "rpm",
+    "tpm",
+];
 /// The fields that can be changed.
-const UPDATE_FIELDS: [&str; 4] = ["concurrency", "low_balance_usd", "rpm", "tpm"];
+const UPDATE_FIELDS: [&str; 5] = ["concurrency", "low_balance_usd", "provider_state", "rpm", "tpm"];
 
 type Answer = Result<Json<Value>, ApiError>;
 
@@ -49,10 +57,12 @@ pub(super) async fn create(
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let body = fields::object(body)?;
     let (mut id, mut balance, mut limits) = (None, NanoUsd::ZERO, AccountTermsChange::default());
+    let mut operation = None;
     for (field, value) in &body {
         match field.as_str() {
             "id" => id = Some(fields::account(field, value.as_str().unwrap_or_default())?),
             "balance_usd" => balance = fields::usd(field, value)?,
+            "operation_id" => operation = Some(fields::operation(field, value)?),
             other if limit(&mut limits, other, value)? => {}
             other => return Err(fields::unknown(other, &CREATE_FIELDS)),
         }
@@ -61,21 +71,32 @@ pub(super) async fn create(
     if balance < NanoUsd::ZERO {
         return Err(ApiError::invalid("balance_usd: an account begins with zero or more"));
     }
-    let _turn = state.changing.lock().await;
-    if state.ledger.account(&id).await?.is_some() {
-        return Err(ApiError::conflict(format!(
-            "there is an account `{id}` already; `weir account credit --id {id}` adds to its balance"
-        )));
-    }
-    state.audit(peer, "account.create", "", Value::Object(body)).await?;
-    let open = Change::Open {
-        balance,
-        at: clock::unix_seconds(),
-    };
-    let mut submitted = state.changes.submit(&id, open).await?;
     let terms = limits.apply(AccountTerms::default());
-    if terms != AccountTerms::default() {
-        submitted = state.changes.submit(&id, Change::SetTerms { terms }).await?;
+    let _turn = state.changing.lock().await;
+    let mut submitted = Submitted::Applied;
+    let mut left = terms;
+    if let Some(account) = state.ledger.account(&id).await? {
+        // The same call again: its answer was lost, and maybe what came behind the account.
+        let is_same = match &operation {
+            Some(operation) => state.ledger.operation(&id, operation).await? == Some(balance),
+            None => false,
+        };
+        if !is_same {
+            return Err(ApiError::conflict(format!(
+                "there is an account `{id}` already; `weir account credit --id {id}` adds to its balance"
+            )));
+        }
+        if account.terms != AccountTerms::default() {
+            left = AccountTerms::default();
+        }
+    } else {
+        state.audit(peer, "account.create", "", Value::Object(body)).await?;
+        let at = state.ledger.now_ms().await?.div_euclid(1000);
+        let open = Change::Open { balance, at, operation };
+        submitted = state.changes.submit(&id, open).await?;
+    }
+    if left != AccountTerms::default() {
+        submitted = state.changes.submit(&id, Change::SetTerms { terms: left }).await?;
     }
     Ok((StatusCode::CREATED, Json(changed(&state, &id, submitted).await)))
 }
@@ -126,14 +147,14 @@ pub(super) async fn credit(
     body: Body,
 ) -> Answer {
     let body = fields::object(body)?;
-    let amount = amount(&body, &["usd"])?;
-    if amount <= NanoUsd::ZERO {
+    let money = Money::read(&body, &["operation_id", "usd"])?;
+    if money.amount <= NanoUsd::ZERO {
         return Err(ApiError::invalid(
             "usd: a credit is more than zero; `weir account adjust` takes money away",
         ));
     }
-    change(&state, peer, &id, "account.credit", body, |account| {
-        stays_countable(account, amount).map(|()| Change::Credit { amount })
+    add(&state, peer, &id, "account.credit", body, money, |amount, operation| {
+        Change::Credit { amount, operation }
     })
     .await
 }
@@ -145,13 +166,13 @@ pub(super) async fn adjust(
     body: Body,
 ) -> Answer {
     let body = fields::object(body)?;
-    let amount = amount(&body, &["reason", "usd"])?;
+    let money = Money::read(&body, &["operation_id", "reason", "usd"])?;
     fields::line("reason", body.get("reason").unwrap_or(&Value::Null), REASON_CHARS_MAX)?;
-    if amount == NanoUsd::ZERO {
+    if money.amount == NanoUsd::ZERO {
         return Err(ApiError::invalid("usd: an adjustment is more or less than zero"));
     }
-    change(&state, peer, &id, "account.adjust", body, |account| {
-        stays_countable(account, amount).map(|()| Change::Adjust { amount })
+    add(&state, peer, &id, "account.adjust", body, money, |amount, operation| {
+        Change::Adjust { amount, operation }
     })
     .await
 }
@@ -193,15 +214,27 @@ async fn change(
     peer: Peer,
     id: &str,
     operation: &'static str,
-    mut values: Map<String, Value>,
+    values: Map<String, Value>,
     decide: impl FnOnce(&AccountView) -> Result<Change, ApiError> + Send,
 ) -> Answer {
     let _turn = state.changing.lock().await;
     let change = decide(&existing(state, id).await?)?;
+    let submitted = submit(state, peer, id, operation, values, change).await?;
+    Ok(Json(changed(state, id, submitted).await))
+}
+
+/// Records a change in the audit record, then makes it. The caller has the turn.
+async fn submit(
+    state: &AdminState,
+    peer: Peer,
+    id: &str,
+    operation: &'static str,
+    mut values: Map<String, Value>,
+    change: Change,
+) -> Result<Submitted, ApiError> {
     values.insert("account".to_owned(), json!(id));
     state.audit(peer, operation, "", Value::Object(values)).await?;
-    let submitted = state.changes.submit(id, change).await?;
-    Ok(Json(changed(state, id, submitted).await))
+    Ok(state.changes.submit(id, change).await?)
 }
 
 /// The account after a change. Without an answer of the store only that the change is recorded.
@@ -216,22 +249,95 @@ async fn changed(state: &AdminState, id: &str, submitted: Submitted) -> Value {
 
 /// Sets one limit; false if the field is none.
 fn limit(limits: &mut AccountTermsChange, field: &str, value: &Value) -> Result<bool, ApiError> {
-    if field != "low_balance_usd" {
-        return fields::rate(&mut limits.rates, field, value);
+    match field {
+        "low_balance_usd" => {
+            limits.low_balance = Some(match value {
+                Value::Null => None,
+                amount => Some(fields::usd(field, amount)?),
+            });
+        }
+        "provider_state" => {
+            let state = value.as_str().unwrap_or_default().parse::<ProviderState>();
+            let wanted = |_| ApiError::invalid("provider_state: `own` or `any`");
+            limits.provider_state = Some(state.map_err(wanted)?);
+        }
+        _ => return fields::rate(&mut limits.rates, field, value),
     }
-    limits.low_balance = Some(match value {
-        Value::Null => None,
-        amount => Some(fields::usd(field, amount)?),
-    });
     Ok(true)
 }
 
-/// The field `usd` of a body that has these fields and no others.
-fn amount(body: &Map<String, Value>, known: &[&str]) -> Result<NanoUsd, ApiError> {
-    if let Some(other) = body.keys().find(|field| !known.contains(&field.as_str())) {
-        return Err(fields::unknown(other, known));
+/// What is to be added to a balance.
+struct Money {
+    amount: NanoUsd,
+    /// By what it is counted once, if the caller wants that.
+    operation: Option<OperationId>,
+}
+
+impl Money {
+    /// The fields `usd` and `operation_id` of a body that has these fields and no others.
+    fn read(body: &Map<String, Value>, known: &[&str]) -> Result<Self, ApiError> {
+        if let Some(other) = body.keys().find(|field| !known.contains(&field.as_str())) {
+            return Err(fields::unknown(other, known));
+        }
+        let operation = body.get("operation_id");
+        Ok(Self {
+            amount: fields::usd("usd", body.get("usd").unwrap_or(&Value::Null))?,
+            operation: operation
+                .map(|value| fields::operation("operation_id", value))
+                .transpose()?,
+        })
     }
-    fields::usd("usd", body.get("usd").unwrap_or(&Value::Null))
+}
+
+/// Adds to a balance, once for an operation that the account remembers. The same again is answered as the first time was, and
+/// is no change; another amount is refused.
+async fn add(
+    state: &AdminState,
+    peer: Peer,
+    id: &str,
+    name: &'static str,
+    values: Map<String, Value>,
+    money: Money,
+    make: impl FnOnce(NanoUsd, Option<OperationId>) -> Change + Send,
+) -> Answer {
+    let Money { amount, operation } = money;
+    let _turn = state.changing.lock().await;
+    let account = existing(state, id).await?;
+    let is_repeated = is_recorded(state, id, operation.as_ref(), amount).await?;
+    let submitted = if is_repeated {
+        Submitted::Applied
+    } else {
+        stays_countable(&account, amount)?;
+        submit(state, peer, id, name, values, make(amount, operation.clone())).await?
+    };
+    // Another node may have been asked for the same with another amount, at this very moment.
+    if submitted == Submitted::Applied && !is_repeated {
+        is_recorded(state, id, operation.as_ref(), amount).await?;
+    }
+    let mut body = changed(state, id, submitted).await;
+    if let (Value::Object(fields), Some(operation)) = (&mut body, operation) {
+        fields.insert("operation_id".to_owned(), json!(operation.as_str()));
+        fields.insert("repeated".to_owned(), json!(is_repeated));
+    }
+    Ok(Json(body))
+}
+
+/// Whether the account remembers this operation with this amount.
+async fn is_recorded(
+    state: &AdminState,
+    id: &str,
+    operation: Option<&OperationId>,
+    amount: NanoUsd,
+) -> Result<bool, ApiError> {
+    let Some(operation) = operation else { return Ok(false) };
+    match state.ledger.operation(id, operation).await? {
+        None => Ok(false),
+        Some(recorded) if recorded == amount => Ok(true),
+        Some(recorded) => Err(ApiError::conflict(format!(
+            "operation `{operation}` of account `{id}` is recorded with {recorded} USD, so {amount} USD were not added: another \
+             amount needs another operation id"
+        ))),
+    }
 }
 
 /// Whether the balance can be counted exactly after the change.

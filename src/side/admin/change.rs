@@ -1,16 +1,16 @@
 //! What a request to make or change a key may say, checked.
 
-use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{fields, reply::ApiError};
-use crate::domain::{key::KeyChange, money::NanoUsd};
+use crate::domain::{key::KeyChange, ledger::FinishFactor, money::NanoUsd};
 
 /// The fields that can be set. State, key and hint have operations of their own.
-const FIELDS: [&str; 10] = [
+const FIELDS: [&str; 11] = [
     "account",
     "concurrency",
     "expires_at",
+    "finish_factor",
     "models",
     "name",
     "on_exhausted",
@@ -44,6 +44,7 @@ pub(super) fn read(body: &Map<String, Value>, now_unix: i64) -> Result<Wanted, A
             "quota_usd" => change.terms.quota = Some(quota(value)?),
             "reset" => change.terms.reset = Some(choice(field, value, "none, daily, weekly or monthly")?),
             "on_exhausted" => change.terms.on_exhausted = Some(choice(field, value, "finish or cut")?),
+            "finish_factor" => change.terms.finish_factor = Some(finish_factor(value)?),
             other if fields::rate(&mut change.terms.rates, other, value)? => {}
             other => return Err(fields::unknown(other, &FIELDS)),
         }
@@ -66,6 +67,18 @@ fn quota(value: &Value) -> Result<Option<NanoUsd>, ApiError> {
     Ok(Some(quota))
 }
 
+fn finish_factor(value: &Value) -> Result<FinishFactor, ApiError> {
+    if value.is_null() {
+        return Ok(FinishFactor::NONE);
+    }
+    value.as_u64().and_then(FinishFactor::new).ok_or_else(|| {
+        ApiError::invalid(format!(
+            "finish_factor: a whole number from 1 to {}, or null for no bound",
+            FinishFactor::MAX
+        ))
+    })
+}
+
 fn choice<T: std::str::FromStr>(field: &str, value: &Value, choices: &str) -> Result<T, ApiError> {
     value
         .as_str()
@@ -77,16 +90,14 @@ fn expires_at(value: &Value, now_unix: i64) -> Result<Option<i64>, ApiError> {
     if value.is_null() {
         return Ok(None);
     }
-    let time: Timestamp = value
-        .as_str()
-        .and_then(|text| text.parse().ok())
-        .ok_or_else(|| ApiError::invalid("expires_at: a time such as 2027-01-31T00:00:00Z, or null for never"))?;
-    if time.as_second() <= now_unix {
+    let text = value.as_str().unwrap_or_default();
+    let at = fields::moment("expires_at", text)?.div_euclid(1000);
+    if at <= now_unix {
         return Err(ApiError::invalid(
             "expires_at: that time has passed; to end a key now, revoke it",
         ));
     }
-    Ok(Some(time.as_second()))
+    Ok(Some(at))
 }
 
 fn models(value: &Value) -> Result<Option<Vec<String>>, ApiError> {

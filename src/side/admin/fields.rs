@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::reply::ApiError;
 use crate::domain::{
-    ledger::{Rates, RatesChange},
+    ledger::{OperationId, Rates, RatesChange},
     money::NanoUsd,
     strict_toml::nearest,
 };
@@ -62,6 +62,12 @@ pub(super) fn usd(field: &str, value: &Value) -> Result<NanoUsd, ApiError> {
         .as_str()
         .ok_or_else(|| ApiError::invalid(format!("{field}: an amount in USD as a text, such as \"12.50\"")))?;
     NanoUsd::parse_usd(text).map_err(|error| ApiError::invalid(format!("{field}: {error}")))
+}
+
+/// By what a change of a balance is counted once.
+pub(super) fn operation(field: &str, value: &Value) -> Result<OperationId, ApiError> {
+    let id = value.as_str().and_then(OperationId::parse);
+    id.ok_or_else(|| ApiError::invalid(format!("{field}: {}", OperationId::RULE)))
 }
 
 /// Sets one of `rpm`, `tpm` and `concurrency`; false if the field is none of them.

@@ -19,7 +19,7 @@ use crate::{
     clock,
     domain::{
         key::{KeyId, KeyRecord, KeyState},
-        ledger::KeyTerms,
+        ledger::{KeyTerms, Reset},
         secret::ServiceKey,
     },
     store::KeyView,
@@ -58,6 +58,8 @@ pub(super) async fn create(
         return Err(ApiError::invalid("name and account are needed to create a key"));
     };
     accounts::existing(&state, &account).await?;
+    let terms = wanted.terms.apply(KeyTerms::default());
+    resets_something(&terms)?;
     let (key, id) = fresh(&state);
     let record = KeyRecord {
         id,
@@ -65,11 +67,11 @@ pub(super) async fn create(
         account,
         created_at: now,
         expires_at: wanted.expires_at.flatten(),
-        models: wanted.models.flatten(),
+        models: models(&state, wanted.models.flatten())?,
         state: KeyState::Active,
         hint: key.hint(),
         revision: 0,
-        terms: wanted.terms.apply(KeyTerms::default()),
+        terms,
     };
     state
         .audit(peer, "key.create", record.id.as_str(), Value::Object(body))
@@ -91,6 +93,9 @@ pub(super) async fn create(
 
 pub(super) async fn list(State(state): State<AdminState>, Query(query): Query<ListQuery>) -> Answer {
     let limit = query.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
+    if let Some(account) = &query.account {
+        accounts::existing(&state, account).await?;
+    }
     // Few of many keys may be the account's: look through them in large steps.
     let asked = if query.account.is_some() { LIST_MAX } else { limit };
     let mut after = query.after.as_deref().map(id).transpose()?;
@@ -160,7 +165,7 @@ pub(super) async fn update(
 ) -> Answer {
     let body = object(body)?;
     let key_id = id(&key_id)?;
-    let change::Wanted { account, change } = change::read(&body, clock::unix_seconds())?;
+    let change::Wanted { account, mut change } = change::read(&body, clock::unix_seconds())?;
     if account.is_some() {
         return Err(ApiError::invalid(
             "account: a key stays with its account, where its use is counted; create another key there",
@@ -168,6 +173,17 @@ pub(super) async fn update(
     }
     if body.is_empty() {
         return Err(ApiError::invalid("nothing to change: name at least one field"));
+    }
+    if let Some(names) = change.models {
+        change.models = Some(models(&state, names)?);
+    }
+    if change.terms.reset.is_some() {
+        let view = state
+            .store
+            .by_id(&key_id)
+            .await?
+            .ok_or(crate::store::StoreError::NotFound)?;
+        resets_something(&change.terms.apply(view.record.terms))?;
     }
     state
         .audit(peer, "key.update", key_id.as_str(), Value::Object(body))
@@ -210,6 +226,32 @@ pub(super) async fn delete(
     let gone = state.changes.key_gone(&key_id, view.record.revision).await;
     gone.map_err(|error| unsure(&error))?;
     Ok(Json(json!({ "id": key_id.as_str(), "deleted": true })))
+}
+
+/// Models by the names they are allowed by: a mistyped one would allow nothing, and an alias is none of those.
+fn models(state: &AdminState, names: Option<Vec<String>>) -> Result<Option<Vec<String>>, ApiError> {
+    let known = |name: String| {
+        state.providers.model_named(&name).map_err(|near| {
+            let hint = near.map_or_else(
+                || "`weir models` lists those that are served".to_owned(),
+                |near| format!("did you mean `{near}`?"),
+            );
+            ApiError::invalid(format!("models: there is no model `{name}`: {hint}"))
+        })
+    };
+    names
+        .map(|names| names.into_iter().map(known).collect::<Result<_, _>>())
+        .transpose()
+}
+
+/// A period without a quota limits nothing, and is most often a forgotten quota.
+fn resets_something(terms: &KeyTerms) -> Result<(), ApiError> {
+    if terms.reset != Reset::None && terms.quota.is_none() {
+        return Err(ApiError::invalid(
+            "reset: only a quota begins anew, and this key has none; give it one, or no reset",
+        ));
+    }
+    Ok(())
 }
 
 fn fresh(state: &AdminState) -> (ServiceKey, KeyId) {

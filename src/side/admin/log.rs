@@ -12,7 +12,6 @@ use super::{
     reply::{ApiError, time_ms},
 };
 use crate::{
-    clock,
     domain::{
         consumption::{RETENTION_DAYS, Row},
         key::KeyId,
@@ -27,7 +26,8 @@ use crate::{
 const ROWS_DEFAULT: usize = 500;
 /// Questions to the store that one request may cause. What is left is for the next one, from the cursor on.
 const STORE_CALLS_MAX: usize = 64;
-const DAY_MS: i64 = 86_400_000;
+const HOUR_MS: i64 = 3_600_000;
+const DAY_MS: i64 = 24 * HOUR_MS;
 
 /// Which rows.
 #[derive(Debug, Default, Deserialize)]
@@ -38,6 +38,8 @@ pub(super) struct LogQuery {
     /// The model that was asked for or the one that served.
     model: Option<String>,
     since: Option<String>,
+    /// In place of `since`: the last so many hours, by the store's clock.
+    hours: Option<u32>,
     until: Option<String>,
     limit: Option<usize>,
     cursor: Option<String>,
@@ -47,7 +49,7 @@ pub(super) async fn query(
     State(state): State<AdminState>,
     Query(query): Query<LogQuery>,
 ) -> Result<Json<Value>, ApiError> {
-    let now = clock::unix_millis();
+    let now = state.ledger.now_ms().await?;
     let filter = Filter::read(&query, now)?;
     let limit = query.limit.unwrap_or(ROWS_DEFAULT).clamp(1, LOG_ROWS_MAX);
     let start = match &query.cursor {
@@ -64,7 +66,20 @@ pub(super) async fn query(
     };
     let (rows, next) = page(&*state.ledger, &filter, start, query.account.is_some(), limit).await?;
     let rows: Vec<Value> = rows.iter().map(row_body).collect();
-    Ok(Json(json!({ "rows": rows, "next": next.map(|place| place.text()) })))
+    let unknown_model = query.model.as_deref().and_then(|model| unknown_model(&state, model));
+    let next = next.map(|place| place.text());
+    Ok(Json(
+        json!({ "rows": rows, "next": next, "unknown_model": unknown_model }),
+    ))
+}
+
+/// What to say where no row has a model that the catalogue does not know either.
+fn unknown_model(state: &AdminState, model: &str) -> Option<String> {
+    let near = state.providers.model_named(model).err()?;
+    let hint = near.map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
+    Some(format!(
+        "no row has the model `{model}`, and there is no such model{hint}"
+    ))
 }
 
 /// Up to `limit` rows from a place on, and where to go on; `None`: that was all.
@@ -139,13 +154,23 @@ impl Filter {
     fn read(query: &LogQuery, now_ms: i64) -> Result<Self, ApiError> {
         let key = query.key.as_deref().map(KeyId::parse).transpose();
         let time = |field, text: &Option<String>| text.as_deref().map(|text| fields::moment(field, text)).transpose();
+        let hours = query.hours.map(|hours| now_ms - i64::from(hours) * HOUR_MS);
+        if query.since.is_some() && hours.is_some() {
+            return Err(ApiError::invalid("hours: not beside since"));
+        }
         let oldest = now_ms - i64::from(RETENTION_DAYS) * DAY_MS;
         let tomorrow = (now_ms.div_euclid(DAY_MS) + 1) * DAY_MS;
+        let (since, until) = (time("since", &query.since)?, time("until", &query.until)?);
+        if let (Some(since), Some(until)) = (since, until)
+            && since >= until
+        {
+            return Err(ApiError::invalid("until: it is not after --since, so no row can match"));
+        }
         Ok(Self {
             key: key.map_err(|error| ApiError::invalid(error.to_string()))?,
             model: query.model.clone(),
-            since_ms: time("since", &query.since)?.unwrap_or(oldest).max(oldest),
-            until_ms: time("until", &query.until)?.unwrap_or(tomorrow).min(tomorrow),
+            since_ms: since.or(hours).unwrap_or(oldest).max(oldest),
+            until_ms: until.unwrap_or(tomorrow).min(tomorrow),
         })
     }
 

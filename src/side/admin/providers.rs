@@ -38,6 +38,12 @@ async fn switch(state: &AdminState, peer: Peer, name: String, on: bool) -> Resul
             names.join(", ")
         )));
     }
+    let of_name = known.iter().find(|provider| provider.name == name);
+    if on && let Some(why) = of_name.and_then(|provider| provider.why_off.as_deref()) {
+        return Err(ApiError::invalid(format!(
+            "{name} is off by its configuration, which no switch changes: {why}"
+        )));
+    }
     let operation = if on { "provider.enable" } else { "provider.disable" };
     state.audit(peer, operation, "", json!({ "provider": name })).await?;
     let providers = std::sync::Arc::clone(&state.providers);

@@ -67,7 +67,7 @@ impl From<StoreError> for ApiError {
         let (status, code) = match &error {
             StoreError::NotFound => (StatusCode::NOT_FOUND, "not_found"),
             StoreError::Duplicate => (StatusCode::CONFLICT, "duplicate"),
-            StoreError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable"),
+            StoreError::Unavailable(_) | StoreError::Busy(_) => (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable"),
             StoreError::Corrupt(_) => (StatusCode::INTERNAL_SERVER_ERROR, "store_corrupt"),
         };
         Self {
@@ -145,6 +145,7 @@ pub(super) fn key_body(view: &KeyView, spend: Option<&KeySpend>, now_ms: i64, fr
         "tpm": terms.rates.tpm,
         "concurrency": terms.rates.concurrency,
         "on_exhausted": terms.on_exhausted.as_str(),
+        "finish_factor": terms.finish_factor.get(),
     });
     if let (Some(key), Value::Object(fields)) = (fresh, &mut body) {
         fields.insert("key".to_owned(), Value::from(key.as_str()));
@@ -172,6 +173,7 @@ pub(super) fn account_body(view: &AccountView) -> Map<String, Value> {
         ("rpm", json!(terms.rates.rpm)),
         ("tpm", json!(terms.rates.tpm)),
         ("concurrency", json!(terms.rates.concurrency)),
+        ("provider_state", json!(terms.provider_state.as_str())),
         ("created_at", time(view.created_at)),
     ];
     fields

@@ -27,6 +27,7 @@ use crate::{
 };
 
 mod accounts;
+mod checks;
 mod log;
 
 struct Fixture {
@@ -56,15 +57,24 @@ impl Providers for Served {
         }]
     }
 
+    fn model_named(&self, name: &str) -> Result<String, Option<String>> {
+        match name {
+            "m-1" | "alias" => Ok("m-1".to_owned()),
+            _ => Err((name == "m-2").then(|| "m-1".to_owned())),
+        }
+    }
+
     fn providers(&self) -> Vec<ProviderView> {
-        vec![ProviderView {
-            name: "p".to_owned(),
-            display_name: "P".to_owned(),
-            configured: true,
+        let view = |name: &str, why_off: Option<&str>| ProviderView {
+            name: name.to_owned(),
+            display_name: name.to_uppercase(),
+            configured: why_off.is_none(),
+            why_off: why_off.map(str::to_owned),
             enabled: !self.off.load(std::sync::atomic::Ordering::SeqCst),
             credentials: Vec::new(),
             places_ejected: 0,
-        }]
+        };
+        vec![view("p", None), view("off", Some("its secret env:X is absent"))]
     }
 
     fn switch(&self, _: &str, on: bool) -> std::io::Result<bool> {
@@ -87,7 +97,17 @@ impl Fixture {
         let ledger = memory::ledger();
         let changes = Arc::new(DirectChanges::new(Arc::clone(&ledger)));
         let balance = NanoUsd::ZERO;
-        changes.submit("a", Change::Open { balance, at: 100 }).await.unwrap();
+        changes
+            .submit(
+                "a",
+                Change::Open {
+                    balance,
+                    at: 100,
+                    operation: None,
+                },
+            )
+            .await
+            .unwrap();
         let stores = Stores {
             keys: Arc::clone(&store),
             ledger: Arc::clone(&ledger),
@@ -230,7 +250,7 @@ async fn what_cannot_be_set_is_named() {
         ),
         (
             json!({ "name": "n", "account": "a", "expires_at": "tomorrow" }),
-            "expires_at:",
+            "--expires:",
         ),
         (json!({ "name": "n", "account": "a", "models": [] }), "models:"),
         (json!({ "name": "n", "account": "a", "models": ["a\nb"] }), "models:"),
@@ -339,6 +359,8 @@ async fn providers_are_switched_and_the_record_says_so() {
     assert_eq!(audit.matches("provider.disable").count(), 2, "{audit}");
     let unknown = admin.refused(Method::POST, "/v1/providers/q/disable", None).await;
     assert!(unknown.contains("there are p"), "{unknown}");
+    let off = admin.refused(Method::POST, "/v1/providers/off/enable", None).await;
+    assert!(off.contains("its secret env:X is absent"), "{off}");
 }
 
 #[tokio::test]

@@ -65,6 +65,11 @@ impl StabilityStore for Store {
     }
 }
 
+/// A store that has told no time.
+fn node_time() -> Arc<StoreTime> {
+    Arc::new(StoreTime::new(clock::instant()))
+}
+
 fn bucket(requests: u64) -> BTreeMap<Hour, Bucket> {
     let share = share(this_hour(), &[("a", requests)]);
     BTreeMap::from([(share.hour, share.bucket)])
@@ -80,7 +85,11 @@ fn shown(snapshots: &Snapshots) -> Option<u64> {
 async fn the_first_is_read_at_once_and_readers_ask_the_store_nothing() {
     let store = Store::new();
     store.answers(Ok(bucket(3)));
-    let snapshots = Arc::new(Snapshots::new(Arc::clone(&store) as _, Duration::from_secs(3600)));
+    let snapshots = Arc::new(Snapshots::new(
+        Arc::clone(&store) as _,
+        node_time(),
+        Duration::from_secs(3600),
+    ));
     assert_eq!(snapshots.get(), None);
     let before = clock::unix_millis();
     let (stop, stopped) = watch::channel(false);
@@ -95,11 +104,23 @@ async fn the_first_is_read_at_once_and_readers_ask_the_store_nothing() {
 }
 
 #[tokio::test]
+async fn the_window_ends_with_the_hour_of_the_store() {
+    const DAY_MS: i64 = 24 * 3600 * 1000;
+    let (store, time) = (Store::new(), node_time());
+    let (asked, behind) = (clock::instant(), clock::unix_millis() - DAY_MS);
+    time.told(behind, asked, asked);
+    let snapshots = Snapshots::new(Arc::clone(&store) as _, time, SOON);
+    snapshots.read().await.unwrap();
+    let read_at = snapshots.get().unwrap().read_at_ms;
+    assert!((behind..behind + DAY_MS / 2).contains(&read_at), "{read_at}");
+}
+
+#[tokio::test]
 async fn what_was_read_last_stays_while_the_store_is_away() {
     let store = Store::new();
     let away = || Err(StoreError::Unavailable("as the test says".to_owned()));
     store.answers(away());
-    let snapshots = Arc::new(Snapshots::new(Arc::clone(&store) as _, SOON));
+    let snapshots = Arc::new(Snapshots::new(Arc::clone(&store) as _, node_time(), SOON));
     let (stop, stopped) = watch::channel(false);
     let running = tokio::spawn(Arc::clone(&snapshots).run(stopped));
     store.is_asked_again().await;

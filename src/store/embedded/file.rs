@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::database::{self, unavailable};
 use super::live::{Held, Step};
 use crate::domain::key::{KeyId, KeyRecord};
+use crate::domain::provider_state::StateKey;
 use crate::domain::secret::KeyDigest;
 use crate::store::{OpenError, StoreError};
 
@@ -21,7 +22,7 @@ pub(super) const KEYS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("
 pub(super) const USED: TableDefinition<'_, &str, i64> = TableDefinition::new("used");
 /// The ids of keys that were deleted. Ids are never drawn again, so these few bytes stay.
 pub(super) const GONE: TableDefinition<'_, &str, ()> = TableDefinition::new("gone");
-/// Session to when its memory ends, in seconds since the Unix epoch, and who served it.
+/// State at a provider to when its memory ends, in seconds since the Unix epoch, and who serves it.
 const SESSIONS: TableDefinition<'_, &[u8], (i64, &str)> = TableDefinition::new("sessions");
 /// Facts about the file itself.
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
@@ -123,36 +124,43 @@ impl StoreFile {
         write().map_err(unavailable)
     }
 
-    /// Who served a session, if it is remembered at `now`.
-    pub(super) fn session(&self, state: &[u8], now: i64) -> Result<Option<String>, StoreError> {
-        let read = || -> Result<Option<String>, redb::Error> {
+    /// Who serves each of these, if it is remembered at `now`.
+    pub(super) fn sessions<'s>(
+        &self,
+        states: impl Iterator<Item = &'s [u8]>,
+        now: i64,
+    ) -> Result<Vec<Option<String>>, StoreError> {
+        let read = || -> Result<Vec<Option<String>>, redb::Error> {
             let transaction = self.database.begin_read()?;
             let sessions = transaction.open_table(SESSIONS)?;
-            let found = sessions.get(state)?;
-            Ok(found.and_then(|found| {
-                let (until, text) = found.value();
-                (until > now).then(|| text.to_owned())
-            }))
+            let mut texts = Vec::new();
+            for state in states {
+                let found = sessions.get(state)?;
+                texts.push(found.and_then(|found| {
+                    let (until, text) = found.value();
+                    (until > now).then(|| text.to_owned())
+                }));
+            }
+            Ok(texts)
         };
         read().map_err(unavailable)
     }
 
-    /// Remembers sessions until `until`; those that ended before `now` go, and beyond `most` the older half goes too.
-    /// Not waited for by the disk: a session that is forgotten costs its next request at most.
+    /// Remembers who serves state until `until`, on disk when it returns; beyond `most` what ended before `now` goes, and the
+    /// older half.
     pub(super) fn commit_sessions(
         &self,
-        served: &[([u8; 32], String)],
+        served: &[(StateKey, String)],
         now: i64,
         until: i64,
         most: u64,
     ) -> Result<(), StoreError> {
         let write = || -> Result<(), redb::Error> {
-            let mut transaction = self.begin_write()?;
-            transaction.set_durability(redb::Durability::None)?;
+            let transaction = self.begin_write()?;
             {
                 let mut sessions = transaction.open_table(SESSIONS)?;
                 for (state, text) in served {
-                    sessions.insert(state.as_slice(), (until, text.as_str()))?;
+                    sessions.insert(state.0.as_slice(), (until, text.as_str()))?;
                 }
                 if sessions.len()? > most {
                     let mut ends: Vec<i64> = Vec::new();

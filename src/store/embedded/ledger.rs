@@ -18,7 +18,8 @@ use super::blocking;
 use crate::domain::{
     consumption::Row,
     key::KeyId,
-    ledger::{AccountView, Admission, Admit, KeySpend, NodeId, Step, TopUp, ToppedUp},
+    ledger::{AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp},
+    money::NanoUsd,
 };
 use crate::store::ledger::{APPLY_STEPS_MAX, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore};
 use crate::store::{OpenError, StoreError};
@@ -34,7 +35,7 @@ mod tests;
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 /// How many rows may wait to be written. Steps beyond wait until these are on the disk.
 const UNWRITTEN_ROWS_MAX: usize = 16_384;
-const DAY_MS: i64 = 24 * 3600 * 1000;
+const HOUR_MS: i64 = 3600 * 1000;
 
 /// Where a ledger has its time from: milliseconds since the Unix epoch.
 pub type NowMs = Arc<dyn Fn() -> i64 + Send + Sync>;
@@ -68,7 +69,7 @@ impl EmbeddedLedger {
         blocking(move || books.flush()).await
     }
 
-    /// Writes changes all the time and removes old rows once a day, until `shutdown` turns true or its sender is gone; then
+    /// Writes changes all the time and removes old rows now and then, until `shutdown` turns true or its sender is gone; then
     /// once more. Changes after that need a [`Self::flush`] of their own.
     pub async fn run(&self, mut shutdown: watch::Receiver<bool>) {
         let (mut failing, mut cleaned) = (false, None);
@@ -86,14 +87,27 @@ impl EmbeddedLedger {
             if ended {
                 return;
             }
-            let today = (self.now_ms)().div_euclid(DAY_MS);
-            if cleaned != Some(today) {
-                cleaned = Some(today);
+            let hour = (self.now_ms)().div_euclid(HOUR_MS);
+            if cleaned != Some(hour) {
+                cleaned = Some(hour);
                 if let Err(error) = self.remove_old_rows().await {
                     tracing::warn!(%error, "old rows of the consumption log and old hours stay for another day");
                 }
             }
         }
+    }
+
+    /// Removes all rows and hours before a day (since the Unix epoch, UTC) on an operator's word; answers with the number of
+    /// rows. Days that are kept still are refused: `Ok(None)`.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] if the disk refuses.
+    pub async fn prune(&self, day: i64) -> Result<Option<usize>, StoreError> {
+        let (books, now_ms) = (Arc::clone(&self.books), (self.now_ms)());
+        if day > books::first_kept_day(now_ms) {
+            return Ok(None);
+        }
+        blocking(move || books.prune(day, now_ms).map(Some)).await
     }
 
     async fn remove_old_rows(&self) -> Result<(), StoreError> {
@@ -169,6 +183,15 @@ impl LedgerStore for EmbeddedLedger {
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
         let (books, account, now_ms) = (Arc::clone(&self.books), account.to_owned(), (self.now_ms)());
         blocking(move || books.rows(&account, day, skip, limit.min(LOG_ROWS_MAX), now_ms)).await
+    }
+
+    async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
+        let slot = self.books.slot(account);
+        Ok(slot.and_then(|slot| lock(&slot).account.operations().amount(id)))
+    }
+
+    async fn now_ms(&self) -> Result<i64, StoreError> {
+        Ok((self.now_ms)())
     }
 
     fn epochs(&self) -> watch::Receiver<u64> {

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use super::EmbeddedStore;
 use super::file::StoreFile;
 use crate::domain::key::KeyState;
+use crate::domain::provider_state::StateKey;
 use crate::store::contract::{Fixture, digest, id, record, suite, until};
 use crate::store::{KeyStore, KeyView, LIST_KEYS_MAX, OpenError, sessions};
 
@@ -45,12 +46,14 @@ async fn a_session_is_forgotten_after_its_lifetime_and_the_older_half_beyond_the
     let (file, ..) = StoreFile::open(folder.path()).unwrap();
     for number in 0..=8_u8 {
         let now = i64::from(number);
-        file.commit_sessions(&[([number; 32], "p/c".to_owned())], now, now + 100, 8)
+        file.commit_sessions(&[(StateKey([number; 16]), "p/c".to_owned())], now, now + 100, 8)
             .unwrap();
     }
     let known = |now: i64| {
-        let is_known = |number: &u8| file.session(&[*number; 32], now).unwrap().is_some();
-        (0..=8).filter(is_known).collect::<Vec<u8>>()
+        let states: Vec<[u8; 16]> = (0..=8).map(|number| [number; 16]).collect();
+        let found = file.sessions(states.iter().map(<[u8; 16]>::as_slice), now).unwrap();
+        let numbers = found.iter().zip(0..=8).filter(|(text, _)| text.is_some());
+        numbers.map(|(_, number)| number).collect::<Vec<u8>>()
     };
     assert_eq!(known(8), [5, 6, 7, 8]);
     assert_eq!(known(107), [8]);

@@ -9,21 +9,23 @@ use async_trait::async_trait;
 
 use super::LedgerStore;
 use crate::domain::{
-    consumption::{Modifiers, Row, UsageSource},
+    consumption::{Modifiers, Part, Row, UsageSource},
     key::{KeyId, KeyRecord, KeyState},
     ledger::{KeyTerms, NodeId},
     money::NanoUsd,
-    usage::Usage,
+    usage::{RunKind, Usage},
 };
 
 mod cases;
 pub(crate) mod memory;
 mod midnight;
 mod model;
+mod operations;
 mod program;
 
 pub(crate) use cases::*;
 pub(crate) use midnight::a_request_counts_in_the_periods_of_its_admission;
+pub(crate) use operations::{an_operation_counts_once_whoever_brings_it, so_many_operations_are_remembered};
 pub(crate) use program::an_engine_answers_as_the_model_does;
 
 /// Saturday 2026-11-21, 12:00 UTC.
@@ -81,6 +83,8 @@ macro_rules! ledger_suite {
             what_was_settled_is_charged_logged_and_no_longer_held
             a_settlement_that_is_sent_five_times_has_one_effect
             a_request_counts_in_the_periods_of_its_admission
+            an_operation_counts_once_whoever_brings_it
+            so_many_operations_are_remembered
             rows_are_paged_by_account_and_day
             accounts_are_listed_by_name
             admissions_at_once_never_hold_more_than_is_left
@@ -144,6 +148,18 @@ pub(crate) fn row(account: &str, key: u8, request: &str, time_ms: i64, cost: Nan
             ..Usage::default()
         },
         usage_source: UsageSource::Reported,
+        parts: vec![Part {
+            run: RunKind::Advisor,
+            model: "\"[{".to_owned(),
+            usage: Usage {
+                output_text: 1,
+                ..Usage::default()
+            },
+            priced_as: None,
+            price_version: None,
+            above_input_tokens: 0,
+            cost_nano_usd: NanoUsd::from_nanos(1),
+        }],
         modifiers: Modifiers::default(),
         price_version: "1".to_owned(),
         cost_nano_usd: cost,

@@ -7,6 +7,7 @@
 //!   `restored` instead of `balance` while a backup is being put back: the account is not there yet,
 //! - `:nodes` the nodes that hold something, `:held:<node>` their holds and the end of their lease,
 //! - `:spent:<period>` key to nano-USD, gone some days after the period,
+//! - `:operations` the operations on the balance that are remembered,
 //! - `:log:<day>` the rows of a day as JSON, in the order they were applied in.
 //!
 //! `{<namespace>:accounts}:index` has the names of all accounts, in order. It is written after the account and mended
@@ -29,7 +30,10 @@ use super::scripts::Loaded;
 use super::{ADMIN_BUDGET, RedisStore};
 use crate::domain::consumption::Row;
 use crate::domain::key::KeyId;
-use crate::domain::ledger::{AccountView, Admission, Admit, Change, Denied, KeySpend, NodeId, Step, TopUp, ToppedUp};
+use crate::domain::ledger::{
+    AccountView, Admission, Admit, Change, Denied, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
+};
+use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
 use crate::store::ledger::{APPLY_STEPS_MAX, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore};
 
@@ -238,7 +242,9 @@ impl LedgerStore for RedisLedger {
     async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError> {
         let renew = &self.scripts().renew;
         let calls: Vec<_> = accounts.iter().map(|account| self.tell(renew, node, account)).collect();
-        stream::iter(calls).buffer_unordered(AT_ONCE).try_collect().await
+        // All of them, whichever fail: the others may be with another master.
+        let told: Vec<Result<(), StoreError>> = stream::iter(calls).buffer_unordered(AT_ONCE).collect().await;
+        told.into_iter().collect()
     }
 
     async fn release(&self, node: &NodeId, account: &str) -> Result<(), StoreError> {
@@ -294,6 +300,21 @@ impl LedgerStore for RedisLedger {
         call.arg(day).arg(skip).arg(limit);
         let (_, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
         answer.rest().map(|text| answer::row(&text)).collect()
+    }
+
+    async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
+        let mut call = self.prepare(&self.scripts().operation, account);
+        call.arg(id.as_str());
+        let (status, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        if status == "missing" { Ok(None) } else { answer.amount() }
+    }
+
+    async fn now_ms(&self) -> Result<i64, StoreError> {
+        // A test's clock is the store's.
+        match self.now().parse() {
+            Ok(now_ms) => Ok(now_ms),
+            Err(_) => self.store.now_ms().await,
+        }
     }
 
     fn epochs(&self) -> watch::Receiver<u64> {

@@ -2,13 +2,15 @@
 //!
 //! A call is one script whose keys share one slot. It is sent once; again only when it is known not to have been done (sent
 //! elsewhere, a script that had to be given again, a server that is no master any more), or when it changes nothing. All
-//! tries together keep within its budget. Each master has a connection and a breaker of its own ([`lane`]).
+//! tries together keep within its [`patience`]: the budget is what Redis may be silent, not the queue in front of it. Each
+//! master has a connection and a breaker of its own ([`lane`]).
 //!
 //! The crate's own clients for sentinels and clusters are not used: they try again calls that may have been done, and show
 //! neither which server answered nor when it changed, on which breaker and epochs rest.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ::redis::{Client, RedisResult, ScriptInvocation};
@@ -19,11 +21,14 @@ use self::cluster::Cluster;
 use self::epochs::Epochs;
 use self::finder::{Finder, Sentinel};
 use self::lane::{Lane, State, unavailable};
+use self::patience::{Look, Patience};
+use self::pulse::Pulse;
 use self::request::{Request, Verdict};
 use super::address::Address;
 use super::dialer::Dialer;
 use super::scripts::Scripts;
 use super::settings::{RedisMode, RedisSettings};
+use crate::clock;
 use crate::store::{OpenError, StoreError, StoreWarning};
 
 mod breaker;
@@ -33,10 +38,14 @@ mod finder;
 mod keeper;
 mod lane;
 mod own;
+mod patience;
+mod pulse;
 mod report;
 mod request;
 mod slots;
 
+#[cfg(test)]
+pub(super) use lane::CALLS_MAX;
 #[cfg(test)]
 pub(super) use own::CALLS_MIN as OWN_CALLS_MIN;
 
@@ -56,6 +65,8 @@ pub(super) struct Link {
     route: Route,
     dialer: Arc<Dialer>,
     epochs: Epochs,
+    /// How long a call may wait in all, its turn behind others included.
+    queue: Duration,
 }
 
 enum Route {
@@ -68,14 +79,33 @@ enum Route {
 /// How hard a call may try.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Effort {
-    /// Within this time; sent again once if the connection broke under it. For calls that change nothing.
+    /// Until nothing was answered for so long; sent again once if the connection broke under it. For calls that change nothing.
     Read(Duration),
-    /// Within this time, sent once: after a broken connection it is not known whether it happened.
+    /// The same, sent once: after a broken connection it is not known whether it happened.
     Write(Duration),
 }
 
-/// Whom a call is waiting for.
-type Asked = Option<(Arc<Lane>, u64)>;
+/// Whom a call is waiting for, once it is sent.
+#[derive(Default)]
+struct Asked(Mutex<Option<Expected>>);
+
+/// Where an answer is expected: on which of a lane's connections.
+#[derive(Clone)]
+struct Expected {
+    lane: Arc<Lane>,
+    number: u64,
+    pulse: Pulse,
+}
+
+impl Asked {
+    fn set(&self, expected: Option<Expected>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = expected;
+    }
+
+    fn get(&self) -> Option<Expected> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
 
 impl Link {
     /// Checks the settings. It connects nowhere yet.
@@ -100,45 +130,66 @@ impl Link {
                 ));
             }
         };
-        Ok(Self { route, dialer, epochs })
+        let queue = settings.queue;
+        Ok(Self {
+            route,
+            dialer,
+            epochs,
+            queue,
+        })
     }
 
     /// Runs a script. Its keys share one slot, that of the first.
     pub(super) async fn call(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<Vec<String>, StoreError> {
-        let (Effort::Read(budget) | Effort::Write(budget)) = effort;
-        let mut asked = None;
-        let answer = timeout(budget, self.attempt(call, effort, &mut asked)).await;
-        answer.unwrap_or_else(|_| {
-            if let Some((lane, number)) = asked {
-                lane.note_timeout(number);
+        let (Effort::Read(silence) | Effort::Write(silence)) = effort;
+        let mut patience = Patience::new(silence, self.queue, clock::instant());
+        let asked = Asked::default();
+        let mut attempt = pin!(self.attempt(call, effort, &asked));
+        let mut wait = patience.first();
+        loop {
+            if let Ok(answer) = timeout(wait, attempt.as_mut()).await {
+                return answer;
             }
-            Err(StoreError::Unavailable(format!(
-                "redis gave no answer within {} ms",
-                budget.as_millis()
-            )))
-        })
+            let expected = asked.get();
+            let look = patience.look(expected.as_ref().map(|it| &it.pulse), clock::instant());
+            match (&look, expected) {
+                (Look::Wait(more), _) => {
+                    wait = *more;
+                    continue;
+                }
+                (Look::Silent(since), Some(Expected { lane, number, .. })) => lane.doubt(number, *since),
+                (Look::Silent(_) | Look::TooLong, _) => {}
+            }
+            return Err(patience.ended(&look));
+        }
     }
 
     async fn attempt(
         &self,
         call: &ScriptInvocation<'_>,
         effort: Effort,
-        asked: &mut Asked,
+        asked: &Asked,
     ) -> Result<Vec<String>, StoreError> {
         let request = Request::of(call).await.map_err(|error| unavailable(&error))?;
         let mut again = matches!(effort, Effort::Read(_));
         let mut redirect: Option<(Address, bool)> = None;
         let mut redirects = 0;
         while redirects < REDIRECTS_MAX {
-            *asked = None;
+            asked.set(None);
             let (lane, asking) = match (&self.route, redirect.take()) {
                 (Route::Cluster(cluster), Some((address, asking))) => (cluster.lane_to(&address), asking),
                 (Route::Cluster(cluster), None) => (cluster.lane(request.slot.unwrap_or_default()).await?, false),
                 (Route::One { lane, .. }, _) => (Arc::clone(lane), false),
             };
             let live = lane.live().await?;
-            *asked = Some((Arc::clone(&lane), live.number));
-            let error = match lane.send(&live, call, &request, asking).await {
+            let mut wire = lane.wire(&live);
+            asked.set(Some(Expected {
+                lane: Arc::clone(&lane),
+                number: live.number,
+                pulse: wire.pulse.clone(),
+            }));
+            let _place = lane.place()?;
+            let error = match lane.send(&mut wire, call, &request, asking).await {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };

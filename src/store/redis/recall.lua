@@ -1,2 +1,6 @@
--- KEYS behind those of the prelude: the session. -> who served it, or ''
-return {'ok', generation, redis.call('GET', KEYS[9]) or ''}
+-- KEYS behind those of the prelude: one per name of state. -> who serves each, or ''
+local answer = {'ok', generation}
+for i = 9, #KEYS do
+  answer[#answer + 1] = redis.call('GET', KEYS[i]) or ''
+end
+return answer

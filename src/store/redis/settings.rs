@@ -26,8 +26,10 @@ pub struct RedisSettings {
     pub ca_file: Option<PathBuf>,
     /// What the names of all keys begin with, so that installations can share a server. 1 to 64 of `a-zA-Z0-9_.-`.
     pub namespace: String,
-    /// What one call on the request path may take in all, reconnecting included.
+    /// How long Redis may be silent before a call on the request path is given up, reconnecting included.
     pub budget: Duration,
+    /// How long a call may take in all: the longest wait of its turn behind others that are answered.
+    pub queue: Duration,
 }
 
 /// How the servers belong together.
@@ -110,6 +112,7 @@ mod tests {
             ca_file: None,
             namespace: "weir".to_owned(),
             budget: Duration::from_millis(100),
+            queue: Duration::from_secs(5),
         }
     }
 

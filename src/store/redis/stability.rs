@@ -16,7 +16,6 @@ use async_trait::async_trait;
 use tokio::sync::{mpsc, watch};
 
 use super::{ADMIN_BUDGET, RedisStore, archive::set_up_meanwhile, link::Effort, scripts::Loaded};
-use crate::clock;
 use crate::domain::{
     consumption::RETENTION_DAYS,
     ledger::NodeId,
@@ -37,7 +36,7 @@ const DAY_SECONDS: i64 = 24 * 3600;
 const HOURS_A_DAY: i64 = 24;
 /// The last moment that a hash may expire at, in seconds since the Unix epoch: the year 9999.
 const LAST_SECOND: i64 = 253_402_300_799;
-/// By how much clocks may be ahead of this one.
+/// By how much a node that has since been set right may have been ahead of the server.
 const AHEAD_HOURS: i64 = 48;
 
 /// What one node has counted of one model in one hour.
@@ -95,7 +94,7 @@ impl RedisStore {
 
     /// Sends all hours that are kept.
     pub(super) async fn dump_hours(&self, to: &mpsc::Sender<Item>) -> Result<(), StoreError> {
-        let now = Hour::of_ms(clock::unix_millis());
+        let now = Hour::of_ms(self.now_ms().await?);
         let last = now.plus(AHEAD_HOURS);
         let mut first = now.plus(-HOURS_A_DAY * (i64::from(RETENTION_DAYS) + 1));
         while first <= last {

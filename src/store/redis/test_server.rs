@@ -26,6 +26,8 @@ const FILE: &str = "redis.conf";
 const PORTS_MAX: usize = 5;
 /// What a read may take where the test is not about time.
 pub(crate) const AMPLE_BUDGET: Duration = Duration::from_secs(10);
+/// How long a call may wait its turn.
+const QUEUE: Duration = Duration::from_secs(5);
 /// What a process that runs answers within.
 const ASK_MAX: Duration = Duration::from_secs(5);
 
@@ -271,6 +273,7 @@ fn settings(mode: RedisMode, nodes: Vec<String>, namespace: &str, budget: Durati
         ca_file: None,
         namespace: namespace.to_owned(),
         budget,
+        queue: QUEUE,
     }
 }
 

@@ -63,6 +63,7 @@ impl Node {
         self.run(&StoreCommand::Backup(BackupArgs {
             store: self.args(),
             out: out.to_owned(),
+            force: false,
         }))
     }
 
@@ -195,6 +196,22 @@ fn a_restore_that_was_cut_short_is_no_store() {
 }
 
 #[test]
+fn a_backup_replaces_no_file_unless_told() {
+    let node = filled();
+    let file = node.folder.path().join("backup.jsonl");
+    std::fs::write(&file, "precious").unwrap();
+    let refused = node.backup(&file).unwrap_err();
+    assert!(refused.contains("--force"), "{refused}");
+    assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+    let forced = StoreCommand::Backup(BackupArgs {
+        store: node.args(),
+        out: file.clone(),
+        force: true,
+    });
+    assert_eq!(node.run(&forced).unwrap()["items"], 4);
+}
+
+#[test]
 fn an_embedded_store_needs_no_setting_up() {
     let node = Node::new();
     let init = StoreCommand::Init(InitArgs {
@@ -202,4 +219,48 @@ fn an_embedded_store_needs_no_setting_up() {
         adopt: false,
     });
     assert_eq!(node.run(&init).unwrap()["changed"], false);
+}
+
+#[test]
+fn old_rows_go_on_an_operators_word_and_others_do_not() {
+    let node = Node::new();
+    let ledger = node.ledger();
+    let settle = |seq: u64, at_ms| {
+        let row = row("acme", 1, &format!("r{seq}"), at_ms, NanoUsd::from_nanos(1));
+        let settlement = Settlement {
+            request: row.request_id.clone(),
+            key: row.key_id.clone(),
+            at_ms,
+            tokens_estimated: 0,
+            tokens_used: 0,
+            cost: row.cost_nano_usd,
+            row: Some(row),
+        };
+        let change = Change::Settle(Box::new(settlement));
+        Step { seq, change }
+    };
+    client_runtime().unwrap().block_on(async {
+        let steps = [settle(1, 86_400_000), settle(2, START_MS)];
+        ledger
+            .apply(&crate::store::ledger::contract::node(1), "acme", &steps)
+            .await
+            .unwrap();
+        ledger.flush().await.unwrap();
+    });
+    drop(ledger);
+    let prune = |before: &str| {
+        node.run(&StoreCommand::Prune(PruneArgs {
+            store: node.args(),
+            before: before.parse().unwrap(),
+        }))
+    };
+    let refused = prune("9000-01-01").unwrap_err();
+    assert!(refused.contains("rows are kept for 180 days"), "{refused}");
+    assert_eq!(prune("1970-01-02").unwrap()["rows"], 0);
+    assert_eq!(prune("1970-01-03").unwrap()["rows"], 1);
+    let rows = node.ledger();
+    let rows = client_runtime()
+        .unwrap()
+        .block_on(rows.rows("acme", START_MS / 86_400_000, 0, 9));
+    assert_eq!(rows.unwrap().len(), 1);
 }

@@ -81,6 +81,18 @@ impl Client {
         let _ = self.stream.shutdown(std::net::Shutdown::Write);
     }
 
+    /// Leaves with a reset (RST) instead of an end (FIN).
+    pub(crate) fn reset(self) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .unwrap();
+        let _inside = runtime.enter();
+        self.stream.set_nonblocking(true).unwrap();
+        let stream = tokio::net::TcpStream::from_std(self.stream).unwrap();
+        stream.set_zero_linger().unwrap();
+    }
+
     /// Reads the next head (also an interim 1xx one) of an answer to `method`.
     #[track_caller]
     pub(crate) fn head_to(&mut self, method: &str) -> Head {

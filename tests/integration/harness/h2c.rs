@@ -45,6 +45,32 @@ pub(crate) fn exchange(address: SocketAddr, request: &Request, end: EndStream, l
     answer.unwrap_or_else(|_| panic!("no answer over h2c within {DEADLINE:?}"))
 }
 
+/// Sends one request over a new h2c connection and leaves, without an answer, when `wait` has returned.
+#[track_caller]
+pub(crate) fn abandon(address: SocketAddr, request: &Request, wait: impl FnOnce()) {
+    let (leave, left) = tokio::sync::oneshot::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                tokio::select! {
+                    answer = talk(address, request, EndStream::OnLastFrame, Length::Said) => {
+                        panic!("answered {} before the client could leave", answer.status)
+                    }
+                    _ = left => {}
+                }
+            });
+            runtime.shutdown_timeout(Duration::from_millis(100));
+        });
+        wait();
+        // The thread may have failed; then the scope says so.
+        let _ = leave.send(());
+    });
+}
+
 async fn talk(address: SocketAddr, request: &Request, end: EndStream, length: Length) -> Response {
     let socket = tokio::net::TcpStream::connect(address).await.unwrap();
     let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(socket))

@@ -13,6 +13,8 @@ use super::weir::Weir;
 
 /// How long a client waits that was refused.
 const REFUSED_PAUSE: Duration = Duration::from_millis(10);
+/// How many refusals in a row say that nobody is served.
+const IN_A_ROW: usize = 100;
 
 /// Running clients of all protocols, half of them streaming.
 pub(crate) struct Load {
@@ -92,6 +94,19 @@ impl Load {
         wait_until("a request to be refused", || {
             self.assert_alive();
             self.refused() > before
+        });
+    }
+
+    /// Waits until nobody is served any more: so many refusals in a row that whatever ran at the first of them is over.
+    #[track_caller]
+    pub(crate) fn refuse_all(&self) {
+        let mut since = (self.served(), self.refused());
+        wait_until("every request to be refused", || {
+            self.assert_alive();
+            if self.served() != since.0 {
+                since = (self.served(), self.refused());
+            }
+            self.refused() >= since.1 + IN_A_ROW
         });
     }
 

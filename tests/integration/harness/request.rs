@@ -56,13 +56,14 @@ impl Wire {
 
     /// A unary request to `model`.
     pub(crate) fn request_for(self, model: &str, key: &str, prompt: &str) -> Request {
+        let max_tokens = expected_tokens(prompt);
         let prompt = serde_json::Value::from(prompt).to_string();
         match self {
             Wire::Messages => Request::post("/v1/messages")
                 .header("x-api-key", key)
                 .header("anthropic-version", "2023-06-01")
                 .json(&format!(
-                    r#"{{"model":"{model}","max_tokens":256,"messages":[{{"role":"user","content":{prompt}}}]}}"#
+                    r#"{{"model":"{model}","max_tokens":{max_tokens},"messages":[{{"role":"user","content":{prompt}}}]}}"#
                 )),
             Wire::Responses => Request::post("/v1/responses")
                 .header("authorization", &format!("Bearer {key}"))
@@ -114,6 +115,20 @@ impl Wire {
             Wire::Gemini => ("x-goog-api-key", key.to_owned()),
         }
     }
+}
+
+/// What a client asks for that expects the answer which a mark in its prompt orders: weir bills no more than that.
+fn expected_tokens(prompt: &str) -> u64 {
+    let ordered = |key: &str| {
+        let (_, value) = prompt.split_once(key)?;
+        value
+            .split(|other: char| !other.is_ascii_digit())
+            .next()?
+            .parse::<u64>()
+            .ok()
+    };
+    let bytes = ordered("deltas=").unwrap_or(0) * ordered("delta_bytes=").unwrap_or(16);
+    bytes.max(256) + ordered("hidden_tokens=").unwrap_or(0)
 }
 
 /// Which protocol a request's target belongs to.

@@ -5,6 +5,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use super::WeirBuilder;
+use super::tools::repository;
 
 /// Rule files in a folder that goes with this value.
 pub(crate) struct RuleFolder(TempDir);
@@ -17,6 +18,27 @@ impl RuleFolder {
             folder.write(name, text);
         }
         folder
+    }
+
+    /// The shipped files of three providers, which are cut off when the client of a stream leaves.
+    pub(crate) fn aborting() -> RuleFolder {
+        let folder = RuleFolder::new(&[]);
+        for name in ["anthropic", "openai", "gemini"] {
+            let path = repository().join("lua-free-rules").join(format!("{name}.toml"));
+            let shipped = std::fs::read_to_string(path).unwrap();
+            folder.write(
+                name,
+                &shipped.replacen("[auth]", "[on_client_gone]\nstream = \"abort\"\n\n[auth]", 1),
+            );
+        }
+        folder
+    }
+
+    /// A gateway with these files over the shipped ones, every provider at `base_url`.
+    pub(crate) fn weir_at(&self, base_url: &str) -> WeirBuilder {
+        WeirBuilder::new()
+            .all_providers(base_url)
+            .set("rules.folder", self.path().to_str().unwrap())
     }
 
     /// Writes a file as a careful tool does: whole or not at all.

@@ -297,7 +297,10 @@ impl Weir {
             let words = ["account", "create", "--id", ACCOUNT, "--balance-usd", "1000"];
             let made = self.cli(&words, &["--json"]);
             let said = String::from_utf8_lossy(&made.stderr).into_owned();
-            assert!(made.status.success() || said.contains("exists"), "no account: {said}");
+            assert!(
+                made.status.success() || said.contains("there is an account"),
+                "no account: {said}"
+            );
         });
     }
 
@@ -405,6 +408,12 @@ impl Weir {
         self.process.kill();
         let (process, [gateway, ops, stability]) = serve(self.folder.path(), &self.environment);
         (self.process, self.gateway, self.ops, self.stability) = (process, gateway, ops, stability);
+    }
+
+    /// Sets an environment variable of the gateway for its next start.
+    pub(crate) fn next_variable(&mut self, name: &str, value: &str) {
+        self.environment.retain(|(known, _)| known != name);
+        self.environment.push((name.to_owned(), value.to_owned()));
     }
 
     /// What the gateway wrote to stdout, stderr and its access log.

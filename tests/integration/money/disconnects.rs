@@ -1,4 +1,4 @@
-//! Clients that leave, wherever in the answer: each pays once, for what had passed until then.
+//! Clients that leave, wherever in the answer, where the provider is cut off then: each pays once, for what is known.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -9,6 +9,7 @@ use crate::harness::books::{Books, cost};
 use crate::harness::client::{Head, Piece};
 use crate::harness::recordings::events;
 use crate::harness::request::{ALL_WIRES, Upload, Wire, wire_of};
+use crate::harness::rules::RuleFolder;
 use crate::harness::tools::rounds;
 use crate::harness::wait::DEADLINE;
 use crate::harness::{Client, RecordingProvider, Weir, wait_until};
@@ -118,7 +119,8 @@ fn whole(weir: &Weir, key: &str) -> HashMap<&'static str, i64> {
 #[test]
 fn who_leaves_at_any_place_of_a_stream_pays_once_and_never_more_than_for_the_whole() {
     let (provider, until) = provider();
-    let weir = Weir::start(&provider.base_url());
+    let rules = RuleFolder::aborting();
+    let weir = rules.weir_at(&provider.base_url()).start();
     let key = weir.key().text;
     let whole = whole(&weir, &key);
     let mut cases = Vec::new();
@@ -156,7 +158,8 @@ fn who_leaves_at_any_place_of_a_stream_pays_once_and_never_more_than_for_the_who
 #[test]
 fn who_leaves_before_the_first_byte_pays_for_the_input_only() {
     let (provider, until) = provider();
-    let weir = Weir::start(&provider.base_url());
+    let rules = RuleFolder::aborting();
+    let weir = rules.weir_at(&provider.base_url()).start();
     let key = weir.key().text;
     *until.lock().unwrap() = Until::Request;
     for (number, wire) in ALL_WIRES.into_iter().enumerate() {
@@ -179,7 +182,8 @@ fn who_leaves_before_the_first_byte_pays_for_the_input_only() {
 #[test]
 fn who_leaves_while_everything_comes_pays_once_and_the_whole_where_it_was_reported() {
     let (provider, _until) = provider();
-    let weir = Weir::start(&provider.base_url());
+    let rules = RuleFolder::aborting();
+    let weir = rules.weir_at(&provider.base_url()).start();
     let key = weir.key().text;
     let whole = whole(&weir, &key);
     let mut left = 0;
@@ -206,7 +210,8 @@ fn who_leaves_while_everything_comes_pays_once_and_the_whole_where_it_was_report
 #[test]
 fn who_says_no_more_but_listens_has_one_row() {
     let (provider, until) = provider();
-    let weir = Weir::start(&provider.base_url());
+    let rules = RuleFolder::aborting();
+    let weir = rules.weir_at(&provider.base_url()).start();
     let key = weir.key().text;
     let whole = whole(&weir, &key);
     let mut rows = ALL_WIRES.len();

@@ -2,6 +2,7 @@
 
 use crate::harness::books::cost;
 use crate::harness::request::{ALL_WIRES, Wire};
+use crate::harness::rules::RuleFolder;
 use crate::harness::sample::SampleProvider;
 use crate::harness::{Weir, wait_until};
 
@@ -83,7 +84,8 @@ fn missing_usage_is_estimated_and_zero_is_zero() {
 #[test]
 fn a_client_that_leaves_pays_for_what_it_got() {
     let provider = SampleProvider::start();
-    let weir = Weir::start(&provider.base_url());
+    let rules = RuleFolder::aborting();
+    let weir = rules.weir_at(&provider.base_url()).start();
     let key = weir.key().text;
     for wire in ALL_WIRES {
         let mut client = weir.connect();

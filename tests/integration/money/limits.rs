@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::harness::request::{ALL_WIRES, Upload, Wire};
+use crate::harness::rules::RuleFolder;
 use crate::harness::sample::SampleProvider;
 use crate::harness::tools::rounds;
 use crate::harness::{Weir, WeirBuilder, wait_until};
@@ -19,7 +20,7 @@ fn a_key_without_money_is_refused_in_every_shape() {
         assert_eq!(answer.header("x-should-retry"), Some("false"));
         let body = answer.json();
         match wire {
-            Wire::Messages => assert_eq!(body["error"]["type"], "rate_limit_error"),
+            Wire::Messages => assert_eq!(body["error"]["type"], "billing_error"),
             Wire::Responses => assert_eq!(body["error"]["code"], "insufficient_quota"),
             Wire::Gemini => assert_eq!(body["error"]["status"], "RESOURCE_EXHAUSTED"),
         }
@@ -41,7 +42,8 @@ fn a_key_without_money_is_refused_in_every_shape() {
 #[test]
 fn requests_per_minute_and_at_one_time_are_held() {
     let provider = SampleProvider::start();
-    let weir = Weir::start(&provider.base_url());
+    let rules = RuleFolder::aborting();
+    let weir = rules.weir_at(&provider.base_url()).start();
     let slow = weir.key_with(&["--rpm", "3"]).text;
     let statuses: Vec<u16> = (0..4)
         .map(|_| weir.exchange(&Wire::Messages.request(&slow, "hi")).status)
@@ -80,12 +82,12 @@ fn an_answer_that_nothing_is_left_for_is_cut_or_finished_as_the_key_says() {
         assert_eq!(answer.status, 200);
         let text = answer.text();
         let word = match wire {
-            Wire::Messages => "rate_limit_error",
+            Wire::Messages => "billing_error",
             Wire::Responses => "insufficient_quota",
             Wire::Gemini => "RESOURCE_EXHAUSTED",
         };
         assert!(text.contains(word), "{wire:?} {text}");
-        let finish = weir.key_with(&["--quota-usd", "0.0005"]);
+        let finish = weir.key_with(&["--quota-usd", "0.0005", "--finish-factor", "none"]);
         let answer = weir.exchange(&wire.streaming(&finish.text, long));
         assert!(!answer.text().contains(word), "{wire:?}");
         assert_eq!(weir.exchange(&wire.request(&finish.text, "hi")).status, 429, "{wire:?}");

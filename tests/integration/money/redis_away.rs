@@ -97,7 +97,7 @@ fn killed_under_load() {
     let streams = scene.streams();
     scene.redis.down();
     scene.weir.wait_for_store(false);
-    load.refuse();
+    load.refuse_all();
     scene.assert_away();
     assert!(scene.redis.up());
     scene.weir.wait_for_store(true);
@@ -116,7 +116,7 @@ fn stopped_under_load() {
     let stopped = Instant::now();
     scene.redis.signal("STOP");
     scene.weir.wait_for_store(false);
-    load.refuse();
+    load.refuse_all();
     let noticed = Instant::now();
     scene.assert_away();
     let length = Duration::from_secs(rounds(2, 10) as u64);
@@ -154,7 +154,7 @@ fn out_of_memory_under_load() {
             .command(&["CONFIG", "SET", "maxmemory", "1"])
             .starts_with("+OK")
     );
-    load.refuse();
+    load.refuse_all();
     let wire = ALL_WIRES[0];
     assert_not_now(wire, &scene.weir.exchange(&wire.request(&scene.key.text, "hi")));
     assert_served(wire, &scene.weir.exchange(&wire.request(&scene.spare.text, "hi")));

@@ -10,6 +10,7 @@ use crate::harness::hours::totals;
 use crate::harness::load::Load;
 use crate::harness::redis::RedisServer;
 use crate::harness::request::{ALL_WIRES, Request, Upload, Wire};
+use crate::harness::rules::RuleFolder;
 use crate::harness::sample::SampleProvider;
 use crate::harness::tools::skip;
 use crate::harness::{DEEPSEEK_MODEL, GEMINI_MODEL, MESSAGES_MODEL, Weir, WeirBuilder, wait_until};
@@ -216,7 +217,8 @@ fn a_provider_that_is_silent_for_too_long_counts_as_a_failure() {
 #[test]
 fn who_leaves_counts_once_and_an_unreachable_provider_is_a_failure() {
     let provider = SampleProvider::start();
-    let weir = Weir::start(&provider.base_url());
+    let rules = RuleFolder::aborting();
+    let weir = rules.weir_at(&provider.base_url()).start();
     let left = leave(&weir);
     let books = weir.books(left.len());
     left.iter().for_each(|left| assert_counted(&books.rows, "key_id", left));

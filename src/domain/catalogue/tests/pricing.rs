@@ -139,3 +139,48 @@ fn a_price_that_changed_under_its_version_is_found() {
         "another version"
     );
 }
+
+#[test]
+fn a_provider_names_its_models_as_it_likes() {
+    let mut settings = model("house", &["openai"], Some("gpt-6-luna"), false);
+    settings.models[0].upstream_name = Some("gpt-6-luna-house".to_owned());
+    settings.models[0].aliases = vec!["cottage".to_owned()];
+    let (catalogue, _) = with_prices("", &settings).unwrap();
+    let found = |provider, name| {
+        catalogue
+            .served_as(provider, name)
+            .map(|(model, _)| model.name.as_str())
+    };
+    for name in ["gpt-6-luna-house", "house", "cottage", "house-20261121"] {
+        assert_eq!(found("openai", name), Some("house"), "{name}");
+    }
+    assert_eq!(found("openai", "gpt-6-luna-2026112"), None);
+    assert_eq!(found("openai", "gpt-6-luna-20261121"), Some("gpt-6-luna"));
+    assert_eq!(found("deepseek", "house"), None, "it is another provider's");
+    assert_eq!(
+        found("anthropic", "claude-opus-5-5"),
+        None,
+        "a provider that is off has no prices"
+    );
+}
+
+#[test]
+fn the_dearest_model_of_a_provider_is_the_dearest_for_what_was_consumed() {
+    let own = entry("wide", "", "1").replace("input = \"1\"", "input = \"500\"") + &entry("deep", "", "500");
+    let mut settings = model("wide", &["openai"], None, false);
+    settings.models.extend(model("deep", &["openai"], None, false).models);
+    let (catalogue, _) = with_prices(&own, &settings).unwrap();
+    let dearest = |provider, input_uncached, output_text| {
+        let usage = Usage {
+            input_uncached,
+            output_text,
+            ..Usage::default()
+        };
+        let found = catalogue.dearest_at(provider, &usage, &Modifiers::default());
+        found.map(|(model, _)| model.name.as_str())
+    };
+    assert_eq!(dearest("openai", 1000, 1), Some("wide"));
+    assert_eq!(dearest("openai", 1, 1000), Some("deep"));
+    assert_eq!(dearest("deepseek", 1, 1), Some("deepseek-v4-pro"));
+    assert_eq!(dearest("anthropic", 1, 1), None);
+}

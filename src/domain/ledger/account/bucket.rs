@@ -20,7 +20,7 @@ const REFILL_MAX_MS: i64 = 2 * MINUTE_MS;
 
 /// The two buckets of a key or an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Buckets {
+pub struct Buckets {
     requests: Option<Bucket>,
     tokens: Option<Bucket>,
 }
@@ -33,7 +33,10 @@ struct Bucket {
 
 impl Buckets {
     /// The buckets after one request with its tokens.
-    pub(super) fn take(&self, scope: Scope, rates: &Rates, tokens: u64, now_ms: i64) -> Result<Self, Denied> {
+    ///
+    /// # Errors
+    /// [`Denied::RateLimited`]: one of them has not that much.
+    pub fn take(&self, scope: Scope, rates: &Rates, tokens: u64, now_ms: i64) -> Result<Self, Denied> {
         let take = |bucket: Option<Bucket>, limit: Option<u64>, amount: u64, counted: Counted| {
             let Some(limit) = limit else { return Ok(None) };
             let taken = Bucket::take(bucket, limit, amount, now_ms);
@@ -51,7 +54,7 @@ impl Buckets {
     }
 
     /// Corrects the tokens that were taken by what was used.
-    pub(super) fn correct(&mut self, rates: &Rates, estimated: u64, used: u64) {
+    pub fn correct(&mut self, rates: &Rates, estimated: u64, used: u64) {
         if let (Some(bucket), Some(limit)) = (&mut self.tokens, rates.tpm) {
             let most = limit.min(Rates::MAX);
             let more = units(used.min(3 * most)) - units(estimated.min(most));

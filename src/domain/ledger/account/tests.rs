@@ -3,11 +3,12 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+mod kept;
 mod rates;
 
 use super::*;
 use crate::domain::key::{KeyRecord, KeyState};
-use crate::domain::ledger::{LEASE_MS, OnExhausted, Rates, Reset};
+use crate::domain::ledger::{LEASE_MS, Rates, Reset};
 
 /// Saturday 2026-11-21, 12:00 UTC.
 const NOON: i64 = 1_795_262_400_000;
@@ -44,8 +45,7 @@ fn quota(amount: i64, reset: Reset) -> KeyTerms {
     KeyTerms {
         quota: Some(nanos(amount)),
         reset,
-        on_exhausted: OnExhausted::Finish,
-        rates: Rates::default(),
+        ..KeyTerms::default()
     }
 }
 
@@ -84,7 +84,15 @@ fn apply(account: &mut Account, by: u8, changes: impl IntoIterator<Item = Change
 fn with_balance(balance: i64) -> Account {
     let mut account = Account::default();
     let balance = nanos(balance);
-    apply(&mut account, 1, [Change::Open { balance, at: 5 }]);
+    apply(
+        &mut account,
+        1,
+        [Change::Open {
+            balance,
+            at: 5,
+            operation: None,
+        }],
+    );
     account
 }
 
@@ -335,27 +343,6 @@ fn amounts_stay_within_what_a_double_counts_exactly() {
     );
 }
 
-#[test]
-fn what_was_kept_comes_back_without_its_holds() {
-    let mut account = with_balance(100);
-    account.admit(&ask("a", 10, rates(Some(9), None, None)), NOON);
-    apply(&mut account, 1, [settle("x", NOON, 3, 0, 0)]);
-    let json = serde_json::to_string(&(account.standing().unwrap(), account.key(&key_id(1)).unwrap())).unwrap();
-    let (standing, key) = serde_json::from_str(&json).unwrap();
-    let mut restored = Account::restored(standing, [(key_id(1), key)]);
-    assert_eq!(restored.view("acme", NOON).unwrap().held, nanos(0));
-    assert_eq!(restored.watermark(&node(1)), 2);
-    let mut stale = ask("b", 1, KeyTerms::default());
-    stale.key.revision = 0;
-    assert_eq!(restored.admit(&stale, NOON), Admission::StaleKey);
-    account.release(&node(1));
-    assert_eq!(restored.view("acme", NOON), account.view("acme", NOON));
-    assert_eq!(
-        restored.key_spend(&key_id(1), NOON),
-        account.key_spend(&key_id(1), NOON)
-    );
-}
-
 #[derive(Clone, Debug)]
 enum Deed {
     Admit { by: u8, request: u8, estimate: i64 },
@@ -390,7 +377,7 @@ proptest! {
                     *by_day.entry(Periods::at(now).day).or_default() += cost;
                 }
                 Deed::Adjust(amount) => {
-                    apply(&mut account, 1, [Change::Adjust { amount: nanos(amount) }]);
+                    apply(&mut account, 1, [Change::Adjust { amount: nanos(amount), operation: None }]);
                     credits += amount;
                 }
                 Deed::Wait(ms) => now += ms,

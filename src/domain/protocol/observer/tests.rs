@@ -7,8 +7,10 @@ use serde_json::Value;
 
 use super::*;
 
+mod calls;
 mod closing;
 mod goldens;
+mod iterations;
 mod sources;
 mod spoken;
 mod template;

@@ -1,7 +1,10 @@
 //! Tests of `compile`.
 
 use super::*;
-use crate::domain::rules::{ErrorShape, raw::ClientGoneAction};
+use crate::domain::rules::{
+    ErrorShape,
+    raw::{ClientGoneAction, OnClientGone},
+};
 
 const HEAD: &str =
     "name = \"p\"\n[auth]\nsecret = \"env:X\"\nstyle = \"bearer\"\n[endpoints]\nmessages = \"https://h/m\"\n";
@@ -19,12 +22,36 @@ fn refused(tail: &str) -> String {
 }
 
 #[test]
+fn what_may_reason_out_of_sight_is_read_to_its_end_unless_the_file_says_otherwise() {
+    use ClientGoneAction::{Abort, Finish};
+    let policy = |tail: &str| compiled(&format!("{HEAD}{tail}")).unwrap().provider.on_client_gone;
+    let all = |policy: OnClientGone| {
+        [(true, false), (true, true), (false, false), (false, true)]
+            .map(|(stream, hidden)| policy.action(stream, hidden))
+    };
+    assert_eq!(all(policy("")), [Abort, Finish, Finish, Finish]);
+    let told = policy("[on_client_gone]\nstream = \"abort\"\n");
+    assert_eq!(all(told), [Abort, Abort, Finish, Finish]);
+    let told = policy("[on_client_gone]\nstream = \"finish\"\nunary = \"abort\"\n");
+    assert_eq!(all(told), [Finish, Finish, Abort, Abort]);
+}
+
+#[test]
+fn hidden_reasoning_is_a_property_of_each_model() {
+    let models = "[[model]]\nname = \"a\"\nhidden_reasoning = true\n[[model]]\nname = \"b\"\n";
+    let models = compiled(&format!("{HEAD}{models}")).unwrap().models;
+    let hidden: Vec<bool> = models.iter().map(|(_, model)| model.hidden_reasoning).collect();
+    assert_eq!(hidden, [true, false]);
+    let wrong = refused("[[model]]\nname = \"a\"\nhidden_reasoning = \"yes\"\n");
+    assert!(wrong.contains("expected a boolean"), "{wrong}");
+}
+
+#[test]
 fn a_small_file_gets_the_defaults() {
     let provider = compiled(HEAD).unwrap().provider;
     assert_eq!((provider.name.as_str(), provider.display_name.as_str()), ("p", "p"));
     assert_eq!(provider.errors, ErrorShape::Native);
-    assert_eq!(provider.on_client_gone.stream, ClientGoneAction::Abort);
-    assert_eq!(provider.on_client_gone.unary, ClientGoneAction::Finish);
+    assert_eq!(provider.on_client_gone, OnClientGone::default());
     assert_eq!(provider.timeouts, Timeouts::default());
     assert!(provider.body.is_empty() && !provider.is_on());
     assert_eq!(provider.protocols(), [Protocol::Messages]);

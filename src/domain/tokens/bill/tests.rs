@@ -2,16 +2,28 @@
 
 use super::*;
 
-const EVIDENCE: Evidence = Evidence {
+const EVIDENCE: Evidence<'static> = Evidence {
     reported: None,
+    runs: &[],
+    is_full: true,
     end: End::Whole,
     input_scanned: 1_000,
     output_observed: 200,
     input_factor: Factor::ONE,
     output_factor: Factor::ONE,
-    context_tokens: None,
-    output_tokens_max: None,
+    limits: Limits {
+        context_tokens: None,
+        output_tokens: None,
+    },
+    output_asked: None,
+    asked_per_run: false,
 };
+
+/// What is billed without regard to runs.
+fn billed(evidence: &Evidence<'_>) -> (Usage, UsageSource) {
+    let Billed { usage, source, .. } = bill(evidence);
+    (usage, source)
+}
 
 fn usage(input_uncached: u64, cache_read: u64, output_text: u64, output_reasoning: u64) -> Usage {
     Usage {
@@ -51,13 +63,13 @@ fn what_is_billed_follows_the_table() {
         (None, Refused, zero, Estimated),
         (None, NoAnswer, zero, Estimated),
     ];
-    for (reported, end, billed, source) in cases {
+    for (reported, end, wanted, source) in cases {
         let evidence = Evidence {
             reported,
             end,
             ..EVIDENCE
         };
-        assert_eq!(bill(&evidence), (billed, source), "{reported:?} {end:?}");
+        assert_eq!(billed(&evidence), (wanted, source), "{reported:?} {end:?}");
     }
 }
 
@@ -68,7 +80,7 @@ fn a_client_that_left_before_the_first_byte_pays_for_the_input() {
         output_observed: 0,
         ..EVIDENCE
     };
-    assert_eq!(bill(&evidence), (usage(1_000, 0, 0, 0), UsageSource::Estimated));
+    assert_eq!(billed(&evidence), (usage(1_000, 0, 0, 0), UsageSource::Estimated));
 }
 
 #[test]
@@ -78,26 +90,30 @@ fn estimates_are_corrected_and_kept_within_what_the_model_can_do() {
     let evidence = Evidence {
         input_factor: learnt.factor(),
         output_factor: learnt.factor(),
-        context_tokens: Some(1_500),
-        output_tokens_max: Some(300),
+        limits: Limits {
+            context_tokens: Some(1_500),
+            output_tokens: Some(300),
+        },
         ..EVIDENCE
     };
-    assert_eq!(bill(&evidence).0, usage(1_500, 0, 300, 0));
+    assert_eq!(billed(&evidence).0, usage(1_500, 0, 300, 0));
 }
 
 #[test]
 fn only_a_report_that_the_model_cannot_have_done_and_weir_has_not_seen_is_disbelieved() {
     let limits = Evidence {
-        context_tokens: Some(2_000),
-        output_tokens_max: Some(500),
+        limits: Limits {
+            context_tokens: Some(2_000),
+            output_tokens: Some(500),
+        },
         ..EVIDENCE
     };
-    let billed = |evidence: Evidence, reported| {
-        bill(&Evidence {
+    let billed = |evidence: Evidence<'static>, reported| {
+        let evidence = Evidence {
             reported: Some(reported),
             ..evidence
-        })
-        .1
+        };
+        billed(&evidence).1
     };
     use UsageSource::{Estimated, Reported};
     // Beyond both.
@@ -112,7 +128,7 @@ fn only_a_report_that_the_model_cannot_have_done_and_weir_has_not_seen_is_disbel
 #[test]
 fn a_report_is_bounded_where_nothing_is_known_of_the_model() {
     let billed = |reported, end| {
-        bill(&Evidence {
+        billed(&Evidence {
             reported: Some(reported),
             end,
             ..EVIDENCE
@@ -146,5 +162,8 @@ fn a_report_is_bounded_where_nothing_is_known_of_the_model() {
         input_scanned: INPUT_PLAUSIBLE,
         ..EVIDENCE
     };
-    assert_eq!(bill(&long).1, Reported);
+    assert_eq!(bill(&long).source, Reported);
 }
+
+mod asked;
+mod runs;

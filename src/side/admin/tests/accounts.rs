@@ -127,6 +127,78 @@ async fn what_an_account_cannot_be_is_said() {
 }
 
 #[tokio::test]
+async fn the_same_operation_counts_once_and_another_amount_is_refused() {
+    let admin = Fixture::new().await;
+    let credit = |usd: &str| json!({ "usd": usd, "operation_id": "order-7" });
+    let path = "/v1/accounts/a/credit";
+    let first = admin.post(path, credit("5")).await;
+    assert_eq!(
+        (&first["operation_id"], &first["repeated"], &first["balance_usd"]),
+        (&json!("order-7"), &json!(false), &json!("5.00"))
+    );
+    let audit = admin.audit();
+    let again = admin.post(path, credit("5.0")).await;
+    assert_eq!(
+        (&again["repeated"], &again["applied"], &again["balance_usd"]),
+        (&json!(true), &json!(true), &json!("5.00"))
+    );
+    let message = admin.refused(Method::POST, path, Some(credit("6"))).await;
+    assert!(message.contains("order-7") && message.contains("5.00 USD"), "{message}");
+    assert_eq!(admin.audit(), audit, "nothing was changed");
+    let adjust = json!({ "usd": "-2", "reason": "r", "operation_id": "order-8" });
+    for _ in 0..2 {
+        let adjusted = admin.post("/v1/accounts/a/adjust", adjust.clone()).await;
+        assert_eq!(adjusted["balance_usd"], "3.00");
+    }
+    let message = admin
+        .refused(Method::POST, path, Some(json!({ "usd": "1", "operation_id": "a b" })))
+        .await;
+    assert!(message.contains("--operation-id: 1 to 64"), "{message}");
+}
+
+#[tokio::test]
+async fn an_operation_that_another_node_makes_meanwhile_counts_once() {
+    let admin = Fixture::new().await;
+    let operation = crate::domain::ledger::OperationId::parse("order-7");
+    admin.changes.fail(Some(Fault::StoreAway));
+    let credit = json!({ "usd": "5", "operation_id": "order-7" });
+    let recorded = admin.post("/v1/accounts/a/credit", credit.clone()).await;
+    assert_eq!(recorded["applied"], false);
+    // The operator asks another node, whose store answers; then this node's journal is sent.
+    let amount = NanoUsd::parse_usd("5").unwrap();
+    let change = Change::Credit { amount, operation };
+    let node = NodeId::generate(&mut rand::rng());
+    let step = Step { seq: 1, change };
+    admin.ledger.apply(&node, "a", &[step]).await.unwrap();
+    admin.changes.fail(None);
+    admin.changes.send("a").await;
+    let again = admin.post("/v1/accounts/a/credit", credit).await;
+    assert_eq!(
+        (&again["repeated"], &again["balance_usd"]),
+        (&json!(true), &json!("5.00"))
+    );
+}
+
+#[tokio::test]
+async fn an_account_that_is_made_again_by_the_same_operation_is_made_once() {
+    let admin = Fixture::new().await;
+    let made = json!({ "id": "b", "balance_usd": "5", "rpm": 7, "operation_id": "o" });
+    for _ in 0..2 {
+        let account = admin.post("/v1/accounts", made.clone()).await;
+        assert_eq!((&account["balance_usd"], &account["rpm"]), (&json!("5.00"), &json!(7)));
+    }
+    for other in [
+        json!({ "id": "b", "balance_usd": "6", "operation_id": "o" }),
+        json!({ "id": "b", "balance_usd": "5", "operation_id": "p" }),
+        json!({ "id": "b", "balance_usd": "5" }),
+    ] {
+        let message = admin.refused(Method::POST, "/v1/accounts", Some(other)).await;
+        assert!(message.contains("weir account credit --id b"), "{message}");
+    }
+    assert_eq!(admin.get("/v1/accounts/b").await["balance_usd"], "5.00");
+}
+
+#[tokio::test]
 async fn a_change_that_the_store_has_not_applied_yet_says_so() {
     let admin = Fixture::new().await;
     admin.changes.fail(Some(Fault::StoreAway));
@@ -203,15 +275,16 @@ async fn a_key_shows_its_quota_and_what_it_has_spent_in_the_period() {
         (&shown["spent_nano_usd"], &shown["spent_usd"]),
         (&json!(7), &json!("0.000000007"))
     );
-    let change = json!({ "quota_usd": null, "reset": "none" });
+    assert_eq!(shown["finish_factor"], json!(2));
+    let change = json!({ "quota_usd": null, "reset": "none", "finish_factor": 5 });
     let changed = admin.client.call(Method::PATCH, &path, Some(&change)).await.unwrap();
     assert_eq!(
         (&changed["quota_usd"], &changed["resets_at"], &changed["spent_nano_usd"]),
         (&Value::Null, &Value::Null, &json!(7))
     );
     assert_eq!(
-        (&changed["rpm"], &changed["on_exhausted"]),
-        (&json!(5), &json!("cut")),
+        (&changed["rpm"], &changed["on_exhausted"], &changed["finish_factor"]),
+        (&json!(5), &json!("cut"), &json!(5)),
         "what is not named stays"
     );
     let listed = admin.get("/v1/keys").await;

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::{Fixture, text};
 use crate::{
-    clock,
     domain::{
         key::KeyId,
         ledger::{Change, NodeId, Settlement, Step},
@@ -19,7 +18,7 @@ const DAY_MS: i64 = 86_400_000;
 /// Rows of three accounts: `count` each, one every six hours until now, the model in turn.
 async fn filled(count: u64) -> (Fixture, i64) {
     let admin = Fixture::new().await;
-    let now = clock::unix_millis();
+    let now = admin.ledger.now_ms().await.unwrap();
     let node = NodeId::generate(&mut rand::rng());
     for account in ["a", "b", "c"] {
         for seq in 1..=count {
@@ -115,12 +114,18 @@ async fn rows_are_chosen_by_key_model_and_time() {
     let moment = |ms: i64| jiff::Timestamp::from_millisecond(ms).unwrap().to_string();
     let between = format!("account=a&since={}&until={}", moment(now - DAY_MS / 2), moment(now));
     assert_eq!(ids(&admin, &between).await.0, ["a4", "a5"], "until is not included");
+    assert_eq!(
+        ids(&admin, "account=a&hours=7").await.0,
+        ["a5", "a6"],
+        "by the store's clock"
+    );
     assert!(ids(&admin, "until=2020-01-01").await.0.is_empty());
     assert_eq!(ids(&admin, "account=c&since=2020-01-01").await.0.len(), 6);
     for (filter, expected) in [
         ("account=nobody", "there is no account"),
         ("key=weir-abc", "a key id is"),
         ("since=yesterday", "since: a time"),
+        ("since=2020-01-01&hours=2", "hours: not beside since"),
         ("cursor=7", "cursor:"),
     ] {
         let message = admin.refused(Method::GET, &format!("/v1/log?{filter}"), None).await;

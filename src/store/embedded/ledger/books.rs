@@ -14,13 +14,12 @@ use crate::domain::{
     consumption::{RETENTION_DAYS, Row},
     key::KeyId,
     ledger::{Account, AccountView, Admission, Admit, Change, NodeId, Step},
-    stability::Hour,
 };
 use crate::store::{OpenError, StoreError};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
-/// How many rows one transaction removes.
-const REMOVED_ROWS_MAX: usize = 4096;
+
+mod retention;
 
 pub(super) struct Books {
     file: LedgerFile,
@@ -43,6 +42,8 @@ pub(super) struct Book {
     /// Rows that are not on the disk yet, or have just got there.
     unwritten: VecDeque<Unwritten>,
     changed_keys: HashSet<KeyId>,
+    /// Whether it remembers operations that are not on the disk.
+    changed_operations: bool,
     /// Whether its name is among the changed ones.
     noted: bool,
 }
@@ -138,6 +139,7 @@ impl Books {
                 if let Change::Settle(settlement) = &step.change {
                     book.changed_keys.insert(settlement.key.clone());
                 }
+                book.changed_operations |= step.change.operation().is_some();
             }
             self.unwritten_rows.fetch_add(rows.len(), Ordering::Relaxed);
             for row in rows {
@@ -185,6 +187,7 @@ impl Books {
                 self.unwritten_rows.fetch_sub(changed.rows.len(), Ordering::Relaxed);
             } else {
                 book.changed_keys.extend(changed.keys.into_iter().map(|(id, _)| id));
+                book.changed_operations |= changed.operations.is_some();
                 self.note(&changed.account, &mut book);
             }
         }
@@ -224,20 +227,9 @@ impl Books {
         Ok(rows)
     }
 
-    /// Removes the rows and the hours that are older than they are kept.
-    pub(super) fn remove_old_rows(&self, now_ms: i64) -> Result<(), StoreError> {
-        let first = first_kept_day(now_ms);
-        let names: Vec<String> = {
-            let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
-            accounts.keys().cloned().collect()
-        };
-        for id in names {
-            if let Some(slot) = self.slot(&id) {
-                lock(&slot).next_rows.retain(|day, _| *day >= first);
-            }
-            while self.file.remove_rows(&id, first, REMOVED_ROWS_MAX)? == REMOVED_ROWS_MAX {}
-        }
-        self.file.remove_hours(Hour::of_ms(first.saturating_mul(DAY_MS)))
+    fn names(&self) -> Vec<String> {
+        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+        accounts.keys().cloned().collect()
     }
 }
 
@@ -263,9 +255,11 @@ impl Book {
             let key = self.account.key(&id)?.clone();
             Some((id, key))
         });
+        let operations = std::mem::take(&mut self.changed_operations);
         Changed {
             account,
             standing: self.account.standing().cloned(),
+            operations: operations.then(|| self.account.operations().iter().cloned().collect()),
             keys: keys.collect(),
             rows: self.unwritten.iter().cloned().collect(),
         }

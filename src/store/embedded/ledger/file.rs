@@ -18,19 +18,22 @@ use crate::domain::{
     key::KeyId,
     ledger::{
         Account,
-        account::{Standing, key::AccountKey},
+        account::{Standing, key::AccountKey, operations::Recorded},
     },
 };
 use crate::store::embedded::database::{self, unavailable};
 use crate::store::{OpenError, StoreError};
 
 mod archive;
+pub(super) mod retention;
 mod stability;
 
 /// Account to a sealed [`Standing`].
 const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("accounts");
 /// Account and key to a sealed [`AccountKey`].
 const KEYS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("keys");
+/// Account to the sealed operations that it remembers, a list of [`Recorded`], the oldest first.
+const OPERATIONS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("operations");
 /// Account, day and place in the day, from 0 without gaps, to a sealed [`Row`].
 const ROWS: TableDefinition<'_, (&str, i64, u64), &[u8]> = TableDefinition::new("rows");
 /// Facts about the file itself.
@@ -61,6 +64,8 @@ pub(super) struct Changed {
     pub(super) account: String,
     /// `None` for an account that has not come into being.
     pub(super) standing: Option<Standing>,
+    /// The operations that it remembers, if they have changed.
+    pub(super) operations: Option<Vec<Recorded>>,
     pub(super) keys: Vec<(KeyId, AccountKey)>,
     pub(super) rows: Vec<Unwritten>,
 }
@@ -134,10 +139,14 @@ impl LedgerFile {
                 let mut accounts = transaction.open_table(ACCOUNTS)?;
                 let mut keys = transaction.open_table(KEYS)?;
                 let mut rows = transaction.open_table(ROWS)?;
+                let mut operations = transaction.open_table(OPERATIONS)?;
                 for changed in changes {
                     let Some(standing) = &changed.standing else { continue };
                     let account = changed.account.as_str();
                     accounts.insert(account, seal(standing)?.as_slice())?;
+                    if let Some(recorded) = &changed.operations {
+                        operations.insert(account, seal(recorded)?.as_slice())?;
+                    }
                     for (id, key) in &changed.keys {
                         keys.insert((account, id.as_str()), seal(key)?.as_slice())?;
                     }
@@ -221,6 +230,7 @@ fn settle_format(database: &Database) -> Result<(), String> {
             transaction.open_table(ACCOUNTS)?;
             transaction.open_table(KEYS)?;
             transaction.open_table(ROWS)?;
+            transaction.open_table(OPERATIONS)?;
             transaction.open_table(stability::HOURS)?;
             let mut meta = transaction.open_table(META)?;
             let format = meta.get(META_FORMAT)?.map(|format| format.value());
@@ -252,6 +262,7 @@ fn accounts(database: &Database) -> Result<BTreeMap<String, Account>, String> {
         let known = unseal(sealed.value()).ok_or_else(fault)?;
         keys.entry(account.to_owned()).or_default().push((id, known));
     }
+    let operations = read.open_table(OPERATIONS).map_err(|error| failed(error.into()))?;
     let mut accounts = BTreeMap::new();
     let table = read.open_table(ACCOUNTS).map_err(|error| failed(error.into()))?;
     for entry in table.iter().map_err(|error| failed(error.into()))? {
@@ -260,12 +271,26 @@ fn accounts(database: &Database) -> Result<BTreeMap<String, Account>, String> {
         let standing: Standing =
             unseal(sealed.value()).ok_or_else(|| format!("account `{account}` is not readable"))?;
         let keys = keys.remove(account).unwrap_or_default();
-        accounts.insert(account.to_owned(), Account::restored(standing, keys));
+        let recorded = operations_of(&operations, account).map_err(failed)?;
+        let recorded =
+            recorded.ok_or_else(|| format!("the operations that account `{account}` remembers are not readable"))?;
+        accounts.insert(account.to_owned(), Account::restored(standing, keys, recorded));
     }
     match keys.keys().next() {
         None => Ok(accounts),
         Some(account) => Err(format!("account `{account}` has keys and is not there")),
     }
+}
+
+/// The operations that an account remembers; `None`: they are not readable.
+fn operations_of(
+    table: &impl ReadableTable<&'static str, &'static [u8]>,
+    account: &str,
+) -> Result<Option<Vec<Recorded>>, redb::Error> {
+    Ok(match table.get(account)? {
+        None => Some(Vec::new()),
+        Some(sealed) => unseal(sealed.value()),
+    })
 }
 
 /// A value as JSON behind its checksum.

@@ -9,12 +9,14 @@ use tempfile::TempDir;
 use super::*;
 use crate::domain::ledger::{Change, Denied, Settlement};
 use crate::domain::money::NanoUsd;
+use crate::domain::retention::Retention;
 use crate::store::contract::until;
 use crate::store::ledger::contract::{Fixture, START_MS, TestClock, key_id, ledger_suite, node, record, row};
 
 mod crashes;
 mod failures;
 
+const DAY_MS: i64 = 24 * HOUR_MS;
 const TODAY: i64 = START_MS / DAY_MS;
 
 /// With its writer at work, so that what the suite asks meets rows in memory and on the disk.
@@ -61,6 +63,7 @@ fn journal(settlements: u64) -> Vec<Step> {
     let open = Change::Open {
         balance: nanos(1_000),
         at: 7,
+        operation: None,
     };
     let settled = (1..=settlements).map(|number| {
         let day = TODAY - i64::from(number % 3 == 0);
@@ -105,6 +108,13 @@ async fn what_was_flushed_is_there_after_opening_again_and_holds_are_not() {
     store.apply(&node(1), "acme", &journal(30)).await.unwrap();
     store.apply(&node(2), "acme", &journal(3)[..2]).await.unwrap();
     store.apply(&node(1), "beta", &journal(0)).await.unwrap();
+    let order = OperationId::parse("order-7").unwrap();
+    let change = Change::Credit {
+        amount: nanos(5),
+        operation: Some(order.clone()),
+    };
+    let credit = Step { seq: 32, change };
+    store.apply(&node(1), "acme", &[credit]).await.unwrap();
     let before = lasting(&store).await;
     assert!(matches!(store.admit(&ask("a", 5)).await, Ok(Admission::Granted(_))));
     store.flush().await.unwrap();
@@ -112,6 +122,7 @@ async fn what_was_flushed_is_there_after_opening_again_and_holds_are_not() {
     let store = opened(folder.path());
     assert_eq!(lasting(&store).await, before);
     assert_eq!(before.3.len(), 31);
+    assert_eq!(store.operation("acme", &order).await, Ok(Some(nanos(5))));
     // The key's revision has lasted as well.
     assert_eq!(store.admit(&ask("b", 4)).await, Ok(Admission::StaleKey));
     let mut revoked = ask("b", 6);
@@ -160,8 +171,12 @@ async fn rows_go_when_they_are_older_than_they_are_kept() {
     let store = EmbeddedLedger::open(folder.path(), clock.source()).unwrap();
     store.apply(&node(1), "acme", &journal(9)).await.unwrap();
     store.flush().await.unwrap();
-    let kept = i64::from(crate::domain::consumption::RETENTION_DAYS) * DAY_MS;
+    let keep_days = i64::from(crate::domain::consumption::RETENTION_DAYS);
+    let kept = keep_days * DAY_MS;
     clock.advance(kept);
+    // As it stood the day before.
+    let before = Retention::until(TODAY - 1, clock.now_ms() - DAY_MS, keep_days);
+    store.books.file().note_retention(before).unwrap();
     store.remove_old_rows().await.unwrap();
     assert_eq!(store.rows("acme", TODAY, 0, 9).await.unwrap().len(), 6);
     assert_eq!(store.rows("acme", TODAY - 1, 0, 9).await, Ok(vec![]));
@@ -170,6 +185,44 @@ async fn rows_go_when_they_are_older_than_they_are_kept() {
     assert_eq!(store.rows("acme", TODAY, 0, 9).await.unwrap().len(), 6);
     let view = store.account("acme").await.unwrap().unwrap();
     assert_eq!(view.spent, nanos(45));
+}
+
+#[tokio::test]
+async fn starts_far_ahead_keep_the_log() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), TestClock::new());
+    let start = || EmbeddedLedger::open(folder.path(), clock.source()).unwrap();
+    let store = start();
+    store.remove_old_rows().await.unwrap();
+    store.apply(&node(1), "acme", &journal(9)).await.unwrap();
+    store.flush().await.unwrap();
+    let before = lasting(&store).await;
+    assert_eq!(before.3.len(), 9);
+    drop(store);
+    for ahead in [200, 201, 1_000] {
+        clock.advance(ahead * DAY_MS);
+        start().remove_old_rows().await.unwrap();
+        clock.advance(-ahead * DAY_MS);
+        let store = start();
+        store.remove_old_rows().await.unwrap();
+        assert_eq!(lasting(&store).await, before, "{ahead} days ahead");
+    }
+}
+
+#[tokio::test]
+async fn an_operators_word_removes_all_before_a_day_and_no_day_that_is_kept() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), TestClock::new());
+    let store = EmbeddedLedger::open(folder.path(), clock.source()).unwrap();
+    store.remove_old_rows().await.unwrap();
+    store.apply(&node(1), "acme", &journal(9)).await.unwrap();
+    store.flush().await.unwrap();
+    clock.advance(200 * DAY_MS);
+    let first_kept = TODAY + 200 - i64::from(crate::domain::consumption::RETENTION_DAYS);
+    assert_eq!(store.prune(first_kept + 1).await, Ok(None));
+    assert_eq!(store.prune(TODAY).await, Ok(Some(3)));
+    assert_eq!(store.prune(first_kept).await, Ok(Some(6)));
+    // From there it goes on.
+    store.remove_old_rows().await.unwrap();
+    assert_eq!(store.books.file().retention().unwrap().unwrap().kept_from, first_kept);
 }
 
 #[tokio::test]

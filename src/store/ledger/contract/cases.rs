@@ -22,11 +22,18 @@ fn steps(first: u64, changes: impl IntoIterator<Item = Change>) -> Vec<Step> {
 
 fn open(balance: i64, at: i64) -> Change {
     let balance = nanos(balance);
-    Change::Open { balance, at }
+    Change::Open {
+        balance,
+        at,
+        operation: None,
+    }
 }
 
 fn credit(amount: i64) -> Change {
-    Change::Credit { amount: nanos(amount) }
+    Change::Credit {
+        amount: nanos(amount),
+        operation: None,
+    }
 }
 
 fn ask(request: &str, estimate: i64) -> Admit {

@@ -10,7 +10,8 @@ use crate::{
     domain::{
         consumption::Row,
         key::KeyId,
-        ledger::{AccountView, Admission, Admit, KeySpend, NodeId, Step, TopUp, ToppedUp},
+        ledger::{AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp},
+        money::NanoUsd,
     },
     store::{
         StoreError,
@@ -72,6 +73,14 @@ impl LedgerStore for MemoryLedger {
 
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
         Ok(self.state().rows(account, day, skip, limit.min(LOG_ROWS_MAX)))
+    }
+
+    async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
+        Ok(self.state().operation(account, id))
+    }
+
+    async fn now_ms(&self) -> Result<i64, StoreError> {
+        Ok(self.clock.now_ms())
     }
 
     fn epochs(&self) -> watch::Receiver<u64> {

@@ -154,6 +154,7 @@ pub(crate) async fn a_request_counts_in_the_periods_of_its_admission(fixture: &F
         change: Change::Open {
             balance: nanos(1_000_000),
             at: 1,
+            operation: None,
         },
     };
     assert_eq!(fixture.store.apply(&node(1), "acme", &[open]).await, Ok(1));

@@ -6,7 +6,8 @@ use crate::{
     domain::{
         consumption::Row,
         key::KeyId,
-        ledger::{Account, AccountView, Admission, Admit, KeySpend, NodeId, Step, TopUp, ToppedUp},
+        ledger::{Account, AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp},
+        money::NanoUsd,
     },
     store::ledger::APPLY_STEPS_MAX,
 };
@@ -59,6 +60,10 @@ impl Model {
 
     pub(crate) fn account(&self, id: &str, now_ms: i64) -> Option<AccountView> {
         self.accounts.get(id)?.view(id, now_ms)
+    }
+
+    pub(crate) fn operation(&self, account: &str, id: &OperationId) -> Option<NanoUsd> {
+        self.accounts.get(account)?.operations().amount(id)
     }
 
     pub(crate) fn accounts(&self, after: Option<&str>, limit: usize, now_ms: i64) -> Vec<AccountView> {

@@ -8,7 +8,7 @@ use super::{Fixture, key_id, model::Model, node, row};
 use crate::domain::{
     key::{KeyRecord, KeyState},
     ledger::{
-        AccountTerms, Admission, Admit, Change, KeyTerms, NodeId, OnExhausted, ProviderState, Rates, Reset, Settlement,
+        AccountTerms, Admission, Admit, Change, KeyTerms, NodeId, OperationId, ProviderState, Rates, Reset, Settlement,
         Step, TopUp,
     },
     money::NanoUsd,
@@ -25,6 +25,8 @@ const ACCOUNTS: [&str; 3] = ["acme", "beta", "ghost"];
 const NODES: u8 = 3;
 const KEYS: u8 = 6;
 const DAY_MS: i64 = 24 * 3600 * 1000;
+/// So few that they come again.
+const IDS: i64 = 40;
 
 /// A request that the program believes to run.
 #[derive(Clone)]
@@ -229,16 +231,24 @@ impl<'a> Program<'a> {
     /// which that was is forgotten by a store that has rolled back.
     fn administer(&mut self) {
         let account = usize::from(self.one_of(3));
+        // What is counted once may come from any node; its amount is that of its id, as only the first counts.
+        let operation = self.chance(40).then(|| self.rng.random_range(0..IDS));
+        let by = operation.map_or(0, |_| self.one_of(NODES));
         let change = match self.rng.random_range(0..12) {
             0 => Change::Open {
-                balance: self.amount(300),
+                balance: operation.map_or_else(|| self.amount(300), |number| NanoUsd::from_nanos(number * 7)),
                 at: self.now() / 1000,
+                operation: operation.map(|number| operation_id("open", number)),
             },
             1..5 => Change::Credit {
-                amount: self.amount(1_500),
+                amount: operation.map_or_else(|| self.amount(1_500), |number| NanoUsd::from_nanos(number * 31)),
+                operation: operation.map(|number| operation_id("credit", number)),
             },
             5 => Change::Adjust {
-                amount: NanoUsd::from_nanos(self.rng.random_range(-200..200)),
+                amount: NanoUsd::from_nanos(
+                    operation.map_or_else(|| self.rng.random_range(-200..200), |number| number * 5 - 100),
+                ),
+                operation: operation.map(|number| operation_id("adjust", number)),
             },
             6 => Change::Suspend,
             7..10 => Change::Resume,
@@ -254,7 +264,8 @@ impl<'a> Program<'a> {
                 },
             },
         };
-        self.record(0, account, change);
+        let by = if change.operation().is_some() { by } else { 0 };
+        self.record(by, account, change);
     }
 
     /// Sends some of a journal: from before or behind what is applied, or from there on.
@@ -284,8 +295,8 @@ impl<'a> Program<'a> {
         let terms = KeyTerms {
             quota: self.chance(50).then(|| self.amount(400)),
             reset: [Reset::None, Reset::Daily, Reset::Weekly, Reset::Monthly][usize::from(self.one_of(4))],
-            on_exhausted: OnExhausted::Finish,
             rates,
+            ..KeyTerms::default()
         };
         let expires_at = self
             .chance(30)
@@ -329,6 +340,10 @@ impl<'a> Program<'a> {
         self.model.release(id, account);
         self.fixture.store.release(id, account).await.unwrap();
     }
+}
+
+fn operation_id(kind: &str, number: i64) -> OperationId {
+    OperationId::parse(&format!("{kind}-{number}")).unwrap()
 }
 
 /// Which account a key belongs to.

@@ -1,6 +1,6 @@
 -- ARGV: now, generation, node, request, key, its mirror (8), estimate, tokens, ended of the key, ended of the account.
 -- -> granted, hold, time, balance, watermark, low balance or '', whose state, then quota, spent of it, end of its period or '',
--- all three '' without a quota; or refused, why; or stale
+-- all three '' without a quota, then requests, tokens and concurrency of the account or ''; or refused, why; or stale
 local node, request, key = ARGV[3], ARGV[4], ARGV[5]
 local told = table.concat(ARGV, '|', 6, 13)
 local mirror = read_mirror(told)
@@ -37,6 +37,7 @@ end
 local function granted(amount, at, quota)
   return {
     'granted', text(amount), text(at), balance, watermark, low_balance, values[14] or 'own', quota[1], quota[2], quota[3],
+    values[4] or '', values[5] or '', values[6] or '',
   }
 end
 local known = hold_of(alive, node, request)

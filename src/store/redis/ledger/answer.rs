@@ -60,6 +60,11 @@ impl Answer {
             low_balance: self.optional()?.map(NanoUsd::from_nanos),
             provider_state: self.provider_state()?,
             quota: self.quota_standing()?,
+            account_rates: Rates {
+                rpm: self.optional()?,
+                tpm: self.optional()?,
+                concurrency: self.optional()?,
+            },
         }))
     }
 
@@ -98,6 +103,11 @@ impl Answer {
             resets_at,
         };
         Ok(quota.zip(spent).map(standing))
+    }
+
+    /// An amount, or nothing.
+    pub(super) fn amount(mut self) -> Result<Option<NanoUsd>, StoreError> {
+        Ok(self.optional()?.map(NanoUsd::from_nanos))
     }
 
     fn provider_state(&mut self) -> Result<ProviderState, StoreError> {

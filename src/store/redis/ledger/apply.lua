@@ -137,6 +137,31 @@ local function settle(request, key, at, estimated, used, cost, day, row)
   end
 end
 
+-- The operations, read when the first step that has an id comes; `first` is the oldest that is remembered still.
+local operations, amounts, first, news
+local function is_new(id, amount)
+  if id == '' then
+    return true
+  end
+  if not operations then
+    operations, amounts, first, news = remembered(), {}, 1, {}
+    for _, one in ipairs(operations) do
+      amounts[one.id] = one.amount
+    end
+  end
+  if amounts[id] then
+    return false
+  end
+  amounts[id] = text(bounded(amount))
+  operations[#operations + 1] = {amount = amounts[id], id = id}
+  news[#news + 1] = amounts[id] .. '|' .. id
+  if #operations - first + 1 > OPERATIONS_MAX then
+    amounts[operations[first].id] = nil
+    first = first + 1
+  end
+  return true
+end
+
 -- Each takes where its arguments begin.
 local changes = {
   settle = function(i)
@@ -149,10 +174,14 @@ local changes = {
     if (tonumber(state.get('created')) or 0) == 0 then
       state.set('created', ARGV[i + 1])
     end
-    state.add('balance', tonumber(ARGV[i]))
+    if is_new(ARGV[i + 2], tonumber(ARGV[i])) then
+      state.add('balance', tonumber(ARGV[i]))
+    end
   end,
   add = function(i)
-    state.add('balance', tonumber(ARGV[i]))
+    if is_new(ARGV[i + 1], tonumber(ARGV[i])) then
+      state.add('balance', tonumber(ARGV[i]))
+    end
   end,
   suspend = function()
     state.set('suspended', '1')
@@ -168,7 +197,7 @@ local changes = {
     state.set('provider_state', ARGV[i + 4])
   end,
 }
-local widths = {settle = 8, open = 2, add = 1, suspend = 0, resume = 0, terms = 5}
+local widths = {settle = 8, open = 3, add = 2, suspend = 0, resume = 0, terms = 5}
 
 local before = tonumber(state.get(MARK)) or 0
 local watermark = before
@@ -194,6 +223,10 @@ if state.get('gen') == '' then
   state.set('gen', ARGV[2])
 end
 state.write()
+if news and #news > 0 then
+  redis.call('RPUSH', OPERATIONS, unpack(news))
+  redis.call('LTRIM', OPERATIONS, -OPERATIONS_MAX, -1)
+end
 for name, counter in pairs(counters) do
   counter.write()
   if kept[name] then

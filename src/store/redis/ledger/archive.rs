@@ -45,10 +45,16 @@ impl RedisLedger {
         if status == "missing" {
             return Ok(Ok(()));
         }
-        let Kept { standing, keys, logs } = Kept::read(answer)?;
+        let Kept {
+            standing,
+            operations,
+            keys,
+            logs,
+        } = Kept::read(answer)?;
         let own = Item::Account {
             id: account.to_owned(),
             standing: Box::new(standing),
+            operations,
         };
         let of_keys = keys.into_iter().map(|(id, state)| Item::AccountKey {
             account: account.to_owned(),
@@ -116,9 +122,14 @@ impl Archive for RedisLedger {
             let mut logs: HashMap<(&str, i64), Vec<String>> = HashMap::new();
             for item in items {
                 match item {
-                    Item::Account { id, standing } => {
+                    Item::Account {
+                        id,
+                        standing,
+                        operations,
+                    } => {
                         let parts = accounts.entry(id).or_default();
                         parts.extend(arguments::standing(standing));
+                        parts.extend(operations.iter().map(arguments::operation));
                     }
                     Item::AccountKey { account, id, state } => {
                         let parts = accounts.entry(account).or_default();

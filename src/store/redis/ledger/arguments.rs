@@ -5,7 +5,7 @@ use ::redis::ScriptInvocation;
 
 use crate::domain::consumption::Row;
 use crate::domain::key::{KeyId, KeyState};
-use crate::domain::ledger::account::{Standing, key::AccountKey};
+use crate::domain::ledger::account::{Standing, key::AccountKey, operations::Recorded};
 use crate::domain::ledger::{Admit, Change, ProviderState, Rates, Settlement, Step, TopUp};
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
@@ -45,11 +45,13 @@ pub(super) fn step(call: &mut ScriptInvocation<'_>, step: &Step) -> Result<(), S
     call.arg(step.seq);
     match &step.change {
         Change::Settle(settlement) => settle(call, settlement)?,
-        Change::Open { balance, at } => {
+        Change::Open { balance, at, operation } => {
             call.arg("open").arg(bounded(*balance)).arg(*at);
+            call.arg(optional(operation.as_ref()));
         }
-        Change::Credit { amount } | Change::Adjust { amount } => {
+        Change::Credit { amount, operation } | Change::Adjust { amount, operation } => {
             call.arg("add").arg(bounded(*amount));
+            call.arg(optional(operation.as_ref()));
         }
         Change::Suspend => {
             call.arg("suspend");
@@ -115,6 +117,12 @@ pub(super) fn standing(standing: &Standing) -> Vec<[String; 3]> {
     let watermarks = standing.watermarks.iter();
     own.chain(watermarks.map(|(node, seq)| field(&format!("wm:{}", node.as_str()), seq.to_string())))
         .collect()
+}
+
+/// What `put_back.lua` takes of a remembered operation.
+pub(super) fn operation(recorded: &Recorded) -> [String; 3] {
+    let Recorded { id, amount } = recorded;
+    ["operation".to_owned(), id.to_string(), bounded(*amount).to_string()]
 }
 
 /// What `put_back.lua` takes of a key.

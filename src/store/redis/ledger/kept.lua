@@ -1,5 +1,6 @@
 -- What lasts of an account, of one moment, but for its rows: of those, how many each day has by now. None is ever taken out.
--- ARGV: now, generation. -> '', field, value; or a period, key, amount; or 'log', day, rows; again and again
+-- ARGV: now, generation. -> '', field, value; or 'operation', id, amount; or a period, key, amount; or 'log', day, rows;
+-- again and again
 -- Rows are kept for 180 days, counters for 7 days after a period of at most 31; clocks may be a little ahead.
 local LOG_DAYS, COUNTED_DAYS, AHEAD_DAYS = 181, 45, 2
 local _, fault = fields()
@@ -21,6 +22,9 @@ local function tell_all(kind, hash)
   end
 end
 tell_all('', STATE)
+for _, one in ipairs(remembered()) do
+  tell('operation', one.id, one.amount)
+end
 local today, told = day_of(now), {}
 for day = today - COUNTED_DAYS, today + AHEAD_DAYS do
   for _, name in ipairs(names_of(periods(day * DAY_MS))) do

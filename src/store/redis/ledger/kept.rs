@@ -7,10 +7,11 @@ use crate::{
     domain::{
         key::KeyId,
         ledger::{
-            AccountTerms, KeyTerms, NodeId, Rates,
+            AccountTerms, KeyTerms, NodeId, OperationId, Rates,
             account::{
                 Standing,
                 key::{AccountKey, Mirror},
+                operations::Recorded,
             },
         },
         money::NanoUsd,
@@ -22,6 +23,8 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Kept {
     pub(super) standing: Standing,
+    /// The operations that are remembered, the oldest first.
+    pub(super) operations: Vec<Recorded>,
     pub(super) keys: BTreeMap<KeyId, AccountKey>,
     /// Days, and how many rows each has.
     pub(super) logs: Vec<(i64, usize)>,
@@ -38,6 +41,10 @@ impl Kept {
             };
             match kind.as_str() {
                 "" => kept.field(&name, &value)?,
+                "operation" => kept.operations.push(Recorded {
+                    id: OperationId::parse(&name).ok_or_else(answer::unknown)?,
+                    amount: NanoUsd::from_nanos(parse(&value)?),
+                }),
                 "log" => kept.logs.push((parse(&name)?, parse(&value)?)),
                 period => {
                     let amount = NanoUsd::from_nanos(parse(&value)?);

@@ -1,10 +1,13 @@
 -- Puts parts of an account back, as `kept.lua` tells them. Its balance is not called so yet, so that the account is not there
--- until all of it is. ARGV: now, generation, then '', field, value; or a period, key, amount; again and again
+-- until all of it is. ARGV: now, generation, then '', field, value; or 'operation', id, amount; or a period, key,
+-- amount; again and again
 local COUNTERS_KEPT_S = 45 * 86400
 for i = 3, #ARGV, 3 do
   local period, name, value = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   if period == '' then
     redis.call('HSET', STATE, name == 'balance' and 'restored' or name, value)
+  elseif period == 'operation' then
+    redis.call('RPUSH', OPERATIONS, value .. '|' .. name)
   else
     redis.call('HSET', BASE .. 'spent:' .. period, name, value)
     if period ~= 'all' then

@@ -17,6 +17,7 @@ pub(in crate::store::redis) struct LedgerScripts {
     pub(super) release: Loaded,
     pub(super) account: Loaded,
     pub(super) key_spend: Loaded,
+    pub(super) operation: Loaded,
     pub(super) rows: Loaded,
     pub(super) enter: Loaded,
     pub(super) names: Loaded,
@@ -31,23 +32,24 @@ impl LedgerScripts {
         Self {
             admit: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "admit.lua"),
             top_up: script!("period.lua" "holds.lua" "mirror.lua" "top_up.lua"),
-            apply: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "apply.lua"),
+            apply: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "operations.lua" "apply.lua"),
             watermark: script!("watermark.lua"),
             renew: script!("holds.lua" "renew.lua"),
             release: script!("holds.lua" "release.lua"),
             account: script!("holds.lua" "account.lua"),
             key_spend: script!("period.lua" "holds.lua" "key_spend.lua"),
+            operation: script!("operations.lua" "operation.lua"),
             rows: script!("rows.lua"),
             enter: Loaded::new(include_str!("enter.lua")),
             names: Loaded::new(include_str!("names.lua")),
-            kept: script!("period.lua" "kept.lua"),
-            put_back: script!("put_back.lua"),
+            kept: script!("period.lua" "operations.lua" "kept.lua"),
+            put_back: script!("operations.lua" "put_back.lua"),
             put_rows: script!("put_rows.lua"),
             restored: script!("restored.lua"),
         }
     }
 
-    pub(in crate::store::redis) fn all(&self) -> [&Loaded; 15] {
+    pub(in crate::store::redis) fn all(&self) -> [&Loaded; 16] {
         let Self {
             admit,
             top_up,
@@ -57,6 +59,7 @@ impl LedgerScripts {
             release,
             account,
             key_spend,
+            operation,
             rows,
             enter,
             names,
@@ -66,8 +69,8 @@ impl LedgerScripts {
             restored,
         } = self;
         [
-            admit, top_up, apply, watermark, renew, release, account, key_spend, rows, enter, names, kept, put_back,
-            put_rows, restored,
+            admit, top_up, apply, watermark, renew, release, account, key_spend, operation, rows, enter, names, kept,
+            put_back, put_rows, restored,
         ]
     }
 }

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 
 use super::RedisLedger;
 use crate::domain::consumption::RETENTION_DAYS;
+use crate::domain::ledger::account::operations::OPERATIONS_MAX;
 use crate::domain::ledger::{
     Admission, Admit, Change, Denied, Grant, KeyTerms, LEASE_MS, NodeId, Rates, Settlement, Step,
 };
@@ -20,6 +21,7 @@ mod archives;
 mod faults;
 mod lost_answers;
 mod periods;
+mod renewals;
 
 /// One of several ledgers on a server, and what has to live as long as it.
 struct Node {
@@ -50,7 +52,11 @@ fn steps(first: u64, changes: impl IntoIterator<Item = Change>) -> Vec<Step> {
 
 fn open_with(balance: i64) -> Change {
     let balance = nanos(balance);
-    Change::Open { balance, at: 1 }
+    Change::Open {
+        balance,
+        at: 1,
+        operation: None,
+    }
 }
 
 fn settled(request: &str, at_ms: i64, cost: i64) -> Change {
@@ -339,12 +345,13 @@ fn the_scripts_have_the_same_limits_as_the_rest() {
         include_str!("holds.lua"),
         include_str!("buckets.lua"),
     ];
-    let scripts = scripts.concat() + include_str!("apply.lua");
+    let scripts = scripts.concat() + include_str!("operations.lua") + include_str!("apply.lua");
     for (name, value) in [
         ("MAX", NanoUsd::MAX.nanos()),
         ("LEASE_MS", LEASE_MS),
         ("RATE_MAX", i64::try_from(Rates::MAX).unwrap()),
         ("RETENTION_DAYS", i64::from(RETENTION_DAYS)),
+        ("OPERATIONS_MAX", i64::try_from(OPERATIONS_MAX).unwrap()),
     ] {
         assert!(scripts.contains(&format!("local {name} = {value}\n")), "{name}");
     }

@@ -1,77 +1,66 @@
-//! When a connection counts as dead although nobody has closed it.
+//! When a server counts as dead although nobody has closed its connections: nothing was answered for a while although it was
+//! asked. A call that waits in vain raises the doubt; what settles it is time, however many calls wait.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How many calls in a row may run into their budget.
-const UNANSWERED_MAX: u32 = 3;
-/// How long calls may meet nothing but silence, before the one that waits in vain then ends it.
+use ::redis::aio::MultiplexedConnection;
+use tokio::time::timeout;
+
+use super::lane::{Lane, State};
+use super::request::Verdict;
+use crate::clock;
+
+/// How long a server may leave everything unanswered.
 const SILENCE_MAX: Duration = Duration::from_millis(200);
+/// How long a sign of life may take at least: the silence may be as long as that already.
+const SIGN_WAIT_MIN: Duration = Duration::from_millis(20);
 
-/// What is known of one connection's answers. It opens on the third call in a row that waited in vain, or on the first that
-/// ends 200 ms of silence.
-#[derive(Debug, Default)]
+/// Whether a lane's server is in doubt: one doubt at a time.
+#[derive(Default)]
 pub(super) struct Breaker {
-    unanswered: u32,
-    /// Since when something has been asked and nothing answered.
-    silent_since: Option<Instant>,
+    doubted: AtomicBool,
 }
 
-impl Breaker {
-    /// A call is sent.
-    pub(super) fn sent(&mut self, now: Instant) {
-        self.silent_since.get_or_insert(now);
-    }
+/// A doubt that is being settled.
+struct Doubt(Arc<Lane>);
 
-    /// Anything was answered, an error included.
-    pub(super) fn answered(&mut self) {
-        *self = Self::default();
-    }
-
-    /// A call ran into its budget. Whether the breaker opens now.
-    pub(super) fn timed_out(&mut self, now: Instant) -> bool {
-        self.unanswered += 1;
-        let silent = self
-            .silent_since
-            .is_some_and(|since| now.saturating_duration_since(since) >= SILENCE_MAX);
-        silent || self.unanswered >= UNANSWERED_MAX
+impl Drop for Doubt {
+    fn drop(&mut self) {
+        self.0.breaker.doubted.store(false, Ordering::Release);
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock;
-
-    const MS: Duration = Duration::from_millis(1);
-
-    #[test]
-    fn three_calls_in_a_row_open_it() {
-        let (mut breaker, now) = (Breaker::default(), clock::instant());
-        for _ in 0..3 {
-            breaker.sent(now);
-        }
-        let opened = [(); 3].map(|()| breaker.timed_out(now + 100 * MS));
-        assert_eq!(opened, [false, false, true]);
+impl Lane {
+    /// A call has met nothing but silence since a moment. Asks the connection for a sign of life, which stands behind all that
+    /// was asked there; if nothing is answered anywhere for [`SILENCE_MAX`], the lane is given up.
+    pub(super) fn doubt(self: &Arc<Self>, number: u64, since: Instant) {
+        self.owned.note_timeout();
+        let live = self.live_now().filter(|live| live.number == number);
+        let Some(live) = live.filter(|_| !self.breaker.doubted.swap(true, Ordering::AcqRel)) else {
+            return;
+        };
+        let doubt = Doubt(Arc::clone(self));
+        tokio::spawn(async move {
+            let lane = &doubt.0;
+            let silent = clock::instant().saturating_duration_since(since);
+            let wait = SILENCE_MAX.saturating_sub(silent).max(SIGN_WAIT_MIN);
+            match timeout(wait, sign_of_life(live.connection)).await {
+                Ok(true) => lane.pulse.note(clock::instant()),
+                // Its end is noticed by others.
+                Ok(false) => {}
+                Err(_) if lane.pulse.heard() > since => {}
+                Err(_) => {
+                    let reason = "redis leaves calls unanswered".to_owned();
+                    lane.leave(number, State::Down { reason });
+                }
+            }
+        });
     }
+}
 
-    #[test]
-    fn silence_opens_it_sooner() {
-        let (mut breaker, start) = (Breaker::default(), clock::instant());
-        breaker.sent(start);
-        assert!(!breaker.timed_out(start + 100 * MS));
-        breaker.sent(start + 100 * MS);
-        assert!(breaker.timed_out(start + 200 * MS));
-    }
-
-    #[test]
-    fn an_answer_ends_the_count() {
-        let (mut breaker, start) = (Breaker::default(), clock::instant());
-        for round in 0..10 {
-            let now = start + 1000 * round * MS;
-            breaker.sent(now);
-            breaker.sent(now);
-            assert!(!breaker.timed_out(now + 100 * MS));
-            breaker.answered();
-        }
-    }
+async fn sign_of_life(mut connection: MultiplexedConnection) -> bool {
+    let answer = ::redis::cmd("PING").exec_async(&mut connection).await;
+    answer.err().map(|error| Verdict::of(&error)) != Some(Verdict::Broken)
 }

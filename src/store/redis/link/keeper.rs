@@ -10,7 +10,8 @@ use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
 use super::finder::{Finder, News};
-use super::lane::{Lane, Live, Origin, State, leave};
+use super::lane::{CALLS_MAX, Lane, Live, Origin, State, leave};
+use super::pulse::Pulse;
 use super::report::Report;
 use super::{CONNECT_WAIT_MAX, PAUSE_MAX, PAUSE_MIN};
 use crate::clock;
@@ -21,8 +22,6 @@ use crate::store::redis::scripts::Scripts;
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// How long it may take to answer that.
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(1);
-/// How many calls may be under way at once; more wait within their budget.
-const CALLS_MAX: usize = 4096;
 
 /// A connection, what its server says of itself (nothing where the user may not ask), and whether it has been closed since.
 pub(super) struct Opened {
@@ -138,6 +137,7 @@ impl Lane {
         Ok(Opened {
             live: Live {
                 connection,
+                pulse: Pulse::new(clock::instant()),
                 number,
                 address: address.clone(),
                 origin: Arc::new(Origin {
@@ -159,7 +159,7 @@ impl Lane {
             seen.identity = report.map(|report| report.identity);
             std::mem::replace(&mut seen.connected, true)
         };
-        self.breaker().answered();
+        self.pulse.note(clock::instant());
         let number = live.number;
         self.state.send_replace(State::Up(live));
         if closed.load(Ordering::Acquire) {
@@ -205,13 +205,18 @@ impl Lane {
         let silent = || State::Down {
             reason: format!("redis at {server} gives no sign of life"),
         };
+        let began = clock::instant();
         let report = match timeout(PROBE_WAIT_MAX, look(&mut live.connection)).await {
+            // It stands behind calls, and those are answered.
+            Err(_) if live.pulse.heard() > began => return None,
             Err(_) => return Some(silent()),
             Ok(Err(error)) if error.is_unrecoverable_error() => return Some(State::Connecting),
             Ok(Err(_)) => return None,
             Ok(Ok(report)) => report,
         };
-        self.breaker().answered();
+        let now = clock::instant();
+        live.pulse.note(now);
+        self.pulse.note(now);
         self.note_warnings(report.as_ref());
         let report = report?;
         if let Some(reason) = report.refusal() {
@@ -249,7 +254,6 @@ pub(super) fn connection_config() -> AsyncConnectionConfig {
         .set_connection_timeout(None)
         .set_response_timeout(None)
         .set_pipeline_buffer_size(CALLS_MAX)
-        .set_concurrency_limit(CALLS_MAX)
 }
 
 /// Asks a server about itself. Not being allowed to ask is no fault.

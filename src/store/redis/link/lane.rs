@@ -12,17 +12,21 @@ use std::time::Duration;
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Client, ErrorKind, RedisError, RedisResult, ScriptInvocation, ServerErrorKind};
 use tokio::runtime::Id;
-use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::sync::{Mutex as AsyncMutex, Semaphore, SemaphorePermit, watch};
 
 use super::breaker::Breaker;
 use super::epochs::Epochs;
 use super::own::Owned;
+use super::pulse::Pulse;
 use super::report::Identity;
 use super::request::{Request, Verdict};
 use crate::clock;
 use crate::store::redis::address::Address;
 use crate::store::redis::dialer::Dialer;
 use crate::store::{StoreError, StoreWarning};
+
+/// How many calls may be under way to one server, those that wait their turn there included; more are refused at once.
+pub(in crate::store::redis) const CALLS_MAX: usize = 4096;
 
 /// See the module.
 pub(super) struct Lane {
@@ -34,8 +38,11 @@ pub(super) struct Lane {
     pub(super) seen: Mutex<Seen>,
     /// Numbers connections, those that are looked at and not taken too.
     pub(super) dialed: AtomicU64,
-    breaker: Mutex<Breaker>,
+    pub(super) breaker: Breaker,
+    /// When the server last answered, on whichever connection.
+    pub(super) pulse: Pulse,
     pub(super) owned: Owned,
+    places: Semaphore,
     /// Held while scripts are given again, so that one call does it for all that wait.
     reload: AsyncMutex<()>,
 }
@@ -52,10 +59,18 @@ pub(super) enum State {
 #[derive(Clone)]
 pub(super) struct Live {
     pub(super) connection: MultiplexedConnection,
+    pub(super) pulse: Pulse,
     /// Which of the lane's connections it is.
     pub(super) number: u64,
     pub(super) address: Address,
     pub(super) origin: Arc<Origin>,
+}
+
+/// What one call goes over.
+pub(super) struct Wire {
+    pub(super) connection: MultiplexedConnection,
+    /// When something was last answered there.
+    pub(super) pulse: Pulse,
 }
 
 /// How a connection was made.
@@ -83,8 +98,10 @@ impl Lane {
             patience,
             seen: Mutex::default(),
             dialed: AtomicU64::new(0),
-            breaker: Mutex::default(),
+            breaker: Breaker::default(),
+            pulse: Pulse::new(clock::instant()),
             owned: Owned::default(),
+            places: Semaphore::new(CALLS_MAX),
             reload: AsyncMutex::default(),
         }
     }
@@ -112,48 +129,52 @@ impl Lane {
         }
     }
 
+    /// A place among the calls that are under way.
+    pub(super) fn place(&self) -> Result<SemaphorePermit<'_>, StoreError> {
+        self.places
+            .try_acquire()
+            .map_err(|_| StoreError::Busy(format!("{CALLS_MAX} calls to one redis are under way")))
+    }
+
+    /// What a call from here goes over.
+    pub(super) fn wire(&self, live: &Live) -> Wire {
+        self.owned.wire(live)
+    }
+
     /// Sends a call. `asking`: to a server that is just being given the slot.
     pub(super) async fn send(
         &self,
-        live: &Live,
+        wire: &mut Wire,
         call: &ScriptInvocation<'_>,
         request: &Request,
         asking: bool,
     ) -> RedisResult<Vec<String>> {
-        let mut connection = self.owned.connection(live);
-        self.breaker().sent(clock::instant());
-        let mut answer = ask(&mut connection, request, asking).await;
+        let mut answer = self.ask(wire, request, asking).await;
         if is_unknown_script(&answer) {
             let _alone = self.reload.lock().await;
-            answer = ask(&mut connection, request, asking).await;
+            answer = self.ask(wire, request, asking).await;
             if is_unknown_script(&answer) {
-                call.load_async(&mut connection).await?;
-                answer = ask(&mut connection, request, asking).await;
+                call.load_async(&mut wire.connection).await?;
+                answer = self.ask(wire, request, asking).await;
             }
-        }
-        let silent = answer.as_ref().err().map(Verdict::of) == Some(Verdict::Broken);
-        if !silent {
-            self.breaker().answered();
         }
         answer
     }
 
-    /// A call on this connection ran into its budget.
-    pub(super) fn note_timeout(&self, number: u64) {
-        self.owned.note_timeout();
-        if self.breaker().timed_out(clock::instant()) {
-            let reason = "redis leaves calls unanswered".to_owned();
-            self.leave(number, State::Down { reason });
+    async fn ask(&self, wire: &mut Wire, request: &Request, asking: bool) -> RedisResult<Vec<String>> {
+        let answer = ask(&mut wire.connection, request, asking).await;
+        let is_broken = answer.as_ref().err().map(Verdict::of) == Some(Verdict::Broken);
+        if !is_broken {
+            let now = clock::instant();
+            wire.pulse.note(now);
+            self.pulse.note(now);
         }
+        answer
     }
 
     /// Gives a connection up, if it is still the one in use.
     pub(super) fn leave(&self, number: u64, next: State) {
         leave(&self.state, number, next);
-    }
-
-    pub(super) fn breaker(&self) -> MutexGuard<'_, Breaker> {
-        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {

@@ -14,7 +14,9 @@ use tokio::time::timeout;
 
 use super::CONNECT_WAIT_MAX;
 use super::keeper::connection_config;
-use super::lane::Live;
+use super::lane::{Live, Wire};
+use super::pulse::Pulse;
+use crate::clock;
 
 /// From how many calls on a runtime gets a connection of its own. Also how many calls are made before a failed attempt is
 /// followed by another.
@@ -38,14 +40,18 @@ enum Stage {
     Dialing,
     Ready {
         connection: MultiplexedConnection,
+        pulse: Pulse,
         closed: Arc<AtomicBool>,
     },
 }
 
 impl Owned {
     /// What a call from here is to be sent on.
-    pub(super) fn connection(&self, live: &Live) -> MultiplexedConnection {
-        let shared = || live.connection.clone();
+    pub(super) fn wire(&self, live: &Live) -> Wire {
+        let shared = || Wire {
+            connection: live.connection.clone(),
+            pulse: live.pulse.clone(),
+        };
         let Ok(here) = Handle::try_current() else {
             return shared();
         };
@@ -61,7 +67,12 @@ impl Owned {
             *own = Own::counting(live.number);
         }
         match &mut own.state {
-            Stage::Ready { connection, .. } => return connection.clone(),
+            Stage::Ready { connection, pulse, .. } => {
+                return Wire {
+                    connection: connection.clone(),
+                    pulse: pulse.clone(),
+                };
+            }
             Stage::Dialing => {}
             Stage::Counting(calls) if *calls < CALLS_MIN => *calls += 1,
             Stage::Counting(_) => {
@@ -105,7 +116,11 @@ impl Owned {
         // Unless it is for a connection of the lane that has been given up meanwhile.
         if let Some(own) = all.get_mut(&runtime).filter(|own| own.number == live.number) {
             own.state = match connected {
-                Ok(Ok(connection)) => Stage::Ready { connection, closed },
+                Ok(Ok(connection)) => Stage::Ready {
+                    connection,
+                    pulse: Pulse::new(clock::instant()),
+                    closed,
+                },
                 Ok(Err(_)) | Err(_) => Stage::Counting(0),
             };
         }

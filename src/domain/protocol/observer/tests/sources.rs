@@ -25,6 +25,7 @@ fn messages_have_their_last_word_with_the_last_delta() {
     let midway = r#"{"type":"message_delta","delta":{},"usage":{"output_tokens":3}}"#;
     let error = r#"{"type":"error","error":{"type":"overloaded_error"}}"#;
     let none = r#"{"type":"message_start","message":{}}"#;
+    let nothing = r#"{"type":"message_start","message":{"usage":{"input_tokens":0,"output_tokens":0}}}"#;
     let (whole, zero) = (end(r#"{"output_tokens":9}"#), end(r#"{"output_tokens":0}"#));
     let (absurd, empty) = (end(r#"{"output_tokens":"9"}"#), end("{}"));
     for (events, source, output) in [
@@ -34,7 +35,8 @@ fn messages_have_their_last_word_with_the_last_delta() {
         (vec![START, midway, STOP], REPORTED, 3),
         (vec![START, &whole], REPORTED, 9),
         (vec![START, &whole, STOP], REPORTED, 9),
-        (vec![START, &zero, STOP], REPORTED, 0),
+        (vec![START, &zero, STOP], PARTIAL, 1),
+        (vec![nothing, &zero, STOP], REPORTED, 0),
         (vec![START, &absurd, STOP], PARTIAL, 1),
         (vec![START, &empty, STOP], PARTIAL, 1),
         (vec![START, STOP], PARTIAL, 1),
@@ -177,5 +179,13 @@ fn what_is_no_name_of_a_tier_is_not_kept() {
         ] {
             assert_eq!(body_of(protocol, &json).modifiers, Modifiers::default());
         }
+    }
+}
+
+#[test]
+fn no_protocol_has_more_paths_than_a_set_looks_for() {
+    for protocol in [Protocol::Messages, Protocol::Responses, Protocol::Gemini] {
+        let paths = Dialect::new(protocol).paths().count();
+        assert!(paths < crate::domain::json_pick::PATHS_MAX, "{protocol:?}: {paths}");
     }
 }

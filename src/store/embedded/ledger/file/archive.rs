@@ -6,7 +6,7 @@ use redb::{ReadTransaction, ReadableDatabase, ReadableTable};
 use tokio::sync::mpsc;
 
 use super::{
-    ACCOUNTS, KEYS, LedgerFile, ROWS, begin_write, seal,
+    ACCOUNTS, KEYS, LedgerFile, OPERATIONS, ROWS, begin_write, operations_of, seal,
     stability::{HOURS, put},
     unseal,
 };
@@ -44,11 +44,17 @@ impl LedgerFile {
                 let mut keys = transaction.open_table(KEYS)?;
                 let mut rows = transaction.open_table(ROWS)?;
                 let mut hours = transaction.open_table(HOURS)?;
+                let mut remembered = transaction.open_table(OPERATIONS)?;
                 let mut next: HashMap<(&str, i64), u64> = HashMap::new();
                 for item in items {
                     match item {
-                        Item::Account { id, standing } => {
+                        Item::Account {
+                            id,
+                            standing,
+                            operations,
+                        } => {
                             accounts.insert(id.as_str(), seal(standing)?.as_slice())?;
+                            remembered.insert(id.as_str(), seal(operations)?.as_slice())?;
                         }
                         Item::AccountKey { account, id, state } => {
                             keys.insert((account.as_str(), id.as_str()), seal(state)?.as_slice())?;
@@ -84,11 +90,15 @@ fn dump(
     snapshot: &ReadTransaction,
     send: &mut impl FnMut(Option<Item>) -> Option<bool>,
 ) -> Result<Option<bool>, redb::Error> {
+    let remembered = snapshot.open_table(OPERATIONS)?;
     for entry in snapshot.open_table(ACCOUNTS)?.iter()? {
         let (id, sealed) = entry?;
-        let item = unseal(sealed.value()).map(|standing| Item::Account {
+        let operations = operations_of(&remembered, id.value())?;
+        let item = unseal(sealed.value()).zip(operations);
+        let item = item.map(|(standing, operations)| Item::Account {
             id: id.value().to_owned(),
             standing,
+            operations,
         });
         match send(item) {
             Some(true) => {}

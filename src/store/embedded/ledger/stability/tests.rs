@@ -49,8 +49,12 @@ async fn hours_are_removed_when_the_log_removes_its_rows() {
     for hour in [now, kept, gone] {
         store.tell(&node(1), &[share(hour, &[("a", 1)])]).await.unwrap();
     }
-    let books = Arc::clone(&store.books);
-    blocking(move || books.remove_old_rows(now_ms)).await.unwrap();
+    // As on the days before, half a day apart.
+    for half_days in (0..=4).rev() {
+        let books = Arc::clone(&store.books);
+        let at_ms = now_ms - half_days * crate::domain::retention::EVERY_MS;
+        blocking(move || books.remove_old_rows(at_ms)).await.unwrap();
+    }
     for (hour, is_there) in [(now, true), (kept, true), (gone, false)] {
         assert_eq!(!store.buckets(hour, hour).await.unwrap().is_empty(), is_there);
     }

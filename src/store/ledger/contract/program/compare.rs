@@ -1,6 +1,8 @@
 //! What a program sends again, and what it compares.
 
-use super::{ACCOUNTS, DAY_MS, KEYS, NODES, Program};
+use rand::RngExt;
+
+use super::{ACCOUNTS, DAY_MS, IDS, KEYS, NODES, Program, operation_id};
 use crate::domain::{consumption::RETENTION_DAYS, ledger::Admit, money::NanoUsd};
 use crate::store::ledger::contract::{Failover, key_id, node};
 
@@ -72,6 +74,13 @@ impl Program<'_> {
         let key = key_id(self.one_of(KEYS));
         let expected = self.model.key_spend(account, &key, now);
         assert_eq!(store.key_spend(account, &key).await, Ok(expected), "{what}: {key}");
+        let operation = operation_id("credit", self.rng.random_range(0..IDS));
+        let expected = self.model.operation(account, &operation);
+        assert_eq!(
+            store.operation(account, &operation).await,
+            Ok(expected),
+            "{what}: {operation}"
+        );
         let by = node(self.one_of(NODES));
         let expected = self.model.watermark(&by, account);
         assert_eq!(store.watermark(&by, account).await, Ok(expected), "{what}");

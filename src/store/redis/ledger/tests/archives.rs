@@ -4,7 +4,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::{
-    domain::ledger::{AccountTerms, ProviderState, Reset},
+    domain::ledger::{AccountTerms, OperationId, ProviderState, Reset},
     store::{
         archive::{Archive, Item, file},
         embedded::ledger::EmbeddedLedger,
@@ -98,6 +98,12 @@ async fn fill(ledger: &dyn LedgerStore) {
         let first = 3 + hundred * 100;
         ledger.apply(&node(1), "acme", &steps(first, changes)).await.unwrap();
     }
+    let once = |number: i64| Change::Credit {
+        amount: nanos(number),
+        operation: OperationId::parse(&format!("order-{number}")),
+    };
+    let remembered = steps(503, (1..4).map(once));
+    ledger.apply(&node(1), "acme", &remembered).await.unwrap();
     let other = [open_with(-5), Change::Suspend];
     ledger.apply(&node(2), "other", &steps(1, other)).await.unwrap();
     let mut record = record(2);
@@ -169,7 +175,9 @@ async fn accounts_go_through_a_backup_from_a_file_to_redis() {
         assert_eq!(here, there);
     }
     let next = [settled("after", START_MS, 1)];
-    assert_eq!(to.ledger.apply(&node(1), "acme", &steps(503, next)).await.unwrap(), 503);
+    assert_eq!(to.ledger.apply(&node(1), "acme", &steps(506, next)).await.unwrap(), 506);
+    let known = OperationId::parse("order-3").unwrap();
+    assert_eq!(to.ledger.operation("acme", &known).await, Ok(Some(nanos(3))));
     let generation: String = server.ask(&["HGET", "{weir:a:acme}:state", "gen"]).await;
     assert!(!generation.is_empty());
 }

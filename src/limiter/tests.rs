@@ -7,15 +7,13 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{client::Client, *};
 
-fn settings(requests_per_minute: u32, burst: u32, addresses_max: usize) -> Settings {
-    Settings {
-        refresh: Duration::from_secs(5),
-        requests_per_minute,
+fn allowance(per_minute: u32, burst: u32, clients_max: usize) -> Allowance {
+    Allowance {
+        per_minute,
         burst,
-        addresses_max,
-        trusted_proxies: Vec::new(),
+        clients_max,
     }
 }
 
@@ -23,14 +21,14 @@ fn client(number: u32) -> Client {
     Client::from(IpAddr::V4(Ipv4Addr::from(number)))
 }
 
-fn known(limiter: &Limiter) -> usize {
+fn known(limiter: &Limiter<Client>) -> usize {
     limiter.clients.lock().unwrap().len()
 }
 
 #[test]
 fn a_burst_then_the_rate_and_no_more() {
     let start = crate::clock::instant();
-    let limiter = Limiter::new(&settings(120, 3, 10), start);
+    let limiter = Limiter::new(allowance(120, 3, 10), start);
     for _ in 0..3 {
         assert_eq!(limiter.admit(client(1), start), Ok(()));
     }
@@ -47,7 +45,7 @@ fn a_burst_then_the_rate_and_no_more() {
 fn a_client_that_waits_as_told_is_let_in_at_odd_rates_too() {
     let start = crate::clock::instant();
     for rate in [1, 7, 59, 61, 999_983] {
-        let limiter = Limiter::new(&settings(rate, 2, 10), start);
+        let limiter = Limiter::new(allowance(rate, 2, 10), start);
         let mut now = start;
         for _ in 0..50 {
             if let Err(wait) = limiter.admit(client(1), now) {
@@ -62,7 +60,7 @@ fn a_client_that_waits_as_told_is_let_in_at_odd_rates_too() {
 #[test]
 fn the_memory_is_bounded_under_a_million_addresses_and_nobody_new_is_refused() {
     let start = crate::clock::instant();
-    let limiter = Limiter::new(&settings(1, 1, 10_000), start);
+    let limiter = Limiter::new(allowance(1, 1, 10_000), start);
     for number in 0..1_000_000 {
         assert_eq!(limiter.admit(client(number), start), Ok(()), "{number}");
         if number % 10_000 == 0 {
@@ -80,7 +78,7 @@ fn the_memory_is_bounded_under_a_million_addresses_and_nobody_new_is_refused() {
 #[test]
 fn one_who_keeps_asking_stays_refused_in_a_crowd() {
     let start = crate::clock::instant();
-    let limiter = Limiter::new(&settings(1, 1, 100), start);
+    let limiter = Limiter::new(allowance(1, 1, 100), start);
     assert_eq!(limiter.admit(client(0), start), Ok(()));
     for number in 1..10_000 {
         assert_eq!(limiter.admit(client(number), start), Ok(()));
@@ -93,7 +91,7 @@ fn one_who_keeps_asking_stays_refused_in_a_crowd() {
 #[test]
 fn who_is_at_rest_is_forgotten() {
     let start = crate::clock::instant();
-    let limiter = Limiter::new(&settings(60, 1, 100_000), start);
+    let limiter = Limiter::new(allowance(60, 1, 100_000), start);
     for number in 0..1000 {
         let _ = limiter.admit(client(number), start);
     }
@@ -103,6 +101,33 @@ fn who_is_at_rest_is_forgotten() {
         let _ = limiter.admit(client(number), later);
     }
     assert_eq!(known(&limiter), 1000, "a new one came for each that went");
+}
+
+#[test]
+fn what_is_checked_is_not_counted_and_what_is_counted_beyond_the_limit_is_waited_for() {
+    let start = crate::clock::instant();
+    let limiter = Limiter::new(allowance(60, 2, 10), start);
+    for _ in 0..10 {
+        assert_eq!(limiter.check(client(1), start), Ok(()));
+    }
+    assert_eq!(known(&limiter), 0, "who has done nothing takes no room");
+    for _ in 0..4 {
+        limiter.count(client(1), start);
+    }
+    let second = Duration::from_secs(1);
+    assert_eq!(limiter.check(client(1), start), Err(3 * second), "two beyond it");
+    assert_eq!(limiter.check(client(2), start), Ok(()));
+    assert_eq!(limiter.check(client(1), start + 3 * second), Ok(()));
+    assert_eq!(limiter.admit(client(1), start + 3 * second), Ok(()));
+    assert_eq!(limiter.check(client(1), start + 3 * second), Err(second));
+}
+
+#[test]
+fn one_limit_may_be_everybodys() {
+    let start = crate::clock::instant();
+    let limiter = Limiter::new(allowance(60, 2, 1), start);
+    assert_eq!([limiter.admit((), start), limiter.admit((), start)], [Ok(()), Ok(())]);
+    assert_eq!(limiter.admit((), start), Err(Duration::from_secs(1)));
 }
 
 proptest! {
@@ -115,7 +140,7 @@ proptest! {
         asks in proptest::collection::vec((0_u32..3, 0_u64..2_000_000_000), 1..200),
     ) {
         let start = crate::clock::instant();
-        let limiter = Limiter::new(&settings(rate, burst, 100), start);
+        let limiter = Limiter::new(allowance(rate, burst, 100), start);
         let full = u128::from(burst) * MINUTE_NANOS;
         let mut buckets: HashMap<u32, (u128, Duration)> = HashMap::new();
         let mut now = Duration::ZERO;

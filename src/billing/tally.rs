@@ -1,0 +1,215 @@
+//! What a key or an account has under way at this node, what it was charged since the store last told of it, and what it has
+//! committed while the store was away.
+
+use std::collections::VecDeque;
+
+use crate::domain::{
+    ledger::{Counted, Denied, Rates, Scope, account::bucket::Buckets},
+    money::NanoUsd,
+};
+
+/// The most charges that are remembered one by one; further ones are added to the last.
+pub(super) const CHARGES_MAX: usize = 16;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    running: u64,
+    held: NanoUsd,
+    /// What was charged and what the store told last does not contain, by the number of the step.
+    charges: VecDeque<(u64, NanoUsd)>,
+    buckets: Buckets,
+    /// A rate limit that the store has named, and when it is over.
+    wait: Option<(Denied, i64)>,
+    grace_held: NanoUsd,
+    grace_spent: NanoUsd,
+    /// When the store told of it last.
+    pub(super) told_ms: i64,
+}
+
+/// A request as it was admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seat {
+    /// What was held for it then.
+    pub(super) hold: NanoUsd,
+    /// Whether it was admitted without the store.
+    pub(super) on_grace: bool,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    /// The number of the step that charges it; `None`: it could not be recorded.
+    pub(super) step: Option<u64>,
+    pub(super) cost: NanoUsd,
+    pub(super) tokens_estimated: u64,
+    pub(super) tokens_used: u64,
+}
+
+impl Tally {
+    /// The store has told how it stands, with this node's steps up to `watermark` in it.
+    pub(super) fn told(&mut self, watermark: u64, now_ms: i64) {
+        while self.charges.front().is_some_and(|(step, _)| *step <= watermark) {
+            self.charges.pop_front();
+        }
+        (self.wait, self.grace_spent, self.told_ms) = (None, NanoUsd::ZERO, now_ms);
+    }
+
+    /// The store has said that it is too fast.
+    pub(super) fn too_fast(&mut self, denied: Denied, retry_after_ms: u64, now_ms: i64) {
+        let wait = i64::try_from(retry_after_ms).unwrap_or(i64::MAX);
+        (self.wait, self.told_ms) = (Some((denied, now_ms.saturating_add(wait))), now_ms);
+    }
+
+    /// A request begins, in this node's buckets too.
+    pub(super) fn begin(&mut self, seat: Seat, buckets: Option<Buckets>) {
+        self.running += 1;
+        self.held = self.held.saturating_add(seat.hold);
+        if seat.on_grace {
+            self.grace_held = self.grace_held.saturating_add(seat.hold);
+        }
+        if let Some(buckets) = buckets {
+            self.buckets = buckets;
+        }
+    }
+
+    /// A request has ended.
+    pub(super) fn end(&mut self, seat: Seat, end: &End, rates: &Rates) {
+        self.running = self.running.saturating_sub(1);
+        self.held = self.held.saturating_sub(seat.hold);
+        if seat.on_grace {
+            self.grace_held = self.grace_held.saturating_sub(seat.hold);
+            self.grace_spent = self.grace_spent.saturating_add(end.cost);
+        }
+        self.buckets.correct(rates, end.tokens_estimated, end.tokens_used);
+        let Some(step) = end.step.filter(|_| end.cost > NanoUsd::ZERO) else {
+            return;
+        };
+        let is_full = self.charges.len() >= CHARGES_MAX;
+        match self.charges.back_mut().filter(|_| is_full) {
+            Some((last, cost)) => (*last, *cost) = (step.max(*last), cost.saturating_add(end.cost)),
+            None => self.charges.push_back((step, end.cost)),
+        }
+    }
+
+    /// What this node owes of it, or may come to, beyond what the store has told.
+    pub(super) fn owed(&self) -> NanoUsd {
+        let charged = self.charges.iter().map(|(_, cost)| *cost);
+        charged.fold(self.held, NanoUsd::saturating_add)
+    }
+
+    /// What it has committed while the store was away.
+    pub(super) fn on_grace(&self) -> NanoUsd {
+        self.grace_held.saturating_add(self.grace_spent)
+    }
+
+    /// Whether nothing of it runs.
+    pub(super) fn is_idle(&self) -> bool {
+        self.running == 0
+    }
+
+    /// Whether as many run as may.
+    pub(super) fn check_running(&self, scope: Scope, rates: &Rates) -> Result<(), Denied> {
+        match rates.concurrency {
+            Some(limit) if self.running >= limit => Err(Denied::Concurrency { scope, limit }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The buckets after one request more, of this node alone.
+    pub(super) fn take(&self, scope: Scope, rates: &Rates, tokens: u64, now_ms: i64) -> Result<Buckets, Denied> {
+        if let Some((mut denied, until_ms)) = self.wait
+            && let Denied::RateLimited {
+                counted,
+                limit,
+                retry_after_ms,
+                ..
+            } = &mut denied
+        {
+            let now = match counted {
+                Counted::Requests => rates.rpm,
+                Counted::Tokens => rates.tpm,
+            };
+            if until_ms > now_ms && now == Some(*limit) {
+                *retry_after_ms = until_ms.abs_diff(now_ms);
+                return Err(denied);
+            }
+        }
+        self.buckets.take(scope, rates, tokens, now_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nanos(amount: i64) -> NanoUsd {
+        NanoUsd::from_nanos(amount)
+    }
+
+    fn ended(step: u64, cost: i64) -> End {
+        End {
+            step: Some(step),
+            cost: nanos(cost),
+            tokens_estimated: 0,
+            tokens_used: 0,
+        }
+    }
+
+    const SEAT: Seat = Seat {
+        hold: NanoUsd::from_nanos(10),
+        on_grace: true,
+    };
+
+    #[test]
+    fn what_the_store_has_taken_over_is_owed_no_more() {
+        let mut tally = Tally::default();
+        for step in 1..=3 {
+            tally.begin(SEAT, None);
+            tally.end(SEAT, &ended(step, 5), &Rates::default());
+        }
+        tally.begin(SEAT, None);
+        assert_eq!((tally.owed(), tally.on_grace()), (nanos(25), nanos(25)));
+        tally.told(2, 1);
+        assert_eq!((tally.owed(), tally.on_grace()), (nanos(15), nanos(10)));
+        tally.told(3, 2);
+        assert_eq!(tally.owed(), nanos(10));
+    }
+
+    #[test]
+    fn charges_beyond_the_most_that_are_remembered_are_owed_all_the_same() {
+        let mut tally = Tally::default();
+        let many = CHARGES_MAX as u64 + 50;
+        for step in 1..=many {
+            tally.end(SEAT, &ended(step, 1), &Rates::default());
+        }
+        assert_eq!(tally.charges.len(), CHARGES_MAX);
+        let owed = |tally: &Tally| tally.owed().saturating_sub(tally.held);
+        assert_eq!(owed(&tally), nanos(CHARGES_MAX as i64 + 50));
+        tally.told(many - 1, 1);
+        assert_eq!(owed(&tally), nanos(51), "those that are added up go together");
+        tally.told(many, 1);
+        assert_eq!(owed(&tally), nanos(0));
+    }
+
+    #[test]
+    fn a_limit_that_the_store_has_named_holds_until_its_time_or_another_limit() {
+        let mut tally = Tally::default();
+        let denied = |retry_after_ms| Denied::RateLimited {
+            scope: Scope::Key,
+            counted: Counted::Requests,
+            limit: 3,
+            retry_after_ms,
+        };
+        tally.too_fast(denied(700), 700, 1_000);
+        let rates = |rpm| Rates {
+            rpm: Some(rpm),
+            ..Rates::default()
+        };
+        assert_eq!(tally.take(Scope::Key, &rates(3), 1, 1_200), Err(denied(500)));
+        assert!(tally.take(Scope::Key, &rates(4), 1, 1_200).is_ok());
+        assert!(tally.take(Scope::Key, &rates(3), 1, 1_700).is_ok());
+        tally.told(0, 1_200);
+        assert!(tally.take(Scope::Key, &rates(3), 1, 1_200).is_ok());
+    }
+}

@@ -1,0 +1,55 @@
+//! What is done for requests while they run, beside them: checkpoints in the journal, the lease of their holds at the ledger,
+//! and an end to holds that nobody knows of.
+
+use std::collections::HashMap;
+
+use super::Shared;
+use crate::domain::ledger::Record;
+
+impl Shared {
+    pub(super) fn checkpoint(&self) {
+        for checkpoint in self.running.take_news() {
+            let record = Record::Checkpoint(Box::new(checkpoint));
+            let written = self
+                .journal
+                .reserve(0)
+                .map(|mut none| self.journal.append(&record, &mut none).is_ok());
+            if !written.unwrap_or(false) {
+                self.failed();
+            }
+        }
+    }
+
+    /// Renews the lease, then ends the holds in doubt wherever the ledger is there. What cannot be ended stays in doubt.
+    pub(super) async fn renew(&self) {
+        let accounts: Vec<String> = self.running.by_account().into_keys().collect();
+        let doubts = self.uncertain.take();
+        let renewed = self.ledger.renew(&self.node, &accounts).await;
+        if let Err(error) = &renewed {
+            tracing::debug!(%error, "the lease of running requests could not be renewed everywhere");
+        }
+        let mut there = HashMap::new();
+        let mut open = Vec::new();
+        for doubt in doubts {
+            let is_there = match there.get(doubt.account()) {
+                Some(is_there) => *is_there,
+                None => {
+                    // One part of the ledger may be away and another there.
+                    let account = [doubt.account().to_owned()];
+                    let is_there = renewed.is_ok() || self.ledger.renew(&self.node, &account).await.is_ok();
+                    let [account] = account;
+                    there.insert(account, is_there);
+                    is_there
+                }
+            };
+            if is_there && doubt.end(&self.journal).is_ok() {
+                continue;
+            }
+            if is_there {
+                self.failed();
+            }
+            open.push(doubt);
+        }
+        self.uncertain.put_back(open);
+    }
+}

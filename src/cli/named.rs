@@ -1,0 +1,25 @@
+//! The id that a command is about: the same two ways for accounts and keys.
+
+use clap::Args;
+
+/// An id, as it stands or behind `--id`.
+#[derive(Args, Clone, Debug)]
+#[group(required = true, multiple = false)]
+pub struct Named {
+    /// Its id, as the list shows it
+    #[arg(value_name = "ID")]
+    positional: Option<String>,
+    /// The same
+    #[arg(long = "id", value_name = "ID")]
+    option: Option<String>,
+}
+
+impl Named {
+    /// The id that was given.
+    pub fn id(&self) -> &str {
+        self.positional
+            .as_deref()
+            .or(self.option.as_deref())
+            .unwrap_or_default()
+    }
+}

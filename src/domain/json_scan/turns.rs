@@ -1,0 +1,161 @@
+//! Where the model's last answer stands in a conversation: what comes before it was sent before, and may be in a cache.
+//!
+//! Told of every key and string by the one scan of the body. The turns are the objects in the array `messages`, `input` or
+//! `contents` at the top level; an answer's is told by its `role`, or in Responses by the `type` of its item.
+
+use super::string::StringToken;
+
+/// The depth of an object in an array of the top level.
+const TURN_DEPTH: usize = 3;
+
+/// What the body says of its turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turns {
+    /// The tokens from the beginning of the model's last answer to the end of the conversation, estimated; `None`: the model
+    /// has not answered yet.
+    pub since_answer: Option<u64>,
+    /// Whether something is marked for the cache (`cache_control`).
+    pub marks_cache: bool,
+}
+
+/// What is being read.
+#[derive(Debug, Default)]
+pub(super) struct TurnsRead {
+    turns: Turns,
+    in_talk: bool,
+    next: Field,
+    /// Whether the turn before this one was the model's.
+    in_answer: bool,
+    /// What had been read when its answer began.
+    answer_at: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Field {
+    #[default]
+    Other,
+    Role,
+    Type,
+}
+
+impl TurnsRead {
+    /// A key of an object at `depth` (1: the top level); `read` tells the tokens before it.
+    pub(super) fn key(&mut self, depth: usize, body: &str, key: &StringToken, read: impl Fn() -> u64) {
+        self.next = Field::Other;
+        if depth == 1 {
+            self.end(read);
+            self.in_talk = ["messages", "input", "contents"].iter().any(|name| key.is(body, name));
+        } else if depth == TURN_DEPTH && self.in_talk {
+            if key.is(body, "role") {
+                self.next = Field::Role;
+            } else if key.is(body, "type") {
+                self.next = Field::Type;
+            }
+        }
+        if key.is(body, "cache_control") {
+            self.turns.marks_cache = true;
+        }
+    }
+
+    /// A string; `read` tells the tokens before it.
+    pub(super) fn string(&mut self, body: &str, value: &StringToken, read: impl Fn() -> u64) {
+        let raw = match std::mem::take(&mut self.next) {
+            Field::Other => return,
+            Field::Role | Field::Type => value.raw(body),
+        };
+        let is_answer = match raw {
+            "assistant" | "model" | "reasoning" => true,
+            // Its role says whose it is.
+            "message" => return,
+            other => other.ends_with("_call"),
+        };
+        if is_answer && !self.in_answer {
+            self.answer_at = Some(read());
+        }
+        self.in_answer = is_answer;
+    }
+
+    /// The conversation ends here, if this is one.
+    fn end(&mut self, read: impl Fn() -> u64) {
+        if std::mem::take(&mut self.in_talk) {
+            self.turns.since_answer = self.answer_at.take().map(|at| read().saturating_sub(at));
+            self.in_answer = false;
+        }
+    }
+
+    /// What there was, after the whole body.
+    pub(super) fn into_turns(mut self, read: impl Fn() -> u64) -> Turns {
+        self.end(read);
+        self.turns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::{ScanLimits, scan};
+    use super::*;
+
+    fn turns(body: &Value) -> Turns {
+        scan(body.to_string().as_bytes(), &ScanLimits { depth_max: 64 })
+            .unwrap()
+            .turns
+    }
+
+    fn words(count: usize) -> String {
+        "word ".repeat(count)
+    }
+
+    #[test]
+    fn what_comes_since_the_last_answer_is_measured_in_every_protocol() {
+        let bodies = [
+            json!({ "messages": [
+                { "role": "user", "content": words(5_000) },
+                { "role": "assistant", "content": words(9) },
+                { "role": "user", "content": words(3_000) },
+                { "role": "assistant", "content": [{ "type": "tool_use", "input": { "role": "user" } }] },
+                { "role": "user", "content": [{ "type": "tool_result", "content": words(1_000) }] },
+            ], "system": words(2_000) }),
+            json!({ "instructions": words(2_000), "input": [
+                { "role": "user", "content": words(8_000) },
+                { "type": "reasoning", "summary": [] },
+                { "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": words(20) }] },
+                { "type": "function_call", "call_id": "c", "arguments": "{}" },
+                { "type": "function_call_output", "call_id": "c", "output": words(970) },
+            ] }),
+            json!({ "systemInstruction": { "parts": [{ "text": words(2_000) }] }, "contents": [
+                { "role": "user", "parts": [{ "text": words(8_000) }] },
+                { "role": "model", "parts": [{ "functionCall": { "name": "f" } }] },
+                { "role": "user", "parts": [{ "functionResponse": { "response": { "result": words(990) } } }] },
+            ] }),
+        ];
+        for body in bodies {
+            let since = turns(&body).since_answer.unwrap();
+            assert!((900..1_200).contains(&since), "{since}");
+        }
+    }
+
+    #[test]
+    fn a_conversation_that_begins_has_no_answer() {
+        for body in [
+            json!({ "messages": [{ "role": "user", "content": "role assistant" }], "tools": [{ "role": "assistant" }] }),
+            json!({ "input": "hi" }),
+            json!({ "metadata": [{ "role": "assistant" }], "contents": [{ "parts": [{ "text": "hi" }] }] }),
+        ] {
+            assert_eq!(turns(&body), Turns::default(), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_mark_for_the_cache_is_seen_wherever_it_stands() {
+        for body in [
+            json!({ "cache_control": { "type": "ephemeral" } }),
+            json!({ "system": [{ "text": "x", "cache_control": { "type": "ephemeral" } }] }),
+            json!({ "messages": [{ "content": [{ "content": [{ "cache_control": {} }] }] }] }),
+        ] {
+            assert!(turns(&body).marks_cache, "{body}");
+        }
+        assert!(!turns(&json!({ "system": "cache_control" })).marks_cache);
+    }
+}

@@ -1,0 +1,122 @@
+//! By what a change of a balance is known again when it is asked for a second time.
+
+use std::fmt;
+
+use rand::CryptoRng;
+use serde::{Deserialize, Serialize};
+
+use crate::domain::secret::random_base62;
+
+const START: &str = "op_";
+const RANDOM_CHARS: usize = 16;
+const CHARS_MAX: usize = 64;
+
+/// Chosen by whoever asks: 1 to 64 letters, digits, `.`, `_` or `-`. An account counts an amount once for each that it
+/// remembers ([`super::account::operations`]).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct OperationId(String);
+
+impl OperationId {
+    /// What is wrong with a text that is none.
+    pub const RULE: &str = "1 to 64 letters, digits, `.`, `_` or `-`";
+
+    /// Draws a new one.
+    pub fn generate(rng: &mut impl CryptoRng) -> Self {
+        Self(format!("{START}{}", random_base62(RANDOM_CHARS, rng)))
+    }
+
+    /// Checks the form; `None`: see [`OperationId::RULE`].
+    pub fn parse(text: &str) -> Option<Self> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+        let fits = (1..=CHARS_MAX).contains(&text.len()) && text.bytes().all(plain);
+        fits.then(|| Self(text.to_owned()))
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for OperationId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::str::FromStr for OperationId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::parse(text).ok_or_else(|| Self::RULE.to_owned())
+    }
+}
+
+impl TryFrom<String> for OperationId {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse(&text).ok_or(Self::RULE)
+    }
+}
+
+impl From<OperationId> for String {
+    fn from(id: OperationId) -> Self {
+        id.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{ledger::Change, money::NanoUsd};
+
+    #[test]
+    fn a_journal_that_knows_no_ids_is_read_and_written_as_before() {
+        let amount = NanoUsd::from_nanos(5);
+        for (json, change) in [
+            (
+                r#"{"op":"open","balance":5,"at":7}"#,
+                Change::Open {
+                    balance: amount,
+                    at: 7,
+                    operation: None,
+                },
+            ),
+            (
+                r#"{"op":"credit","amount":5}"#,
+                Change::Credit {
+                    amount,
+                    operation: None,
+                },
+            ),
+            (
+                r#"{"op":"adjust","amount":5,"operation":"order-7"}"#,
+                Change::Adjust {
+                    amount,
+                    operation: OperationId::parse("order-7"),
+                },
+            ),
+        ] {
+            assert_eq!(serde_json::from_str::<Change>(json).unwrap(), change);
+            assert_eq!(serde_json::to_string(&change).unwrap(), json);
+        }
+    }
+
+    #[test]
+    fn an_id_is_short_and_plain() {
+        let most = "x".repeat(CHARS_MAX);
+        for text in [
+            "a",
+            "order-17.b_2",
+            most.as_str(),
+            OperationId::generate(&mut rand::rng()).as_str(),
+        ] {
+            assert!(OperationId::parse(text).is_some(), "{text}");
+        }
+        for text in ["", "a b", "a|b", "é", "x\n", &"x".repeat(CHARS_MAX + 1)] {
+            assert!(OperationId::parse(text).is_none(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! How far what is kept for a number of days may be removed, when a clock cannot be trusted blindly.
+//!
+//! A clock that jumps ahead makes everything look old. So what was removed last is remembered, and each run removes at most
+//! one day more than the run before, whatever the clock says; two runs are at least [`EVERY_MS`] apart. After days without a
+//! run this catches up by a day a day. More at once takes an operator's word: a shorter time to keep, or a day that is named.
+
+use serde::{Deserialize, Serialize};
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+/// The least time between two runs, by the clock: half a day.
+pub const EVERY_MS: i64 = DAY_MS / 2;
+
+/// How far it has gone. Days count from the Unix epoch, in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retention {
+    /// The first day that is kept.
+    pub kept_from: i64,
+    /// When it went there, by the clock of then, in milliseconds since the Unix epoch.
+    pub ran_ms: i64,
+    /// For how many days things are kept.
+    pub keep_days: i64,
+}
+
+impl Retention {
+    /// The first run: `oldest` is the day of the oldest thing there is.
+    pub fn begin(now_ms: i64, keep_days: i64, oldest: Option<i64>) -> Self {
+        let wanted = wanted(now_ms, keep_days);
+        Self {
+            kept_from: oldest.unwrap_or(wanted).min(wanted),
+            ran_ms: now_ms,
+            keep_days,
+        }
+    }
+
+    /// An operator's word: everything before this day goes.
+    pub fn until(day: i64, now_ms: i64, keep_days: i64) -> Self {
+        Self {
+            kept_from: day,
+            ran_ms: now_ms,
+            keep_days,
+        }
+    }
+
+    /// The next run; the same again where none is due.
+    #[must_use]
+    pub fn go_on(self, now_ms: i64, keep_days: i64, oldest: Option<i64>) -> Self {
+        let wanted = wanted(now_ms, keep_days);
+        let shorter = self.keep_days.saturating_sub(keep_days).max(0);
+        let kept_from = self.kept_from.saturating_add(shorter);
+        // When the oldest thing was made, what had been kept until then could go.
+        let floor = oldest.map_or(wanted, |oldest| oldest.saturating_sub(keep_days));
+        let since = now_ms.saturating_sub(self.ran_ms);
+        if since < 0 {
+            // The clock was ahead, or is behind. What it took back is given back.
+            return Self {
+                kept_from: kept_from.min(wanted.max(floor)),
+                ran_ms: now_ms,
+                keep_days,
+            };
+        }
+        if since < EVERY_MS {
+            return Self {
+                kept_from,
+                keep_days,
+                ..self
+            };
+        }
+        let from = kept_from.max(floor);
+        Self {
+            kept_from: from.max(wanted.min(from.saturating_add(1))),
+            ran_ms: now_ms,
+            keep_days,
+        }
+    }
+
+    /// What is of an earlier day may be removed.
+    pub fn first_kept(self, now_ms: i64) -> i64 {
+        self.kept_from.min(wanted(now_ms, self.keep_days))
+    }
+
+    /// How many days more are kept than the clock asks for.
+    pub fn behind(self, now_ms: i64) -> i64 {
+        wanted(now_ms, self.keep_days).saturating_sub(self.kept_from).max(0)
+    }
+}
+
+/// The first day that is kept by the clock alone.
+fn wanted(now_ms: i64, keep_days: i64) -> i64 {
+    now_ms.div_euclid(DAY_MS).saturating_sub(keep_days)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TODAY: i64 = 20_000;
+    const KEEP: i64 = 180;
+
+    fn noon(day: i64) -> i64 {
+        day * DAY_MS + DAY_MS / 2
+    }
+
+    fn begun(oldest: Option<i64>) -> Retention {
+        Retention::begin(noon(TODAY), KEEP, oldest)
+    }
+
+    #[test]
+    fn day_by_day_it_follows_the_clock() {
+        let oldest = Some(TODAY - KEEP);
+        let mut retention = begun(oldest);
+        for day in TODAY..TODAY + 300 {
+            retention = retention.go_on(noon(day), KEEP, oldest);
+            assert_eq!(retention.first_kept(noon(day)), day - KEEP);
+            assert_eq!(retention.behind(noon(day)), 0);
+        }
+    }
+
+    #[test]
+    fn a_clock_that_jumps_ahead_costs_one_day_however_often_it_starts() {
+        for oldest in [TODAY - KEEP, TODAY - 3, TODAY] {
+            let mut retention = begun(Some(oldest));
+            let before = retention.first_kept(noon(TODAY));
+            for _ in 0..50 {
+                retention = retention.go_on(noon(TODAY + 200), KEEP, Some(oldest));
+                assert!(retention.first_kept(noon(TODAY + 200)) <= before + 1);
+            }
+            // It is set right again.
+            for _ in 0..50 {
+                retention = retention.go_on(noon(TODAY), KEEP, Some(oldest));
+                assert_eq!(retention.first_kept(noon(TODAY)), TODAY - KEEP);
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_missed_is_caught_up_with_by_a_day_a_day() {
+        let oldest = Some(TODAY - KEEP);
+        let mut retention = begun(oldest);
+        let mut now = noon(TODAY + 30);
+        for _ in 0..60 {
+            retention = retention.go_on(now, KEEP, oldest);
+            now += EVERY_MS;
+        }
+        assert_eq!(retention.behind(now), 0);
+    }
+
+    #[test]
+    fn a_store_that_was_made_by_a_wrong_clock_loses_nothing_when_that_is_set_right() {
+        for wrong in [noon(TODAY + 200), 0] {
+            let mut retention = Retention::begin(wrong, KEEP, None);
+            for now in [noon(TODAY), noon(TODAY) + EVERY_MS, noon(TODAY + 200)] {
+                retention = retention.go_on(now, KEEP, Some(TODAY));
+                assert!(retention.first_kept(now) <= TODAY - KEEP + 2, "{retention:?}");
+            }
+            // It does not stay behind for as long as the clock was wrong.
+            let retention = retention.go_on(noon(TODAY + 1), KEEP, Some(TODAY));
+            let retention = retention.go_on(noon(TODAY + 2), KEEP, Some(TODAY));
+            assert!(retention.behind(noon(TODAY + 2)) <= 2, "{retention:?}");
+        }
+    }
+
+    #[test]
+    fn a_shorter_time_holds_at_once() {
+        let retention = begun(Some(TODAY - KEEP));
+        let shorter = retention.go_on(noon(TODAY), 30, Some(TODAY - KEEP));
+        assert_eq!(shorter.first_kept(noon(TODAY)), TODAY - 30);
+        let longer = shorter.go_on(noon(TODAY), KEEP, Some(TODAY - 30));
+        assert_eq!(longer.first_kept(noon(TODAY)), TODAY - KEEP);
+    }
+
+    proptest! {
+        #[test]
+        fn no_run_removes_more_than_one_day_more(clocks in prop::collection::vec(0..60_000i64, 1..60), oldest in 19_000..20_001i64) {
+            let mut retention = begun(Some(oldest));
+            let mut removed_to = retention.first_kept(noon(TODAY));
+            for day in clocks {
+                let now = noon(day);
+                retention = retention.go_on(now, KEEP, Some(oldest.max(removed_to)));
+                let next = retention.first_kept(now);
+                prop_assert!(next <= removed_to.max(oldest - KEEP) + 1, "{} after {}", next, removed_to);
+                removed_to = removed_to.max(next);
+            }
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! A client's request over HTTP/2 that may outlive its client.
+//!
+//! Pingora drives the connection, so its end, or the stream's, is not seen before Pingora's own HTTP/2 session reports it.
+//! This session stands in that one's place for a watched request, and passes everything on to it until it reports that the
+//! client is gone. If the [`Presence`] says that the answer is to be read all the same, the stream is reset, writes are
+//! swallowed from then on, and what waits for the client waits for ever. The connection belongs to the accept loop: it is
+//! closed as soon as it ends, whatever runs here.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::Stream;
+use http::HeaderMap;
+use pingora::{
+    Error, ErrorSource, ErrorType, Result,
+    http::{RequestHeader, ResponseHeader},
+    protocols::{
+        Digest,
+        http::{
+            HttpTask,
+            custom::{CustomMessageWrite, server::Session},
+            v2::server::HttpSession,
+        },
+        l4::socket::SocketAddr,
+    },
+};
+
+use crate::gateway::presence::Presence;
+
+/// See the module.
+pub struct ClientH2 {
+    session: HttpSession,
+    presence: Arc<Presence>,
+    /// The answer's head, where the client was gone before it.
+    swallowed_head: Option<Box<ResponseHeader>>,
+}
+
+impl ClientH2 {
+    /// Passes everything on to `session` while the client is there.
+    pub fn new(session: HttpSession, presence: Arc<Presence>) -> Self {
+        Self {
+            session,
+            presence,
+            swallowed_head: None,
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.presence.has_left()
+    }
+
+    /// Talking to the client has failed: nobody's business where the answer is read without it.
+    fn outlive(&mut self, error: Box<Error>) -> Result<()> {
+        if !self.presence.leaves() {
+            return Err(error);
+        }
+        // For a client that only takes no bytes; any other has closed the stream already.
+        self.session.shutdown();
+        Ok(())
+    }
+
+    fn swallow(&mut self, tasks: Vec<HttpTask>) -> Result<bool> {
+        let mut end = false;
+        for task in tasks {
+            end |= task.is_end();
+            match task {
+                HttpTask::Header(head, _) => self.swallow_head(head),
+                HttpTask::Failed(error) => return Err(error),
+                HttpTask::Body(..) | HttpTask::UpgradedBody(..) | HttpTask::Trailer(_) | HttpTask::Done => {}
+            }
+        }
+        Ok(end)
+    }
+
+    fn swallow_head(&mut self, head: Box<ResponseHeader>) {
+        if !head.status.is_informational() {
+            self.swallowed_head.get_or_insert(head);
+        }
+    }
+}
+
+#[async_trait]
+impl Session for ClientH2 {
+    fn req_header(&self) -> &RequestHeader {
+        self.session.req_header()
+    }
+
+    fn req_header_mut(&mut self) -> &mut RequestHeader {
+        self.session.req_header_mut()
+    }
+
+    async fn read_body_bytes(&mut self) -> Result<Option<Bytes>> {
+        self.session.read_body_bytes().await
+    }
+
+    async fn drain_request_body(&mut self) -> Result<()> {
+        self.session.drain_request_body().await
+    }
+
+    async fn write_response_header(&mut self, head: Box<ResponseHeader>, end: bool) -> Result<()> {
+        if self.is_gone() {
+            self.swallow_head(head);
+            return Ok(());
+        }
+        self.session
+            .write_response_header(head, end)
+            .or_else(|error| self.outlive(error))
+    }
+
+    async fn write_response_header_ref(&mut self, head: &ResponseHeader, end: bool) -> Result<()> {
+        self.write_response_header(Box::new(head.clone()), end).await
+    }
+
+    async fn write_body(&mut self, data: Bytes, end: bool) -> Result<()> {
+        if self.is_gone() {
+            return Ok(());
+        }
+        match self.session.write_body(data, end).await {
+            Ok(()) => Ok(()),
+            Err(error) => self.outlive(error),
+        }
+    }
+
+    async fn write_trailers(&mut self, trailers: HeaderMap) -> Result<()> {
+        if self.is_gone() {
+            return Ok(());
+        }
+        self.session
+            .write_trailers(trailers)
+            .or_else(|error| self.outlive(error))
+    }
+
+    async fn response_duplex_vec(&mut self, tasks: Vec<HttpTask>) -> Result<bool> {
+        if self.is_gone() {
+            return self.swallow(tasks);
+        }
+        let end = tasks.iter().any(HttpTask::is_end);
+        match self.session.response_duplex_vec(tasks).await {
+            Err(error) if *error.esource() == ErrorSource::Downstream => self.outlive(error).map(|()| end),
+            done => done,
+        }
+    }
+
+    fn set_read_timeout(&mut self, _timeout: Option<Duration>) {}
+
+    fn get_read_timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    fn set_write_timeout(&mut self, timeout: Option<Duration>) {
+        self.session.set_write_timeout(timeout);
+    }
+
+    fn get_write_timeout(&self) -> Option<Duration> {
+        self.session.get_write_timeout()
+    }
+
+    fn set_total_drain_timeout(&mut self, timeout: Option<Duration>) {
+        self.session.set_total_drain_timeout(timeout);
+    }
+
+    fn get_total_drain_timeout(&self) -> Option<Duration> {
+        self.session.get_total_drain_timeout()
+    }
+
+    fn request_summary(&self) -> String {
+        self.session.request_summary()
+    }
+
+    fn response_written(&self) -> Option<&ResponseHeader> {
+        self.session.response_written().or(self.swallowed_head.as_deref())
+    }
+
+    async fn shutdown(&mut self, _code: u32, _context: &str) {
+        self.session.shutdown();
+    }
+
+    fn is_body_done(&mut self) -> bool {
+        self.session.is_body_done()
+    }
+
+    async fn finish(&mut self) -> Result<()> {
+        if self.is_gone() {
+            return Ok(());
+        }
+        self.session.finish()
+    }
+
+    fn is_body_empty(&mut self) -> bool {
+        self.session.is_body_empty()
+    }
+
+    async fn read_body_or_idle(&mut self, no_body_expected: bool) -> Result<Option<Bytes>> {
+        if !self.is_gone() {
+            let is_idle = no_body_expected || self.session.is_body_done();
+            match self.session.read_body_or_idle(no_body_expected).await {
+                Err(error) if is_idle => self.outlive(error)?,
+                read => return read,
+            }
+        }
+        std::future::pending().await
+    }
+
+    fn body_bytes_sent(&self) -> usize {
+        self.session.body_bytes_sent()
+    }
+
+    fn body_bytes_read(&self) -> usize {
+        self.session.body_bytes_read()
+    }
+
+    fn digest(&self) -> Option<&Digest> {
+        self.session.digest()
+    }
+
+    fn digest_mut(&mut self) -> Option<&mut Digest> {
+        self.session.digest_mut()
+    }
+
+    fn client_addr(&self) -> Option<&SocketAddr> {
+        self.session.client_addr()
+    }
+
+    fn server_addr(&self) -> Option<&SocketAddr> {
+        self.session.server_addr()
+    }
+
+    fn pseudo_raw_h1_request_header(&self) -> Bytes {
+        self.session.pseudo_raw_h1_request_header()
+    }
+
+    fn enable_retry_buffering(&mut self) {
+        self.session.enable_retry_buffering();
+    }
+
+    fn retry_buffer_truncated(&self) -> bool {
+        self.session.retry_buffer_truncated()
+    }
+
+    fn get_retry_buffer(&self) -> Option<Bytes> {
+        self.session.get_retry_buffer()
+    }
+
+    // What follows is for protocols with messages of their own, which HTTP/2 is not.
+
+    async fn finish_custom(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn take_custom_message_reader(&mut self) -> Option<Box<dyn Stream<Item = Result<Bytes>> + Unpin + Send + Sync>> {
+        None
+    }
+
+    fn restore_custom_message_reader(
+        &mut self,
+        _reader: Box<dyn Stream<Item = Result<Bytes>> + Unpin + Send + Sync>,
+    ) -> Result<()> {
+        Error::e_explain(ErrorType::InternalError, "HTTP/2 has no messages of its own")
+    }
+
+    fn take_custom_message_writer(&mut self) -> Option<Box<dyn CustomMessageWrite>> {
+        None
+    }
+
+    fn restore_custom_message_writer(&mut self, _writer: Box<dyn CustomMessageWrite>) -> Result<()> {
+        Error::e_explain(ErrorType::InternalError, "HTTP/2 has no messages of its own")
+    }
+}

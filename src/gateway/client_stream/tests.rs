@@ -1,0 +1,152 @@
+//! The client's connection: what is passed through, what is swallowed, and when.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::sync::Semaphore;
+
+use super::*;
+use crate::{gateway::presence::Terms, metrics::Metrics};
+
+const PIPE_BYTES: usize = 64;
+
+/// The client's end, the connection, and the presence that it is watched for.
+fn watched(stream: bool, places: usize) -> (DuplexStream, ClientStream, Arc<Presence>) {
+    let (client, server) = duplex(PIPE_BYTES);
+    let connection = ClientStream::new(Box::new(server));
+    let terms = Terms {
+        stream,
+        finish: Duration::from_secs(10),
+        write: Duration::from_millis(20),
+    };
+    let metrics = Metrics::new(&[], &[]).expect("metrics");
+    let presence = Presence::new(terms, Arc::new(Semaphore::new(places)), Arc::new(metrics));
+    presence.asked();
+    connection.watch(&presence);
+    (client, connection, presence)
+}
+
+/// Whether a read is waiting still after all that can happen has happened.
+async fn waits(connection: &mut ClientStream) -> bool {
+    let mut space = [0; 8];
+    futures_util::poll!(std::pin::pin!(connection.read(&mut space))).is_pending()
+}
+
+#[tokio::test]
+async fn a_connection_that_nobody_watches_passes_everything_through() {
+    let (mut client, server) = duplex(PIPE_BYTES);
+    let mut connection = ClientStream::new(Box::new(server));
+    client.write_all(b"hello").await.expect("room");
+    let mut space = [0; 8];
+    assert_eq!(connection.read(&mut space).await.expect("bytes"), 5);
+    drop(client);
+    assert_eq!(connection.read(&mut space).await.expect("the end"), 0);
+    assert!(connection.write_all(b"lost").await.is_err());
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_is_let_go_at_once_and_what_is_written_swallowed() {
+    let (mut client, mut connection, presence) = watched(true, 1);
+    AsyncWriteExt::shutdown(&mut client).await.expect("closed");
+    assert!(waits(&mut connection).await && presence.has_left());
+    let mut space = [0; 8];
+    assert_eq!(client.read(&mut space).await.expect("closed by the gateway"), 0);
+    connection.write_all(&[0; 10 * PIPE_BYTES]).await.expect("swallowed");
+    connection.flush().await.expect("swallowed");
+    assert!(waits(&mut connection).await);
+    // The request is over: the next one finds a connection that has ended.
+    presence.close(true);
+    assert_eq!(connection.read(&mut space).await.expect("the end"), 0);
+}
+
+#[tokio::test]
+async fn the_next_request_finds_a_plain_connection_whoever_remembers_the_last() {
+    let (mut client, mut connection, presence) = watched(true, 1);
+    connection.write_all(b"answer").await.expect("room");
+    presence.close(true);
+    client.write_all(b"next").await.expect("room");
+    let mut space = [0; 8];
+    assert_eq!(connection.read(&mut space).await.expect("the next request"), 4);
+    AsyncWriteExt::shutdown(&mut client).await.expect("closed");
+    assert_eq!(connection.read(&mut space).await.expect("the end"), 0);
+    assert!(!presence.has_left());
+}
+
+#[tokio::test]
+async fn without_a_place_the_client_is_seen_to_leave() {
+    let (mut client, mut connection, presence) = watched(true, 0);
+    AsyncWriteExt::shutdown(&mut client).await.expect("closed");
+    let mut space = [0; 8];
+    assert_eq!(connection.read(&mut space).await.expect("the end"), 0);
+    assert!(!presence.has_left());
+    drop(client);
+    assert!(connection.write_all(b"lost").await.is_err());
+}
+
+#[tokio::test]
+async fn a_failed_write_is_a_client_that_left() {
+    let (client, mut connection, presence) = watched(false, 1);
+    drop(client);
+    assert!(waits(&mut connection).await && !presence.has_left());
+    connection.write_all(b"swallowed").await.expect("swallowed");
+    assert!(presence.has_left());
+}
+
+#[tokio::test]
+async fn who_stops_sending_still_gets_an_answer_in_one_piece() {
+    let (mut client, mut connection, presence) = watched(false, 1);
+    AsyncWriteExt::shutdown(&mut client).await.expect("closed");
+    assert!(waits(&mut connection).await && waits(&mut connection).await);
+    connection.write_all(b"an answer").await.expect("room");
+    connection.flush().await.expect("room");
+    let mut space = [0; 9];
+    client.read_exact(&mut space).await.expect("the answer");
+    assert!(space == *b"an answer" && !presence.has_left());
+}
+
+#[tokio::test]
+async fn what_comes_behind_a_request_breaks_its_exchange_off_but_its_own_end_does_not() {
+    let (mut client, server) = duplex(PIPE_BYTES);
+    let mut connection = ClientStream::new(Box::new(server));
+    let (_, _, asked) = watched(true, 1);
+    let places = Arc::new(Semaphore::new(1));
+    let metrics = Arc::new(Metrics::new(&[], &[]).expect("metrics"));
+    let terms = Terms {
+        stream: true,
+        finish: asked.write_limit(),
+        write: asked.write_limit(),
+    };
+    let presence = Presence::new(terms, places, metrics);
+    connection.watch(&presence);
+    client.write_all(b"end").await.expect("room");
+    let mut space = [0; 8];
+    assert_eq!(connection.read(&mut space).await.expect("bytes"), 3);
+    presence.asked();
+    client.write_all(b"more").await.expect("room");
+    assert!(waits(&mut connection).await && presence.has_left());
+}
+
+#[tokio::test]
+async fn a_client_that_takes_no_bytes_is_waited_for_as_long_as_it_may() {
+    let (_client, mut connection, presence) = watched(true, 1);
+    connection.write_all(&[0; 2 * PIPE_BYTES]).await.expect("swallowed");
+    assert!(presence.has_left());
+    let (_client, mut connection, presence) = watched(true, 0);
+    let error = connection.write_all(&[0; 2 * PIPE_BYTES]).await.expect_err("no place");
+    assert_eq!((error.kind(), presence.has_left()), (ErrorKind::TimedOut, false));
+}
+
+#[tokio::test]
+async fn a_client_that_takes_bytes_at_last_is_there() {
+    let (mut client, mut connection, presence) = watched(true, 1);
+    let reading = tokio::spawn(async move {
+        let mut all = Vec::new();
+        client.read_to_end(&mut all).await.map(|_| all.len())
+    });
+    for _ in 0..20 {
+        connection.write_all(&[0; PIPE_BYTES]).await.expect("taken");
+    }
+    assert!(!presence.has_left());
+    drop(connection);
+    assert_eq!(reading.await.expect("no panic").expect("read"), 20 * PIPE_BYTES);
+}

@@ -1,0 +1,49 @@
+//! How often the store is asked for keys that turn out not to exist. Only what found nothing counts, so many real keys may
+//! come at once from one address; then a digest that nothing is known of is not looked up until time has passed.
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    key_cache::UnknownSettings,
+    limiter::{Allowance, Limiter, client::Client},
+};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Limits {
+    per_address: Limiter<Client>,
+    in_all: Limiter<()>,
+}
+
+/// Which limit is reached, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reached {
+    Address(Duration),
+    All(Duration),
+}
+
+impl Limits {
+    /// Nothing was asked for yet. `start` is a moment before the first time.
+    pub(super) fn new(settings: &UnknownSettings, start: Instant) -> Self {
+        let in_all = Allowance {
+            clients_max: 1,
+            ..settings.in_all
+        };
+        Self {
+            per_address: Limiter::new(settings.per_address, start),
+            in_all: Limiter::new(in_all, start),
+        }
+    }
+
+    /// Whether the store may be asked for a digest that nothing is known of.
+    pub(super) fn check(&self, asker: Client, now: Instant) -> Result<(), Reached> {
+        self.per_address.check(asker, now).map_err(Reached::Address)?;
+        self.in_all.check((), now).map_err(Reached::All)
+    }
+
+    /// The store was asked, and had no such key.
+    pub(super) fn found_nothing(&self, asker: Client, now: Instant) {
+        self.per_address.count(asker, now);
+        self.in_all.count((), now);
+    }
+}

@@ -1,0 +1,47 @@
+//! When keys were used last, gathered until it is written to the store in one call.
+
+use std::{collections::HashMap, sync::Mutex};
+
+use crate::{
+    domain::key::KeyId,
+    key_cache::{lock, pick},
+};
+
+/// The last use of each key, in seconds since the Unix epoch.
+pub(super) struct Uses {
+    shards: Vec<Mutex<HashMap<KeyId, i64>>>,
+    /// How many keys one shard holds; the uses of further ones are not noted.
+    shard_max: usize,
+}
+
+impl Uses {
+    pub(super) fn new(shards: usize, shard_max: usize) -> Self {
+        Self {
+            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            shard_max,
+        }
+    }
+
+    pub(super) fn note(&self, id: &KeyId, now_unix: i64) {
+        let Some(shard) = pick(&self.shards, id.as_str().as_bytes().last()) else {
+            return;
+        };
+        let mut used = lock(shard);
+        if let Some(at) = used.get_mut(id) {
+            *at = now_unix.max(*at);
+        } else if used.len() < self.shard_max {
+            used.insert(id.clone(), now_unix);
+        }
+    }
+
+    /// All of them, to be written; none is left.
+    pub(super) fn take(&self) -> Vec<(KeyId, i64)> {
+        let shards = self.shards.iter();
+        shards.flat_map(|shard| std::mem::take(&mut *lock(shard))).collect()
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+}

@@ -1,0 +1,128 @@
+//! How often one client may do something: the generic cell rate algorithm (ITU-T I.371), which is a bucket of tokens kept as
+//! one moment per client. In whole numbers, so nothing is lost by rounding.
+
+pub mod client;
+
+use std::{
+    hash::{Hash, RandomState},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use lru::LruCache;
+
+#[cfg(test)]
+mod tests;
+
+const MINUTE_NANOS: u128 = 60_000_000_000;
+/// Clients at rest that one request sweeps out at most: the memory of a crowd goes as it came.
+const SWEPT_MAX: usize = 2;
+
+/// How often that is, and how many clients are remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// What one client may do in a minute, in the long run; at least 1.
+    pub per_minute: u32,
+    /// What it may do at once after a rest; at least 1.
+    pub burst: u32,
+    /// Clients that are remembered; at least 1.
+    pub clients_max: usize,
+}
+
+/// Counts per client. Times are kept in nanoseconds since `start`, times the count per minute: one of what is counted then
+/// is worth exactly `MINUTE_NANOS` of them. A limit that all share has one client, `()`.
+#[derive(Debug)]
+pub struct Limiter<C: Hash + Eq> {
+    start: Instant,
+    per_minute: u128,
+    /// How far a client may be ahead of its rate and still be let in.
+    ahead: u128,
+    clients_max: usize,
+    /// Until when what each client has done so far would last at its rate, who asked last in front. Sip hashing: the
+    /// addresses are chosen by strangers.
+    clients: Mutex<Clients<C>>,
+}
+
+impl<C: Copy + Hash + Eq> Limiter<C> {
+    /// Nobody has done anything yet. `start` is a moment before the first time.
+    pub fn new(allowance: Allowance, start: Instant) -> Self {
+        let burst = u128::from(allowance.burst.max(1));
+        Self {
+            start,
+            per_minute: u128::from(allowance.per_minute.max(1)),
+            ahead: (burst - 1) * MINUTE_NANOS,
+            clients_max: allowance.clients_max.max(1),
+            // Grows with the clients that there are, not to the limit at once.
+            clients: Mutex::new(LruCache::unbounded_with_hasher(RandomState::new())),
+        }
+    }
+
+    /// Lets a client in and counts it.
+    ///
+    /// # Errors
+    /// The client asks too often; how long until it would be let in. What is refused is not counted.
+    pub fn admit(&self, client: C, now: Instant) -> Result<(), Duration> {
+        let now = self.at(now);
+        let mut clients = self.lock();
+        let until = self.allowed(&mut clients, client, now)?;
+        self.keep(&mut clients, client, until, now);
+        Ok(())
+    }
+
+    /// Whether a client would be let in, without counting it.
+    ///
+    /// # Errors
+    /// As for [`Limiter::admit`].
+    pub fn check(&self, client: C, now: Instant) -> Result<(), Duration> {
+        self.allowed(&mut self.lock(), client, self.at(now)).map(drop)
+    }
+
+    /// Counts what a client has done, also beyond its limit: it then waits for as much longer.
+    pub fn count(&self, client: C, now: Instant) {
+        let now = self.at(now);
+        let mut clients = self.lock();
+        let until = until(&mut clients, &client, now);
+        self.keep(&mut clients, client, until, now);
+    }
+
+    /// Until when what it has done lasts, if it may do more.
+    fn allowed(&self, clients: &mut Clients<C>, client: C, now: u128) -> Result<u128, Duration> {
+        let until = until(clients, &client, now);
+        match (until - now).saturating_sub(self.ahead) {
+            0 => Ok(until),
+            early => Err(nanos(early.div_ceil(self.per_minute))),
+        }
+    }
+
+    fn keep(&self, clients: &mut Clients<C>, client: C, until: u128, now: u128) {
+        clients.put(client, until + MINUTE_NANOS);
+        for _ in 0..SWEPT_MAX {
+            // Who is at rest may do what a stranger may: nothing is forgotten with it.
+            if clients.peek_lru().is_some_and(|(_, until)| *until <= now) {
+                clients.pop_lru();
+            }
+        }
+        if clients.len() > self.clients_max {
+            clients.pop_lru();
+        }
+    }
+
+    fn at(&self, now: Instant) -> u128 {
+        now.saturating_duration_since(self.start).as_nanos() * self.per_minute
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Clients<C>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Clients<C> = LruCache<C, u128, RandomState>;
+
+/// Until when what a client has done lasts; never before `now`.
+fn until<C: Hash + Eq>(clients: &mut Clients<C>, client: &C, now: u128) -> u128 {
+    clients.get(client).map_or(now, |until| now.max(*until))
+}
+
+fn nanos(count: u128) -> Duration {
+    Duration::from_nanos(u64::try_from(count).unwrap_or(u64::MAX))
+}

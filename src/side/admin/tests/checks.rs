@@ -1,0 +1,67 @@
+//! Mistakes that are well-formed: names that nobody has, limits that limit nothing.
+
+use http::Method;
+use serde_json::json;
+
+use super::{Fixture, text};
+
+#[tokio::test]
+async fn a_key_is_for_models_there_are_by_their_public_names() {
+    let admin = Fixture::new().await;
+    let made = admin
+        .create(json!({ "name": "n", "account": "a", "models": ["m-1", "alias"] }))
+        .await;
+    assert_eq!(made["models"], json!(["m-1", "m-1"]));
+    let id = text(&made, "id");
+    for (model, hint) in [("m-2", "did you mean `m-1`?"), ("zzz", "`weir models`")] {
+        let body = json!({ "name": "n", "account": "a", "models": [model] });
+        let told = admin.refused(Method::POST, "/v1/keys", Some(body)).await;
+        assert!(told.contains(hint), "{told}");
+        let path = format!("/v1/keys/{id}");
+        let told = admin
+            .refused(Method::PATCH, &path, Some(json!({ "models": [model] })))
+            .await;
+        assert!(told.contains(hint), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_reset_needs_a_quota() {
+    let admin = Fixture::new().await;
+    let body = json!({ "name": "n", "account": "a", "reset": "daily" });
+    let told = admin.refused(Method::POST, "/v1/keys", Some(body)).await;
+    assert!(told.contains("--reset:"), "{told}");
+    let made = admin.create(json!({ "name": "n", "account": "a" })).await;
+    let path = format!("/v1/keys/{}", text(&made, "id"));
+    let reset = json!({ "reset": "weekly" });
+    assert!(
+        admin
+            .refused(Method::PATCH, &path, Some(reset.clone()))
+            .await
+            .contains("quota")
+    );
+    let both = json!({ "reset": "weekly", "quota_usd": "1" });
+    admin.client.call(Method::PATCH, &path, Some(&both)).await.unwrap();
+    admin.client.call(Method::PATCH, &path, Some(&reset)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_date_ends_a_key_at_its_first_moment() {
+    let admin = Fixture::new().await;
+    let body = json!({ "name": "n", "account": "a", "expires_at": "2090-01-31" });
+    assert_eq!(admin.create(body).await["expires_at"], "2090-01-31T00:00:00Z");
+}
+
+#[tokio::test]
+async fn a_query_for_nobody_or_for_no_time_is_told_so() {
+    let admin = Fixture::new().await;
+    let told = admin.refused(Method::GET, "/v1/keys?account=nobody", None).await;
+    assert!(told.contains("weir account create --id nobody"), "{told}");
+    let told = admin
+        .refused(Method::GET, "/v1/log?since=2026-02-01&until=2026-01-01", None)
+        .await;
+    assert!(told.contains("not after --since"), "{told}");
+    assert_eq!(admin.get("/v1/log?model=m-1").await["unknown_model"], json!(null));
+    let unknown = admin.get("/v1/log?model=m-2").await["unknown_model"].clone();
+    assert!(unknown.as_str().unwrap().contains("did you mean `m-1`?"));
+}

@@ -1,0 +1,86 @@
+//! How far retention has gone, in the ledger's file.
+
+use redb::{Database, ReadableDatabase, ReadableTable};
+
+use super::{LedgerFile, META, ROWS, begin_write, stability::HOURS};
+use crate::{
+    domain::{retention::Retention, stability::Hour},
+    store::StoreError,
+};
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+const HOURS_A_DAY: i64 = 24;
+/// The first day that is kept, counted from the Unix epoch.
+const KEPT_FROM: &str = "retention_kept_from";
+/// When it went there, in milliseconds since the Unix epoch.
+const RAN_MS: &str = "retention_ran_ms";
+/// For how many days rows and hours are kept.
+const KEEP_DAYS: &str = "retention_keep_days";
+
+impl LedgerFile {
+    /// How far it has gone; `None` before the first run.
+    pub(in crate::store::embedded::ledger) fn retention(&self) -> Result<Option<Retention>, StoreError> {
+        self.with(|database| {
+            let meta = database.begin_read()?.open_table(META)?;
+            let get = |name: &str| {
+                let value = meta.get(name)?.map(|value| value.value());
+                Ok::<_, redb::Error>(value.and_then(|value| i64::try_from(value).ok()))
+            };
+            let (kept_from, ran_ms, keep_days) = (get(KEPT_FROM)?, get(RAN_MS)?, get(KEEP_DAYS)?);
+            let known = kept_from.zip(ran_ms).zip(keep_days);
+            Ok(known.map(|((kept_from, ran_ms), keep_days)| Retention {
+                kept_from,
+                ran_ms,
+                keep_days,
+            }))
+        })
+    }
+
+    /// Notes how far it has gone. On the disk when it returns.
+    pub(in crate::store::embedded::ledger) fn note_retention(&self, retention: Retention) -> Result<(), StoreError> {
+        self.recover()?;
+        self.with(|database| {
+            let transaction = begin_write(database)?;
+            {
+                let mut meta = transaction.open_table(META)?;
+                // Nothing is from before 1970.
+                let mut put = |name: &str, value: i64| meta.insert(name, u64::try_from(value).unwrap_or(0)).map(drop);
+                put(KEPT_FROM, retention.kept_from)?;
+                put(RAN_MS, retention.ran_ms)?;
+                put(KEEP_DAYS, retention.keep_days)?;
+            }
+            Ok(transaction.commit()?)
+        })
+    }
+
+    /// The day of the oldest row of these accounts, or of the oldest hour.
+    pub(in crate::store::embedded::ledger) fn oldest_day(
+        &self,
+        accounts: &[String],
+    ) -> Result<Option<i64>, StoreError> {
+        self.with(|database| oldest_day(database, accounts))
+    }
+}
+
+fn oldest_day(database: &Database, accounts: &[String]) -> Result<Option<i64>, redb::Error> {
+    let read = database.begin_read()?;
+    let (rows, hours) = (read.open_table(ROWS)?, read.open_table(HOURS)?);
+    let hour = hours.first()?.map(|(place, _)| place.value().0);
+    let mut oldest = hour.map(|hour| hour.div_euclid(HOURS_A_DAY));
+    for account in accounts {
+        let account = account.as_str();
+        let first = rows
+            .range((account, i64::MIN, 0)..=(account, i64::MAX, u64::MAX))?
+            .next();
+        if let Some((place, _)) = first.transpose()? {
+            let day = place.value().1;
+            oldest = Some(oldest.map_or(day, |oldest| oldest.min(day)));
+        }
+    }
+    Ok(oldest)
+}
+
+/// The first hour of a day.
+pub(in crate::store::embedded::ledger) fn first_hour(day: i64) -> Hour {
+    Hour::of_ms(day.saturating_mul(DAY_MS))
+}

@@ -1,0 +1,13 @@
+-- The operations on the balance that the account remembers, as src/domain/ledger/account/operations.rs has them:
+-- `:operations`, a list of amount|id, the oldest first.
+local OPERATIONS_MAX = 1000
+local OPERATIONS = BASE .. 'operations'
+-- Each as amount and id, in their order.
+local function remembered()
+  local all = {}
+  for _, entry in ipairs(redis.call('LRANGE', OPERATIONS, 0, -1)) do
+    local amount, id = string.match(entry, '^(%-?%d+)|(.*)$')
+    all[#all + 1] = {amount = amount, id = id}
+  end
+  return all
+end

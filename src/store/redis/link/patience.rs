@@ -1,0 +1,138 @@
+//! How long a call waits for its answer. Redis answers the calls of a connection in order, so whoever stands behind others
+//! there is not forgotten while they are answered: what ends a wait is silence, or that it has taken too long in all.
+
+use std::time::{Duration, Instant};
+
+use super::pulse::Pulse;
+use crate::store::StoreError;
+
+/// How late a timer may ring. One that rings later says that this process was held up: nobody has listened so long.
+const LATE_MAX: Duration = Duration::from_millis(10);
+
+/// The wait of one call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    began: Instant,
+    /// How long nothing may be answered.
+    silence: Duration,
+    /// How long it may take in all.
+    total: Duration,
+    /// When it is to be looked at next.
+    look: Instant,
+    /// How long this process was held up since it was looked at last.
+    late: Duration,
+}
+
+/// What is to be done when the time has come to look.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// To wait on, so long.
+    Wait(Duration),
+    /// To give up: nothing was answered since then.
+    Silent(Instant),
+    /// To give up: others are answered, but it has taken too long.
+    TooLong,
+}
+
+impl Patience {
+    pub(super) fn new(silence: Duration, total: Duration, now: Instant) -> Self {
+        Self {
+            began: now,
+            silence,
+            total: total.max(silence),
+            look: now + silence,
+            late: Duration::ZERO,
+        }
+    }
+
+    /// How long until it is to be looked at first.
+    pub(super) fn first(&self) -> Duration {
+        self.silence
+    }
+
+    /// The time has come. `pulse` is that of the connection on which the answer is expected, if there is one.
+    pub(super) fn look(&mut self, pulse: Option<&Pulse>, now: Instant) -> Look {
+        let late = now.saturating_duration_since(self.look);
+        // Once for each time that it was held up: what has come meanwhile is read within less.
+        self.late = if late > LATE_MAX && self.late.is_zero() {
+            late.min(self.silence)
+        } else {
+            Duration::ZERO
+        };
+        let since = pulse.map_or(self.began, |pulse| pulse.heard().max(self.began));
+        let until = (since + self.silence).max(now + self.late);
+        let end = self.began + self.total;
+        if until <= now {
+            return Look::Silent(since);
+        }
+        if end <= now {
+            return Look::TooLong;
+        }
+        self.look = until.min(end);
+        Look::Wait(self.look.saturating_duration_since(now))
+    }
+
+    /// Why it was given up.
+    pub(super) fn ended(&self, look: &Look) -> StoreError {
+        StoreError::Unavailable(match look {
+            Look::TooLong => format!(
+                "redis has more to do than it can: a call has waited for {} ms behind others",
+                self.total.as_millis()
+            ),
+            Look::Silent(_) | Look::Wait(_) => {
+                format!("redis gave no answer within {} ms", self.silence.as_millis())
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn begun() -> (Patience, Pulse, Instant) {
+        let now = clock::instant();
+        (Patience::new(100 * MS, 1_000 * MS, now), Pulse::new(now), now)
+    }
+
+    #[test]
+    fn nobody_waits_longer_than_redis_is_silent() {
+        let (mut patience, pulse, start) = begun();
+        assert_eq!(patience.first(), 100 * MS);
+        assert_eq!(patience.look(Some(&pulse), start + 100 * MS), Look::Silent(start));
+        let (mut patience, _, start) = begun();
+        assert_eq!(patience.look(None, start + 100 * MS), Look::Silent(start));
+    }
+
+    #[test]
+    fn while_others_are_answered_the_turn_comes_until_it_has_taken_too_long() {
+        let (mut patience, pulse, start) = begun();
+        for round in 1..10 {
+            let now = start + 100 * round * MS;
+            pulse.note(now - 10 * MS);
+            assert_eq!(patience.look(Some(&pulse), now), Look::Wait(90 * MS));
+        }
+        let end = start + 1_000 * MS;
+        pulse.note(end - MS);
+        assert_eq!(patience.look(Some(&pulse), end), Look::TooLong);
+    }
+
+    #[test]
+    fn what_came_before_the_call_says_nothing_of_it() {
+        let (mut patience, _, start) = begun();
+        let old = Pulse::new(start - 50 * MS);
+        old.note(start - 20 * MS);
+        assert_eq!(patience.look(Some(&old), start + 100 * MS), Look::Silent(start));
+    }
+
+    #[test]
+    fn a_process_that_was_held_up_listens_again_before_it_gives_up() {
+        let (mut patience, pulse, start) = begun();
+        let late = start + 160 * MS;
+        assert_eq!(patience.look(Some(&pulse), late), Look::Wait(60 * MS));
+        assert_eq!(patience.look(Some(&pulse), late + 60 * MS), Look::Silent(start));
+    }
+}

@@ -1,0 +1,145 @@
+//! The store's clock, as this node knows it. What is recorded carries its time, so that all nodes agree on the day of a row,
+//! whatever their own clocks say.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicI64, Ordering},
+    time::{Duration, Instant},
+};
+
+use crate::{clock, store::ledger::LedgerStore};
+
+/// By how much this node's clock may differ from the store's before that is said.
+pub const OFFSET_MAX: Duration = Duration::from_secs(30);
+/// An answer that took longer tells no time.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+const UNKNOWN: i64 = i64::MIN;
+
+/// See the module.
+#[derive(Debug)]
+pub struct StoreTime {
+    /// Where this node's monotonic clock stood.
+    began: Instant,
+    /// What the store's clock said at that moment, in milliseconds since the Unix epoch.
+    origin_ms: AtomicI64,
+    /// It has been said that this node's clock is off.
+    said: AtomicBool,
+}
+
+impl StoreTime {
+    /// Nothing is known before the store has answered: until then its clock is taken to be this node's.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            began: now,
+            origin_ms: AtomicI64::new(UNKNOWN),
+            said: AtomicBool::new(false),
+        }
+    }
+
+    /// The store's clock said `store_ms` between these two moments.
+    pub fn told(&self, store_ms: i64, asked: Instant, answered: Instant) {
+        if answered.saturating_duration_since(asked) <= ANSWER_MAX {
+            let origin = store_ms.saturating_sub(self.since_began(answered));
+            self.origin_ms.store(origin, Ordering::Relaxed);
+        }
+    }
+
+    /// What the store's clock says at a moment, in milliseconds since the Unix epoch. While the store is away it goes on by
+    /// this node's monotonic clock.
+    pub fn now_ms(&self, now: Instant) -> i64 {
+        match self.origin_ms.load(Ordering::Relaxed) {
+            UNKNOWN => clock::unix_millis(),
+            origin => origin.saturating_add(self.since_began(now)),
+        }
+    }
+
+    /// The same in seconds.
+    pub fn now_seconds(&self, now: Instant) -> i64 {
+        self.now_ms(now).div_euclid(1000)
+    }
+
+    /// By how many milliseconds this node's clock is ahead of the store's; `None` as long as the store has not said.
+    pub fn offset_ms(&self, now: Instant) -> Option<i64> {
+        let is_known = self.origin_ms.load(Ordering::Relaxed) != UNKNOWN;
+        is_known.then(|| clock::unix_millis().saturating_sub(self.now_ms(now)))
+    }
+
+    /// Asks the store, and says in the log when this node's clock is found off, and when it is right again.
+    pub async fn ask(&self, ledger: &dyn LedgerStore) {
+        let asked = clock::instant();
+        match ledger.now_ms().await {
+            Ok(store_ms) => self.told(store_ms, asked, clock::instant()),
+            Err(error) => {
+                tracing::debug!(%error, "the store does not tell the time");
+                return;
+            }
+        }
+        let Some(offset_ms) = self.offset_ms(clock::instant()) else {
+            return;
+        };
+        let off = is_off(offset_ms);
+        if self.said.swap(off, Ordering::Relaxed) == off {
+            return;
+        }
+        if off {
+            tracing::warn!(
+                ahead_seconds = offset_ms / 1000,
+                "this node's clock is off from the store's, whose time is used for accounts, rows and hours; set it right"
+            );
+        } else {
+            tracing::info!("this node's clock agrees with the store's again");
+        }
+    }
+
+    fn since_began(&self, now: Instant) -> i64 {
+        let since = now.saturating_duration_since(self.began);
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+/// Whether clocks differ by more than [`OFFSET_MAX`].
+pub fn is_off(offset_ms: i64) -> bool {
+    u128::from(offset_ms.unsigned_abs()) > OFFSET_MAX.as_millis()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_goes_on_from_what_the_store_said_last() {
+        let began = clock::instant();
+        let time = StoreTime::new(began);
+        assert_eq!(time.offset_ms(began), None);
+        let at = |ms| began + Duration::from_millis(ms);
+        time.told(1_000_000, at(50), at(60));
+        assert_eq!(time.now_ms(at(60)), 1_000_000);
+        assert_eq!(time.now_ms(at(90_060)), 1_090_000);
+        // The store's clock was set back.
+        time.told(500_000, at(100_000), at(100_001));
+        assert_eq!(time.now_ms(at(100_002)), 500_001);
+        assert!(time.offset_ms(at(100_002)).is_some_and(is_off));
+    }
+
+    #[test]
+    fn an_answer_that_was_long_under_way_tells_no_time() {
+        let began = clock::instant();
+        let time = StoreTime::new(began);
+        time.told(7, began, began + ANSWER_MAX + Duration::from_millis(1));
+        assert_eq!(time.offset_ms(began), None);
+        time.told(7, began, began + ANSWER_MAX);
+        assert!(time.offset_ms(began + ANSWER_MAX).is_some());
+    }
+
+    #[test]
+    fn a_clock_is_off_beyond_the_limit_on_either_side() {
+        for (offset_ms, off) in [
+            (0, false),
+            (30_000, false),
+            (-30_000, false),
+            (30_001, true),
+            (-30_001, true),
+        ] {
+            assert_eq!(is_off(offset_ms), off, "{offset_ms}");
+        }
+    }
+}
