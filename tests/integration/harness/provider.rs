@@ -173,11 +173,12 @@ impl RecordingProvider {
         self.shared.stale.load(Ordering::SeqCst)
     }
 
-    /// Sends once, or if `stale` until a request has met a stale connection.
+    /// Sends once, or if `stale` until a request has met a stale connection: often the gateway has noticed its end before, the
+    /// more often the busier the machine is.
     #[track_caller]
     pub(crate) fn until_stale(&self, stale: bool, send: impl Fn()) {
         let before = self.stale();
-        let met = (0..10).any(|_| {
+        let met = (0..200).any(|_| {
             send();
             !stale || self.stale() > before
         });
