@@ -15,13 +15,15 @@ use crate::harness::recordings::{events, unary, whole_stream};
 use crate::harness::request::{ALL_WIRES, Upload, Wire};
 use crate::harness::rules::RuleFolder;
 use crate::harness::sample::SampleProvider;
+use crate::harness::tools::rounds;
 use crate::harness::{Weir, WeirBuilder, wait_until};
 
 /// Output tokens that only the usage at the end tells of: far more than all text together.
 const HIDDEN: u64 = 2000;
 const SEED: u64 = 10;
-/// Places to leave at, of each kind of client and protocol.
+/// Places to leave at, of each kind of client and protocol; and in the long form.
 const PLACES: usize = 4;
+const MANY_PLACES: usize = 20;
 
 fn prompt() -> String {
     format!("Tell me of weirs. [[sample: deltas=24 delta_bytes=24 gap_ms=2 hidden_tokens={HIDDEN}]]")
@@ -34,7 +36,7 @@ fn leave_everywhere(weir: &Weir, key: &str) -> Vec<(Wire, Way, Vec<u8>)> {
     for wire in ALL_WIRES {
         let whole = weir.exchange(&wire.streaming(key, &prompt())).body.len();
         for way in ALL_WAYS {
-            for _ in 0..PLACES {
+            for _ in 0..rounds(PLACES, MANY_PLACES) {
                 let place = random.random_range(0..whole);
                 let mut visit = Visit::begin(weir.gateway, &wire.streaming(key, &prompt()), way);
                 visit.read_to(place);
