@@ -100,7 +100,7 @@ impl SampleProviderArgs {
             counting: if self.no_token_count {
                 Counting::Fixed
             } else {
-                Counting::O200k
+                Counting::Text
             },
             on_client_gone: if self.stop_on_disconnect {
                 OnClientGone::Stop
@@ -134,9 +134,10 @@ pub struct Settings {
 /// Where token counts come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Counting {
-    /// Counted with o200k; long parts are estimated and flagged so in the ledger.
+    /// Counted from the texts, with o200k where the feature `exact-tokens` is on; long parts are estimated and flagged
+    /// so in the ledger.
     #[default]
-    O200k,
+    Text,
     /// Fixed: 100 tokens in, one token out per delta. Answers with a fixed number of deltas are then rendered once and
     /// reused, ids included.
     Fixed,

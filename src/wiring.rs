@@ -3,6 +3,7 @@
 pub mod catalogue;
 pub mod demo;
 pub mod gateway_service;
+mod greeting;
 pub mod money;
 pub mod parts;
 pub mod prices;
@@ -201,6 +202,7 @@ pub fn serve(config: Config, conf: &Path, ready_file: Option<PathBuf>) -> Result
             .and_then(|()| std::fs::rename(&partial, &path))
             .map_err(|error| StartError::failed("the ready file", error))?;
     }
+    tracing::info!("{}", greeting::ready(&running.addresses, conf));
     running.until_stopped();
     Ok(())
 }

@@ -52,6 +52,9 @@ pub struct CreateArgs {
     /// The models it may use, separated by commas, or all
     #[arg(long, value_name = "LIST|all", default_value = "all")]
     pub models: String,
+    /// Print the key and nothing else, as `WEIR_KEY=$(weir key create ...)` wants it
+    #[arg(long, conflicts_with = "json")]
+    pub only_key: bool,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub quota: QuotaArgs,
@@ -173,6 +176,8 @@ pub async fn run(command: &KeyCommand, client: &AdminClient, out: &mut impl Writ
     };
     if json {
         writeln!(out, "{answer}")?;
+    } else if let (KeyCommand::Create(CreateArgs { only_key: true, .. }), Some(key)) = (command, key_of(&answer)) {
+        writeln!(out, "{key}")?;
     } else {
         print(&answer, out)?;
     }
@@ -277,6 +282,11 @@ fn absent(field: &str) -> &'static str {
     }
 }
 
+/// The text of a key that was made just now.
+fn key_of(answer: &Value) -> Option<&str> {
+    answer.get("key").and_then(Value::as_str)
+}
+
 /// `field: value` lines; a fresh key comes last, with a word of warning.
 fn print(answer: &Value, out: &mut impl Write) -> std::io::Result<()> {
     let Value::Object(fields) = answer else {
@@ -293,7 +303,7 @@ fn print(answer: &Value, out: &mut impl Write) -> std::io::Result<()> {
         };
         writeln!(out, "{field:<12} {shown}")?;
     }
-    if let Some(key) = fields.get("key").and_then(Value::as_str) {
+    if let Some(key) = key_of(answer) {
         writeln!(out, "{:<12} {key}", "key")?;
         writeln!(
             out,

@@ -134,6 +134,7 @@ fn bad_usage_is_an_error_and_help_is_not() {
         "serve --port 1",
         "demo --listen localhost",
         "key create --name n",
+        "key create --account a --name n --only-key --json",
         "key create --account a --name n --reset yearly",
         "key create --account a --name n --rpm fast",
         "account create",

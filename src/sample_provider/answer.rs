@@ -224,7 +224,7 @@ mod tests {
     use crate::sample_provider::tool::Taking;
 
     fn answer(ask: &Ask, script: &Script) -> Answer {
-        Answer::to(ask, Protocol::Messages, script, 1, Counting::O200k)
+        Answer::to(ask, Protocol::Messages, script, 1, Counting::Text)
     }
 
     fn asking(prompt: &str) -> Ask {

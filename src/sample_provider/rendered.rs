@@ -160,7 +160,7 @@ mod tests {
             );
         }
         let counting = Settings {
-            counting: Counting::O200k,
+            counting: Counting::Text,
             ..settings()
         };
         let body = br#"{"model":"m","messages":[]}"#;

@@ -23,10 +23,37 @@ const RULE_FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Reads, checks and compiles everything that says which models there are and who serves them.
 pub fn build(config: &Config) -> Result<Catalogue, StartError> {
     let (catalogue, warnings) = check(config)?;
-    for warning in warnings {
+    for warning in warnings
+        .iter()
+        .filter(|warning| !matches!(warning, Warning::SecretAbsent { .. }))
+    {
         tracing::warn!("{warning}");
     }
+    if let Some(line) = providers_off(&warnings, catalogue.providers().any(|provider| provider.is_on())) {
+        tracing::warn!("{line}");
+    }
     Ok(catalogue)
+}
+
+/// The providers that are off for want of a secret, in one line: most operators have keys of a few only.
+fn providers_off(warnings: &[Warning], any_on: bool) -> Option<String> {
+    let absent = |warning: &Warning| match warning {
+        Warning::SecretAbsent { provider, secret } => Some(format!("{provider} ({secret})")),
+        _ => None,
+    };
+    let absent: Vec<String> = warnings.iter().filter_map(absent).collect();
+    match (absent.as_slice(), any_on) {
+        ([], true) => None,
+        ([], false) => Some("no provider is on, so no model can be asked: every one has `enabled = false`".to_owned()),
+        (absent, true) => Some(format!(
+            "off, and their models not listed, because a secret is absent: {}",
+            absent.join(", ")
+        )),
+        (absent, false) => Some(format!(
+            "no provider is on, so no model can be asked; set one of their secrets: {}",
+            absent.join(", ")
+        )),
+    }
 }
 
 /// As [`build`], with the warnings returned instead of logged.

@@ -156,38 +156,78 @@ fn json_line(addresses: &server::Addresses, key: &ServiceKey) -> String {
     .to_string()
 }
 
+/// What is asked in the example of each protocol: models that people know, the quick ones.
+const WELL_KNOWN: [(Protocol, &str); 3] = [
+    (Protocol::Messages, "claude-haiku-4-5"),
+    (Protocol::Responses, "gpt-5.5"),
+    (Protocol::Gemini, "gemini-3.8-flash"),
+];
+
+/// The well-known model of a protocol; if the catalogue lacks it, another one that is served through the protocol.
+fn example(catalogue: &Catalogue, protocol: Protocol) -> String {
+    let serves = |name: &str| catalogue.named(name).is_some_and(|model| model.serves(protocol));
+    let known = WELL_KNOWN.iter().find(|(of, name)| *of == protocol && serves(name));
+    let other = || catalogue.models().find(|model| model.serves(protocol));
+    known.map_or_else(
+        || other().map(|model| model.name.clone()).unwrap_or_default(),
+        |(_, name)| (*name).to_owned(),
+    )
+}
+
 fn text(addresses: &server::Addresses, key: &ServiceKey, catalogue: &Catalogue) -> String {
     let base = format!("http://{}", addresses.gateway);
     let key = key.as_str();
-    let model = |protocol: Protocol| {
-        let found = catalogue.models().find(|model| model.serves(protocol));
-        found.map_or_else(|| "sample".to_owned(), |model| model.name.clone())
-    };
     let (messages, responses, gemini) = (
-        model(Protocol::Messages),
-        model(Protocol::Responses),
-        model(Protocol::Gemini),
+        example(catalogue, Protocol::Messages),
+        example(catalogue, Protocol::Responses),
+        example(catalogue, Protocol::Gemini),
     );
     format!(
         "weir demo: a gateway in front of a sample provider, until Ctrl-C.\n\n\
-         base URL     {base}\n\
-         key          {key}\n\
          status page  http://{stability}/status\n\
          metrics      http://{ops}/metrics\n\
          admin        unix:{admin}\n\n\
+         In another shell, first:\n\
+         export WEIR_URL={base}\n\
+         export WEIR_KEY={key}\n\n\
          Messages:\n\
-         curl -N {base}/v1/messages -H 'x-api-key: {key}' -H 'anthropic-version: 2023-06-01' \
+         curl -N $WEIR_URL/v1/messages -H \"x-api-key: $WEIR_KEY\" -H 'anthropic-version: 2023-06-01' \
          -H 'content-type: application/json' \
          -d '{{\"model\":\"{messages}\",\"max_tokens\":100,\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}'\n\n\
          Responses:\n\
-         curl -N {base}/v1/responses -H 'authorization: Bearer {key}' -H 'content-type: application/json' \
+         curl -N $WEIR_URL/v1/responses -H \"authorization: Bearer $WEIR_KEY\" -H 'content-type: application/json' \
          -d '{{\"model\":\"{responses}\",\"stream\":true,\"input\":\"Hello\"}}'\n\n\
          Gemini-style:\n\
-         curl -N '{base}/v1beta/models/{gemini}:streamGenerateContent?alt=sse' -H 'x-goog-api-key: {key}' \
+         curl -N \"$WEIR_URL/v1beta/models/{gemini}:streamGenerateContent?alt=sse\" -H \"x-goog-api-key: $WEIR_KEY\" \
          -H 'content-type: application/json' \
-         -d '{{\"contents\":[{{\"parts\":[{{\"text\":\"Hello\"}}]}}]}}'\n",
+         -d '{{\"contents\":[{{\"parts\":[{{\"text\":\"Hello\"}}]}}]}}'\n\n\
+         Agents:\n\
+         ANTHROPIC_BASE_URL=$WEIR_URL ANTHROPIC_AUTH_TOKEN=$WEIR_KEY claude\n\
+         GOOGLE_GEMINI_BASE_URL=$WEIR_URL GEMINI_API_KEY=$WEIR_KEY gemini\n",
         stability = addresses.stability,
         ops = addresses.ops,
         admin = addresses.admin.display(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_examples_ask_for_models_that_people_know() {
+        let (folder, anywhere) = (TempDir::new().unwrap(), SocketAddr::from(([127, 0, 0, 1], 0)));
+        let config = config(folder.path(), anywhere, anywhere).unwrap();
+        let (catalogue, _) = catalogue::check(&config).unwrap();
+        for (protocol, name) in WELL_KNOWN {
+            let provider = catalogue.named(name).unwrap().providers.first().unwrap();
+            assert!(
+                ["anthropic", "openai", "gemini"].contains(&provider.name.as_str()),
+                "{name}"
+            );
+            assert_eq!(example(&catalogue, protocol), name);
+        }
+        let empty = Catalogue::default();
+        assert_eq!(example(&empty, Protocol::Gemini), "");
+    }
 }

@@ -46,6 +46,13 @@ async fn an_error_speaks_of_options() {
 }
 
 #[tokio::test]
+async fn a_new_key_is_printed_alone_for_a_variable() {
+    let created = json!({ "id": "key_1", "key": "sk-weir-abc" });
+    let (out, _) = run(vec![(201, created)], "key create --account a --name n --only-key").await;
+    assert_eq!(out.unwrap(), "sk-weir-abc\n");
+}
+
+#[tokio::test]
 async fn an_update_of_nothing_is_a_mistake_before_anybody_is_asked() {
     for command in ["key update key_1", "account update --id a"] {
         let (out, asked) = run(vec![], command).await;
