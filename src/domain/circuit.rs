@@ -4,6 +4,7 @@
 //! Closed, everybody may. After [`EJECTED_AFTER`] failures in a row it is open: it is passed over for [`EJECTED_FIRST`], twice
 //! as long with each time in a row, at most [`EJECTED_MAX`]. Then it is half-open: one request asks, the others go elsewhere.
 //! Each success lets one more ask at a time, a failure opens it again, and after [`READMITTED_AFTER`] successes it is closed.
+//! So it is when nobody has asked for [`FORGOTTEN_AFTER`]: what failed so long ago says nothing of today.
 
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,8 @@ pub const EJECTED_FIRST: Duration = Duration::from_secs(5);
 pub const EJECTED_MAX: Duration = Duration::from_secs(300);
 /// Successes after which one that was passed over is asked by everybody again.
 pub const READMITTED_AFTER: u32 = 8;
+/// How long after its time was over one that nobody has asked counts as any other.
+pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
 
 /// One thing that can fail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,9 +31,17 @@ pub struct Circuit {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Closed { failures: u32 },
-    Open { until: Instant },
-    HalfOpen { succeeded: u32, running: u32 },
+    Closed {
+        failures: u32,
+    },
+    Open {
+        until: Instant,
+    },
+    HalfOpen {
+        since: Instant,
+        succeeded: u32,
+        running: u32,
+    },
 }
 
 impl Default for State {
@@ -58,8 +69,12 @@ pub enum Entry {
 
 impl Circuit {
     /// Whether everybody may ask.
-    pub fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed { .. })
+    pub fn is_closed(&self, now: Instant) -> bool {
+        match self.state {
+            State::Closed { .. } => true,
+            State::Open { until: since } | State::HalfOpen { since, running: 0, .. } => now >= since + FORGOTTEN_AFTER,
+            State::HalfOpen { .. } => false,
+        }
     }
 
     /// Until when nobody is to ask, if so.
@@ -75,7 +90,7 @@ impl Circuit {
         match self.state {
             State::Closed { .. } => true,
             State::Open { until } => until <= now,
-            State::HalfOpen { succeeded, running } => running <= succeeded,
+            State::HalfOpen { succeeded, running, .. } => running <= succeeded || self.is_closed(now),
         }
     }
 
@@ -84,30 +99,39 @@ impl Circuit {
         if !self.admits(now) {
             return None;
         }
-        let round = self.round;
+        self.forget(now);
         match &mut self.state {
             State::Closed { .. } => return Some(Entry::Usual),
             State::HalfOpen { running, .. } => *running += 1,
             state @ State::Open { .. } => {
                 *state = State::HalfOpen {
+                    since: now,
                     succeeded: 0,
                     running: 1,
                 }
             }
         }
-        Some(Entry::Probe { round })
+        Some(Entry::Probe { round: self.round })
     }
 
     /// A request asks although it was not let in.
-    pub fn enter_anyway(&self) -> Entry {
+    pub fn enter_anyway(&mut self, now: Instant) -> Entry {
+        self.forget(now);
         match self.state {
             State::Closed { .. } => Entry::Usual,
             State::Open { .. } | State::HalfOpen { .. } => Entry::LastResort { round: self.round },
         }
     }
 
+    fn forget(&mut self, now: Instant) {
+        if !matches!(self.state, State::Closed { .. }) && self.is_closed(now) {
+            self.state = State::default();
+            self.ejections = 0;
+        }
+    }
+
     /// It worked for a request. True when that has closed it.
-    pub fn worked(&mut self, entry: Entry) -> bool {
+    pub fn worked(&mut self, entry: Entry, now: Instant) -> bool {
         self.leave(entry);
         match (&mut self.state, entry) {
             (State::Closed { failures }, _) => *failures = 0,
@@ -115,6 +139,7 @@ impl Circuit {
             (_, Entry::Probe { round } | Entry::LastResort { round }) if round != self.round => {}
             (state @ State::Open { .. }, _) => {
                 *state = State::HalfOpen {
+                    since: now,
                     succeeded: 1,
                     running: 0,
                 }

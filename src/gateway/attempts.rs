@@ -204,8 +204,8 @@ impl Attempts {
             };
             self.credential().rest(answer.asked_pause.unwrap_or(usual), now);
         } else if !failed {
-            self.visit.credential_worked();
-            self.visit.worked();
+            self.visit.credential_worked(now);
+            self.visit.worked(now);
         }
         let may = answer.can_resend && self.made < ATTEMPTS_MAX;
         // A limit is the credential's, so another one comes first; anything else may be over by now.
@@ -274,7 +274,7 @@ impl Attempts {
     fn is_better_elsewhere(&self, dice: f64, now: Instant) -> bool {
         let asking = self.wish.at(dice, now);
         let works = |leg: &Leg| Access::is_open(&self.pools, leg, asking);
-        !self.is_bound() && self.visit.is_doubtful() && self.others.iter().any(works)
+        !self.is_bound() && self.visit.is_doubtful(now) && self.others.iter().any(works)
     }
 
     /// Goes on to another provider. One that works is asked as by any request that begins with it; one that does not only as

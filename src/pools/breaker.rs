@@ -32,7 +32,7 @@ impl Breaker {
     /// A permit, if the request may ask; otherwise it is to go elsewhere.
     pub fn enter(&self, probing: Probing, now: Instant) -> Option<Permit> {
         let mut circuit = self.lock();
-        if probing == Probing::Never && !circuit.is_closed() {
+        if probing == Probing::Never && !circuit.is_closed(now) {
             return None;
         }
         let entry = circuit.enter(now)?;
@@ -41,20 +41,15 @@ impl Breaker {
     }
 
     /// A permit for a request that has nowhere else to go, or may go nowhere else.
-    pub fn enter_anyway(&self) -> Permit {
-        let entry = self.lock().enter_anyway();
+    pub fn enter_anyway(&self, now: Instant) -> Permit {
+        let entry = self.lock().enter_anyway(now);
         self.permit(entry)
     }
 
     /// Whether [`Breaker::enter`] would give a permit.
     pub fn admits(&self, probing: Probing, now: Instant) -> bool {
         let circuit = self.lock();
-        circuit.is_closed() || probing == Probing::Allowed && circuit.admits(now)
-    }
-
-    /// Whether everybody may ask.
-    pub fn is_closed(&self) -> bool {
-        self.lock().is_closed()
+        circuit.is_closed(now) || probing == Probing::Allowed && circuit.admits(now)
     }
 
     /// Until when it is passed over, if it is.
@@ -81,9 +76,9 @@ impl Breaker {
 
 impl Permit {
     /// It worked. True when everybody may ask again by that.
-    pub fn worked(mut self) -> bool {
+    pub fn worked(mut self, now: Instant) -> bool {
         let entry = self.entry.take();
-        entry.is_some_and(|entry| self.breaker.lock().worked(entry))
+        entry.is_some_and(|entry| self.breaker.lock().worked(entry, now))
     }
 
     /// It failed. True when it is passed over from now on.
@@ -93,8 +88,8 @@ impl Permit {
     }
 
     /// Whether what is asked is trusted by everybody.
-    pub fn is_closed(&self) -> bool {
-        self.breaker.is_closed()
+    pub fn is_closed(&self, now: Instant) -> bool {
+        self.breaker.lock().is_closed(now)
     }
 }
 
@@ -118,7 +113,7 @@ mod tests {
     fn a_request_that_is_dropped_gives_its_probe_back() {
         let (breaker, now) = (Breaker::default(), clock::instant());
         for number in 1..=EJECTED_AFTER {
-            assert_eq!(breaker.enter_anyway().failed(now), number == EJECTED_AFTER);
+            assert_eq!(breaker.enter_anyway(now).failed(now), number == EJECTED_AFTER);
         }
         assert!(breaker.enter(Probing::Allowed, now).is_none());
         let now = now + EJECTED_FIRST;

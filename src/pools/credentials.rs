@@ -93,8 +93,8 @@ impl Credentials {
     }
 
     /// This one, whether it rests or not: for what can be asked with no other.
-    pub fn this_one(&self, name: &str) -> Option<ChosenCredential> {
-        self.named(name).map(anyway)
+    pub fn this_one(&self, name: &str, now: Instant) -> Option<ChosenCredential> {
+        self.named(name).map(|one| anyway(one, now))
     }
 
     /// The credential for a request. Those that rest are passed over while another is awake. A session keeps to one:
@@ -104,7 +104,7 @@ impl Credentials {
     pub fn choose(&self, session: Option<u64>, dice: f64, probing: Probing, now: Instant) -> Option<ChosenCredential> {
         self.choose_awake(&[], session, dice, probing, now).or_else(|| {
             let first = self.0.iter().min_by_key(|one| one.rests_until(now));
-            first.map(anyway)
+            first.map(|one| anyway(one, now))
         })
     }
 
@@ -160,10 +160,10 @@ impl Credentials {
     }
 }
 
-fn anyway(state: &Arc<CredentialState>) -> ChosenCredential {
+fn anyway(state: &Arc<CredentialState>, now: Instant) -> ChosenCredential {
     ChosenCredential {
         state: Arc::clone(state),
-        permit: state.breaker.enter_anyway(),
+        permit: state.breaker.enter_anyway(now),
     }
 }
 
@@ -264,7 +264,7 @@ mod tests {
             let with_first = chosen.iter().filter(|one| one.state.credential.name == "c0").count();
             assert!(chosen.len() == 8 && with_first <= 1, "{with_first} of {}", chosen.len());
             for one in chosen {
-                one.permit.worked();
+                one.permit.worked(later);
             }
         }
         assert_eq!(

@@ -151,7 +151,7 @@ impl Places {
         let Origins(origins) = backend.ext.get::<Origins>()?;
         let origin = Arc::clone(origins.get(tried.len().checked_rem(origins.len())?)?);
         let permit = permit.into_inner();
-        let permit = permit.unwrap_or_else(|| self.breaker(&address).enter_anyway());
+        let permit = permit.unwrap_or_else(|| self.breaker(&address).enter_anyway(now));
         Some((Place { address, origin }, permit))
     }
 
@@ -223,7 +223,7 @@ mod tests {
 
     /// A request to the address fails.
     fn fail(places: &Places, address: SocketAddr, now: Instant) {
-        places.breaker(&address).enter_anyway().failed(now);
+        places.breaker(&address).enter_anyway(now).failed(now);
     }
 
     #[tokio::test]
@@ -261,7 +261,7 @@ mod tests {
             let mut running: Vec<(Place, Permit)> = (0..100).map(|_| places.pick(&[], ANY, later).unwrap()).collect();
             running.retain(|(place, _)| place.address == ill);
             assert_eq!(running.len(), expected as usize);
-            running.remove(0).1.worked();
+            running.remove(0).1.worked(later);
             expected += 1;
         }
     }

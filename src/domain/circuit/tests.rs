@@ -22,12 +22,12 @@ fn failures_in_a_row_open_it_and_a_success_between_them_does_not() {
         for _ in 1..EJECTED_AFTER {
             assert!(!circuit.failed(Entry::Usual, now));
         }
-        circuit.worked(Entry::Usual);
+        circuit.worked(Entry::Usual, now);
     }
-    assert!(circuit.is_closed() && circuit.enter(now) == Some(Entry::Usual));
+    assert!(circuit.is_closed(now) && circuit.enter(now) == Some(Entry::Usual));
     let (circuit, until) = opened(now);
     assert_eq!(circuit.open_until(now), Some(until));
-    assert!(!circuit.is_closed() && !circuit.admits(now) && circuit.clone().enter(now).is_none());
+    assert!(!circuit.is_closed(now) && !circuit.admits(now) && circuit.clone().enter(now).is_none());
 }
 
 #[test]
@@ -38,9 +38,9 @@ fn one_request_asks_again_and_each_success_lets_one_more_ask() {
         assert_eq!(probes.len(), together as usize);
         let first = probes.remove(0);
         probes.into_iter().for_each(|probe| circuit.leave(probe));
-        assert_eq!(circuit.worked(first), together == READMITTED_AFTER);
+        assert_eq!(circuit.worked(first, now), together == READMITTED_AFTER);
     }
-    assert!(circuit.is_closed());
+    assert!(circuit.is_closed(now));
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_probe_that_fails_opens_it_for_twice_as_long_up_to_the_longest() {
     }
     for _ in 0..READMITTED_AFTER {
         let probe = circuit.enter(now).unwrap();
-        circuit.worked(probe);
+        circuit.worked(probe, now);
     }
     for _ in 0..EJECTED_AFTER {
         circuit.failed(Entry::Usual, now);
@@ -77,14 +77,14 @@ fn who_leaves_without_a_word_makes_room_for_the_next_probe() {
 fn what_was_sent_before_says_nothing_of_now() {
     let start = clock::instant();
     let (mut circuit, now) = opened(start);
-    circuit.worked(Entry::Usual);
+    circuit.worked(Entry::Usual, now);
     assert_eq!(circuit.open_until(start), Some(now), "sent before the failures");
     let probe = circuit.enter(now).unwrap();
     assert!(!circuit.failed(Entry::Usual, now), "sent before the failures");
     circuit.failed(probe, now);
     let later = now + EJECTED_FIRST * 2;
     let next = circuit.enter(later).unwrap();
-    circuit.worked(probe);
+    circuit.worked(probe, later);
     circuit.leave(probe);
     assert!(circuit.enter(later).is_none(), "{next:?} alone asks");
 }
@@ -93,10 +93,10 @@ fn what_was_sent_before_says_nothing_of_now() {
 fn a_last_resort_that_works_begins_the_readmission() {
     let start = clock::instant();
     let (mut circuit, until) = opened(start);
-    let last = circuit.enter_anyway();
+    let last = circuit.enter_anyway(start);
     assert!(!circuit.failed(last, start) && circuit.open_until(start) == Some(until));
-    circuit.worked(last);
-    assert!(!circuit.is_closed() && circuit.admits(start));
+    circuit.worked(last, start);
+    assert!(!circuit.is_closed(start) && circuit.admits(start));
 }
 
 #[test]
@@ -108,6 +108,20 @@ fn a_rest_is_never_shortened_and_ends_with_a_probe() {
     assert_eq!(circuit.open_until(start), Some(start + Duration::from_secs(9)));
     let later = start + Duration::from_secs(9);
     assert!(circuit.enter(later).is_some() && circuit.enter(later).is_none());
+}
+
+#[test]
+fn what_nobody_asked_for_long_is_asked_by_all() {
+    let (mut circuit, until) = opened(clock::instant());
+    let later = until + FORGOTTEN_AFTER;
+    assert!(!circuit.is_closed(later - Duration::from_millis(1)));
+    assert!(circuit.is_closed(later) && circuit.enter(later) == Some(Entry::Usual));
+    let (mut circuit, until) = opened(clock::instant());
+    let probe = circuit.enter(until).unwrap();
+    let later = until + FORGOTTEN_AFTER;
+    assert!(circuit.enter(later).is_none(), "the probe is not back yet");
+    circuit.worked(probe, later);
+    assert_eq!(circuit.enter(later), Some(Entry::Usual));
 }
 
 /// What happens to a circuit.
@@ -136,6 +150,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         5 => (0_usize..8, end).prop_map(|(which, end)| Step::End(which, end)),
         1 => (0_u64..20_000).prop_map(Step::Rest),
         3 => (0_u64..8_000).prop_map(Step::Pass),
+        1 => (0_u64..400_000).prop_map(Step::Pass),
     ];
     proptest::collection::vec(step, 0..200)
 }
@@ -164,7 +179,7 @@ impl Run {
     fn step(&mut self, step: Step) {
         match step {
             Step::Enter => self.under_way.extend(self.circuit.enter(self.now)),
-            Step::EnterAnyway => self.under_way.push(self.circuit.enter_anyway()),
+            Step::EnterAnyway => self.under_way.push(self.circuit.enter_anyway(self.now)),
             Step::End(which, end) => {
                 if which < self.under_way.len() {
                     self.end(which, end);
@@ -186,7 +201,7 @@ impl Run {
                 let round = self.circuit.round;
                 let counts = entry == Entry::Probe { round } || entry == Entry::LastResort { round };
                 self.succeeded += usize::from(counts);
-                self.circuit.worked(entry);
+                self.circuit.worked(entry, self.now);
             }
             End::Failed => {
                 self.circuit.failed(entry, self.now);
@@ -208,7 +223,7 @@ proptest! {
         let mut run = Run::new();
         for step in steps {
             run.step(step);
-            prop_assert!(run.circuit.is_closed() || run.probes() <= 1 + run.succeeded);
+            prop_assert!(run.circuit.is_closed(run.now) || run.probes() <= 1 + run.succeeded);
         }
     }
 
@@ -219,7 +234,7 @@ proptest! {
             run.step(step);
             let entry = run.circuit.clone().enter(run.now);
             prop_assert_eq!(entry.is_some(), run.circuit.admits(run.now));
-            prop_assert_eq!(entry == Some(Entry::Usual), run.circuit.is_closed());
+            prop_assert_eq!(entry == Some(Entry::Usual), run.circuit.is_closed(run.now));
             if run.circuit.open_until(run.now).is_some() {
                 prop_assert_eq!(entry, None);
             }
@@ -239,8 +254,8 @@ proptest! {
         for _ in 0..READMITTED_AFTER {
             let entry = run.circuit.enter(run.now);
             prop_assert!(entry.is_some());
-            run.circuit.worked(entry.unwrap());
+            run.circuit.worked(entry.unwrap(), run.now);
         }
-        prop_assert!(run.circuit.is_closed());
+        prop_assert!(run.circuit.is_closed(run.now));
     }
 }

@@ -115,11 +115,11 @@ impl Access {
     pub(super) fn anyway(pools: &Pools, leg: &Leg, asking: Asking<'_>) -> Option<Self> {
         let (pool, places) = entered(pools, leg, asking.wish.operation)?;
         let known = asking.wish.served_by(leg);
-        let remembered = known.and_then(|known| pool.credentials.this_one(&known.credential));
+        let remembered = known.and_then(|known| pool.credentials.this_one(&known.credential, asking.now));
         let (session, probing) = (asking.session(), asking.wish.probing);
         let chosen = || pool.credentials.choose(session, asking.dice, probing, asking.now);
         let credential = remembered.or_else(chosen)?;
-        let model = asking.model(&pool, leg).enter_anyway();
+        let model = asking.model(&pool, leg).enter_anyway(asking.now);
         Some(Self {
             pool,
             places,
@@ -179,8 +179,8 @@ impl Visit {
     }
 
     /// Whether something has failed here lately, so that another provider is better asked.
-    pub(super) fn is_doubtful(&self) -> bool {
-        self.model.as_ref().is_some_and(|model| !model.is_closed())
+    pub(super) fn is_doubtful(&self, now: Instant) -> bool {
+        self.model.as_ref().is_some_and(|model| !model.is_closed(now))
     }
 
     /// Takes a place for the next attempt. False when no name of them is resolved.
@@ -229,20 +229,20 @@ impl Visit {
         if PLACE_FAILURES.contains(&status) {
             self.place_failed(now);
         } else if let Some(permit) = self.place_permit.take() {
-            permit.worked();
+            permit.worked(now);
         }
     }
 
     /// The provider has taken the credential, whatever it made of the request.
-    pub(super) fn credential_worked(&mut self) {
+    pub(super) fn credential_worked(&mut self, now: Instant) {
         if let Some(permit) = self.credential_permit.take() {
-            permit.worked();
+            permit.worked(now);
         }
     }
 
     /// The provider has answered for itself: it works.
-    pub(super) fn worked(&mut self) {
-        if self.model.take().is_some_and(Permit::worked) {
+    pub(super) fn worked(&mut self, now: Instant) {
+        if self.model.take().is_some_and(|permit| permit.worked(now)) {
             tracing::info!(
                 provider = %self.leg.provider.name,
                 model = %self.leg.upstream_model,
