@@ -10,7 +10,7 @@ use crate::harness::request::Wire;
 use crate::harness::rules::RuleFolder;
 use crate::harness::tools::{note, rounds};
 use crate::harness::wait::DEADLINE;
-use crate::harness::{Client, RecordingProvider, Request, Weir, WeirBuilder, wait_until};
+use crate::harness::{RecordingProvider, Request, Weir, WeirBuilder, wait_until};
 
 const OK: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"text","text":"hi"}],"stop_reason":"end_turn","usage":{"input_tokens":100,"output_tokens":10}}"#;
 /// Failures in a row after which a provider is passed over.
@@ -52,7 +52,9 @@ fn failing() -> RecordingProvider {
     RecordingProvider::start(|request, answer| {
         let kind = request.target.split('/').nth(1).unwrap();
         match kind {
-            "silent" => drop(answer.wait_peer_left(DEADLINE)),
+            "silent" => {
+                answer.wait_peer_left(DEADLINE);
+            }
             "closes" => answer.cut(),
             "well" => answer.json(OK),
             status => answer.full(
@@ -83,7 +85,7 @@ fn gateway(provider: &RecordingProvider) -> (RuleFolder, WeirBuilder) {
     let rules = RuleFolder::new(&files);
     let models = kinds
         .iter()
-        .map(|kind| model(&format!("first-{kind}"), &[kind, "well"]));
+        .map(|kind| model(&format!("first-{kind}"), &[*kind, "well"]));
     let models: Vec<toml::Value> = models.chain([model("well", &["well"])]).collect();
     let builder = rules.weir().variable("SECRET", "secret").set_top("model", models);
     (rules, builder)
@@ -94,10 +96,10 @@ fn kinds() -> Vec<&'static str> {
 }
 
 /// How long it is until the answer is there, and its status.
-fn timed(client: &mut Client, request: &Request) -> (Duration, u16) {
+fn timed(weir: &Weir, request: &Request) -> (Duration, u16) {
     let sent = Instant::now();
-    let answer = client.exchange(request);
-    (sent.elapsed(), answer.status)
+    let status = weir.exchange(request).status;
+    (sent.elapsed(), status)
 }
 
 fn ask(key: &str, model: &str) -> Request {
@@ -125,11 +127,10 @@ fn the_next_provider_serves_whatever_the_first_fails_with() {
     let weir = builder.set("retry.after_timeout", true).start();
     let key = weir.key().text;
     let requests = rounds(100, 1000);
-    let mut client = weir.connect();
-    let healthy: Vec<Duration> = (0..20).map(|_| timed(&mut client, &ask(&key, "well")).0).collect();
+    let healthy: Vec<Duration> = (0..20).map(|_| timed(&weir, &ask(&key, "well")).0).collect();
     for kind in kinds() {
         let name = format!("first-{kind}");
-        let answers: Vec<(Duration, u16)> = (0..requests).map(|_| timed(&mut client, &ask(&key, &name))).collect();
+        let answers: Vec<(Duration, u16)> = (0..requests).map(|_| timed(&weir, &ask(&key, &name))).collect();
         let served = answers.iter().filter(|(_, status)| *status == 200).count();
         assert!(served * 1000 >= requests * 995, "{kind}: {served} of {requests} served");
         let made = attempts(&weir, &name, requests);
@@ -153,9 +154,8 @@ fn a_provider_that_answers_500_keeps_no_request_from_the_next_one() {
     let (_rules, builder) = gateway(&provider);
     let weir = builder.start();
     let key = weir.key().text;
-    let mut client = weir.connect();
     for number in 0..50 {
-        let (_, status) = timed(&mut client, &ask(&key, "first-500"));
+        let (_, status) = timed(&weir, &ask(&key, "first-500"));
         assert_eq!(status, 200, "request {number}");
     }
 }
@@ -166,16 +166,10 @@ fn a_silent_or_closing_provider_fails_a_few_and_later_requests_avoid_it() {
     let (_rules, builder) = gateway(&provider);
     let weir = builder.start();
     let key = weir.key().text;
-    let mut client = weir.connect();
     for (kind, refusal) in [("silent", 504), ("closes", 502)] {
         let began = Instant::now();
         let name = format!("first-{kind}");
-        let answers: Vec<u16> = (0..30)
-            .map(|_| {
-                client = weir.connect();
-                timed(&mut client, &ask(&key, &name)).1
-            })
-            .collect();
+        let answers: Vec<u16> = (0..30).map(|_| weir.exchange(&ask(&key, &name)).status).collect();
         // A probe every five seconds, less often each time, is a request too.
         let probes = began.elapsed().as_secs() / EJECTED_FIRST.as_secs();
         let failed = answers.iter().filter(|status| **status == refusal).count();
@@ -186,7 +180,10 @@ fn a_silent_or_closing_provider_fails_a_few_and_later_requests_avoid_it() {
             [refusal; EJECTED_AFTER],
             "{kind}: it is not asked elsewhere by itself"
         );
-        assert!(failed <= EJECTED_AFTER + probes as usize, "{kind}: {answers:?}");
+        assert!(
+            failed <= EJECTED_AFTER + usize::try_from(probes).unwrap(),
+            "{kind}: {answers:?}"
+        );
     }
     wait_until("it is passed over again, should its time have ended", || {
         weir.exchange(&ask(&key, "first-closes"));
@@ -241,7 +238,7 @@ fn who_goes_on_after_a_silence_is_billed_once_at_the_price_of_who_served() {
     assert_eq!(rows.len(), EJECTED_AFTER + 2);
     for row in rows {
         // 100 tokens in at 1 USD a million, 10 out at 2.
-        assert_eq!(row["cost_nano_usd"], "120000", "{row}");
+        assert_eq!(row["cost_nano_usd"], 120_000, "{row}");
     }
 }
 
