@@ -6,6 +6,7 @@
 pub mod money;
 mod raw;
 mod resolve;
+pub mod retry;
 pub mod secret_source;
 pub mod stability;
 pub mod unknown_keys;
@@ -35,6 +36,8 @@ pub struct Config {
     pub gateway: GatewayConfig,
     /// The provider side.
     pub upstream: UpstreamConfig,
+    /// What is sent to another provider when the first does not answer.
+    pub retry: retry::RetryConfig,
     /// Where keys are kept.
     pub store: StoreConfig,
     /// The local cache in front of the store.

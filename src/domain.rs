@@ -7,6 +7,7 @@ pub mod operation;
 pub mod secret;
 
 pub mod catalogue;
+pub mod circuit;
 pub mod json_scan;
 pub mod retry;
 pub mod route;

@@ -28,6 +28,7 @@ mod unattended;
 use gen_ai::GenAi;
 use money::Money;
 pub use money::MoneyFigures;
+pub use providers::ProviderFigures;
 use providers::Providers;
 use store::Store;
 use unattended::Unattended;

@@ -1,22 +1,29 @@
-//! What weir knows of its providers while it runs: which credentials rest, which places are ill, how much may be tried
-//! again. One pool per provider; a reload takes over what it can.
+//! What weir knows of its providers while it runs: what has failed lately (a place, a credential, a model at a provider) and
+//! is passed over until a probe finds it well, and how much may be tried again. One pool per provider; a reload takes over
+//! what it can.
 
+mod breaker;
 mod check;
 mod credentials;
 mod places;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use tokio::sync::watch;
 
-pub use credentials::{CredentialState, Credentials};
+pub use breaker::{Breaker, Permit, Probing};
+pub use credentials::{ChosenCredential, CredentialState, Credentials};
 pub use places::{Place, Places};
 
 use crate::{
+    clock,
     domain::{
         catalogue::Catalogue,
         operation::Operation,
@@ -38,15 +45,35 @@ pub struct Pools {
     providers: BTreeMap<String, Arc<Pool>>,
 }
 
-/// One provider's credentials, places and budget.
+/// One provider's credentials, places, models and budget.
 #[derive(Debug)]
 pub struct Pool {
     /// Its credentials.
     pub credentials: Credentials,
     /// Its places; operations with the same places share their health.
     places: Vec<SharedPlaces>,
+    /// What is known of its models, by its names for them: no more than the configuration has.
+    models: Arc<Mutex<BTreeMap<String, ModelBreakers>>>,
+    /// How often a request went elsewhere because of that.
+    passed_over: Arc<AtomicU64>,
     budget: Arc<Mutex<RetryBudget>>,
     budget_percent: u16,
+}
+
+/// What fails by itself at a provider: one may be overloaded for one model and well for another, and counts tokens elsewhere.
+#[derive(Debug, Default)]
+struct ModelBreakers {
+    generating: Breaker,
+    counting: Breaker,
+}
+
+/// A model that a provider is not asked for now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PassedOver {
+    /// The provider's name for it.
+    pub upstream_model: String,
+    /// Until when.
+    pub until: Instant,
 }
 
 /// The places of one or more operations.
@@ -109,7 +136,7 @@ impl Pools {
         let checking = async {
             loop {
                 tokio::time::sleep(CHECK_EVERY).await;
-                futures_util::future::join_all(self.all_places().map(|places| places.check())).await;
+                futures_util::future::join_all(self.all_places().map(|places| places.check(clock::instant()))).await;
             }
         };
         tokio::select! {
@@ -153,6 +180,8 @@ impl Pool {
         Self {
             credentials: Credentials::new(&provider.credentials, known.map(|pool| &pool.credentials)),
             places,
+            models: known.map(|pool| Arc::clone(&pool.models)).unwrap_or_default(),
+            passed_over: known.map(|pool| Arc::clone(&pool.passed_over)).unwrap_or_default(),
             budget,
             budget_percent: percent,
         }
@@ -164,12 +193,49 @@ impl Pool {
         serving.map(|shared| &shared.places)
     }
 
-    /// A request is sent for the first time.
+    /// What is known of a model here.
+    pub fn model(&self, operation: Operation, upstream_model: &str) -> Breaker {
+        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        if !models.contains_key(upstream_model) {
+            models.insert(upstream_model.to_owned(), ModelBreakers::default());
+        }
+        let known = models.get(upstream_model);
+        let breaker = known.map(|model| match operation.counts_tokens() {
+            true => model.counting.clone(),
+            false => model.generating.clone(),
+        });
+        breaker.unwrap_or_default()
+    }
+
+    /// The models that it is not asked for now, in the order of their names.
+    pub fn models_passed_over(&self, now: Instant) -> Vec<PassedOver> {
+        let models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        let passed_over = |(upstream_model, model): (&String, &ModelBreakers)| {
+            let (generating, counting) = (model.generating.open_until(now), model.counting.open_until(now));
+            Some(PassedOver {
+                upstream_model: upstream_model.clone(),
+                until: generating.max(counting)?,
+            })
+        };
+        models.iter().filter_map(passed_over).collect()
+    }
+
+    /// A request goes elsewhere because of what is known of this provider.
+    pub fn pass_over(&self) {
+        self.passed_over.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often that was so since the start.
+    pub fn passed_over(&self) -> u64 {
+        self.passed_over.load(Ordering::Relaxed)
+    }
+
+    /// A request is sent to it for the first time.
     pub fn earn(&self) {
         self.budget.lock().unwrap_or_else(PoisonError::into_inner).earn();
     }
 
-    /// Whether a request may be sent again; takes it out of the budget.
+    /// Whether it may be asked once more than its requests and its health call for; takes it out of its budget.
     pub fn spend(&self) -> bool {
         self.budget.lock().unwrap_or_else(PoisonError::into_inner).spend()
     }

@@ -93,10 +93,27 @@ async fn list(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> 
         let why = match provider.get("why_off").and_then(Value::as_str) {
             Some(why) => why.to_owned(),
             None if !is("enabled") => "switched off: `weir provider enable` switches it on".to_owned(),
-            None => credentials.join(", "),
+            None => credentials.join(", ") + &left_out(provider),
         };
         let name = provider.get("name").and_then(Value::as_str).unwrap_or_default();
         writeln!(out, "{name:<16}  {state:<10}  {why}")?;
     }
     Ok(())
+}
+
+/// What of a provider is not asked now, as the end of its line.
+fn left_out(provider: &Value) -> String {
+    let models = provider.get("passed_over").and_then(Value::as_array);
+    let model = |one: &Value| {
+        let name = one.get("model").and_then(Value::as_str).unwrap_or_default();
+        let seconds = one.get("asked_again_seconds").and_then(Value::as_u64);
+        format!("; passed over for {name} (asked again in {} s)", seconds.unwrap_or(0))
+    };
+    let mut text: String = models.into_iter().flatten().map(model).collect();
+    match provider.get("places_ejected").and_then(Value::as_u64) {
+        None | Some(0) => {}
+        Some(1) => text += "; 1 address left out",
+        Some(count) => text += &format!("; {count} addresses left out"),
+    }
+    text
 }

@@ -13,6 +13,7 @@ use crate::domain::catalogue::RawModel;
 pub(super) struct RawConfig {
     pub(super) gateway: RawGateway,
     pub(super) upstream: RawUpstream,
+    pub(super) retry: super::retry::RawRetry,
     pub(super) store: RawStore,
     pub(super) key_cache: RawKeyCache,
     pub(super) money: super::money::RawMoney,

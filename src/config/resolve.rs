@@ -43,6 +43,7 @@ pub(super) fn resolve(file: &str, text: &str, folder: &Path, raw: RawConfig) -> 
     let mut values = Values::new(file, text, &folder);
     let gateway = gateway(&mut values, &raw.gateway);
     let upstream = upstream(&mut values, &raw.upstream);
+    let retry = super::retry::resolve(&raw.retry);
     let store = store(&mut values, raw.store);
     let key_cache = key_cache(&mut values, &raw.key_cache);
     let money = super::money::resolve(&mut values, &raw.money);
@@ -74,6 +75,7 @@ pub(super) fn resolve(file: &str, text: &str, folder: &Path, raw: RawConfig) -> 
         Some(gateway) if values.errors.is_empty() => Ok(Config {
             gateway,
             upstream,
+            retry,
             store,
             key_cache,
             money,

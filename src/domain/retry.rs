@@ -55,7 +55,8 @@ impl RetryPolicy {
 }
 
 /// How much may be tried again at one provider: each first attempt earns a share of a further one, each further one
-/// spends a whole. Counted in hundredths, so nothing is rounded.
+/// spends a whole, and so does one that comes from another provider although this one is known to fail. Counted in hundredths,
+/// so nothing is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryBudget {
     percent: u32,

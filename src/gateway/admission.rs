@@ -28,7 +28,7 @@ use crate::{
     gateway::{
         Gateway,
         attempts::Attempts,
-        body::{self, BodyForm, GatherError, GatheredBody},
+        body::{self, GatherError, GatheredBody},
         entry::Entry,
         estimate::Basis,
         exchange::{Forward, Owner},
@@ -41,6 +41,7 @@ use crate::{
     },
     key_cache::FindError,
     live::Live,
+    pools::Probing,
 };
 
 /// Finds out whose request this is. No byte of the body has been read when this refuses.
@@ -167,12 +168,17 @@ async fn prepare(
     let hint = shared.then(|| named.hint().or_else(of_session)).flatten();
     // Only another provider would need the text as the client sent it.
     let original = (route.legs.len() > 1).then(|| body.bytes.clone());
+    let probing = match body.can_resend() {
+        true => Probing::Allowed,
+        false => Probing::Never,
+    };
     let dice = rand::rng().random();
     let attempts = Attempts::begin(
         operation,
         route.legs,
         Arc::clone(&live.pools),
         hint,
+        probing,
         dice,
         clock::instant(),
     )
@@ -377,8 +383,5 @@ fn forward(
 
 /// Whether a second attempt can send the body again after the first has sent it.
 pub fn can_resend(forward: &Forward) -> bool {
-    forward
-        .body
-        .as_ref()
-        .is_some_and(|body| body.form != BodyForm::Open { replayable: false })
+    forward.body.as_ref().is_some_and(GatheredBody::can_resend)
 }

@@ -1,15 +1,14 @@
 //! Where a request is sent, and where to next when that fails. What may be chosen was fixed at admission; what is known
-//! of credentials, places and budgets decides among it.
+//! of providers, credentials, places and budgets decides among it.
+
+mod visit;
 
 use std::{
-    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
-    vec::IntoIter,
 };
 
-use smallvec::SmallVec;
-
+use self::visit::{Access, Asking, Visit, Wish};
 use crate::{
     domain::{
         operation::Operation,
@@ -18,46 +17,29 @@ use crate::{
         route::Leg,
         session_hint::SessionHint,
     },
-    pools::{CredentialState, Place, Places, Pool, Pools},
+    pools::{CredentialState, Place, Pools, Probing},
 };
 
 /// Attempts of one request in all, at all providers.
 pub const ATTEMPTS_MAX: usize = 12;
 
-/// The pause before a connect is tried again: long enough for a provider's front to come back, too short to be noticed.
+/// The pause before a connect to the same address is tried again: long enough for a provider's front to come back, too short
+/// to be noticed.
 const CONNECT_RETRY_PAUSE: Duration = Duration::from_millis(100);
-
-/// Statuses that say that a place's front has nobody behind it.
-const PLACE_FAILURES: [u16; 3] = [502, 503, 504];
 
 /// The attempts of one request.
 #[derive(Debug)]
 pub struct Attempts {
-    operation: Operation,
+    wish: Wish,
     /// The provider in turn.
-    leg: Leg,
+    visit: Visit,
     /// How many came before it in this request.
     legs_left_behind: usize,
-    /// Those that may come after it.
-    later: IntoIter<Leg>,
+    /// Those that were not asked yet, the preferred one first.
+    others: Vec<Leg>,
     pools: Arc<Pools>,
-    session: Option<SessionHint>,
-    pool: Arc<Pool>,
-    places: Arc<Places>,
-    credential: Arc<CredentialState>,
-    /// Whether it rested when it was chosen, for want of another: then its success says that the rest is over.
-    was_resting: bool,
-    /// Credentials that this provider has limited or refused in this request.
-    tried: SmallVec<[Arc<CredentialState>; 2]>,
-    /// Addresses of this provider that failed.
-    failed: SmallVec<[SocketAddr; 2]>,
-    /// Connects that failed since the last that stood.
-    connects: usize,
-    /// How often the request was sent to this provider, without what met a stale connection.
-    sent: u8,
     /// Attempts in all.
     made: usize,
-    place: Option<Place>,
     pause: Duration,
     reason: Option<&'static str>,
     /// Whether the next attempt takes a connection that was never used.
@@ -78,52 +60,35 @@ pub struct Answered {
 }
 
 impl Attempts {
-    /// Begins with the first leg that has a credential awake, or with the first. `None` when no leg has a pool, which
-    /// only a catalogue and pools of different versions would bring about.
+    /// Begins with the first leg that works and has a credential awake; where there is none, with the one that is to be asked
+    /// again first. What a provider keeps is asked for where it lies. `probing` says whether the request can be sent elsewhere
+    /// after it was sent once. `None` when no leg has a pool, which only a catalogue and pools of different versions would
+    /// bring about.
     pub fn begin(
         operation: Operation,
         mut legs: Vec<Leg>,
         pools: Arc<Pools>,
         session: Option<SessionHint>,
+        probing: Probing,
         dice: f64,
         now: Instant,
     ) -> Option<Self> {
-        let awake = |leg: &Leg| {
-            pools
-                .of(&leg.provider.name)
-                .is_some_and(|pool| pool.credentials.choose_awake(&[], None, 0.0, now).is_some())
-        };
-        let serves = |leg: &Leg| {
-            let known = session.as_ref().and_then(SessionHint::served_by);
-            known.is_some_and(|known| known.provider == leg.provider.name)
-        };
-        let first = legs
-            .iter()
-            .position(serves)
-            .or_else(|| legs.iter().position(awake))
-            .unwrap_or(0);
-        let mut later = legs.split_off(first).into_iter();
-        let leg = later.next()?;
-        let (pool, places) = entered(&pools, &leg, operation)?;
-        let credential = chosen(&pool, &leg, session.as_ref(), dice, now)?;
-        pool.earn();
-        Some(Self {
+        let wish = Wish {
             operation,
-            leg,
-            legs_left_behind: 0,
-            later,
-            pools,
             session,
-            pool,
-            places,
-            was_resting: credential.rests_until(now).is_some(),
-            credential,
-            tried: SmallVec::new(),
-            failed: SmallVec::new(),
-            connects: 0,
-            sent: 0,
+            probing,
+        };
+        let (first, access) = first_access(&pools, &legs, wish.at(dice, now))?;
+        let leg = legs.remove(first);
+        let visit = Visit::begin(leg, access);
+        visit.pool.earn();
+        Some(Self {
+            wish,
+            visit,
+            legs_left_behind: 0,
+            others: legs,
+            pools,
             made: 0,
-            place: None,
             pause: Duration::ZERO,
             reason: None,
             fresh: false,
@@ -132,7 +97,7 @@ impl Attempts {
 
     /// The provider in turn.
     pub fn leg(&self) -> &Leg {
-        &self.leg
+        &self.visit.leg
     }
 
     /// How many providers came before the one in turn; another number means that the body has to be made anew.
@@ -142,17 +107,17 @@ impl Attempts {
 
     /// The credential in turn.
     pub fn credential(&self) -> &CredentialState {
-        &self.credential
+        self.visit.credential()
     }
 
     /// The state at a provider that the request continues.
     pub fn state(&self) -> Option<StateKey> {
-        self.session.as_ref().and_then(SessionHint::state)
+        self.wish.session.as_ref().and_then(SessionHint::state)
     }
 
     /// The place of the running attempt.
     pub fn place(&self) -> Option<&Place> {
-        self.place.as_ref()
+        self.visit.place()
     }
 
     /// How long to wait before the next attempt.
@@ -169,33 +134,35 @@ impl Attempts {
     /// provider is left.
     pub fn next_place(&mut self, dice: f64, now: Instant) -> Option<&Place> {
         self.made += 1;
-        self.place = self.places.pick(&self.failed, now);
-        while self.place.is_none() && !self.is_bound() && self.next_leg("unresolved", dice, now) {
-            self.place = self.places.pick(&self.failed, now);
+        while !self.visit.next_place(self.wish.probing, now) {
+            if self.is_bound() || !self.next_leg("unresolved", dice, now) {
+                break;
+            }
         }
-        self.place.as_ref()
+        self.visit.place()
     }
 
     /// The connection stands; the request is about to be sent.
     pub fn connected(&mut self) {
-        self.connects = 0;
-        self.sent = self.sent.saturating_add(1);
+        self.visit.connects = 0;
+        self.visit.sent = self.visit.sent.saturating_add(1);
     }
 
     /// No connection could be made. Whether to try once more: another address, or after `retries_max` of them another
     /// provider.
     pub fn connect_failed(&mut self, retries_max: usize, dice: f64, now: Instant) -> bool {
-        self.place_failed(now);
-        self.connects += 1;
-        if self.made >= ATTEMPTS_MAX {
-            return false;
-        }
-        if self.connects <= retries_max {
-            self.pause = CONNECT_RETRY_PAUSE;
+        self.visit.place_failed(now);
+        self.visit.connects += 1;
+        let may = self.made < ATTEMPTS_MAX;
+        if may && self.visit.connects <= retries_max && !self.is_better_elsewhere(dice, now) {
+            if !self.visit.has_other_place() {
+                self.pause = CONNECT_RETRY_PAUSE;
+            }
             self.reason = Some("connect");
             return true;
         }
-        !self.is_bound() && self.next_leg("connect", dice, now)
+        self.visit.gave_up(now);
+        may && !self.is_bound() && self.next_leg("connect", dice, now)
     }
 
     /// The pooled connection was closed before any byte of an answer. Whether to send once more; then over a connection
@@ -204,7 +171,7 @@ impl Attempts {
     pub fn connection_was_stale(&mut self) -> bool {
         let again = self.made < ATTEMPTS_MAX;
         if again {
-            self.sent = self.sent.saturating_sub(1);
+            self.visit.sent = self.visit.sent.saturating_sub(1);
             self.fresh = true;
             self.reason = Some("stale_connection");
         }
@@ -216,52 +183,60 @@ impl Attempts {
         std::mem::take(&mut self.fresh)
     }
 
-    /// No answer came in time, or it broke off before its head.
-    pub fn place_failed(&mut self, now: Instant) {
-        if let Some(place) = &self.place {
-            self.places.failed(place.address, now);
-            self.failed.push(place.address);
-        }
+    /// No answer came in time, or it broke off before its head. Whether to go on to another provider, if the request `may` be
+    /// sent once more: the one that was silent may have served it all the same.
+    pub fn unanswered(&mut self, may: bool, dice: f64, now: Instant) -> bool {
+        self.visit.place_failed(now);
+        self.visit.gave_up(now);
+        may && self.made < ATTEMPTS_MAX && !self.is_bound() && self.next_leg("unanswered", dice, now)
     }
 
-    /// An answer has come: what it says of credential and place is kept, and whether to try once more is decided.
+    /// An answer has come: what it says of provider, credential and place is kept, and whether to try once more is decided.
     pub fn answered(&mut self, answer: &Answered, dice: f64, now: Instant) -> bool {
         let limited = answer.status == 429;
-        if let Some(place) = &self.place {
-            if PLACE_FAILURES.contains(&answer.status) {
-                self.places.failed(place.address, now);
-                self.failed.push(place.address);
+        let failed = self.is_failure(answer);
+        self.visit.place_answered(answer.status, now);
+        if answer.refused || limited {
+            let usual = if answer.refused {
+                REST_AFTER_REFUSAL
             } else {
-                self.places.worked(place.address);
-            }
+                REST_AFTER_LIMIT
+            };
+            self.credential().rest(answer.asked_pause.unwrap_or(usual), now);
+        } else if !failed {
+            self.visit.credential_worked(now);
+            self.visit.worked(now);
         }
-        if answer.refused {
-            self.credential
-                .rest(answer.asked_pause.unwrap_or(REST_AFTER_REFUSAL), now);
-        } else if limited {
-            self.credential
-                .rest(answer.asked_pause.unwrap_or(REST_AFTER_LIMIT), now);
-        } else if answer.status < 400 && self.was_resting {
-            self.credential.wake();
-        }
-        if !answer.can_resend || self.made >= ATTEMPTS_MAX {
-            return false;
-        }
+        let may = answer.can_resend && self.made < ATTEMPTS_MAX;
         // A limit is the credential's, so another one comes first; anything else may be over by now.
-        let again = limited && self.other_credential(answer, dice, now)
-            || self.same_again(answer, dice)
-            || !limited && self.other_credential(answer, dice, now);
-        again || self.other_provider(answer, dice, now)
+        let here = may
+            && (limited && self.other_credential(answer, dice, now)
+                || self.same_again(answer, dice, now)
+                || !limited && self.other_credential(answer, dice, now));
+        if here {
+            return true;
+        }
+        if failed {
+            self.visit.gave_up(now);
+        }
+        may && self.other_provider(answer, dice, now)
     }
 
-    fn same_again(&mut self, answer: &Answered, dice: f64) -> bool {
+    /// Whether an answer speaks of the provider, and neither of the credential nor of the request.
+    fn is_failure(&self, answer: &Answered) -> bool {
+        let is_named = self.leg().provider.retry.is_retried(answer.status);
+        !answer.refused && answer.status != 429 && (is_named || answer.status >= 500)
+    }
+
+    fn same_again(&mut self, answer: &Answered, dice: f64, now: Instant) -> bool {
         let policy = &self.leg().provider.retry;
         let asked = answer.asked_pause.unwrap_or_default();
-        if !policy.is_retried(answer.status) || self.sent >= policy.attempts || asked > RETRY_AFTER_OBEYED_MAX {
+        let sent = self.visit.sent;
+        if !policy.is_retried(answer.status) || sent >= policy.attempts || asked > RETRY_AFTER_OBEYED_MAX {
             return false;
         }
-        let pause = policy.pause(u32::from(self.sent), dice).max(asked);
-        if !self.pool.spend() {
+        let pause = policy.pause(u32::from(sent), dice).max(asked);
+        if self.is_better_elsewhere(dice, now) || !self.visit.pool.spend() {
             return false;
         }
         self.pause = pause;
@@ -273,77 +248,93 @@ impl Attempts {
         if !answer.refused && (answer.status != 429 || self.is_bound()) {
             return false;
         }
-        self.tried.push(Arc::clone(&self.credential));
-        let session = self.session.as_ref().map(SessionHint::number);
-        let Some(next) = self.pool.credentials.choose_awake(&self.tried, session, dice, now) else {
+        let asking = self.wish.at(dice, now);
+        let Some(next) = self.visit.next_credential(asking) else {
             return false;
         };
-        if !self.pool.spend() {
+        if !self.visit.pool.spend() {
             return false;
         }
-        self.credential = next;
-        self.was_resting = false;
+        self.visit.take_credential(next);
         self.reason = Some("credential");
         true
     }
 
     fn other_provider(&mut self, answer: &Answered, dice: f64, now: Instant) -> bool {
         let failed = answer.status == 429 || answer.refused || self.leg().provider.retry.is_retried(answer.status);
-        failed
-            && (answer.refused || !self.is_bound())
-            && self.later.len() > 0
-            && self.pool.spend()
-            && self.next_leg("provider", dice, now)
+        failed && (answer.refused || !self.is_bound()) && self.next_leg("provider", dice, now)
     }
 
     /// State that lies at the provider binds the request to the credential that has it, as long as that one is taken.
     fn is_bound(&self) -> bool {
-        self.session.as_ref().is_some_and(SessionHint::is_binding)
+        self.wish.is_bound()
     }
 
+    /// Whether the provider in turn has failed others too and another one works: then it is not asked once more.
+    fn is_better_elsewhere(&self, dice: f64, now: Instant) -> bool {
+        let asking = self.wish.at(dice, now);
+        let works = |leg: &Leg| Access::is_open(&self.pools, leg, asking);
+        !self.is_bound() && self.visit.is_doubtful(now) && self.others.iter().any(works)
+    }
+
+    /// Goes on to another provider. One that works is asked as by any request that begins with it; one that does not only as
+    /// often as its own budget for further attempts allows, so that many that fail together do not load each other.
     fn next_leg(&mut self, reason: &'static str, dice: f64, now: Instant) -> bool {
-        let Some(leg) = self.later.next() else {
+        let asking = self.wish.at(dice, now);
+        let works = |leg: &Leg| Access::to(&self.pools, leg, asking);
+        let found = self
+            .others
+            .iter()
+            .enumerate()
+            .find_map(|(at, leg)| Some((at, works(leg)?)));
+        let is_well = found.is_some();
+        let spent = |leg: &Leg| {
+            let pool = self.pools.of(&leg.provider.name)?;
+            pool.spend().then(|| Access::anyway(&self.pools, leg, asking))?
+        };
+        let found = found.or_else(|| {
+            self.others
+                .iter()
+                .enumerate()
+                .find_map(|(at, leg)| Some((at, spent(leg)?)))
+        });
+        let Some((at, access)) = found else {
             return false;
         };
-        let Some((pool, places)) = entered(&self.pools, &leg, self.operation) else {
-            return false;
-        };
-        let Some(credential) = chosen(&pool, &leg, self.session.as_ref(), dice, now) else {
-            return false;
-        };
-        self.leg = leg;
+        self.visit = Visit::begin(self.others.remove(at), access);
+        if is_well {
+            self.visit.pool.earn();
+        }
         self.legs_left_behind += 1;
-        self.pool = pool;
-        self.places = places;
-        self.was_resting = credential.rests_until(now).is_some();
-        self.credential = credential;
-        self.tried.clear();
-        self.failed.clear();
-        self.connects = 0;
-        self.sent = 0;
         self.reason = Some(reason);
         true
     }
 }
 
-fn entered(pools: &Pools, leg: &Leg, operation: Operation) -> Option<(Arc<Pool>, Arc<Places>)> {
-    let pool = pools.of(&leg.provider.name)?;
-    Some((Arc::clone(pool), Arc::clone(pool.places(operation)?)))
+/// The provider to begin with, by its place among `legs`, and the right to ask it.
+fn first_access(pools: &Pools, legs: &[Leg], asking: Asking<'_>) -> Option<(usize, Access)> {
+    if asking.wish.is_bound() {
+        let has_awake = |leg: &Leg| {
+            let pool = pools.of(&leg.provider.name);
+            pool.is_some_and(|pool| pool.credentials.has_awake(Probing::Allowed, asking.now))
+        };
+        let remembered = legs.iter().position(|leg| asking.wish.was_served_by(leg));
+        let first = remembered.or_else(|| legs.iter().position(has_awake)).unwrap_or(0);
+        return Some((first, Access::anyway(pools, legs.get(first)?, asking)?));
+    }
+    for (at, leg) in legs.iter().enumerate() {
+        if let Some(access) = Access::to(pools, leg, asking) {
+            let passed_over = legs.iter().take(at).filter_map(|leg| pools.of(&leg.provider.name));
+            passed_over.for_each(|pool| pool.pass_over());
+            return Some((at, access));
+        }
+    }
+    let (at, leg) = legs
+        .iter()
+        .enumerate()
+        .min_by_key(|(_, leg)| Access::opens(pools, leg, asking))?;
+    Some((at, Access::anyway(pools, leg, asking)?))
 }
 
-/// A session's credential is the one that served it before, if that is remembered and still there.
-fn chosen(
-    pool: &Pool,
-    leg: &Leg,
-    session: Option<&SessionHint>,
-    dice: f64,
-    now: Instant,
-) -> Option<Arc<CredentialState>> {
-    let remembered = session
-        .and_then(SessionHint::served_by)
-        .filter(|known| known.provider == leg.provider.name)
-        .and_then(|known| pool.credentials.named(&known.credential));
-    remembered
-        .cloned()
-        .or_else(|| pool.credentials.choose(session.map(SessionHint::number), dice, now))
-}
+#[cfg(test)]
+mod tests;

@@ -48,6 +48,11 @@ pub struct GatheredBody {
 }
 
 impl GatheredBody {
+    /// Whether it can be sent again after it was sent once.
+    pub fn can_resend(&self) -> bool {
+        self.form != BodyForm::Open { replayable: false }
+    }
+
     /// Why the client may not send these bytes behind what was gathered, if it may not: behind a JSON value only white
     /// space may follow, behind a compressed stream nothing at all.
     pub fn refusal_of_rest(&self, rest: &[u8]) -> Option<Refusal> {

@@ -256,9 +256,21 @@ pub fn attempt_failed(session: &Session, forward: &mut Forward, mut error: Box<E
         && session.response_written().is_none()
         && admission::can_resend(forward)
         && forward.attempts.connection_was_stale();
-    if !again && !forward.head_seen && *error.esource() == ErrorSource::Upstream {
-        forward.attempts.place_failed(clock::instant());
-    }
+    let again = again || go_on_unanswered(session, forward, &error);
     error.set_retry(again);
     error
+}
+
+/// A provider that gave no answer in time, or closed the connection before one, is remembered for that. Whether another is
+/// asked: the operator says, because the first may have served the request and bill for it.
+fn go_on_unanswered(session: &Session, forward: &mut Forward, error: &Error) -> bool {
+    // An answer that nobody waits for is cut off by weir itself.
+    if forward.head_seen || *error.esource() != ErrorSource::Upstream || forward.is_unattended() {
+        return false;
+    }
+    let written = session.response_written();
+    let may = forward.live.config.retry.after_timeout
+        && written.is_none_or(|head| head.status.is_informational())
+        && admission::can_resend(forward);
+    forward.attempts.unanswered(may, rand::rng().random(), clock::instant())
 }

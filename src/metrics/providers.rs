@@ -2,7 +2,7 @@
 
 use prometheus::{IntCounterVec, IntGaugeVec};
 
-use super::{Health, Maker, Metrics};
+use super::{Health, Maker, Metrics, raise};
 
 /// The providers' metrics.
 pub(super) struct Providers {
@@ -11,6 +11,21 @@ pub(super) struct Providers {
     credential_refused: IntCounterVec,
     credentials_resting: IntGaugeVec,
     places_ejected: IntGaugeVec,
+    models_passed_over: IntGaugeVec,
+    passed_over: IntCounterVec,
+}
+
+/// How a provider stands on this node.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProviderFigures {
+    /// Credentials that rest.
+    pub credentials_resting: usize,
+    /// Addresses that are left out.
+    pub places_ejected: usize,
+    /// Models for which others are asked.
+    pub models_passed_over: usize,
+    /// Requests that went to another provider because of that, since the start.
+    pub passed_over: u64,
 }
 
 impl Providers {
@@ -37,6 +52,16 @@ impl Providers {
                 "Addresses of a provider that are left out after failures in a row.",
                 &["provider"],
             )?,
+            models_passed_over: make.gauges(
+                "weir_provider_models_passed_over",
+                "Models for which a provider is passed over after failures in a row.",
+                &["provider"],
+            )?,
+            passed_over: make.counters(
+                "weir_provider_passed_over_total",
+                "Requests that went to another provider at once, because of what this one failed at lately.",
+                &["provider"],
+            )?,
         })
     }
 
@@ -44,6 +69,7 @@ impl Providers {
     pub(super) fn begin(&self, provider: &str) {
         self.on.with_label_values(&[provider]).set(0);
         self.credential_refused.with_label_values(&[provider]).reset();
+        self.passed_over.with_label_values(&[provider]).reset();
     }
 }
 
@@ -75,18 +101,21 @@ impl Metrics {
             .set(state.as_gauge());
     }
 
-    /// How many credentials of a provider rest, and how many addresses are left out.
-    pub fn provider_pool_is(&self, provider: &str, resting: usize, ejected: usize) {
+    /// How a provider stands; for use in a sampler.
+    pub fn provider_stands(&self, provider: &str, figures: ProviderFigures) {
         let labels = self.labels.load();
-        let provider = labels.provider(Some(provider));
+        let provider = &[labels.provider(Some(provider))];
         let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-        self.providers
-            .credentials_resting
-            .with_label_values(&[provider])
-            .set(count(resting));
-        self.providers
-            .places_ejected
-            .with_label_values(&[provider])
-            .set(count(ejected));
+        let all = &self.providers;
+        all.credentials_resting
+            .with_label_values(provider)
+            .set(count(figures.credentials_resting));
+        all.places_ejected
+            .with_label_values(provider)
+            .set(count(figures.places_ejected));
+        all.models_passed_over
+            .with_label_values(provider)
+            .set(count(figures.models_passed_over));
+        raise(&all.passed_over.with_label_values(provider), figures.passed_over);
     }
 }

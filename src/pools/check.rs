@@ -73,13 +73,14 @@ impl HealthCheck for PlaceCheck {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::pools::Places;
+    use crate::pools::{Places, Probing};
     use crate::resolver::{Resolver, ResolverSettings};
 
     /// A server that answers every request with this status line.
@@ -97,6 +98,24 @@ mod tests {
         url
     }
 
+    /// A server that is ill until the switch is on.
+    async fn recovering() -> (String, Arc<AtomicBool>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let is_well = Arc::new(AtomicBool::new(false));
+        let switch = Arc::clone(&is_well);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut head = [0; 4096];
+                let _ = stream.read(&mut head).await;
+                let status = if switch.load(Ordering::SeqCst) { 200 } else { 503 };
+                let answer = format!("HTTP/1.1 {status} Scripted\r\ncontent-length: 0\r\n\r\n");
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        (url, is_well)
+    }
+
     async fn checked(places: &[(&str, Option<&str>)]) -> Places {
         let place = |(url, path): &(&str, Option<&str>)| WeightedOrigin {
             health_path: path.map(str::to_owned),
@@ -110,7 +129,7 @@ mod tests {
         let places = Places::new(&origins, Arc::new(Resolver::new(Vec::new(), settings)));
         places.update().await;
         for _ in 0..CHANGES_AFTER {
-            places.check().await;
+            places.check(crate::clock::instant()).await;
         }
         places
     }
@@ -118,7 +137,7 @@ mod tests {
     fn urls(places: &Places) -> std::collections::BTreeSet<String> {
         let now = crate::clock::instant();
         (0..10)
-            .map(|_| format!("http://{}", places.pick(&[], now).unwrap().address))
+            .map(|_| format!("http://{}", places.pick(&[], Probing::Allowed, now).unwrap().0.address))
             .collect()
     }
 
@@ -127,6 +146,26 @@ mod tests {
         let (well, ill) = (server("200 OK").await, server("503 Service Unavailable").await);
         let places = checked(&[(&well, Some("/healthz")), (&ill, Some("/healthz"))]).await;
         assert_eq!(urls(&places), [well].into());
+    }
+
+    #[tokio::test]
+    async fn a_place_that_has_become_well_is_asked_by_one_request_first() {
+        let well = server("200 OK").await;
+        let (ill, is_well) = recovering().await;
+        let places = checked(&[(&well, Some("/healthz")), (&ill, Some("/healthz"))]).await;
+        assert_eq!(urls(&places), [well].into());
+        is_well.store(true, Ordering::SeqCst);
+        for _ in 0..CHANGES_AFTER {
+            places.check(crate::clock::instant()).await;
+        }
+        let now = crate::clock::instant();
+        let running: Vec<_> = (0..16)
+            .map(|_| places.pick(&[], Probing::Allowed, now).unwrap())
+            .collect();
+        let asked = running
+            .iter()
+            .filter(|(place, _)| ill.ends_with(&place.address.to_string()));
+        assert_eq!(asked.count(), 1);
     }
 
     #[tokio::test]

@@ -1,12 +1,14 @@
 //! Which of a provider's credentials a request is sent with.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use sha2::{Digest, Sha256};
+use smallvec::SmallVec;
 
+use super::breaker::{Breaker, Permit, Probing};
 use crate::domain::{retry::REST_MAX, rules::Credential};
 
 /// A provider's credentials.
@@ -20,26 +22,28 @@ pub struct CredentialState {
     pub credential: Credential,
     /// Tells it from others without being it.
     digest: [u8; 32],
-    rests_until: Arc<Mutex<Option<Instant>>>,
+    breaker: Breaker,
+}
+
+/// A credential for a request, and the permit to ask with it.
+#[derive(Debug)]
+pub struct ChosenCredential {
+    /// The credential.
+    pub state: Arc<CredentialState>,
+    /// To be told how the provider took it.
+    pub permit: Permit,
 }
 
 impl CredentialState {
-    /// Lets it rest for so long, unless it rests longer already; bounded by [`REST_MAX`].
+    /// Lets it rest for so long, unless it rests longer already; bounded by [`REST_MAX`]. Then one request asks with it, and
+    /// the others as it is taken.
     pub fn rest(&self, pause: Duration, now: Instant) {
-        let until = now + pause.min(REST_MAX);
-        let mut rests = self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
-        *rests = rests.max(Some(until));
-    }
-
-    /// It has been taken: whatever made it rest is over.
-    pub fn wake(&self) {
-        *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.breaker.rest(pause.min(REST_MAX), now);
     }
 
     /// Until when it rests, if it does.
     pub fn rests_until(&self, now: Instant) -> Option<Instant> {
-        let rests = *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
-        rests.filter(|until| *until > now)
+        self.breaker.open_until(now)
     }
 }
 
@@ -52,7 +56,7 @@ impl Credentials {
             Arc::new(CredentialState {
                 credential: credential.clone(),
                 digest,
-                rests_until: same.map(|same| Arc::clone(&same.rests_until)).unwrap_or_default(),
+                breaker: same.map(|same| same.breaker.clone()).unwrap_or_default(),
             })
         };
         Self(credentials.iter().map(state).collect())
@@ -78,14 +82,29 @@ impl Credentials {
         self.0.iter().find(|one| one.credential.name == name)
     }
 
+    /// Whether [`Credentials::choose_awake`] would find one.
+    pub fn has_awake(&self, probing: Probing, now: Instant) -> bool {
+        self.0.iter().any(|one| one.breaker.admits(probing, now))
+    }
+
+    /// When the first of those that rest wakes; `None` when one does not rest.
+    pub fn first_wakes(&self, now: Instant) -> Option<Instant> {
+        self.0.iter().map(|one| one.rests_until(now)).min().flatten()
+    }
+
+    /// This one, whether it rests or not: for what can be asked with no other.
+    pub fn this_one(&self, name: &str, now: Instant) -> Option<ChosenCredential> {
+        self.named(name).map(|one| anyway(one, now))
+    }
+
     /// The credential for a request. Those that rest are passed over while another is awake. A session keeps to one:
     /// the choice by its number changes only for the sessions of a credential that comes or goes (weighted rendezvous).
     /// Without a session the weights decide by `dice`, in 0..1. When all rest, the one that wakes first serves: the
     /// provider may know better by now, and only it can say so.
-    pub fn choose(&self, session: Option<u64>, dice: f64, now: Instant) -> Option<Arc<CredentialState>> {
-        self.choose_awake(&[], session, dice, now).or_else(|| {
+    pub fn choose(&self, session: Option<u64>, dice: f64, probing: Probing, now: Instant) -> Option<ChosenCredential> {
+        self.choose_awake(&[], session, dice, probing, now).or_else(|| {
             let first = self.0.iter().min_by_key(|one| one.rests_until(now));
-            first.cloned()
+            first.map(|one| anyway(one, now))
         })
     }
 
@@ -95,31 +114,56 @@ impl Credentials {
         tried: &[Arc<CredentialState>],
         session: Option<u64>,
         dice: f64,
+        probing: Probing,
         now: Instant,
-    ) -> Option<Arc<CredentialState>> {
-        let is_tried = |one: &Arc<CredentialState>| tried.iter().any(|other| Arc::ptr_eq(one, other));
-        let awake = || {
-            self.0
-                .iter()
-                .filter(|one| one.rests_until(now).is_none() && !is_tried(one))
-        };
+    ) -> Option<ChosenCredential> {
+        let mut passed: SmallVec<[Arc<CredentialState>; 2]> = tried.iter().cloned().collect();
+        loop {
+            let best = self.best(&passed, session, dice, |one| one.breaker.admits(probing, now))?;
+            if let Some(permit) = best.breaker.enter(probing, now) {
+                let state = Arc::clone(best);
+                return Some(ChosenCredential { state, permit });
+            }
+            // Another request was quicker to probe it.
+            passed.push(Arc::clone(best));
+        }
+    }
+
+    fn best(
+        &self,
+        passed: &[Arc<CredentialState>],
+        session: Option<u64>,
+        dice: f64,
+        is_awake: impl Fn(&CredentialState) -> bool,
+    ) -> Option<&Arc<CredentialState>> {
+        let is_passed = |one: &Arc<CredentialState>| passed.iter().any(|other| Arc::ptr_eq(one, other));
+        // Looked at once: what is awake may change meanwhile.
+        let awake: SmallVec<[&Arc<CredentialState>; 8]> =
+            self.0.iter().filter(|one| is_awake(one) && !is_passed(one)).collect();
         let weight = |one: &CredentialState| f64::from(one.credential.weight);
         if let Some(session) = session {
-            let score = |one: &&Arc<CredentialState>| -weight(one) / fraction(&one.digest, session).ln();
-            return awake()
-                .max_by(|left, right| score(left).total_cmp(&score(right)))
-                .cloned();
+            let score = |one: &Arc<CredentialState>| -weight(one) / fraction(&one.digest, session).ln();
+            return awake
+                .into_iter()
+                .max_by(|left, right| score(left).total_cmp(&score(right)));
         }
-        let mut at = dice.clamp(0.0, 1.0) * awake().map(|one| weight(one)).sum::<f64>();
+        let mut at = dice.clamp(0.0, 1.0) * awake.iter().map(|one| weight(one)).sum::<f64>();
         let mut last = None;
-        for one in awake() {
+        for one in awake {
             at -= weight(one);
             last = Some(one);
             if at < 0.0 {
                 break;
             }
         }
-        last.cloned()
+        last
+    }
+}
+
+fn anyway(state: &Arc<CredentialState>, now: Instant) -> ChosenCredential {
+    ChosenCredential {
+        state: Arc::clone(state),
+        permit: state.breaker.enter_anyway(now),
     }
 }
 
@@ -153,8 +197,10 @@ mod tests {
         Credentials::new(&all, None)
     }
 
-    fn name(chosen: Option<Arc<CredentialState>>) -> String {
-        chosen.map_or_else(String::new, |one| one.credential.name.clone())
+    const ANY: Probing = Probing::Allowed;
+
+    fn name(chosen: Option<ChosenCredential>) -> String {
+        chosen.map_or_else(String::new, |one| one.state.credential.name.clone())
     }
 
     #[test]
@@ -166,7 +212,7 @@ mod tests {
             for index in 0..4000_u32 {
                 let session = with_session.then_some(u64::from(index));
                 let dice = f64::from(index) / 4000.0;
-                *counts.entry(name(all.choose(session, dice, now))).or_default() += 1;
+                *counts.entry(name(all.choose(session, dice, ANY, now))).or_default() += 1;
             }
             assert!((850..=1150).contains(&counts["c0"]), "{counts:?}");
         }
@@ -177,9 +223,9 @@ mod tests {
         let (two, three) = (credentials(&[1, 1]), credentials(&[1, 1, 1]));
         let now = crate::clock::instant();
         for session in 0..500 {
-            let before = name(two.choose(Some(session), 0.1, now));
-            assert_eq!(before, name(two.choose(Some(session), 0.9, now)));
-            let after = name(three.choose(Some(session), 0.5, now));
+            let before = name(two.choose(Some(session), 0.1, ANY, now));
+            assert_eq!(before, name(two.choose(Some(session), 0.9, ANY, now)));
+            let after = name(three.choose(Some(session), 0.5, ANY, now));
             assert!(after == before || after == "c2", "{before} became {after}");
         }
     }
@@ -191,20 +237,41 @@ mod tests {
         let first = Arc::clone(all.named("c0").unwrap());
         first.rest(Duration::from_secs(9), now);
         for dice in [0.0, 0.99] {
-            assert_eq!(name(all.choose(None, dice, now)), "c1");
+            assert_eq!(name(all.choose(None, dice, ANY, now)), "c1");
         }
         let later = now + Duration::from_secs(9);
-        assert_eq!(name(all.choose(None, 0.0, later)), "c0");
+        assert_eq!(name(all.choose(None, 0.0, ANY, later)), "c0");
         all.named("c1").unwrap().rest(Duration::from_secs(20), now);
         assert_eq!(
-            name(all.choose(None, 0.99, now)),
+            name(all.choose(None, 0.99, ANY, now)),
             "c0",
             "all rest: the one that wakes first"
         );
-        assert!(all.choose_awake(&[], None, 0.0, now).is_none());
-        first.wake();
-        assert_eq!(name(all.choose_awake(&[], None, 0.9, now)), "c0");
-        assert!(all.choose_awake(&[first], None, 0.9, now).is_none());
+        assert!(!all.has_awake(ANY, now) && all.choose_awake(&[], None, 0.0, ANY, now).is_none());
+        assert_eq!(all.first_wakes(now), first.rests_until(now));
+        assert_eq!(name(all.choose_awake(&[], None, 0.9, ANY, later)), "c0");
+        assert!(all.choose_awake(&[first], None, 0.9, ANY, later).is_none());
+    }
+
+    #[test]
+    fn when_a_rest_is_over_one_request_asks_and_the_others_go_on_elsewhere() {
+        let all = credentials(&[1, 1]);
+        let now = crate::clock::instant();
+        all.named("c0").unwrap().rest(Duration::from_secs(9), now);
+        let later = now + Duration::from_secs(9);
+        for session in [None, Some(7)] {
+            let chosen: Vec<ChosenCredential> = (0..8).filter_map(|_| all.choose(session, 0.0, ANY, later)).collect();
+            let with_first = chosen.iter().filter(|one| one.state.credential.name == "c0").count();
+            assert!(chosen.len() == 8 && with_first <= 1, "{with_first} of {}", chosen.len());
+            for one in chosen {
+                one.permit.worked(later);
+            }
+        }
+        assert_eq!(
+            name(all.choose(None, 0.0, Probing::Never, later)),
+            "c1",
+            "not trusted yet"
+        );
     }
 
     #[test]

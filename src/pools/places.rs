@@ -15,18 +15,15 @@ use pingora_load_balancing::{
     Backend, Backends, Extensions, LoadBalancer, discovery::ServiceDiscovery, selection::RoundRobin,
 };
 
-use super::check::PlaceCheck;
+use super::{
+    breaker::{Breaker, Permit, Probing},
+    check::PlaceCheck,
+};
 use crate::{
     domain::rules::{Origin, WeightedOrigin},
     resolver::Resolver,
 };
 
-/// Failures in a row after which an address is left out.
-pub(super) const EJECTED_AFTER: u32 = 3;
-/// How long it is left out the first time; doubled with each time in a row.
-pub(super) const EJECTED_FIRST: Duration = Duration::from_secs(5);
-/// How long it is left out at most.
-pub(super) const EJECTED_MAX: Duration = Duration::from_secs(300);
 /// How many addresses are looked at for one choice.
 const LOOKED_AT_MAX: usize = 256;
 
@@ -42,15 +39,8 @@ pub struct Place {
 /// The places of one provider.
 pub struct Places {
     balancer: LoadBalancer<RoundRobin>,
-    failures: Mutex<HashMap<SocketAddr, Failures>>,
-}
-
-/// What an address has failed at.
-#[derive(Clone, Copy, Debug, Default)]
-struct Failures {
-    in_a_row: u32,
-    ejections: u32,
-    out_until: Option<Instant>,
+    /// What is known of each address that is there.
+    breakers: Mutex<HashMap<SocketAddr, Breaker>>,
 }
 
 /// The places behind one address: more than one when they share a front.
@@ -102,7 +92,7 @@ impl Places {
         balancer.set_health_check(Box::new(PlaceCheck::new(origins)));
         Self {
             balancer,
-            failures: Mutex::default(),
+            breakers: Mutex::default(),
         }
     }
 
@@ -118,28 +108,38 @@ impl Places {
         self.lock().retain(|address, _| is_there(address));
     }
 
-    /// Checks the health of every address, where there is more than one to choose from.
-    pub async fn check(&self) {
-        if self.balancer.backends().get_backend().len() > 1 {
-            self.balancer.backends().run_health_check(true).await;
+    /// Checks the health of every address, where there is more than one to choose from. One that is ill is not asked by
+    /// everybody at once when it has become well.
+    pub async fn check(&self, now: Instant) {
+        let backends = self.balancer.backends();
+        let there = backends.get_backend();
+        if there.len() < 2 {
+            return;
+        }
+        backends.run_health_check(true).await;
+        for backend in there.iter().filter(|backend| !backends.ready(backend)) {
+            if let Some(address) = backend.addr.as_inet() {
+                self.breaker(address).rest(Duration::ZERO, now);
+            }
         }
     }
 
-    /// An address that works as far as is known and is not in `tried`; failing that, one that is ejected or ill, and
-    /// failing that, any. `None` when no name of the places is resolved.
-    pub fn pick(&self, tried: &[SocketAddr], now: Instant) -> Option<Place> {
-        let is_out = |address: &SocketAddr| {
-            let failures = self.lock().get(address).copied().unwrap_or_default();
-            failures.out_until.is_some_and(|until| until > now)
-        };
+    /// An address that works as far as is known and is not in `tried`, or one that is to be probed; failing that, one that is
+    /// ejected or ill, and failing that, any. With it a permit that is to be told whether it works: it fails when there is no
+    /// connection, no answer in time, or one that says that its front has nobody behind it. `None` when no name of the places
+    /// is resolved.
+    pub fn pick(&self, tried: &[SocketAddr], probing: Probing, now: Instant) -> Option<(Place, Permit)> {
         let address = |backend: &Backend| backend.addr.as_inet().copied();
         // One look in the balancer's order, which moves on by one with each: what is second best is noted on the way.
-        let (untried, any) = (RefCell::new(None), RefCell::new(None));
+        let (permit, untried, any) = (RefCell::new(None), RefCell::new(None), RefCell::new(None));
         let accept = |backend: &Backend, healthy: bool| {
             let Some(address) = address(backend) else { return false };
             let is_new = !tried.contains(&address);
-            if is_new && healthy && !is_out(&address) {
-                return true;
+            if is_new && healthy {
+                *permit.borrow_mut() = self.breaker(&address).enter(probing, now);
+                if permit.borrow().is_some() {
+                    return true;
+                }
             }
             let noted = if is_new { &untried } else { &any };
             noted.borrow_mut().get_or_insert_with(|| backend.clone());
@@ -147,39 +147,33 @@ impl Places {
         };
         let best = self.balancer.select_with(b"", LOOKED_AT_MAX, accept);
         let backend = best.or(untried.into_inner()).or(any.into_inner())?;
+        let address = address(&backend)?;
         let Origins(origins) = backend.ext.get::<Origins>()?;
-        let origin = origins.get(tried.len().checked_rem(origins.len())?)?;
-        Some(Place {
-            address: address(&backend)?,
-            origin: Arc::clone(origin),
-        })
+        let origin = Arc::clone(origins.get(tried.len().checked_rem(origins.len())?)?);
+        let permit = permit.into_inner();
+        let permit = permit.unwrap_or_else(|| self.breaker(&address).enter_anyway(now));
+        Some((Place { address, origin }, permit))
     }
 
-    /// The address works.
-    pub fn worked(&self, address: SocketAddr) {
-        self.lock().remove(&address);
-    }
-
-    /// The address failed: no connection, no answer in time, or one that says that its front has nobody behind it.
-    pub fn failed(&self, address: SocketAddr, now: Instant) {
-        let mut all = self.lock();
-        let failures = all.entry(address).or_default();
-        failures.in_a_row += 1;
-        if failures.in_a_row >= EJECTED_AFTER && failures.out_until.is_none_or(|until| until <= now) {
-            let doubled = EJECTED_FIRST.saturating_mul(1 << failures.ejections.min(16));
-            failures.out_until = Some(now + doubled.min(EJECTED_MAX));
-            failures.ejections += 1;
-        }
+    /// Whether there is an address that is not in `tried`.
+    pub fn has_other(&self, tried: &[SocketAddr]) -> bool {
+        let there = self.balancer.backends().get_backend();
+        let is_other = |backend: &Backend| backend.addr.as_inet().is_some_and(|address| !tried.contains(address));
+        there.iter().any(is_other)
     }
 
     /// How many addresses are left out now.
     pub fn ejected(&self, now: Instant) -> usize {
-        let is_out = |failures: &&Failures| failures.out_until.is_some_and(|until| until > now);
-        self.lock().values().filter(is_out).count()
+        let all = self.lock();
+        all.values().filter(|one| one.open_until(now).is_some()).count()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SocketAddr, Failures>> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    fn breaker(&self, address: &SocketAddr) -> Breaker {
+        self.lock().entry(*address).or_default().clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SocketAddr, Breaker>> {
+        self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -194,7 +188,10 @@ impl std::fmt::Debug for Places {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resolver::ResolverSettings;
+    use crate::{
+        domain::circuit::{EJECTED_AFTER, EJECTED_FIRST, READMITTED_AFTER},
+        resolver::ResolverSettings,
+    };
 
     async fn places(urls: &[(&str, u16)]) -> Places {
         let settings = ResolverSettings {
@@ -213,12 +210,20 @@ mod tests {
         places
     }
 
+    const ANY: Probing = Probing::Allowed;
+
     fn ports(places: &Places, count: usize, now: Instant) -> HashMap<u16, usize> {
         let mut ports = HashMap::new();
         for _ in 0..count {
-            *ports.entry(places.pick(&[], now).unwrap().address.port()).or_default() += 1;
+            let (place, _) = places.pick(&[], ANY, now).unwrap();
+            *ports.entry(place.address.port()).or_default() += 1;
         }
         ports
+    }
+
+    /// A request to the address fails.
+    fn fail(places: &Places, address: SocketAddr, now: Instant) {
+        places.breaker(&address).enter_anyway(now).failed(now);
     }
 
     #[tokio::test]
@@ -229,46 +234,60 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_that_fails_is_left_out_for_longer_each_time() {
+    async fn an_address_that_fails_is_left_out() {
         let places = places(&[("http://127.0.0.1:1001", 1), ("http://127.0.0.1:1002", 1)]).await;
-        let mut now = crate::clock::instant();
+        let now = crate::clock::instant();
         let ill: SocketAddr = "127.0.0.1:1001".parse().unwrap();
         for _ in 1..EJECTED_AFTER {
-            places.failed(ill, now);
+            fail(&places, ill, now);
         }
         assert_eq!(ports(&places, 10, now).len(), 2);
-        places.failed(ill, now);
+        fail(&places, ill, now);
         assert_eq!((ports(&places, 10, now).len(), places.ejected(now)), (1, 1));
-        now += EJECTED_FIRST;
-        assert_eq!(ports(&places, 10, now).len(), 2);
-        places.failed(ill, now);
-        assert_eq!(ports(&places, 10, now + EJECTED_FIRST).len(), 1, "twice as long");
-        now += EJECTED_FIRST * 2;
-        places.worked(ill);
-        places.failed(ill, now);
-        assert_eq!(ports(&places, 10, now).len(), 2, "begins anew");
+        assert_eq!(ports(&places, 10, now + EJECTED_FIRST).len(), 2);
+    }
+
+    #[tokio::test]
+    async fn an_address_that_comes_back_is_asked_by_one_request_until_that_succeeds() {
+        let places = places(&[("http://127.0.0.1:1001", 1), ("http://127.0.0.1:1002", 1)]).await;
+        let now = crate::clock::instant();
+        let ill: SocketAddr = "127.0.0.1:1001".parse().unwrap();
+        for _ in 0..EJECTED_AFTER {
+            fail(&places, ill, now);
+        }
+        let later = now + EJECTED_FIRST;
+        let mut expected = 1;
+        while expected < READMITTED_AFTER {
+            let mut running: Vec<(Place, Permit)> = (0..100).map(|_| places.pick(&[], ANY, later).unwrap()).collect();
+            running.retain(|(place, _)| place.address == ill);
+            assert_eq!(running.len(), expected as usize);
+            running.remove(0).1.worked(later);
+            expected += 1;
+        }
     }
 
     #[tokio::test]
     async fn a_further_attempt_goes_elsewhere_and_the_last_place_is_never_lost() {
         let two = places(&[("http://127.0.0.1:1001", 1), ("http://127.0.0.1:1002", 1)]).await;
         let now = crate::clock::instant();
-        let first = two.pick(&[], now).unwrap().address;
-        assert_ne!(two.pick(&[first], now).unwrap().address, first);
+        let first = two.pick(&[], ANY, now).unwrap().0.address;
+        assert!(two.has_other(&[first]));
+        assert_ne!(two.pick(&[first], ANY, now).unwrap().0.address, first);
         let one = places(&[("http://127.0.0.1:1001", 1)]).await;
-        let only = one.pick(&[], now).unwrap().address;
+        let only = one.pick(&[], ANY, now).unwrap().0.address;
         for _ in 0..9 {
-            one.failed(only, now);
+            fail(&one, only, now);
         }
-        assert_eq!(one.pick(&[only], now).unwrap().address, only);
+        assert!(!one.has_other(&[only]));
+        assert_eq!(one.pick(&[only], ANY, now).unwrap().0.address, only);
     }
 
     #[tokio::test]
     async fn places_behind_one_address_keep_their_names() {
         let places = places(&[("http://127.0.0.1:1001", 1), ("https://127.0.0.1:1001", 1)]).await;
         let now = crate::clock::instant();
-        let first = places.pick(&[], now).unwrap();
-        let second = places.pick(&[first.address], now).unwrap();
+        let (first, _) = places.pick(&[], ANY, now).unwrap();
+        let (second, _) = places.pick(&[first.address], ANY, now).unwrap();
         assert_ne!(first.origin.https, second.origin.https);
     }
 
@@ -277,7 +296,7 @@ mod tests {
         assert!(
             places(&[("http://nowhere.invalid", 1)])
                 .await
-                .pick(&[], crate::clock::instant())
+                .pick(&[], ANY, crate::clock::instant())
                 .is_none()
         );
     }

@@ -117,6 +117,17 @@ pub struct ProviderView {
     pub credentials: Vec<CredentialView>,
     /// Addresses that are left out after failures in a row.
     pub places_ejected: usize,
+    /// Models for which other providers are asked, after failures in a row.
+    pub passed_over: Vec<PassedOverView>,
+}
+
+/// A model that a provider is not asked for now.
+#[derive(Clone, Debug, Serialize)]
+pub struct PassedOverView {
+    /// The provider's name for it.
+    pub model: String,
+    /// How long until a request finds out whether it works again.
+    pub asked_again_seconds: u64,
 }
 
 /// A credential as the API shows it: never the secret.

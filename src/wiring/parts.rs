@@ -13,7 +13,7 @@ use crate::{
     gateway::{Gateway, drain::Drain, entry::Sinks, key_slots::KeySlots, lately::Lately},
     key_cache::KeyCache,
     live::{Live, LiveCell},
-    metrics::{Health, Metrics},
+    metrics::{Health, Metrics, ProviderFigures},
     pools::Pools,
     public::Public,
     resolver::{Resolver, ResolverSettings},
@@ -182,7 +182,13 @@ impl Parts {
                     .iter()
                     .filter(|one| one.rests_until(now).is_some())
                     .count();
-                metrics.provider_pool_is(provider, resting, pool.ejected(now));
+                let figures = ProviderFigures {
+                    credentials_resting: resting,
+                    places_ejected: pool.ejected(now),
+                    models_passed_over: pool.models_passed_over(now).len(),
+                    passed_over: pool.passed_over(),
+                };
+                metrics.provider_stands(provider, figures);
             }
             metrics.clock_offset_is(time.offset_ms(now).unwrap_or(0));
             metrics.store_is(health(keys.store_is_reachable()));

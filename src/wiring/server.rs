@@ -7,7 +7,7 @@ use std::{
         Arc,
         mpsc::{Receiver, channel},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use pingora::server::{RunArgs, Server, configuration::ServerConf};
@@ -25,9 +25,9 @@ use crate::{
         strict_toml::nearest,
     },
     live::LiveCell,
-    pools::CredentialState,
+    pools::{CredentialState, PassedOver, Pool},
     side::{
-        admin::{self, AdminState, CredentialView, ModelView, ProviderView, Providers},
+        admin::{self, AdminState, CredentialView, ModelView, PassedOverView, ProviderView, Providers},
         audit::Audit,
         ops::{self, OpsState, Readiness},
         public,
@@ -248,6 +248,7 @@ impl Providers for Served {
                 enabled: !self.switches.is_off(&provider.name),
                 credentials: credentials.unwrap_or_default(),
                 places_ejected: pool.map_or(0, |pool| pool.ejected(now)),
+                passed_over: pool.map(|pool| passed_over(pool, now)).unwrap_or_default(),
             }
         };
         live.catalogue.providers().map(view).collect()
@@ -256,6 +257,14 @@ impl Providers for Served {
     fn switch(&self, provider: &str, on: bool) -> std::io::Result<bool> {
         self.switches.set(provider, on)
     }
+}
+
+fn passed_over(pool: &Pool, now: Instant) -> Vec<PassedOverView> {
+    let view = |one: PassedOver| PassedOverView {
+        model: one.upstream_model,
+        asked_again_seconds: (one.until - now).as_secs(),
+    };
+    pool.models_passed_over(now).into_iter().map(view).collect()
 }
 
 fn models(catalogue: &Catalogue, switches: &Switches) -> Vec<ModelView> {

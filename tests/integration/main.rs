@@ -21,6 +21,7 @@ mod count_tokens;
 mod credentials;
 mod demo;
 mod errors;
+mod failover;
 mod fuzz;
 mod headers;
 mod house;

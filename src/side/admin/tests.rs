@@ -73,6 +73,7 @@ impl Providers for Served {
             enabled: !self.off.load(std::sync::atomic::Ordering::SeqCst),
             credentials: Vec::new(),
             places_ejected: 0,
+            passed_over: Vec::new(),
         };
         vec![view("p", None), view("off", Some("its secret env:X is absent"))]
     }

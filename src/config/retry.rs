@@ -1,0 +1,24 @@
+//! `[retry]`: what weir sends to another provider although the first may have served it.
+
+use serde::Deserialize;
+
+/// As typed.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawRetry {
+    after_timeout: Option<bool>,
+}
+
+/// Checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryConfig {
+    /// Whether a request goes on to the next provider when the first gave no answer in time, or closed the connection before
+    /// one. The first may have served it, and bill for it.
+    pub after_timeout: bool,
+}
+
+pub(super) fn resolve(raw: &RawRetry) -> RetryConfig {
+    RetryConfig {
+        after_timeout: raw.after_timeout.unwrap_or(false),
+    }
+}

@@ -1,0 +1,264 @@
+//! What a request holds while a provider is in turn: the model there, a credential, a place; and what it finds out of them.
+
+use std::{net::SocketAddr, sync::Arc, time::Instant};
+
+use smallvec::SmallVec;
+
+use crate::{
+    domain::{
+        operation::Operation,
+        route::Leg,
+        session_hint::{ServedBy, SessionHint},
+    },
+    pools::{Breaker, ChosenCredential, CredentialState, Permit, Place, Places, Pool, Pools, Probing},
+};
+
+/// Statuses that say that a place's front has nobody behind it.
+const PLACE_FAILURES: [u16; 3] = [502, 503, 504];
+
+/// What a request wants, as far as the choice of provider, credential and place depends on it.
+#[derive(Debug)]
+pub(super) struct Wish {
+    pub(super) operation: Operation,
+    pub(super) session: Option<SessionHint>,
+    pub(super) probing: Probing,
+}
+
+/// The same at a moment, with dice in 0..1.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asking<'a> {
+    pub(super) wish: &'a Wish,
+    pub(super) dice: f64,
+    pub(super) now: Instant,
+}
+
+impl Wish {
+    pub(super) fn at(&self, dice: f64, now: Instant) -> Asking<'_> {
+        Asking { wish: self, dice, now }
+    }
+
+    /// State that lies at the provider binds the request to the credential that has it, as long as that one is taken.
+    pub(super) fn is_bound(&self) -> bool {
+        self.session.as_ref().is_some_and(SessionHint::is_binding)
+    }
+
+    /// Whether what the request continues is remembered to lie there.
+    pub(super) fn was_served_by(&self, leg: &Leg) -> bool {
+        self.served_by(leg).is_some()
+    }
+
+    fn served_by(&self, leg: &Leg) -> Option<&ServedBy> {
+        let known = self.session.as_ref().and_then(SessionHint::served_by);
+        known.filter(|known| known.provider == leg.provider.name)
+    }
+}
+
+impl Asking<'_> {
+    fn session(self) -> Option<u64> {
+        self.wish.session.as_ref().map(SessionHint::number)
+    }
+
+    fn model(self, pool: &Pool, leg: &Leg) -> Breaker {
+        pool.model(self.wish.operation, &leg.upstream_model)
+    }
+}
+
+/// The right to ask a provider for a model with one of its credentials.
+#[derive(Debug)]
+pub(super) struct Access {
+    pool: Arc<Pool>,
+    places: Arc<Places>,
+    model: Permit,
+    credential: ChosenCredential,
+}
+
+/// One provider in turn.
+#[derive(Debug)]
+pub(super) struct Visit {
+    pub(super) leg: Leg,
+    pub(super) pool: Arc<Pool>,
+    places: Arc<Places>,
+    /// What is asked of; each until its result is known.
+    model: Option<Permit>,
+    credential: Arc<CredentialState>,
+    credential_permit: Option<Permit>,
+    place: Option<Place>,
+    place_permit: Option<Permit>,
+    /// Credentials that have limited or refused this request.
+    tried: SmallVec<[Arc<CredentialState>; 2]>,
+    /// Addresses that failed it.
+    failed: SmallVec<[SocketAddr; 2]>,
+    /// Connects that failed since the last that stood.
+    pub(super) connects: usize,
+    /// How often the request was sent, without what met a stale connection.
+    pub(super) sent: u8,
+}
+
+impl Access {
+    /// Where the provider works as far as is known, or the request may probe it, and a credential is awake.
+    pub(super) fn to(pools: &Pools, leg: &Leg, asking: Asking<'_>) -> Option<Self> {
+        let (pool, places) = entered(pools, leg, asking.wish.operation)?;
+        let (probing, now) = (asking.wish.probing, asking.now);
+        let model = asking.model(&pool, leg).enter(probing, now)?;
+        let session = asking.session();
+        let credential = pool.credentials.choose_awake(&[], session, asking.dice, probing, now)?;
+        Some(Self {
+            pool,
+            places,
+            model,
+            credential,
+        })
+    }
+
+    /// Whatever is known of the provider. A session's credential is the one that served it before, if that is remembered and
+    /// still there.
+    pub(super) fn anyway(pools: &Pools, leg: &Leg, asking: Asking<'_>) -> Option<Self> {
+        let (pool, places) = entered(pools, leg, asking.wish.operation)?;
+        let known = asking.wish.served_by(leg);
+        let remembered = known.and_then(|known| pool.credentials.this_one(&known.credential, asking.now));
+        let (session, probing) = (asking.session(), asking.wish.probing);
+        let chosen = || pool.credentials.choose(session, asking.dice, probing, asking.now);
+        let credential = remembered.or_else(chosen)?;
+        let model = asking.model(&pool, leg).enter_anyway(asking.now);
+        Some(Self {
+            pool,
+            places,
+            model,
+            credential,
+        })
+    }
+
+    /// Whether [`Access::to`] would be given.
+    pub(super) fn is_open(pools: &Pools, leg: &Leg, asking: Asking<'_>) -> bool {
+        let (probing, now) = (asking.wish.probing, asking.now);
+        pools.of(&leg.provider.name).is_some_and(|pool| {
+            pool.credentials.has_awake(probing, now) && asking.model(pool, leg).admits(probing, now)
+        })
+    }
+
+    /// When the provider is to be asked again, as far as is known; `None`: now.
+    pub(super) fn opens(pools: &Pools, leg: &Leg, asking: Asking<'_>) -> Option<Instant> {
+        let pool = pools.of(&leg.provider.name)?;
+        let model = asking.model(pool, leg).open_until(asking.now);
+        model.max(pool.credentials.first_wakes(asking.now))
+    }
+}
+
+fn entered(pools: &Pools, leg: &Leg, operation: Operation) -> Option<(Arc<Pool>, Arc<Places>)> {
+    let pool = pools.of(&leg.provider.name)?;
+    Some((Arc::clone(pool), Arc::clone(pool.places(operation)?)))
+}
+
+impl Visit {
+    pub(super) fn begin(leg: Leg, access: Access) -> Self {
+        let ChosenCredential { state, permit } = access.credential;
+        Self {
+            leg,
+            pool: access.pool,
+            places: access.places,
+            model: Some(access.model),
+            credential: state,
+            credential_permit: Some(permit),
+            place: None,
+            place_permit: None,
+            tried: SmallVec::new(),
+            failed: SmallVec::new(),
+            connects: 0,
+            sent: 0,
+        }
+    }
+
+    /// The credential in turn.
+    pub(super) fn credential(&self) -> &CredentialState {
+        &self.credential
+    }
+
+    /// The place of the running attempt.
+    pub(super) fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
+    }
+
+    /// Whether something has failed here lately, so that another provider is better asked.
+    pub(super) fn is_doubtful(&self, now: Instant) -> bool {
+        self.model.as_ref().is_some_and(|model| !model.is_closed(now))
+    }
+
+    /// Takes a place for the next attempt. False when no name of them is resolved.
+    pub(super) fn next_place(&mut self, probing: Probing, now: Instant) -> bool {
+        let (place, permit) = self.places.pick(&self.failed, probing, now).unzip();
+        self.place = place;
+        self.place_permit = permit;
+        self.place.is_some()
+    }
+
+    /// Whether there is a place that has not failed this request.
+    pub(super) fn has_other_place(&self) -> bool {
+        self.places.has_other(&self.failed)
+    }
+
+    /// Takes another credential, if one is awake.
+    pub(super) fn next_credential(&mut self, asking: Asking<'_>) -> Option<ChosenCredential> {
+        self.tried.push(Arc::clone(&self.credential));
+        let (session, probing) = (asking.session(), asking.wish.probing);
+        self.pool
+            .credentials
+            .choose_awake(&self.tried, session, asking.dice, probing, asking.now)
+    }
+
+    /// Goes on with it.
+    pub(super) fn take_credential(&mut self, next: ChosenCredential) {
+        self.credential = next.state;
+        self.credential_permit = Some(next.permit);
+    }
+
+    /// The connection to the place failed, or no answer came over it.
+    pub(super) fn place_failed(&mut self, now: Instant) {
+        let Some(place) = &self.place else { return };
+        self.failed.push(place.address);
+        if self.place_permit.take().is_some_and(|permit| permit.failed(now)) {
+            tracing::warn!(
+                provider = %self.leg.provider.name,
+                address = %place.address,
+                "left out after failures in a row; other addresses are asked, where there are any"
+            );
+        }
+    }
+
+    /// An answer has come from the place.
+    pub(super) fn place_answered(&mut self, status: u16, now: Instant) {
+        if PLACE_FAILURES.contains(&status) {
+            self.place_failed(now);
+        } else if let Some(permit) = self.place_permit.take() {
+            permit.worked(now);
+        }
+    }
+
+    /// The provider has taken the credential, whatever it made of the request.
+    pub(super) fn credential_worked(&mut self, now: Instant) {
+        if let Some(permit) = self.credential_permit.take() {
+            permit.worked(now);
+        }
+    }
+
+    /// The provider has answered for itself: it works.
+    pub(super) fn worked(&mut self, now: Instant) {
+        if self.model.take().is_some_and(|permit| permit.worked(now)) {
+            tracing::info!(
+                provider = %self.leg.provider.name,
+                model = %self.leg.upstream_model,
+                "works again and is asked as before"
+            );
+        }
+    }
+
+    /// The request gives this provider up: it has failed it.
+    pub(super) fn gave_up(&mut self, now: Instant) {
+        if self.model.take().is_some_and(|permit| permit.failed(now)) {
+            tracing::warn!(
+                provider = %self.leg.provider.name,
+                model = %self.leg.upstream_model,
+                "failed several requests in a row; others that serve the model are asked first, where there are any, until a probe succeeds"
+            );
+        }
+    }
+}
