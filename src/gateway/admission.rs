@@ -108,7 +108,6 @@ struct Prepared {
     attempts: Attempts,
     stream: bool,
     scan: Scan,
-    original: Option<Bytes>,
     body: GatheredBody,
     count_slot: Option<KeySlot>,
 }
@@ -166,7 +165,7 @@ async fn prepare(
     let of_session = || session_hint::session(key.id.as_str(), headers, &body.bytes, &scan);
     let hint = shared.then(|| named.hint().or_else(of_session)).flatten();
     // Only another provider would need the text as the client sent it.
-    let original = (route.legs.len() > 1).then(|| body.bytes.clone());
+    body.original = (route.legs.len() > 1).then(|| body.bytes.clone());
     let dice = rand::rng().random();
     let attempts = Attempts::begin(
         operation,
@@ -177,8 +176,7 @@ async fn prepare(
         clock::instant(),
     )
     .ok_or(Refusal::Internal)?;
-    let kept = original.as_ref().map_or(0, Bytes::len);
-    edit_body(session, operation, &model, attempts.leg(), &scan, kept, &mut body)?;
+    edit_body(session, operation, &model, attempts.leg(), &scan, &mut body)?;
     Ok(Prepared {
         bill,
         basis,
@@ -187,7 +185,6 @@ async fn prepare(
         attempts,
         stream,
         scan,
-        original,
         body,
         count_slot,
     })
@@ -228,15 +225,14 @@ fn check_usage(operation: Operation, scan: &Scan) -> Result<(), Refusal> {
     }
 }
 
-/// Makes the body that a provider gets out of the client's. A copy counts in the budget beside the `kept` bytes of the text
-/// as the client sent it.
+/// Makes the body that a provider gets out of the client's. A copy counts in the budget beside the text as the client sent it,
+/// while that is kept.
 pub fn edit_body(
     session: &Session,
     operation: Operation,
     asked: &str,
     leg: &Leg,
     scan: &Scan,
-    kept: usize,
     body: &mut GatheredBody,
 ) -> Result<(), Refusal> {
     let facts = RequestFacts {
@@ -250,6 +246,7 @@ pub fn edit_body(
             reason: error.to_string(),
         })?;
     if let Some(edited) = edited {
+        let kept = body.original.as_ref().map_or(0, Bytes::len);
         let more = ((edited.len() + kept) as u64).saturating_sub(body.lease.bytes());
         if !body.lease.grow(more) {
             return Err(Refusal::BodyBudgetExhausted);
@@ -328,7 +325,6 @@ fn forward(
         attempts,
         stream,
         scan,
-        original,
         body,
         count_slot,
     } = prepared;
@@ -358,7 +354,6 @@ fn forward(
         edited_for: attempts.legs_left_behind(),
         attempts,
         scan,
-        original,
         query,
         body: Some(body),
         replay_bytes: 0,

@@ -1,5 +1,7 @@
 //! Whether a place works: by its free path where its file gives one, else by a connection that stands.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use pingora::Result;
 use pingora_load_balancing::{
@@ -8,23 +10,38 @@ use pingora_load_balancing::{
 };
 
 use super::places::Origins;
-use crate::domain::rules::{Origin, WeightedOrigin};
+use crate::{
+    domain::rules::{Origin, WeightedOrigin},
+    resolver::Resolver,
+};
 
 /// Checks in a row that change what is believed of a place.
 const CHANGES_AFTER: usize = 2;
 
-/// The check of each place of one provider. Certificates are not verified here: nothing secret is sent, and the
+/// The check of each place of one provider, at either address family of its name. Certificates are not verified here: nothing secret is sent, and the
 /// connections that carry requests verify theirs.
-pub(super) struct PlaceCheck(Vec<(Origin, Box<dyn HealthCheck + Send + Sync>)>);
+pub(super) struct PlaceCheck {
+    checks: Vec<(Origin, Box<dyn HealthCheck + Send + Sync>)>,
+    resolver: Arc<Resolver>,
+}
 
 impl PlaceCheck {
-    pub(super) fn new(origins: &[WeightedOrigin]) -> Self {
-        Self(
-            origins
-                .iter()
-                .map(|place| (place.origin.clone(), check(place)))
-                .collect(),
-        )
+    pub(super) fn new(origins: &[WeightedOrigin], resolver: Arc<Resolver>) -> Self {
+        let checks = origins.iter().map(|place| (place.origin.clone(), check(place)));
+        Self {
+            checks: checks.collect(),
+            resolver,
+        }
+    }
+
+    /// The same place at the other family of its name.
+    fn at_the_other_family(&self, origin: &Origin, target: &Backend) -> Option<Backend> {
+        let address = target.addr.as_inet()?;
+        let other = self.resolver.other_family(&origin.host, origin.port, *address)?;
+        Some(Backend {
+            addr: other.into(),
+            ..target.clone()
+        })
     }
 }
 
@@ -54,8 +71,12 @@ impl HealthCheck for PlaceCheck {
             return Ok(());
         };
         for origin in origins.iter() {
-            if let Some((_, check)) = self.0.iter().find(|(known, _)| known == origin.as_ref()) {
-                check.check(target).await?;
+            let Some((_, check)) = self.checks.iter().find(|(known, _)| known == origin.as_ref()) else {
+                continue;
+            };
+            if let Err(error) = check.check(target).await {
+                let other = self.at_the_other_family(origin, target).ok_or(error)?;
+                check.check(&other).await?;
             }
         }
         Ok(())
@@ -72,7 +93,6 @@ impl HealthCheck for PlaceCheck {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -80,7 +100,7 @@ mod tests {
 
     use super::*;
     use crate::pools::Places;
-    use crate::resolver::{Resolver, ResolverSettings};
+    use crate::resolver::ResolverSettings;
 
     /// A server that answers every request with this status line.
     async fn server(status: &'static str) -> String {
