@@ -73,10 +73,9 @@ impl Connect for Connector {
             .await
             .or_err(ErrorType::ConnectTimedout, "connecting to the provider")?
             .or_err(ErrorType::ConnectRefused, "connecting to the provider")?;
-        let (socket, digest) =
-            deadline::with_handle(socket).or_err(ErrorType::SocketError, "keeping a handle on the socket")?;
+        let (socket, digest) = deadline::with_handle(socket)?;
         let mut stream = Stream::from(socket);
-        stream.set_proxy_digest(digest?);
+        stream.set_proxy_digest(digest);
         Ok(stream)
     }
 }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use pingora::{
-    Result,
+    ErrorType, OrErr, Result,
     protocols::{Digest, raw_connect::ProxyDigest},
 };
 use tokio::{net::TcpStream, sync::Notify, task::JoinHandle};
@@ -33,14 +33,19 @@ pub struct Limits {
     pub total: Duration,
 }
 
-/// The socket, and its second handle in the form in which Pingora carries application data beside a connection: only as part
-/// of the answer to a CONNECT request, so an empty one stands in.
-pub fn with_handle(socket: TcpStream) -> std::io::Result<(TcpStream, Result<ProxyDigest>)> {
+/// The socket and its second handle. Pingora carries application data beside a connection only as part of the answer to a
+/// CONNECT request; an empty one stands in.
+pub fn with_handle(socket: TcpStream) -> Result<(TcpStream, ProxyDigest)> {
+    let (socket, handle) = duplicated(socket).or_err(ErrorType::SocketError, "keeping a handle on the socket")?;
+    let empty = pingora::http::ResponseHeader::build(200, Some(0))?;
+    let digest = ProxyDigest::new(Box::new(empty), Some(Box::new(Arc::new(handle))));
+    Ok((socket, digest))
+}
+
+fn duplicated(socket: TcpStream) -> std::io::Result<(TcpStream, SocketHandle)> {
     let socket = socket.into_std()?;
-    let handle: SocketHandle = socket.try_clone()?;
-    let empty = pingora::http::ResponseHeader::build(200, Some(0));
-    let digest = empty.map(|empty| ProxyDigest::new(Box::new(empty), Some(Box::new(Arc::new(handle)))));
-    Ok((TcpStream::from_std(socket)?, digest))
+    let handle = socket.try_clone()?;
+    Ok((TcpStream::from_std(socket)?, handle))
 }
 
 /// The second handle of the connection that Pingora chose for an attempt, new or from its pool.

@@ -93,6 +93,7 @@ impl HealthCheck for PlaceCheck {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
     use std::time::Duration;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -100,7 +101,7 @@ mod tests {
 
     use super::*;
     use crate::pools::Places;
-    use crate::resolver::ResolverSettings;
+    use crate::resolver::{Lookup, ResolverSettings};
 
     /// A server that answers every request with this status line.
     async fn server(status: &'static str) -> String {
@@ -117,17 +118,37 @@ mod tests {
         url
     }
 
+    struct Addresses(Vec<SocketAddr>);
+
+    #[async_trait]
+    impl Lookup for Addresses {
+        async fn lookup(&self, _host: &str, _port: u16) -> std::io::Result<Vec<SocketAddr>> {
+            Ok(self.0.clone())
+        }
+    }
+
+    /// Knows these addresses by each of these names.
+    async fn resolver(names: Vec<(String, u16)>, addresses: Vec<SocketAddr>) -> Arc<Resolver> {
+        let settings = ResolverSettings {
+            refresh: Duration::from_secs(60),
+            timeout: Duration::from_secs(1),
+        };
+        let resolver = Arc::new(Resolver::with_lookup(names, settings, Box::new(Addresses(addresses))));
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let resolving = tokio::spawn(Arc::clone(&resolver).run(stopped));
+        resolver.first_pass().await;
+        stop.send_replace(true);
+        resolving.await.unwrap();
+        resolver
+    }
+
     async fn checked(places: &[(&str, Option<&str>)]) -> Places {
         let place = |(url, path): &(&str, Option<&str>)| WeightedOrigin {
             health_path: path.map(str::to_owned),
             ..WeightedOrigin::only(Origin::parse(url).unwrap())
         };
         let origins: Vec<WeightedOrigin> = places.iter().map(place).collect();
-        let settings = ResolverSettings {
-            refresh: Duration::from_secs(60),
-            timeout: Duration::from_secs(1),
-        };
-        let places = Places::new(&origins, Arc::new(Resolver::new(Vec::new(), settings)));
+        let places = Places::new(&origins, resolver(Vec::new(), Vec::new()).await);
         places.update().await;
         for _ in 0..CHANGES_AFTER {
             places.check().await;
@@ -157,6 +178,24 @@ mod tests {
         let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
         let places = checked(&[(&well, None), (&format!("http://{gone}"), None)]).await;
         assert_eq!(urls(&places), [well].into());
+    }
+
+    #[tokio::test]
+    async fn a_place_that_answers_at_the_other_address_family_only_is_well() {
+        let alive = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let dead = TcpListener::bind("[::1]:0").await.unwrap().local_addr().unwrap();
+        let resolver = resolver(
+            vec![("two.example".to_owned(), 80)],
+            vec![dead, alive.local_addr().unwrap()],
+        );
+        let place = |url: &str| WeightedOrigin::only(Origin::parse(url).unwrap());
+        let second = server("200 OK").await;
+        let places = Places::new(&[place("http://two.example"), place(&second)], resolver.await);
+        places.update().await;
+        for _ in 0..CHANGES_AFTER {
+            places.check().await;
+        }
+        assert_eq!(urls(&places), [format!("http://{dead}"), second].into());
     }
 
     #[tokio::test]

@@ -5,8 +5,8 @@ use crate::harness::request::{Upload, Wire};
 use crate::harness::rules::RuleFolder;
 use crate::harness::{RecordingProvider, Steps, wait_until};
 
-const CLIENTS: usize = 12;
-const BODY_BYTES: usize = 8 * 1024 * 1024;
+const CLIENTS: usize = 6;
+const BODY_BYTES: usize = 4 * 1024 * 1024;
 
 fn file(name: &str, base_url: &str) -> String {
     format!(
@@ -60,7 +60,7 @@ fn a_stream_with_a_second_provider_holds_no_body_once_its_answer_has_begun() {
             client
         })
         .collect();
-    let most = CLIENTS * BODY_BYTES / 4;
+    let most = CLIENTS * BODY_BYTES / 2;
     wait_until("the memory of the bodies to be given back", || {
         resident_bytes(id).saturating_sub(before) < most
     });
