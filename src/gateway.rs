@@ -7,6 +7,7 @@ pub mod body;
 pub mod client_h2;
 pub mod client_stream;
 pub mod coding;
+pub mod connector;
 pub mod deadline;
 pub mod doubtful;
 pub mod drain;
@@ -20,6 +21,7 @@ pub mod guard;
 pub mod held;
 pub mod hello;
 pub mod intake;
+pub mod keepalive;
 pub mod key_slots;
 pub mod lately;
 pub mod listing;
@@ -118,7 +120,7 @@ impl Gateway {
     /// The head is here: limits for this connection, a record, no key in the query any more.
     fn arrive(&self, session: &mut Session, exchange: &mut Exchange) {
         let limits = &exchange.live.config.gateway;
-        session.set_keepalive(Some(limits.keepalive.as_secs()));
+        keepalive::offer(session, limits.keepalive);
         session.set_write_timeout(Some(limits.write));
         session.set_total_drain_timeout(Some(Duration::from_secs(1)));
         exchange.query_keys = intake::strip_query_keys(session.req_header_mut());
@@ -291,13 +293,13 @@ impl ProxyHttp for Gateway {
 
     async fn request_body_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         piece: &mut Option<Bytes>,
         end: bool,
         exchange: &mut Exchange,
     ) -> Result<()> {
         let forward = exchange.forward().ok_or_else(not_admitted)?;
-        guard::immediate(self.metrics(), || upstream::send_body(forward, piece, end))
+        guard::immediate(self.metrics(), || upstream::send_body(session, forward, piece, end))
     }
 
     fn fail_to_connect(
@@ -372,7 +374,7 @@ impl ProxyHttp for Gateway {
         reply::fail(session, error, exchange).await
     }
 
-    async fn logging(&self, _session: &mut Session, _error: Option<&Error>, exchange: &mut Exchange) {
+    async fn logging(&self, session: &mut Session, _error: Option<&Error>, exchange: &mut Exchange) {
         if let Some(forward) = exchange.forward() {
             // Also of an answer that nobody read to its end.
             forward.remember(&self.sessions);
@@ -380,6 +382,9 @@ impl ProxyHttp for Gateway {
             if let Some(presence) = &forward.presence {
                 presence.close(forward.ticket.meter.is_complete());
             }
+        }
+        if exchange.answered_whole {
+            keepalive::park(session).await;
         }
     }
 

@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 /// The first wait after a failed lookup; it doubles with each further failure, up to [`ResolverSettings::refresh`].
 pub const RETRY_FIRST: Duration = Duration::from_secs(1);
 
-/// At most so many addresses are kept per name.
+/// At most so many addresses are kept per name and address family.
 pub const ADDRESSES_MAX: usize = 64;
 
 /// How often and how patiently names are resolved.
@@ -59,7 +59,17 @@ pub struct Resolver {
 }
 
 /// Few ports per host (nearly always one), so a list beats a second map and needs no owned key to be asked.
-type Table = HashMap<String, Vec<(u16, Arc<[SocketAddr]>)>>;
+type Table = HashMap<String, Vec<(u16, Families)>>;
+
+/// The addresses of one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Families {
+    /// Those of the family that the system puts first. It sorts by what it can reach (RFC 6724), so this one works and the other
+    /// may not: spreading over both would send every second connection of an IPv4-only machine into the void.
+    preferred: Arc<[SocketAddr]>,
+    /// Those of the other family, for when the preferred one does not answer.
+    other: Arc<[SocketAddr]>,
+}
 
 #[derive(Debug)]
 struct Target {
@@ -86,8 +96,8 @@ impl Resolver {
         }
     }
 
-    /// The last good addresses; `None` for a name that is not configured or was never resolved. Never waits.
-    /// A literal address (also `[::1]`) is its own answer.
+    /// The last good addresses of the family that the system prefers; `None` for a name that is not configured or was never
+    /// resolved. Never waits. A literal address (also `[::1]`) is its own answer.
     pub fn addresses(&self, host: &str, port: u16) -> Option<Arc<[SocketAddr]>> {
         if let Some(literal) = literal(host) {
             return Some(Arc::from([SocketAddr::new(literal, port)]));
@@ -97,7 +107,16 @@ impl Resolver {
             .get(host)?
             .iter()
             .find(|(known, _)| *known == port)
-            .map(|(_, found)| Arc::clone(found))
+            .map(|(_, found)| Arc::clone(&found.preferred))
+    }
+
+    /// Where to connect when `address`, one of [`Resolver::addresses`], does not answer: an address of the same name and the
+    /// other family, if there is one. Different addresses get different ones, as far as they go. Never waits.
+    pub fn other_family(&self, host: &str, port: u16, address: SocketAddr) -> Option<SocketAddr> {
+        let table = self.table.load();
+        let (_, found) = table.get(host)?.iter().find(|(known, _)| *known == port)?;
+        let at = found.preferred.iter().position(|known| *known == address)?;
+        found.other.get(at.checked_rem(found.other.len())?).copied()
     }
 
     /// One of the addresses, chosen by `dice` (any number; the caller counts up or rolls). `None` as in
@@ -108,6 +127,7 @@ impl Resolver {
         }
         let table = self.table.load();
         let (_, found) = table.get(host)?.iter().find(|(known, _)| *known == port)?;
+        let found = &found.preferred;
         found.get(dice.checked_rem(found.len())?).copied()
     }
 
@@ -182,7 +202,7 @@ impl Resolver {
         let answer = tokio::time::timeout(self.settings.timeout, self.lookup.lookup(&target.host, target.port)).await;
         let reason = match answer {
             Ok(Ok(found)) if !found.is_empty() => {
-                self.keep(target, &of_the_preferred_family(&found));
+                self.keep(target, &families(&found));
                 return true;
             }
             Ok(Ok(_)) => "the answer holds no address".to_owned(),
@@ -195,20 +215,20 @@ impl Resolver {
         false
     }
 
-    fn keep(&self, target: &Target, found: &[SocketAddr]) {
-        if self
-            .addresses(&target.host, target.port)
-            .is_some_and(|known| *known == *found)
-        {
+    fn keep(&self, target: &Target, found: &Families) {
+        let known = |ports: &Vec<(u16, Families)>| {
+            let same_port = ports.iter().find(|(port, _)| *port == target.port);
+            same_port.is_some_and(|(_, known)| known == found)
+        };
+        if self.table.load().get(&target.host).is_some_and(known) {
             return;
         }
-        let found: Arc<[SocketAddr]> = Arc::from(found);
         self.table.rcu(|table| {
             let mut next = Table::clone(table);
             if is_target(&self.targets.load(), &target.host, target.port) {
                 let ports = next.entry(target.host.clone()).or_default();
                 ports.retain(|(port, _)| *port != target.port);
-                ports.push((target.port, Arc::clone(&found)));
+                ports.push((target.port, found.clone()));
             }
             next
         });
@@ -231,17 +251,23 @@ fn wait(failures: u32, refresh: Duration) -> Duration {
     }
 }
 
-/// The system sorts by what it can reach (RFC 6724), so the family of its first address works and another may not:
-/// spreading over both would send every second connection of an IPv4-only machine into the void.
-fn of_the_preferred_family(found: &[SocketAddr]) -> Vec<SocketAddr> {
-    let Some(first) = found.first() else { return Vec::new() };
-    let mut kept: Vec<SocketAddr> = Vec::new();
+/// Each address once, in the system's order.
+fn families(found: &[SocketAddr]) -> Families {
+    let prefers_v4 = found.first().is_some_and(SocketAddr::is_ipv4);
+    let (mut preferred, mut other) = (Vec::new(), Vec::new());
     for address in found {
-        if address.is_ipv4() == first.is_ipv4() && !kept.contains(address) && kept.len() < ADDRESSES_MAX {
+        let kept: &mut Vec<SocketAddr> = match address.is_ipv4() == prefers_v4 {
+            true => &mut preferred,
+            false => &mut other,
+        };
+        if kept.len() < ADDRESSES_MAX && !kept.contains(address) {
             kept.push(*address);
         }
     }
-    kept
+    Families {
+        preferred: preferred.into(),
+        other: other.into(),
+    }
 }
 
 fn literal(host: &str) -> Option<IpAddr> {

@@ -109,7 +109,6 @@ struct Prepared {
     attempts: Attempts,
     stream: bool,
     scan: Scan,
-    original: Option<Bytes>,
     body: GatheredBody,
     count_slot: Option<KeySlot>,
 }
@@ -167,7 +166,7 @@ async fn prepare(
     let of_session = || session_hint::session(key.id.as_str(), headers, &body.bytes, &scan);
     let hint = shared.then(|| named.hint().or_else(of_session)).flatten();
     // Only another provider would need the text as the client sent it.
-    let original = (route.legs.len() > 1).then(|| body.bytes.clone());
+    body.original = (route.legs.len() > 1).then(|| body.bytes.clone());
     let probing = match body.can_resend() {
         true => Probing::Allowed,
         false => Probing::Never,
@@ -183,8 +182,7 @@ async fn prepare(
         clock::instant(),
     )
     .ok_or(Refusal::Internal)?;
-    let kept = original.as_ref().map_or(0, Bytes::len);
-    edit_body(session, operation, &model, attempts.leg(), &scan, kept, &mut body)?;
+    edit_body(session, operation, &model, attempts.leg(), &scan, &mut body)?;
     Ok(Prepared {
         bill,
         basis,
@@ -193,7 +191,6 @@ async fn prepare(
         attempts,
         stream,
         scan,
-        original,
         body,
         count_slot,
     })
@@ -234,15 +231,14 @@ fn check_usage(operation: Operation, scan: &Scan) -> Result<(), Refusal> {
     }
 }
 
-/// Makes the body that a provider gets out of the client's. A copy counts in the budget beside the `kept` bytes of the text
-/// as the client sent it.
+/// Makes the body that a provider gets out of the client's. A copy counts in the budget beside the text as the client sent it,
+/// while that is kept.
 pub fn edit_body(
     session: &Session,
     operation: Operation,
     asked: &str,
     leg: &Leg,
     scan: &Scan,
-    kept: usize,
     body: &mut GatheredBody,
 ) -> Result<(), Refusal> {
     let facts = RequestFacts {
@@ -256,6 +252,7 @@ pub fn edit_body(
             reason: error.to_string(),
         })?;
     if let Some(edited) = edited {
+        let kept = body.original.as_ref().map_or(0, Bytes::len);
         let more = ((edited.len() + kept) as u64).saturating_sub(body.lease.bytes());
         if !body.lease.grow(more) {
             return Err(Refusal::BodyBudgetExhausted);
@@ -334,7 +331,6 @@ fn forward(
         attempts,
         stream,
         scan,
-        original,
         body,
         count_slot,
     } = prepared;
@@ -364,7 +360,6 @@ fn forward(
         edited_for: attempts.legs_left_behind(),
         attempts,
         scan,
-        original,
         query,
         body: Some(body),
         replay_bytes: 0,

@@ -100,6 +100,11 @@ impl Attempts {
         &self.visit.leg
     }
 
+    /// The places of the provider in turn.
+    pub fn places(&self) -> &Arc<Places> {
+        &self.places
+    }
+
     /// How many providers came before the one in turn; another number means that the body has to be made anew.
     pub fn legs_left_behind(&self) -> usize {
         self.legs_left_behind

@@ -37,6 +37,8 @@ const FIRST_ALLOCATION_BYTES_MAX: u64 = 1024 * 1024;
 pub struct GatheredBody {
     /// The text as the client sent it, decoded, or as edited since.
     pub bytes: Bytes,
+    /// The text before any edit, while another provider may need it.
+    pub original: Option<Bytes>,
     /// How it came.
     pub form: BodyForm,
     /// How many bytes the client sent, before decoding and edits.
@@ -156,6 +158,7 @@ impl Gathering {
                 Text::Plain(text) => text.freeze(),
                 Text::Coded(unpacked) => unpacked.finish()?,
             },
+            original: None,
             form,
             received: self.received,
             coding: self.coding,

@@ -14,6 +14,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use bytes::{Buf, BytesMut};
 use pingora::protocols::{
     ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream, TimingDigest,
     UniqueID, UniqueIDType,
@@ -21,11 +22,14 @@ use pingora::protocols::{
     tls::{SslDigest, TlsRef},
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
     time::Sleep,
 };
 
-use crate::gateway::presence::Presence;
+use crate::gateway::{keepalive::Parking, presence::Presence};
+
+/// How an HTTP/2 connection begins (RFC 9113 section 3.4).
+const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// See the module.
 #[derive(Debug)]
@@ -40,18 +44,29 @@ pub struct ClientStream {
     ended: bool,
     /// Runs while the client takes no bytes.
     stalled: Option<Pin<Box<Sleep>>>,
+    /// The first bytes, looked at before anybody read them.
+    peeked: BytesMut,
+    /// Where it waits when a request has failed and it can carry others.
+    parking: Weak<Parking>,
 }
 
 impl ClientStream {
     /// Passes everything through.
-    pub fn new(stream: Stream) -> Self {
+    pub fn new(stream: Stream, parking: Weak<Parking>) -> Self {
         Self {
             id: stream.id(),
             stream: Some(stream),
             presence: Mutex::new(Weak::new()),
             ended: false,
             stalled: None,
+            peeked: BytesMut::new(),
+            parking,
         }
+    }
+
+    /// Where it waits when a request has failed; `None` once nobody would go on with it.
+    pub fn parking(&self) -> Option<Arc<Parking>> {
+        self.parking.upgrade()
     }
 
     /// For as long as this request runs, its client may leave without its being ended.
@@ -108,6 +123,14 @@ impl AsyncRead for ClientStream {
         let Some(stream) = &mut this.stream else {
             return Poll::Ready(Ok(()));
         };
+        if !this.peeked.is_empty() {
+            let count = buffer.remaining().min(this.peeked.len());
+            buffer.put_slice(&this.peeked.split_to(count));
+            if this.peeked.is_empty() {
+                this.peeked = BytesMut::new();
+            }
+            return Poll::Ready(Ok(()));
+        }
         let (before, has_room) = (buffer.filled().len(), buffer.remaining() > 0);
         let result = ready!(Pin::new(stream).poll_read(cx, buffer));
         let Some(presence) = this.presence().filter(|presence| presence.has_asked()) else {
@@ -182,11 +205,21 @@ impl Shutdown for ClientStream {
 
 #[async_trait]
 impl Peek for ClientStream {
+    /// Pingora asks for as many bytes as the preface of HTTP/2 has. A whole request may have fewer (`GET / HTTP/1.0`), so only
+    /// those are waited for that may still turn out to be it; the rest of `buffer` stays as it is.
     async fn try_peek(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
-        match &mut self.stream {
-            Some(stream) => stream.try_peek(buffer).await,
-            None => Ok(false),
+        let Some(stream) = &mut self.stream else {
+            return Ok(false);
+        };
+        while self.peeked.len() < buffer.len() && H2_PREFACE.starts_with(&self.peeked) {
+            let missing = buffer.len() - self.peeked.len();
+            if stream.take(missing as u64).read_buf(&mut self.peeked).await? == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
         }
+        let count = buffer.len().min(self.peeked.len());
+        self.peeked.as_ref().copy_to_slice(buffer.split_at_mut(count).0);
+        Ok(true)
     }
 }
 

@@ -14,17 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use async_trait::async_trait;
 use pingora::{
-    connectors::l4::Connect,
-    protocols::{
-        Digest, GetProxyDigest,
-        l4::{socket::SocketAddr, stream::Stream},
-        raw_connect::ProxyDigest,
-    },
-    {Error, ErrorType, OrErr, Result},
+    ErrorType, OrErr, Result,
+    protocols::{Digest, raw_connect::ProxyDigest},
 };
-use tokio::{sync::Notify, task::JoinHandle};
+use tokio::{net::TcpStream, sync::Notify, task::JoinHandle};
 
 use crate::{clock, gateway::presence::Presence};
 
@@ -39,42 +33,19 @@ pub struct Limits {
     pub total: Duration,
 }
 
-/// Connects to providers and keeps the second handle. Bounded by `timeout`.
-#[derive(Debug)]
-pub struct WatchedConnector {
-    /// How long a TCP connect may take.
-    pub timeout: Duration,
+/// The socket and its second handle. Pingora carries application data beside a connection only as part of the answer to a
+/// CONNECT request; an empty one stands in.
+pub fn with_handle(socket: TcpStream) -> Result<(TcpStream, ProxyDigest)> {
+    let (socket, handle) = duplicated(socket).or_err(ErrorType::SocketError, "keeping a handle on the socket")?;
+    let empty = pingora::http::ResponseHeader::build(200, Some(0))?;
+    let digest = ProxyDigest::new(Box::new(empty), Some(Box::new(Arc::new(handle))));
+    Ok((socket, digest))
 }
 
-#[async_trait]
-impl Connect for WatchedConnector {
-    async fn connect(&self, addr: &SocketAddr) -> Result<Stream> {
-        let addr = addr
-            .as_inet()
-            .ok_or_else(|| Error::explain(ErrorType::ConnectError, "not an internet address"))?;
-        let connecting = tokio::net::TcpStream::connect(addr);
-        let socket = tokio::time::timeout(self.timeout, connecting)
-            .await
-            .or_err(ErrorType::ConnectTimedout, "connecting to the provider")?
-            .or_err(ErrorType::ConnectRefused, "connecting to the provider")?;
-        let (socket, handle) = duplicated(socket).or_err(ErrorType::SocketError, "keeping a handle on the socket")?;
-        let mut stream = Stream::from(socket);
-        stream.set_proxy_digest(handle_digest(handle)?);
-        Ok(stream)
-    }
-}
-
-fn duplicated(socket: tokio::net::TcpStream) -> std::io::Result<(tokio::net::TcpStream, SocketHandle)> {
+fn duplicated(socket: TcpStream) -> std::io::Result<(TcpStream, SocketHandle)> {
     let socket = socket.into_std()?;
     let handle = socket.try_clone()?;
-    Ok((tokio::net::TcpStream::from_std(socket)?, handle))
-}
-
-/// Pingora carries application data beside a connection only as part of the answer to a CONNECT request; an empty one
-/// stands in.
-fn handle_digest(handle: SocketHandle) -> Result<ProxyDigest> {
-    let empty = pingora::http::ResponseHeader::build(200, Some(0))?;
-    Ok(ProxyDigest::new(Box::new(empty), Some(Box::new(Arc::new(handle)))))
+    Ok((TcpStream::from_std(socket)?, handle))
 }
 
 /// The second handle of the connection that Pingora chose for an attempt, new or from its pool.
@@ -133,6 +104,11 @@ impl Watch {
         if self.state.last_byte_ms.swap(since, Ordering::AcqRel) == 0 {
             self.state.first_byte.notify_one();
         }
+    }
+
+    /// How long the attempt has run.
+    pub fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.state.started)
     }
 
     /// Whether a limit has passed and ended the attempt.

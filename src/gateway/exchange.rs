@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use rand::RngExt;
 
 use crate::{
@@ -40,6 +39,8 @@ pub struct Exchange {
     pub query_keys: QueryKeys,
     /// How far the request has come.
     pub stage: Stage,
+    /// The request has failed, and its client has an answer with a proper end: its connection can carry others.
+    pub answered_whole: bool,
     /// Keeps the process from ending while the request runs.
     pub in_flight: InFlight,
 }
@@ -53,6 +54,7 @@ impl Exchange {
             request_id: new_request_id(),
             query_keys: QueryKeys::default(),
             stage: Stage::New,
+            answered_whole: false,
             in_flight,
         }
     }
@@ -104,13 +106,11 @@ pub struct Forward {
     pub attempts: Attempts,
     /// What the body said, for the edits of another provider.
     pub scan: Scan,
-    /// The body before any edit, kept while another provider may need it.
-    pub original: Option<Bytes>,
     /// The provider for which the body was edited, by its place in the route.
     pub edited_for: usize,
     /// The client's query without its key.
     pub query: Option<String>,
-    /// The body; given up when the answer has begun.
+    /// The body; given up when no attempt can follow.
     pub body: Option<GatheredBody>,
     /// Bytes of the next piece of the body that Pingora repeats from its buffer.
     pub replay_bytes: usize,

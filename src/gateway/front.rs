@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use pingora::{
-    apps::{HttpServerOptions, ServerApp},
-    protocols::Stream,
+    apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp},
+    protocols::{Stream, http::ServerSession},
     server::{ShutdownWatch, configuration::ServerConf},
 };
 use pingora_proxy::{HttpProxy, http_proxy};
 
-use crate::gateway::{Gateway, client_stream::ClientStream};
+use crate::gateway::{Gateway, client_stream::ClientStream, keepalive::Parking};
 
 /// The application that the listening service hands connections to.
 pub struct Front {
@@ -29,8 +29,20 @@ impl Front {
 #[async_trait]
 impl ServerApp for Front {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        let stream = Box::new(ClientStream::new(stream));
-        self.proxy.process_new(stream, shutdown).await
+        let parking = Arc::new(Parking::default());
+        let stream = Box::new(ClientStream::new(stream, parking.sign()));
+        let left = self.proxy.process_new(stream, shutdown).await;
+        // Pingora is through with the connection; what was parked is not over. From here on it is HTTP/1.1 for certain.
+        let mut next = parking.take();
+        while let Some((stream, settings)) = next.map(ReusedHttpStream::consume) {
+            let mut session = ServerSession::new_http1(stream);
+            if let Some(settings) = settings {
+                settings.apply_to_session(&mut session);
+            }
+            let reused = self.proxy.process_new_http(session, shutdown).await;
+            next = reused.or_else(|| parking.take());
+        }
+        left
     }
 
     async fn cleanup(&self) {

@@ -1,6 +1,6 @@
 //! What can be read from a request's head: the target, the caller's credential, refusals that need no body.
 
-use http::{HeaderMap, HeaderValue, Method, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Uri, Version, header};
 use pingora::http::RequestHeader;
 
 use crate::{
@@ -134,6 +134,8 @@ pub fn check_body_head(head: &RequestHeader, body_bytes_max: usize) -> Result<Bo
     }
     let expectation = match headers.get(header::EXPECT).map(|value| value.as_bytes()) {
         None => Expectation::None,
+        // An HTTP/1.0 client's is passed over (RFC 9110 section 10.1.1).
+        Some(_) if head.version == Version::HTTP_10 => Expectation::None,
         Some(value) if value.eq_ignore_ascii_case(b"100-continue") => Expectation::Continue,
         Some(_) => return Err(Refusal::ExpectationUnknown),
     };

@@ -154,9 +154,13 @@ pub fn edit_head(session: &mut Session, forward: &mut Forward, head: &mut Respon
     if is_edited || is_plain && matches!(framing, Framing::Sse | Framing::JsonArray) {
         // The end may differ from the provider's: masked, reshaped, or followed by an in-band error.
         head.remove_header(&header::CONTENT_LENGTH);
-        if session.req_header().version != Version::HTTP_2 {
+        if session.req_header().version == Version::HTTP_11 {
             head.insert_header(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"))?;
         }
+    }
+    if session.req_header().version == Version::HTTP_10 {
+        // It knows no chunks: without a length the answer ends with the connection (RFC 9112 section 6.1).
+        head.remove_header(&header::TRANSFER_ENCODING);
     }
     let protocol_id = protocol.request_id_header();
     if !head.headers.contains_key(protocol_id) {

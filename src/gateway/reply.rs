@@ -36,7 +36,18 @@ pub async fn refuse(session: &mut Session, shape: Protocol, mut entry: Entry, re
     entry.record.response_bytes = reply.body.len() as u64;
     let request_id = entry.record.request_id.clone();
     entry.refused(refusal);
+    if matches!(refusal, Refusal::BodyTimeout) {
+        // The rest of the body will not come now either.
+        session.set_keepalive(None);
+    }
     write(session, reply, &request_id).await
+}
+
+/// Whether the client has the head of its answer. An interim one (RFC 9110 section 15.2), such as `100 Continue`, is none.
+pub fn has_begun(session: &Session) -> bool {
+    session
+        .response_written()
+        .is_some_and(|head| !head.status.is_informational())
 }
 
 /// Writes a whole answer of weir's own.
@@ -79,9 +90,7 @@ fn leave_body_unread(session: &mut Session) {
 /// The request has failed for good. Before the answer's head: a refusal. After it: the protocol's in-band error, or,
 /// where it has none, a broken connection. Never an end that looks like success.
 pub async fn fail(session: &mut Session, error: &Error, exchange: &mut Exchange) -> FailToProxy {
-    let answered = session
-        .response_written()
-        .is_some_and(|head| !head.status.is_informational());
+    let answered = has_begun(session);
     let code = match std::mem::replace(&mut exchange.stage, Stage::Answered) {
         Stage::Forwarding(mut forward) => {
             let code = if client_left(error) {
@@ -91,9 +100,13 @@ pub async fn fail(session: &mut Session, error: &Error, exchange: &mut Exchange)
                 relay::note_client(&mut forward);
                 0
             } else if answered {
-                break_off(session, error, &mut forward).await
+                let (code, is_whole) = break_off(session, error, &mut forward).await;
+                exchange.answered_whole = is_whole;
+                code
             } else {
-                answer_failure(session, error, exchange.shape, &mut forward).await
+                let code = answer_failure(session, error, exchange.shape, &mut forward).await;
+                exchange.answered_whole = code != 0;
+                code
             };
             exchange.stage = Stage::Forwarding(forward);
             code
@@ -103,6 +116,8 @@ pub async fn fail(session: &mut Session, error: &Error, exchange: &mut Exchange)
                 drop(entry);
                 0
             } else {
+                // What a hook has left half done, a body half read for one, is nothing to go on with.
+                session.set_keepalive(None);
                 // Whether the client could still be told does not change the record.
                 let _ = refuse(session, exchange.shape, *entry, &Refusal::Internal).await;
                 500
@@ -111,6 +126,7 @@ pub async fn fail(session: &mut Session, error: &Error, exchange: &mut Exchange)
         Stage::New | Stage::Answered if client_left(error) || answered => 0,
         Stage::New | Stage::Answered => {
             // The record went with the hook that failed; the client still gets its answer.
+            session.set_keepalive(None);
             let request_id = exchange.request_id.to_string();
             let reply = Refusal::Internal.reply(exchange.shape, &request_id);
             match write(session, reply, &request_id).await {
@@ -121,6 +137,7 @@ pub async fn fail(session: &mut Session, error: &Error, exchange: &mut Exchange)
     };
     FailToProxy {
         error_code: code,
+        // Pingora asks this for some failures only: see `keepalive`.
         can_reuse_downstream: false,
     }
 }
@@ -145,16 +162,18 @@ async fn answer_failure(session: &mut Session, error: &Error, shape: Protocol, f
     }
 }
 
-async fn break_off(session: &mut Session, error: &Error, forward: &mut Forward) -> u16 {
+/// Also whether the answer has a proper end now.
+async fn break_off(session: &mut Session, error: &Error, forward: &mut Forward) -> (u16, bool) {
     let panicked = *error.etype() == guard::PANICKED;
     if !panicked && let Some(rest) = relay::rest_of_whole(forward) {
         forward.ticket.charge_now();
-        let _ = session.write_response_body(Some(rest), true).await;
-        return forward.ticket.meter.status();
+        let ended = session.write_response_body(Some(rest), true).await;
+        return (forward.ticket.meter.status(), ended.is_ok());
     }
     let (outcome, failure) = relay::failure_of(forward, panicked);
     forward.ticket.fail(outcome);
     forward.ticket.charge_now();
+    let mut is_whole = false;
     if let Some(tail) = forward.ticket.meter.failure_tail(&failure) {
         // What was held of a broken event comes first: the tail finishes it.
         let mut held = forward
@@ -165,9 +184,10 @@ async fn break_off(session: &mut Session, error: &Error, forward: &mut Forward) 
         held.extend_from_slice(&tail);
         let tail = held;
         // When this fails the connection is broken, which says the same.
-        let _ = session.write_response_body(Some(Bytes::from(tail)), true).await;
+        let ended = session.write_response_body(Some(Bytes::from(tail)), true).await;
+        is_whole = ended.is_ok();
     }
-    502
+    (502, is_whole)
 }
 
 fn refusal_of(error: &Error, forward: &Forward) -> Refusal {

@@ -27,10 +27,16 @@ use crate::{
     gateway::{
         Gateway, admission,
         body::BodyForm,
-        deadline::{self, Limits, Watch, WatchedConnector},
+        connector::Connector,
+        deadline::{self, Limits, Watch},
         exchange::Forward,
+        reply,
     },
 };
+
+/// How soon after a request has been handed to a connection of the pool the connection's end says that it was closed before:
+/// some round trips, and what a busy machine takes to notice.
+pub const STALE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Waits as long as is right before this attempt.
 pub async fn pause(forward: &mut Forward) {
@@ -63,9 +69,10 @@ pub fn peer(gateway: &Gateway, session: &Session, forward: &mut Forward) -> Resu
     let own = &forward.provider().timeouts;
     let connect = own.connect.unwrap_or(timeouts.connect);
     let limits = limits(forward);
-    let mut peer = HttpPeer::new(place.address, place.origin.https, place.origin.host.clone());
+    let mut peer = HttpPeer::new(place.first, place.origin.https, place.origin.host.clone());
     peer.options.alpn = ALPN::H1;
-    peer.options.custom_l4 = Some(Arc::new(WatchedConnector { timeout: connect }));
+    let places = Arc::clone(forward.attempts.places());
+    peer.options.custom_l4 = Some(Arc::new(Connector::new(connect, place, places)));
     peer.options.total_connection_timeout = Some(connect);
     // Reading is limited by the watch: Pingora's own limit would register a timer for every chunk.
     peer.options.write_timeout = Some(limits.idle);
@@ -84,21 +91,15 @@ fn edit_for_provider(session: &Session, forward: &mut Forward) -> Result<()> {
     if forward.edited_for == forward.attempts.legs_left_behind() {
         return Ok(());
     }
-    let (Some(body), Some(original)) = (&mut forward.body, &forward.original) else {
+    let Some(body) = &mut forward.body else {
         return Error::e_explain(ErrorType::InternalError, "a further provider without a body");
     };
-    body.bytes = original.clone();
+    let Some(original) = body.original.clone() else {
+        return Error::e_explain(ErrorType::InternalError, "a further provider that was not foreseen");
+    };
+    body.bytes = original;
     let leg = forward.attempts.leg();
-    let kept = original.len();
-    let edited = admission::edit_body(
-        session,
-        forward.operation,
-        &forward.asked,
-        leg,
-        &forward.scan,
-        kept,
-        body,
-    );
+    let edited = admission::edit_body(session, forward.operation, &forward.asked, leg, &forward.scan, body);
     if let Err(refusal) = edited {
         forward.refusal = Some(refusal);
         return Error::e_explain(ErrorType::InternalError, "the further provider cannot take the body");
@@ -202,7 +203,7 @@ fn target(path_and_query: &str, query: Option<&str>) -> Result<Uri> {
 }
 
 /// Pingora hands over what it holds of the body; in its place goes the whole stored body, once, at the end.
-pub fn send_body(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
+pub fn send_body(session: &Session, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
     let replayed = std::mem::take(&mut forward.replay_bytes);
     let Some(body) = &forward.body else {
         return Ok(());
@@ -219,6 +220,10 @@ pub fn send_body(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) ->
     }
     // An empty piece keeps the body open; none at all would end it.
     *piece = Some(if end { body.bytes.clone() } else { Bytes::new() });
+    if end && reply::has_begun(session) {
+        // The provider has answered before the client's end mark: no attempt can follow.
+        forward.body = None;
+    }
     Ok(())
 }
 
@@ -234,17 +239,23 @@ pub fn connect_failed(forward: &mut Forward, mut error: Box<Error>) -> Box<Error
 
 /// The attempt failed after the connection was there. Sent again when the answer's head has been found to deserve it
 /// (see [`crate::gateway::relay::accept_head`]), or when the connection came from the pool, no byte of an answer has
-/// come, and nothing but the provider's closing it can be the reason.
+/// come, and the provider must have closed it before it took up the request.
 pub fn attempt_failed(session: &Session, forward: &mut Forward, mut error: Box<Error>, reused: bool) -> Box<Error> {
     if forward.again {
-        error.set_retry(session.response_written().is_none());
+        error.set_retry(!reply::has_begun(session));
         return error;
     }
     let expired = forward.watch.as_ref().is_some_and(Watch::expired);
+    // A provider that was at work for a while may have done it, and bill it.
+    let is_prompt = || {
+        let age = forward.watch.as_ref().map(|watch| watch.age(clock::instant()));
+        age.is_some_and(|age| age <= STALE_WITHIN)
+    };
     let closed_unanswered = match error.etype() {
-        ErrorType::ConnectionClosed => error.to_string().contains("bytes already read: 0"),
+        // Not even the whole request has left this machine.
         ErrorType::WriteError => true,
-        ErrorType::ReadError => !forward.head_seen,
+        ErrorType::ConnectionClosed => error.to_string().contains("bytes already read: 0") && is_prompt(),
+        ErrorType::ReadError => !forward.head_seen && is_prompt(),
         _ => false,
     };
     let again = reused
@@ -253,7 +264,7 @@ pub fn attempt_failed(session: &Session, forward: &mut Forward, mut error: Box<E
         && !expired
         && !forward.is_unattended()
         && !forward.head_seen
-        && session.response_written().is_none()
+        && !reply::has_begun(session)
         && admission::can_resend(forward)
         && forward.attempts.connection_was_stale();
     let again = again || go_on_unanswered(session, forward, &error);

@@ -1,5 +1,7 @@
 //! Whether a place works: by its free path where its file gives one, else by a connection that stands.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use pingora::Result;
 use pingora_load_balancing::{
@@ -8,23 +10,38 @@ use pingora_load_balancing::{
 };
 
 use super::places::Origins;
-use crate::domain::rules::{Origin, WeightedOrigin};
+use crate::{
+    domain::rules::{Origin, WeightedOrigin},
+    resolver::Resolver,
+};
 
 /// Checks in a row that change what is believed of a place.
 const CHANGES_AFTER: usize = 2;
 
-/// The check of each place of one provider. Certificates are not verified here: nothing secret is sent, and the
+/// The check of each place of one provider, at either address family of its name. Certificates are not verified here: nothing secret is sent, and the
 /// connections that carry requests verify theirs.
-pub(super) struct PlaceCheck(Vec<(Origin, Box<dyn HealthCheck + Send + Sync>)>);
+pub(super) struct PlaceCheck {
+    checks: Vec<(Origin, Box<dyn HealthCheck + Send + Sync>)>,
+    resolver: Arc<Resolver>,
+}
 
 impl PlaceCheck {
-    pub(super) fn new(origins: &[WeightedOrigin]) -> Self {
-        Self(
-            origins
-                .iter()
-                .map(|place| (place.origin.clone(), check(place)))
-                .collect(),
-        )
+    pub(super) fn new(origins: &[WeightedOrigin], resolver: Arc<Resolver>) -> Self {
+        let checks = origins.iter().map(|place| (place.origin.clone(), check(place)));
+        Self {
+            checks: checks.collect(),
+            resolver,
+        }
+    }
+
+    /// The same place at the other family of its name.
+    fn at_the_other_family(&self, origin: &Origin, target: &Backend) -> Option<Backend> {
+        let address = target.addr.as_inet()?;
+        let other = self.resolver.other_family(&origin.host, origin.port, *address)?;
+        Some(Backend {
+            addr: other.into(),
+            ..target.clone()
+        })
     }
 }
 
@@ -54,8 +71,12 @@ impl HealthCheck for PlaceCheck {
             return Ok(());
         };
         for origin in origins.iter() {
-            if let Some((_, check)) = self.0.iter().find(|(known, _)| known == origin.as_ref()) {
-                check.check(target).await?;
+            let Some((_, check)) = self.checks.iter().find(|(known, _)| known == origin.as_ref()) else {
+                continue;
+            };
+            if let Err(error) = check.check(target).await {
+                let other = self.at_the_other_family(origin, target).ok_or(error)?;
+                check.check(&other).await?;
             }
         }
         Ok(())
@@ -72,6 +93,7 @@ impl HealthCheck for PlaceCheck {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
@@ -81,7 +103,7 @@ mod tests {
 
     use super::*;
     use crate::pools::{Places, Probing};
-    use crate::resolver::{Resolver, ResolverSettings};
+    use crate::resolver::{Lookup, ResolverSettings};
 
     /// A server that answers every request with this status line.
     async fn server(status: &'static str) -> String {
@@ -116,17 +138,37 @@ mod tests {
         (url, is_well)
     }
 
+    struct Addresses(Vec<SocketAddr>);
+
+    #[async_trait]
+    impl Lookup for Addresses {
+        async fn lookup(&self, _host: &str, _port: u16) -> std::io::Result<Vec<SocketAddr>> {
+            Ok(self.0.clone())
+        }
+    }
+
+    /// Knows these addresses by each of these names.
+    async fn resolver(names: Vec<(String, u16)>, addresses: Vec<SocketAddr>) -> Arc<Resolver> {
+        let settings = ResolverSettings {
+            refresh: Duration::from_secs(60),
+            timeout: Duration::from_secs(1),
+        };
+        let resolver = Arc::new(Resolver::with_lookup(names, settings, Box::new(Addresses(addresses))));
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let resolving = tokio::spawn(Arc::clone(&resolver).run(stopped));
+        resolver.first_pass().await;
+        stop.send_replace(true);
+        resolving.await.unwrap();
+        resolver
+    }
+
     async fn checked(places: &[(&str, Option<&str>)]) -> Places {
         let place = |(url, path): &(&str, Option<&str>)| WeightedOrigin {
             health_path: path.map(str::to_owned),
             ..WeightedOrigin::only(Origin::parse(url).unwrap())
         };
         let origins: Vec<WeightedOrigin> = places.iter().map(place).collect();
-        let settings = ResolverSettings {
-            refresh: Duration::from_secs(60),
-            timeout: Duration::from_secs(1),
-        };
-        let places = Places::new(&origins, Arc::new(Resolver::new(Vec::new(), settings)));
+        let places = Places::new(&origins, resolver(Vec::new(), Vec::new()).await);
         places.update().await;
         for _ in 0..CHANGES_AFTER {
             places.check(crate::clock::instant()).await;
@@ -176,6 +218,24 @@ mod tests {
         let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
         let places = checked(&[(&well, None), (&format!("http://{gone}"), None)]).await;
         assert_eq!(urls(&places), [well].into());
+    }
+
+    #[tokio::test]
+    async fn a_place_that_answers_at_the_other_address_family_only_is_well() {
+        let alive = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let dead = TcpListener::bind("[::1]:0").await.unwrap().local_addr().unwrap();
+        let resolver = resolver(
+            vec![("two.example".to_owned(), 80)],
+            vec![dead, alive.local_addr().unwrap()],
+        );
+        let place = |url: &str| WeightedOrigin::only(Origin::parse(url).unwrap());
+        let second = server("200 OK").await;
+        let places = Places::new(&[place("http://two.example"), place(&second)], resolver.await);
+        places.update().await;
+        for _ in 0..CHANGES_AFTER {
+            places.check().await;
+        }
+        assert_eq!(urls(&places), [format!("http://{dead}"), second].into());
     }
 
     #[tokio::test]

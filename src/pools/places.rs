@@ -24,14 +24,21 @@ use crate::{
     resolver::Resolver,
 };
 
+/// How long a place is connected to at its name's other address family first, after that has answered sooner: about as long as
+/// RFC 6555 section 4 says to remember it.
+pub(super) const TURNED_FOR: Duration = Duration::from_secs(600);
 /// How many addresses are looked at for one choice.
 const LOOKED_AT_MAX: usize = 256;
 
 /// An address to connect to, and the place it belongs to.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The address.
+    /// The address by which it is known here: what fails or works is told of this one.
     pub address: SocketAddr,
+    /// Where to connect first: there, or at the name's other address family where that answered sooner lately.
+    pub first: SocketAddr,
+    /// Where to connect beside, when the first does not answer soon. `None` where the name has one family only.
+    pub second: Option<SocketAddr>,
     /// The place: its name for TLS and for the `Host` header.
     pub origin: Arc<Origin>,
 }
@@ -41,6 +48,9 @@ pub struct Places {
     balancer: LoadBalancer<RoundRobin>,
     /// What is known of each address that is there.
     breakers: Mutex<HashMap<SocketAddr, Breaker>>,
+    resolver: Arc<Resolver>,
+    /// Addresses whose name answers sooner at the other family, and until when that is believed.
+    turned: Mutex<HashMap<SocketAddr, Instant>>,
 }
 
 /// The places behind one address: more than one when they share a front.
@@ -87,12 +97,14 @@ impl Places {
             .collect();
         let mut balancer = LoadBalancer::from_backends(Backends::new(Box::new(Discovery {
             origins: shared,
-            resolver,
+            resolver: Arc::clone(&resolver),
         })));
-        balancer.set_health_check(Box::new(PlaceCheck::new(origins)));
+        balancer.set_health_check(Box::new(PlaceCheck::new(origins, Arc::clone(&resolver))));
         Self {
             balancer,
             breakers: Mutex::default(),
+            resolver,
+            turned: Mutex::default(),
         }
     }
 
@@ -106,6 +118,7 @@ impl Places {
             there.iter().any(is_same)
         };
         self.lock().retain(|address, _| is_there(address));
+        self.turned().retain(|address, _| is_there(address));
     }
 
     /// Checks the health of every address, where there is more than one to choose from. One that is ill is not asked by
@@ -152,7 +165,35 @@ impl Places {
         let origin = Arc::clone(origins.get(tried.len().checked_rem(origins.len())?)?);
         let permit = permit.into_inner();
         let permit = permit.unwrap_or_else(|| self.breaker(&address).enter_anyway(now));
-        Some((Place { address, origin }, permit))
+        Some((self.place(address, origin, now), permit))
+    }
+
+    /// Where to connect to for an address: at its name's two families, in the order that answers soonest.
+    fn place(&self, address: SocketAddr, origin: Arc<Origin>, now: Instant) -> Place {
+        let other = self.resolver.other_family(&origin.host, origin.port, address);
+        let is_turned = || self.turned().get(&address).is_some_and(|until| *until > now);
+        let (first, second) = match other {
+            Some(other) if is_turned() => (other, Some(address)),
+            other => (address, other),
+        };
+        Place {
+            address,
+            first,
+            second,
+            origin,
+        }
+    }
+
+    /// Both families of a place's name were tried, and this one was the first to answer.
+    pub fn answered(&self, place: &Place, winner: SocketAddr, now: Instant) {
+        if winner == place.address {
+            self.turned().remove(&place.address);
+            return;
+        }
+        if self.turned().insert(place.address, now + TURNED_FOR).is_none() {
+            let name = &place.origin.host;
+            tracing::warn!(%name, address = %place.address, used = %winner, "a provider answers at its other address family only, or sooner");
+        }
     }
 
     /// Whether there is an address that is not in `tried`.
@@ -174,6 +215,10 @@ impl Places {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SocketAddr, Breaker>> {
         self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn turned(&self) -> std::sync::MutexGuard<'_, HashMap<SocketAddr, Instant>> {
+        self.turned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

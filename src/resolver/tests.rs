@@ -91,15 +91,47 @@ fn retries_double_up_to_the_refresh() {
 }
 
 #[test]
-fn only_the_family_the_system_prefers_is_used() {
+fn the_family_the_system_prefers_comes_first_and_the_other_is_kept() {
     let mixed = [
         at("10.0.0.1:1"),
         at("[2001:db8::1]:1"),
         at("10.0.0.2:1"),
         at("10.0.0.1:1"),
     ];
-    assert_eq!(of_the_preferred_family(&mixed), [at("10.0.0.1:1"), at("10.0.0.2:1")]);
-    assert_eq!(of_the_preferred_family(&mixed[1..]), [at("[2001:db8::1]:1")]);
+    let found = families(&mixed);
+    assert_eq!(*found.preferred, [at("10.0.0.1:1"), at("10.0.0.2:1")]);
+    assert_eq!(*found.other, [at("[2001:db8::1]:1")]);
+    let found = families(&mixed[1..]);
+    assert_eq!(*found.preferred, [at("[2001:db8::1]:1")]);
+    assert_eq!(*found.other, [at("10.0.0.2:1"), at("10.0.0.1:1")]);
+    let many: Vec<SocketAddr> = (1..=200).map(|port| SocketAddr::from(([10, 0, 0, 1], port))).collect();
+    assert_eq!(families(&many).preferred.len(), ADDRESSES_MAX);
+}
+
+#[tokio::test]
+async fn each_address_has_one_of_the_other_family() {
+    let script = Script::default();
+    script.say(
+        "a.example",
+        &["[2001:db8::1]:443", "10.0.0.1:443", "[2001:db8::2]:443", "10.0.0.2:443"],
+    );
+    script.say("b.example", &["10.0.0.3:443"]);
+    let resolver = resolver(&[("a.example", 443), ("b.example", 443)], &script, quick());
+    let (_stop, stopped) = watch::channel(false);
+    tokio::spawn(Arc::clone(&resolver).run(stopped));
+    resolver.first_pass().await;
+    let other = |host: &str, address: &str| resolver.other_family(host, 443, at(address));
+    assert_eq!(other("a.example", "[2001:db8::1]:443"), Some(at("10.0.0.1:443")));
+    assert_eq!(other("a.example", "[2001:db8::2]:443"), Some(at("10.0.0.2:443")));
+    assert_eq!(other("a.example", "10.0.0.1:443"), None, "it is the other one itself");
+    assert_eq!(other("b.example", "10.0.0.3:443"), None);
+    assert_eq!(other("10.0.0.3", "10.0.0.3:443"), None);
+    // The name gains a family.
+    script.say("b.example", &["10.0.0.3:443", "[2001:db8::3]:443"]);
+    until("the new family", || {
+        resolver.other_family("b.example", 443, at("10.0.0.3:443")) == Some(at("[2001:db8::3]:443"))
+    })
+    .await;
 }
 
 #[tokio::test]

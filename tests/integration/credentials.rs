@@ -299,11 +299,9 @@ fn a_refused_key_with_an_unread_body_smuggles_no_second_request() {
     let mut head = client.head_to("POST");
     assert_eq!(head.status, 401);
     while let Piece::Data(_) = client.piece(&mut head) {}
-    assert_eq!(
-        client.try_head_to("POST").map(|head| head.status),
-        None,
-        "a second answer on the connection"
-    );
+    // The next answer on the connection, which serves on, is the next request's.
+    client.write(&Request::get("/api/hello").bytes(Upload::Length));
+    assert_eq!(client.response_to("GET").json()["status"], "ok");
     assert_eq!(provider.connections(), 0);
 }
 

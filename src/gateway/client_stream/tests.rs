@@ -13,7 +13,7 @@ const PIPE_BYTES: usize = 64;
 /// The client's end, the connection, and the presence that it is watched for.
 fn watched(stream: bool, places: usize) -> (DuplexStream, ClientStream, Arc<Presence>) {
     let (client, server) = duplex(PIPE_BYTES);
-    let connection = ClientStream::new(Box::new(server));
+    let connection = ClientStream::new(Box::new(server), Weak::new());
     let terms = Terms {
         stream,
         finish: Duration::from_secs(10),
@@ -35,7 +35,7 @@ async fn waits(connection: &mut ClientStream) -> bool {
 #[tokio::test]
 async fn a_connection_that_nobody_watches_passes_everything_through() {
     let (mut client, server) = duplex(PIPE_BYTES);
-    let mut connection = ClientStream::new(Box::new(server));
+    let mut connection = ClientStream::new(Box::new(server), Weak::new());
     client.write_all(b"hello").await.expect("room");
     let mut space = [0; 8];
     assert_eq!(connection.read(&mut space).await.expect("bytes"), 5);
@@ -107,7 +107,7 @@ async fn who_stops_sending_still_gets_an_answer_in_one_piece() {
 #[tokio::test]
 async fn what_comes_behind_a_request_breaks_its_exchange_off_but_its_own_end_does_not() {
     let (mut client, server) = duplex(PIPE_BYTES);
-    let mut connection = ClientStream::new(Box::new(server));
+    let mut connection = ClientStream::new(Box::new(server), Weak::new());
     let (_, _, asked) = watched(true, 1);
     let places = Arc::new(Semaphore::new(1));
     let metrics = Arc::new(Metrics::new(&[], &[]).expect("metrics"));
@@ -149,4 +149,29 @@ async fn a_client_that_takes_bytes_at_last_is_there() {
     assert!(!presence.has_left());
     drop(connection);
     assert_eq!(reading.await.expect("no panic").expect("read"), 20 * PIPE_BYTES);
+}
+
+#[tokio::test]
+async fn only_what_may_be_the_preface_of_http2_is_waited_for() {
+    for (sent, looked_like) in [
+        (&b"G"[..], false),
+        (b"PRI * HTTP/1.0\r\n\r\n", false),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n and more", true),
+    ] {
+        let (mut client, server) = duplex(PIPE_BYTES);
+        let mut connection = ClientStream::new(Box::new(server), Weak::new());
+        let mut space = [0; H2_PREFACE.len()];
+        assert!(futures_util::poll!(std::pin::pin!(connection.try_peek(&mut space))).is_pending());
+        client.write_all(sent).await.expect("room");
+        assert!(connection.try_peek(&mut space).await.expect("bytes"));
+        assert_eq!(space == *H2_PREFACE, looked_like);
+        drop(client);
+        let mut all = Vec::new();
+        connection.read_to_end(&mut all).await.expect("bytes");
+        assert_eq!(all, sent, "what was looked at is read all the same");
+    }
+    let (client, server) = duplex(PIPE_BYTES);
+    drop(client);
+    let mut connection = ClientStream::new(Box::new(server), Weak::new());
+    assert!(connection.try_peek(&mut [0; H2_PREFACE.len()]).await.is_err());
 }
