@@ -120,9 +120,8 @@ impl Sessions {
         }
         self.lock().put(state, served_by.clone());
         let waiting = Waiting {
-            state,
-            served_by: served_by.clone(),
-            _receipt: on_the_way.receipt(),
+            name: (state, served_by.clone()),
+            receipt: on_the_way.receipt(),
         };
         if self.queue.try_send(waiting).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);

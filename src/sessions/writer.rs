@@ -20,9 +20,8 @@ const WRITE_AGAIN: Duration = Duration::from_secs(1);
 
 /// A name of state that waits to be written. Its receipt goes with it.
 pub(super) struct Waiting {
-    pub(super) state: StateKey,
-    pub(super) served_by: ServedBy,
-    pub(super) _receipt: Receipt,
+    pub(super) name: (StateKey, ServedBy),
+    pub(super) receipt: Receipt,
 }
 
 /// What [`super::Sessions::new`] leaves to be written; run it in the background.
@@ -52,20 +51,18 @@ impl Writer {
             if count == 0 {
                 return;
             }
-            self.write(&batch, &mut stop).await;
-            batch.clear();
+            let (names, receipts): (Vec<_>, Vec<_>) =
+                batch.drain(..).map(|waiting| (waiting.name, waiting.receipt)).unzip();
+            self.write(&names, &mut stop).await;
+            drop(receipts);
         }
     }
 
     /// Writes until the store has taken all of it, or nobody can wait for that any longer.
-    async fn write(&self, batch: &[Waiting], stop: &mut watch::Receiver<bool>) {
-        let served: Vec<(StateKey, ServedBy)> = batch
-            .iter()
-            .map(|waiting| (waiting.state, waiting.served_by.clone()))
-            .collect();
-        while let Err(error) = self.store.remember(&served, clock::unix_seconds()).await {
+    async fn write(&self, names: &[(StateKey, ServedBy)], stop: &mut watch::Receiver<bool>) {
+        while let Err(error) = self.store.remember(names, clock::unix_seconds()).await {
             self.fails.send_replace(true);
-            tracing::warn!(%error, names = batch.len(), "whose state at providers is could not be written");
+            tracing::warn!(%error, names = names.len(), "whose state at providers is could not be written");
             let stopping = stop.wait_for(|stop| *stop);
             if tokio::time::timeout(WRITE_AGAIN, stopping).await.is_ok() {
                 return;
