@@ -17,6 +17,7 @@ pub mod estimate;
 pub mod exchange;
 pub mod front;
 pub mod funds;
+pub mod gate;
 pub mod guard;
 pub mod held;
 pub mod hello;
@@ -25,6 +26,7 @@ pub mod keepalive;
 pub mod key_slots;
 pub mod lately;
 pub mod listing;
+pub mod owner;
 pub mod peer;
 pub mod permits;
 pub mod presence;
@@ -359,10 +361,7 @@ impl ProxyHttp for Gateway {
         let forward = exchange.forward().ok_or_else(not_admitted)?;
         guard::immediate(self.metrics(), || {
             relay::pass(self.metrics(), forward, piece, end)?;
-            if end || forward.ticket.meter.is_final() {
-                // Before the client has the end: its next request may come at once.
-                forward.remember(&self.sessions);
-            }
+            forward.remember(&self.sessions, end);
             if end {
                 forward.ticket.charge_now();
             }
@@ -376,8 +375,7 @@ impl ProxyHttp for Gateway {
 
     async fn logging(&self, session: &mut Session, _error: Option<&Error>, exchange: &mut Exchange) {
         if let Some(forward) = exchange.forward() {
-            // Also of an answer that nobody read to its end.
-            forward.remember(&self.sessions);
+            forward.remember_rest(&self.sessions);
             forward.ticket.settle();
             if let Some(presence) = &forward.presence {
                 presence.close(forward.ticket.meter.is_complete());

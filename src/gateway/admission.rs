@@ -31,12 +31,14 @@ use crate::{
         body::{self, GatherError, GatheredBody},
         entry::Entry,
         estimate::Basis,
-        exchange::{Forward, Owner},
+        exchange::Forward,
         funds::{self, Caller},
         held,
         intake::{self, BodyHead, QueryKeys},
         key_slots::KeySlot,
-        listing, peer, permits, state,
+        listing,
+        owner::Owner,
+        peer, permits, state,
         ticket::Ticket,
     },
     key_cache::FindError,
@@ -339,11 +341,13 @@ fn forward(
     entry.record.stream = stream;
     let query = session.req_header().uri.query();
     let query = query::forwarded(operation, query, &PresentedKey::new(&presented));
-    let presence = if operation.counts_tokens() {
-        // It costs nothing, so there is nothing to learn from an answer that nobody reads.
-        None
+    let (presence, gate) = if operation.counts_tokens() {
+        // It costs nothing and makes nothing, so there is nothing to learn from an answer that nobody reads.
+        (None, Arc::default())
     } else {
-        permits::presence(gateway, session, live, &attempts.leg().provider, &model, stream)
+        let presence = permits::presence(gateway, live, &attempts.leg().provider, &model, stream);
+        let gate = permits::connection(session, presence.as_ref());
+        (presence, gate)
     };
     Forward {
         ticket: Ticket::issue(entry, bill, basis),
@@ -352,10 +356,8 @@ fn forward(
         live: Arc::clone(live),
         asked,
         presented,
-        owner: Some(Owner {
-            key,
-            is_kept: session_hint::is_kept(operation.protocol(), &scan),
-        }),
+        owner: Some(Owner::new(key, session_hint::is_kept(operation.protocol(), &scan))),
+        gate,
         model,
         edited_for: attempts.legs_left_behind(),
         attempts,

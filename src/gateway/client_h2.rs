@@ -1,8 +1,7 @@
-//! A client's request over HTTP/2 that may outlive its client.
+//! A client's request over HTTP/2: its answer's last bytes wait at the [`Gate`], and it may outlive its client.
 //!
 //! Pingora drives the connection, so its end, or the stream's, is not seen before Pingora's own HTTP/2 session reports it.
-//! This session stands in that one's place for a watched request, and passes everything on to it until it reports that the
-//! client is gone. If the [`Presence`] says that the answer is to be read all the same, the stream is reset, writes are
+//! This session stands in that one's place, and passes everything on to it until it reports that the client is gone. If the [`Presence`] says that the answer is to be read all the same, the stream is reset, writes are
 //! swallowed from then on, and what waits for the client waits for ever. The connection belongs to the accept loop: it is
 //! closed as soon as it ends, whatever runs here.
 
@@ -26,33 +25,36 @@ use pingora::{
     },
 };
 
-use crate::gateway::presence::Presence;
+use crate::gateway::{gate::Gate, presence::Presence};
 
 /// See the module.
 pub struct ClientH2 {
     session: HttpSession,
-    presence: Arc<Presence>,
+    /// `None` for a request that ends with its client.
+    presence: Option<Arc<Presence>>,
+    gate: Arc<Gate>,
     /// The answer's head, where the client was gone before it.
     swallowed_head: Option<Box<ResponseHeader>>,
 }
 
 impl ClientH2 {
     /// Passes everything on to `session` while the client is there.
-    pub fn new(session: HttpSession, presence: Arc<Presence>) -> Self {
+    pub fn new(session: HttpSession, presence: Option<Arc<Presence>>, gate: Arc<Gate>) -> Self {
         Self {
             session,
             presence,
+            gate,
             swallowed_head: None,
         }
     }
 
     fn is_gone(&self) -> bool {
-        self.presence.has_left()
+        self.presence.as_ref().is_some_and(|presence| presence.has_left())
     }
 
     /// Talking to the client has failed: nobody's business where the answer is read without it.
     fn outlive(&mut self, error: Box<Error>) -> Result<()> {
-        if !self.presence.leaves() {
+        if !self.presence.as_ref().is_some_and(|presence| presence.leaves()) {
             return Err(error);
         }
         // For a client that only takes no bytes; any other has closed the stream already.
@@ -116,6 +118,7 @@ impl Session for ClientH2 {
         if self.is_gone() {
             return Ok(());
         }
+        self.gate.open().await;
         match self.session.write_body(data, end).await {
             Ok(()) => Ok(()),
             Err(error) => self.outlive(error),
@@ -135,6 +138,7 @@ impl Session for ClientH2 {
         if self.is_gone() {
             return self.swallow(tasks);
         }
+        self.gate.open().await;
         let end = tasks.iter().any(HttpTask::is_end);
         match self.session.response_duplex_vec(tasks).await {
             Err(error) if *error.esource() == ErrorSource::Downstream => self.outlive(error).map(|()| end),

@@ -3,7 +3,7 @@
 //! It passes everything through until a request asks to outlive its client ([`ClientStream::watch`]). If the client then
 //! leaves, and its [`Presence`] says that the answer is to be read all the same, the socket is closed at once; from then on
 //! writes are swallowed and reads wait, so that Pingora notices nothing and goes on to the answer's end. Over HTTP/2 the
-//! connection has many requests: nothing is ever watched here then (see [`super::client_h2`]).
+//! connection has many requests: nothing is ever watched here then (see [`super::client_h2`]), nor kept back.
 
 use std::{
     io::{self, ErrorKind, IoSlice},
@@ -26,7 +26,7 @@ use tokio::{
     time::Sleep,
 };
 
-use crate::gateway::{keepalive::Parking, presence::Presence};
+use crate::gateway::{gate::Gate, keepalive::Parking, presence::Presence};
 
 /// How an HTTP/2 connection begins (RFC 9113 section 3.4).
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -40,6 +40,8 @@ pub struct ClientStream {
     /// The client of the running request. Over with the request, so that the next one finds a plain connection. Looked at
     /// when something is read, or goes wrong; never by a write that succeeds.
     presence: Mutex<Weak<Presence>>,
+    /// Where the last bytes of an answer wait.
+    gate: Arc<Gate>,
     /// The client has closed its sending side.
     ended: bool,
     /// Runs while the client takes no bytes.
@@ -57,6 +59,7 @@ impl ClientStream {
             id: stream.id(),
             stream: Some(stream),
             presence: Mutex::new(Weak::new()),
+            gate: Arc::default(),
             ended: false,
             stalled: None,
             peeked: BytesMut::new(),
@@ -72,6 +75,11 @@ impl ClientStream {
     /// For as long as this request runs, its client may leave without its being ended.
     pub fn watch(&self, presence: &Arc<Presence>) {
         *self.presence.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(presence);
+    }
+
+    /// Where the last bytes of an answer wait.
+    pub fn gate(&self) -> &Arc<Gate> {
+        &self.gate
     }
 
     fn presence(&self) -> Option<Arc<Presence>> {
@@ -154,11 +162,13 @@ impl AsyncRead for ClientStream {
 
 impl AsyncWrite for ClientStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let Some(stream) = &mut self.stream else {
+        let this = &mut *self;
+        let Some(stream) = &mut this.stream else {
             return Poll::Ready(Ok(bytes.len()));
         };
+        ready!(this.gate.poll_open(cx));
         let result = Pin::new(stream).poll_write(cx, bytes);
-        self.written(cx, result, bytes.len())
+        this.written(cx, result, bytes.len())
     }
 
     fn poll_write_vectored(
@@ -167,11 +177,13 @@ impl AsyncWrite for ClientStream {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let all = || slices.iter().map(|slice| slice.len()).sum();
-        let Some(stream) = &mut self.stream else {
+        let this = &mut *self;
+        let Some(stream) = &mut this.stream else {
             return Poll::Ready(Ok(all()));
         };
+        ready!(this.gate.poll_open(cx));
         let result = Pin::new(stream).poll_write_vectored(cx, slices);
-        self.written(cx, result, all())
+        this.written(cx, result, all())
     }
 
     fn is_write_vectored(&self) -> bool {

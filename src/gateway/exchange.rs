@@ -8,18 +8,16 @@ use crate::{
     domain::{
         catalogue::Model,
         json_scan::Scan,
-        key::KeyRecord,
         operation::Operation,
         protocol::Protocol,
-        provider_state::{StateId, StateKey},
         refusal::Refusal,
         rules::{Provider, ResponseRewriter},
         secret::ServiceKey,
-        session_hint::ServedBy,
     },
     gateway::{
         attempts::Attempts, body::GatheredBody, deadline::Watch, doubtful::Doubtful, drain::InFlight, entry::Entry,
-        error_body::ErrorBody, intake::QueryKeys, key_slots::KeySlot, presence::Presence, ticket::Ticket,
+        error_body::ErrorBody, gate::Gate, intake::QueryKeys, key_slots::KeySlot, owner::Owner, presence::Presence,
+        ticket::Ticket,
     },
     live::Live,
     metrics::GaugeGuard,
@@ -98,8 +96,10 @@ pub struct Forward {
     pub asked: String,
     /// The key's text, as the client presented it.
     pub presented: ServiceKey,
-    /// Whose is what the answer makes at the provider; taken when that is remembered.
+    /// Whose is what the answer makes at the provider; taken when all of that is remembered.
     pub owner: Option<Owner>,
+    /// Where the answer's last bytes wait until that is written.
+    pub gate: Arc<Gate>,
     /// The model that answers.
     pub model: Arc<Model>,
     /// To whom it goes.
@@ -136,15 +136,6 @@ pub struct Forward {
     pub count_slot: Option<KeySlot>,
 }
 
-/// Whose answer it is.
-#[derive(Debug)]
-pub struct Owner {
-    /// The key that asked; what it makes is its account's.
-    pub key: Arc<KeyRecord>,
-    /// Whether the provider keeps the answer, so that a later request can name it.
-    pub is_kept: bool,
-}
-
 impl Forward {
     /// The provider in turn.
     pub fn provider(&self) -> &Provider {
@@ -156,31 +147,25 @@ impl Forward {
         self.presence.as_ref().is_some_and(|presence| presence.has_left())
     }
 
-    /// Remembers what the answer has made, whose it is, and who served it: what comes next has to go to the same. Later calls
-    /// do nothing.
-    pub fn remember(&mut self, sessions: &Sessions) {
-        let Some(Owner { key, is_kept }) = self.owner.take() else {
-            return;
-        };
-        let meter = &self.ticket.meter;
-        if !(200..300).contains(&meter.status()) {
-            return;
+    /// A piece of the answer is about to go to the client, or its end: what it has made is remembered, and the last bytes
+    /// wait until that is written, because the client's next request may come as soon as it has them. Never waits itself.
+    pub fn remember(&mut self, sessions: &Sessions, end: bool) {
+        let (attempts, meter) = (&self.attempts, &self.ticket.meter);
+        if !end && !meter.has_named_all() {
+            if let Some(owner) = &mut self.owner {
+                owner.look(sessions, attempts, meter);
+            }
+        } else if let Some(mut owner) = self.owner.take() {
+            owner.remember(sessions, attempts, meter);
+            owner.keep_back(sessions, &self.gate, self.live.config.gateway.write);
         }
-        let made = meter.made().unwrap_or_default();
-        let answer = is_kept.then(|| meter.answer_id()).flatten();
-        let answer = answer.map(|id| StateId::new(&id));
-        let kept = made.kept.iter().filter(|_| is_kept);
-        let made = answer.iter().chain(kept).chain(&made.always);
-        let made = made.map(|id| StateKey::new(&key.account, *id));
-        let mut states = self.attempts.state().into_iter().chain(made).peekable();
-        if states.peek().is_none() {
-            return;
+    }
+
+    /// The exchange is over: remembers what an answer has made that nobody read to its end.
+    pub fn remember_rest(&mut self, sessions: &Sessions) {
+        if let Some(mut owner) = self.owner.take() {
+            owner.remember(sessions, &self.attempts, &self.ticket.meter);
         }
-        let served_by = ServedBy {
-            provider: self.provider().name.clone(),
-            credential: self.attempts.credential().credential.name.clone(),
-        };
-        states.for_each(|state| sessions.remember(state, &served_by));
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
         Gateway,
         client_h2::ClientH2,
         client_stream::ClientStream,
+        gate::Gate,
         key_slots::KeySlot,
         presence::{Presence, Terms},
     },
@@ -43,7 +44,6 @@ pub fn count_slot(
 /// in turn says, or as its model needs it.
 pub fn presence(
     gateway: &Gateway,
-    session: &mut Session,
     live: &Live,
     provider: &Provider,
     model: &Model,
@@ -58,24 +58,32 @@ pub fn presence(
         write: live.config.gateway.write,
     };
     let (places, metrics) = (Arc::clone(&gateway.finishing), Arc::clone(&gateway.sinks.metrics));
-    let presence = Presence::new(terms, places, metrics);
-    watch(session, &presence);
-    Some(presence)
+    Some(Presence::new(terms, places, metrics))
 }
 
-/// Has the client's connection tell `presence` of the client, and nobody else.
-fn watch(session: &mut Session, presence: &Arc<Presence>) {
+/// Has the client's connection tell `presence` of the client, and nobody else, if there is one; and wait at the gate that is
+/// returned.
+pub fn connection(session: &mut Session, presence: Option<&Arc<Presence>>) -> Arc<Gate> {
     if let Some(stream) = session.downstream_session.stream() {
-        if let Some(stream) = (**stream).as_any().downcast_ref::<ClientStream>() {
+        let Some(stream) = (**stream).as_any().downcast_ref::<ClientStream>() else {
+            return Arc::default();
+        };
+        let gate = Arc::clone(stream.gate());
+        if let Some(presence) = presence {
             stream.watch(presence);
             // The stream has a limit of its own, which Pingora's would anticipate.
             session.set_write_timeout(None);
         }
-        return;
+        return gate;
     }
+    let gate = Arc::<Gate>::default();
     let nobody = ServerSession::new_custom(Box::new(()));
     *session.downstream_session = match std::mem::replace(&mut *session.downstream_session, nobody) {
-        ServerSession::H2(h2) => ServerSession::new_custom(Box::new(ClientH2::new(h2, Arc::clone(presence)))),
+        ServerSession::H2(h2) => {
+            let h2 = ClientH2::new(h2, presence.cloned(), Arc::clone(&gate));
+            ServerSession::new_custom(Box::new(h2))
+        }
         other => other,
     };
+    gate
 }

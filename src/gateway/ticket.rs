@@ -121,9 +121,22 @@ impl Meter {
         self.observer.as_ref().map_or(0, Observer::output_estimate)
     }
 
+    /// Whether all is known that the answer names. A body in one piece is whole with its last brace, wherever the connection
+    /// says that it ends.
+    pub fn has_named_all(&self) -> bool {
+        let is_whole_body =
+            || self.framing == Some(Framing::Json) && self.observer.as_ref().is_some_and(Observer::is_complete);
+        self.is_final() || is_whole_body()
+    }
+
+    /// How many names of state have passed (see [`Observer::names`]).
+    pub fn names(&self) -> usize {
+        self.observer.as_ref().map_or(0, Observer::names)
+    }
+
     /// The identifier under which the provider may keep the answer.
-    pub fn answer_id(&self) -> Option<String> {
-        self.observed()?.answer_id.clone()
+    pub fn answer_id(&self) -> Option<Cow<'_, str>> {
+        self.observer.as_ref()?.answer_id()
     }
 
     /// What the answer says that it has made at the provider's account.

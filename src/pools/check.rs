@@ -233,7 +233,7 @@ mod tests {
         let places = Places::new(&[place("http://two.example"), place(&second)], resolver.await);
         places.update().await;
         for _ in 0..CHANGES_AFTER {
-            places.check().await;
+            places.check(crate::clock::instant()).await;
         }
         assert_eq!(urls(&places), [format!("http://{dead}"), second].into());
     }

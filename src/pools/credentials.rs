@@ -20,7 +20,7 @@ pub struct Credentials(Vec<Arc<CredentialState>>);
 pub struct CredentialState {
     /// The credential.
     pub credential: Credential,
-    /// Tells it from others without being it.
+    /// Tells its secret from others without being it.
     digest: [u8; 32],
     breaker: Breaker,
 }
@@ -48,7 +48,7 @@ impl CredentialState {
 }
 
 impl Credentials {
-    /// Those of a provider's file; the ones that were known before keep their rest.
+    /// Those of a provider's file; secrets that were known before keep their rest, whatever they are called now.
     pub fn new(credentials: &[Credential], known: Option<&Self>) -> Self {
         let state = |credential: &Credential| {
             let digest: [u8; 32] = Sha256::digest(credential.secret.expose()).into();
@@ -98,7 +98,8 @@ impl Credentials {
     }
 
     /// The credential for a request. Those that rest are passed over while another is awake. A session keeps to one:
-    /// the choice by its number changes only for the sessions of a credential that comes or goes (weighted rendezvous).
+    /// the choice by its number changes only for the sessions of a credential that comes or goes (weighted rendezvous). A
+    /// credential is its name: a new secret under it moves nobody, because caches and state lie with the account behind it.
     /// Without a session the weights decide by `dice`, in 0..1. When all rest, the one that wakes first serves: the
     /// provider may know better by now, and only it can say so.
     pub fn choose(&self, session: Option<u64>, dice: f64, probing: Probing, now: Instant) -> Option<ChosenCredential> {
@@ -142,7 +143,7 @@ impl Credentials {
             self.0.iter().filter(|one| is_awake(one) && !is_passed(one)).collect();
         let weight = |one: &CredentialState| f64::from(one.credential.weight);
         if let Some(session) = session {
-            let score = |one: &Arc<CredentialState>| -weight(one) / fraction(&one.digest, session).ln();
+            let score = |one: &Arc<CredentialState>| -weight(one) / fraction(&one.credential.name, session).ln();
             return awake
                 .into_iter()
                 .max_by(|left, right| score(left).total_cmp(&score(right)));
@@ -168,9 +169,9 @@ fn anyway(state: &Arc<CredentialState>, now: Instant) -> ChosenCredential {
 }
 
 /// A number between 0 and 1, both excluded, that a credential and a session share with nobody.
-fn fraction(digest: &[u8; 32], session: u64) -> f64 {
+fn fraction(credential: &str, session: u64) -> f64 {
     let hash = Sha256::new()
-        .chain_update(digest)
+        .chain_update(credential)
         .chain_update(session.to_be_bytes())
         .finalize();
     let mut bytes = [0; 4];
@@ -227,6 +228,27 @@ mod tests {
             assert_eq!(before, name(two.choose(Some(session), 0.9, ANY, now)));
             let after = name(three.choose(Some(session), 0.5, ANY, now));
             assert!(after == before || after == "c2", "{before} became {after}");
+        }
+    }
+
+    #[test]
+    fn a_new_secret_under_the_same_name_moves_no_session() {
+        let before = credentials(&[1, 2, 1]);
+        let rotated: Vec<Credential> = before
+            .iter()
+            .map(|one| Credential {
+                secret: Secret::new(format!("new-{}", one.credential.name)),
+                ..one.credential.clone()
+            })
+            .collect();
+        let after = Credentials::new(&rotated, Some(&before));
+        let now = crate::clock::instant();
+        for session in 0..500 {
+            assert_eq!(
+                name(before.choose(Some(session), 0.1, now)),
+                name(after.choose(Some(session), 0.9, now)),
+                "session {session}"
+            );
         }
     }
 

@@ -26,6 +26,7 @@ pub(crate) mod rules;
 pub(crate) mod sample;
 pub(crate) mod sentinel;
 pub(crate) mod shapes;
+pub(crate) mod slow_way;
 pub(crate) mod steps;
 pub(crate) mod store;
 pub(crate) mod tools;

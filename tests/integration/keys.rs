@@ -136,9 +136,14 @@ fn keys_survive_kill_9_with_the_embedded_store() {
     }
 }
 
+/// Within what time a revocation holds; a loaded machine gets more.
+fn revoked_within() -> Duration {
+    Duration::from_secs(rounds(5, 1) as u64)
+}
+
 /// Revokes on one node and watches both.
-fn revocation_reaches_every_node(rounds: usize, one: &Weir, two: &Weir) {
-    for round in 0..rounds {
+fn revocation_reaches_every_node(times: usize, one: &Weir, two: &Weir) {
+    for round in 0..times {
         let key = one.key();
         let statuses = || (status_of(one, &key.text), status_of(two, &key.text));
         wait_until("the key to work on both nodes", || statuses() == (200, 200));
@@ -147,7 +152,7 @@ fn revocation_reaches_every_node(rounds: usize, one: &Weir, two: &Weir) {
         wait_until("both nodes to refuse the key", || statuses() == (401, 401));
         let took = revoked.elapsed();
         assert!(
-            took <= Duration::from_secs(1),
+            took <= revoked_within(),
             "round {round}: refused after {took:?} only"
         );
     }

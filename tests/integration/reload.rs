@@ -132,6 +132,56 @@ fn a_changed_secret_is_used_and_sighup_reloads_by_itself() {
 }
 
 #[test]
+fn a_new_secret_under_the_same_name_moves_no_session() {
+    let provider = RecordingProvider::answering(OK);
+    let secrets = tempfile::TempDir::new().unwrap();
+    let path = |name: &str| secrets.path().join(name);
+    let rotate = |generation: usize| {
+        for name in ["a", "b"] {
+            let partial = path("partial");
+            std::fs::write(&partial, format!("{name}-{generation}")).unwrap();
+            std::fs::rename(partial, path(name)).unwrap();
+        }
+    };
+    rotate(0);
+    let credentials = ["a", "b"].map(|name| {
+        let secret = path(name);
+        format!(
+            "[[credential]]\nname = \"{name}\"\nsecret = \"file:{}\"\n",
+            secret.display()
+        )
+    });
+    let text = format!(
+        "name = \"one\"\n[auth]\nstyle = \"bearer\"\n{}[endpoints]\nmessages = \"{}/v1/messages\"\n[[model]]\nname = \"one-model\"\nfree = true\n",
+        credentials.concat(),
+        provider.base_url()
+    );
+    let rules = RuleFolder::new(&[("one", &text)]);
+    let weir = rules.weir().start();
+    let key = weir.key().text;
+    let used = |session: usize| {
+        let name = format!("s{session}");
+        let request = Wire::Messages.request_for("one-model", &key, "hi");
+        let answer = weir.exchange(&request.header("x-claude-code-session-id", &name));
+        assert_eq!(answer.status, 200);
+        let last = provider.last();
+        let (name, generation) = last.header("authorization").unwrap().rsplit_once('-').unwrap();
+        (name.to_owned(), generation.to_owned())
+    };
+    let before: Vec<String> = (0..12).map(|session| used(session).0).collect();
+    assert!(before.contains(&"Bearer a".to_owned()) && before.contains(&"Bearer b".to_owned()));
+    for generation in 1..=3 {
+        rotate(generation);
+        let generation = generation.to_string();
+        wait_until("both new secrets to be in force", || {
+            (0..12).all(|session| used(session).1 == generation)
+        });
+        let after: Vec<String> = (0..12).map(|session| used(session).0).collect();
+        assert_eq!(before, after);
+    }
+}
+
+#[test]
 fn what_needs_a_restart_says_so() {
     let provider = RecordingProvider::answering(OK);
     let weir = Weir::start(&provider.base_url());

@@ -1,6 +1,7 @@
 //! What lies at a provider's account belongs to the account here that made it: its other keys reach it, other accounts are told
 //! that there is no such thing, and nothing is forwarded for them.
 
+mod at_once;
 mod maker;
 mod names;
 

@@ -9,6 +9,7 @@ use crate::harness::recordings::{GEMINI_ARRAY, events, unary, whole_stream};
 use crate::harness::request::{ALL_WIRES, Upload, Wire, array_request, wire_of};
 use crate::harness::rules::RuleFolder;
 use crate::harness::shapes::assert_unauthorized;
+use crate::harness::tools::rounds;
 use crate::harness::{Client, RecordingProvider, Steps, Weir, wait_for};
 
 /// Reads pieces until `seen` has grown to `length` bytes.
@@ -128,6 +129,11 @@ fn whole_answers_pass_byte_for_byte() {
     assert_eq!(answer.text(), GEMINI_ARRAY.concat());
 }
 
+/// Within what time a provider is left with the client; a loaded machine gets more.
+fn noticed_within() -> Duration {
+    Duration::from_secs(rounds(5, 1) as u64)
+}
+
 #[test]
 fn a_client_that_leaves_is_gone_at_the_provider_within_a_second() {
     let left = Arc::new(Mutex::new(None));
@@ -153,7 +159,7 @@ fn a_client_that_leaves_is_gone_at_the_provider_within_a_second() {
             left.lock().unwrap().take()
         });
         let took = noticed.saturating_duration_since(gone);
-        assert!(took < Duration::from_secs(1), "{wire:?}: {took:?}");
+        assert!(took < noticed_within(), "{wire:?}: {took:?}");
     }
     let lines = weir.access_lines_at_least(3);
     assert!(lines.iter().all(|line| line["outcome"] == "client_gone"), "{lines:?}");
@@ -244,6 +250,6 @@ fn a_client_that_leaves_before_the_first_byte_of_a_stream_is_gone_at_the_provide
             left.lock().unwrap().take()
         });
         let took = noticed.saturating_duration_since(gone);
-        assert!(took < Duration::from_secs(1), "{wire:?}: {took:?}");
+        assert!(took < noticed_within(), "{wire:?}: {took:?}");
     }
 }

@@ -279,6 +279,28 @@ impl Observer {
         }
     }
 
+    /// How many names of state have passed in whole events: the answer's own, and those of what it has made. Cheap at any time;
+    /// none of a body in one piece, which is read at its end.
+    pub fn names(&self) -> usize {
+        let facts = &self.answer.facts;
+        usize::from(facts.answer_id.is_some()) + facts.made.kept.len() + facts.made.always.len()
+    }
+
+    /// The identifier under which the provider may keep the answer, if it has said so by now.
+    pub fn answer_id(&self) -> Option<Cow<'_, str>> {
+        let open = if matches!(self.frame, Frame::Json) {
+            let mut answer = self.answer.clone();
+            answer.dialect.body(&self.picker, &mut answer.facts);
+            Some(answer)
+        } else {
+            self.open_event()
+        };
+        match open {
+            Some(open) => open.facts.answer_id.map(Cow::Owned),
+            None => self.answer.facts.answer_id.as_deref().map(Cow::Borrowed),
+        }
+    }
+
     /// What the answer says so far that it has made at the provider's account.
     pub fn made(&self) -> Cow<'_, Made> {
         if matches!(self.frame, Frame::Json) {

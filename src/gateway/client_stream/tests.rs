@@ -175,3 +175,23 @@ async fn only_what_may_be_the_preface_of_http2_is_waited_for() {
     let mut connection = ClientStream::new(Box::new(server), Weak::new());
     assert!(connection.try_peek(&mut [0; H2_PREFACE.len()]).await.is_err());
 }
+
+#[tokio::test]
+async fn nothing_is_written_while_the_gate_is_shut() {
+    let (mut client, server) = duplex(PIPE_BYTES);
+    let mut connection = ClientStream::new(Box::new(server), Weak::new());
+    connection.write_all(b"the beginning, ").await.expect("room");
+    let (sender, written) = tokio::sync::oneshot::channel::<()>();
+    connection.gate().shut(Box::pin(async move {
+        let _ = written.await;
+    }));
+    let mut end = std::pin::pin!(connection.write_all(b"the end"));
+    assert!(futures_util::poll!(&mut end).is_pending());
+    let mut space = [0; PIPE_BYTES];
+    let came = client.read(&mut space).await.expect("bytes");
+    assert_eq!(&space[..came], b"the beginning, ");
+    drop(sender);
+    end.await.expect("room");
+    let came = client.read(&mut space).await.expect("bytes");
+    assert_eq!(&space[..came], b"the end");
+}

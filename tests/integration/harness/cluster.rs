@@ -93,11 +93,7 @@ impl Cluster {
 impl WeirBuilder {
     /// Keeps everything in this cluster, of which it is told one node.
     pub(crate) fn cluster(self, cluster: &Cluster) -> WeirBuilder {
-        self.set("store.engine", "redis")
+        self.redis_at(vec![cluster.servers[0].node(), cluster.servers[1].node()])
             .set("store.redis.mode", "cluster")
-            .set(
-                "store.redis.nodes",
-                vec![cluster.servers[0].node(), cluster.servers[1].node()],
-            )
     }
 }

@@ -105,9 +105,8 @@ impl WeirBuilder {
     /// Keeps everything in the Redis that these sentinels name.
     pub(crate) fn sentinel(self, watched: &Watched) -> WeirBuilder {
         let nodes: Vec<String> = watched.sentinels.iter().map(RedisServer::node).collect();
-        self.set("store.engine", "redis")
+        self.redis_at(nodes)
             .set("store.redis.mode", "sentinel")
             .set("store.redis.master_name", MASTER_NAME)
-            .set("store.redis.nodes", nodes)
     }
 }

@@ -102,8 +102,9 @@ fn whatever_a_provider_does_there_is_one_row_and_a_bounded_charge() {
     let provider = SampleProvider::start();
     let weir = WeirBuilder::new()
         .all_providers(&provider.base_url())
-        .set("upstream.idle_seconds", 1)
-        .set("upstream.first_byte_unary_seconds", 1)
+        // Short, but longer than a busy machine keeps all of them waiting who ask at once.
+        .set("upstream.idle_seconds", 3)
+        .set("upstream.first_byte_unary_seconds", 3)
         .start();
     // A key for each case: its rows are found by it.
     let cases: Vec<(Wire, &Expected, crate::harness::weir::Key)> = ALL_WIRES

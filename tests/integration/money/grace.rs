@@ -25,12 +25,8 @@ fn further_key(weir: &Weir, account: &str) -> Key {
     }
 }
 
-/// A gateway that takes a busy machine's Redis for what it is: not away.
 fn on(redis: &RedisServer, provider: &SampleProvider) -> WeirBuilder {
-    WeirBuilder::new()
-        .all_providers(&provider.base_url())
-        .redis(redis)
-        .set("store.redis.budget_ms", 2_000)
+    WeirBuilder::new().all_providers(&provider.base_url()).redis(redis)
 }
 
 fn status(weir: &Weir, key: &Key) -> u16 {

@@ -73,7 +73,7 @@ pub(super) fn event(answer: &mut Answer<'_>, data: &Json) {
     answer.chunk(format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap()));
 }
 
-fn stream_response(made: &Json, answer: &mut Answer<'_>) {
+pub(super) fn stream_response(made: &Json, answer: &mut Answer<'_>) {
     answer.sse();
     event(
         answer,

@@ -76,28 +76,28 @@ async fn a_frozen_master_does_not_stop_the_others(cluster: &TestCluster) {
         names[place] = Some(name);
     }
     let names = names.map(Option::unwrap);
-    let count = async |name: &str| {
+    let count = async |name: &str, budget| {
         let mut call = script.prepare_invoke();
         call.key(name);
-        joined.store.link.call(&call, Effort::Write(BUDGET)).await
+        joined.store.link.call(&call, Effort::Write(budget)).await
     };
     for name in &names {
-        until("each master is connected", async || count(name).await.is_ok()).await;
+        until("each master is connected", async || count(name, BUDGET).await.is_ok()).await;
     }
     cluster.servers[1].signal("-STOP");
     until("its breaker opens", async || {
         let start = clock::instant();
-        count(&names[1]).await.unwrap_err();
+        count(&names[1], BUDGET).await.unwrap_err();
         start.elapsed() < BUDGET / 2
     })
     .await;
     for name in [&names[0], &names[2]] {
         // Without a replica the cluster is down in the end, so this has to be quick.
-        count(name).await.unwrap();
+        count(name, AMPLE_BUDGET).await.unwrap();
     }
     cluster.servers[1].signal("-CONT");
     for name in &names {
-        until("all serve again", async || count(name).await.is_ok()).await;
+        until("all serve again", async || count(name, BUDGET).await.is_ok()).await;
     }
 }
 

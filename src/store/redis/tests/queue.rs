@@ -169,7 +169,7 @@ async fn nobody_waits_longer_than_the_patience_however_alive_redis_is() {
     let longest = answers.iter().map(|(_, took)| *took).max().unwrap();
     assert!(answers[0].0, "the first are answered");
     assert!(!answers[499].0, "the last are not");
-    assert!(longest >= QUEUE && longest < QUEUE + 10 * SLACK, "{longest:?}");
+    assert!(longest >= QUEUE && longest < QUEUE + 2 * SLACK, "{longest:?}");
 }
 
 #[tokio::test]
@@ -237,7 +237,7 @@ async fn one_call_that_meets_silence_is_enough_to_end_the_connection() {
     slow.held.send_replace(true);
     let start = clock::instant();
     assert!(!is_found(&*joined.store, 1).await);
-    assert!(start.elapsed() < BUDGET + 5 * SLACK, "{:?}", start.elapsed());
+    assert!(start.elapsed() < BUDGET + SLACK, "{:?}", start.elapsed());
     until("the lane is given up", async || {
         joined.store.link.master_of("").is_none()
     })
