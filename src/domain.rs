@@ -13,6 +13,7 @@ pub mod route;
 pub mod rules;
 pub mod strict_toml;
 
+pub mod finish_reason;
 pub mod json_array;
 pub mod json_pick;
 pub mod outcome;

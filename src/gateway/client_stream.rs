@@ -14,11 +14,14 @@ use std::{
 };
 
 use async_trait::async_trait;
-use pingora::protocols::{
-    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream, TimingDigest,
-    UniqueID, UniqueIDType,
-    raw_connect::ProxyDigest,
-    tls::{SslDigest, TlsRef},
+use pingora::{
+    protocols::{
+        ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream,
+        TimingDigest, UniqueID, UniqueIDType,
+        raw_connect::ProxyDigest,
+        tls::{SslDigest, TlsRef},
+    },
+    server::ShutdownWatch,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -40,17 +43,20 @@ pub struct ClientStream {
     ended: bool,
     /// Runs while the client takes no bytes.
     stalled: Option<Pin<Box<Sleep>>>,
+    /// Turns true when the gateway takes nothing new.
+    closing: ShutdownWatch,
 }
 
 impl ClientStream {
-    /// Passes everything through.
-    pub fn new(stream: Stream) -> Self {
+    /// Passes everything through. A connection on which nothing has been asked ends when `closing` turns true.
+    pub fn new(stream: Stream, closing: ShutdownWatch) -> Self {
         Self {
             id: stream.id(),
             stream: Some(stream),
             presence: Mutex::new(Weak::new()),
             ended: false,
             stalled: None,
+            closing,
         }
     }
 
@@ -183,9 +189,14 @@ impl Shutdown for ClientStream {
 #[async_trait]
 impl Peek for ClientStream {
     async fn try_peek(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
-        match &mut self.stream {
-            Some(stream) => stream.try_peek(buffer).await,
-            None => Ok(false),
+        let Some(stream) = &mut self.stream else {
+            return Ok(false);
+        };
+        // Pingora looks at a connection's first bytes before anything else, however long they take to come.
+        tokio::select! {
+            biased;
+            peeked = stream.try_peek(buffer) => peeked,
+            _ = self.closing.wait_for(|closing| *closing) => Err(ErrorKind::ConnectionAborted.into()),
         }
     }
 }

@@ -15,6 +15,8 @@ use crate::{
         rules::RefusalShape,
     },
     gateway::{
+        body::GatherError,
+        broken_off,
         deadline::Watch,
         entry::Entry,
         exchange::{Exchange, Forward, Stage},
@@ -37,6 +39,28 @@ pub async fn refuse(session: &mut Session, shape: Protocol, mut entry: Entry, re
     let request_id = entry.record.request_id.clone();
     entry.refused(refusal);
     write(session, reply, &request_id).await
+}
+
+/// Gives an answer of weir's own that is no refusal. What cannot be given is for the caller to refuse.
+pub async fn give(
+    session: &mut Session,
+    shape: Protocol,
+    mut entry: Entry,
+    reply: Result<Reply, Refusal>,
+) -> Result<Option<Forward>, (Entry, GatherError)> {
+    let mut reply = match reply {
+        Ok(reply) => reply,
+        Err(refusal) => return Err((entry, refusal.into())),
+    };
+    entry.record.status = reply.status;
+    let request_id = entry.record.request_id.clone();
+    reply.headers.push((shape.request_id_header(), request_id.clone()));
+    let outcome = match write(session, reply, &request_id).await {
+        Ok(()) => Outcome::Ok,
+        Err(_) => Outcome::ClientGone,
+    };
+    entry.close(outcome);
+    Ok(None)
 }
 
 /// Writes a whole answer of weir's own.
@@ -84,6 +108,7 @@ pub async fn fail(session: &mut Session, error: &Error, exchange: &mut Exchange)
         .is_some_and(|head| !head.status.is_informational());
     let code = match std::mem::replace(&mut exchange.stage, Stage::Answered) {
         Stage::Forwarding(mut forward) => {
+            forward.ticket.because(error.etype().as_str());
             let code = if client_left(error) {
                 forward.ticket.fail(Outcome::ClientGone);
                 0
@@ -98,9 +123,10 @@ pub async fn fail(session: &mut Session, error: &Error, exchange: &mut Exchange)
             exchange.stage = Stage::Forwarding(forward);
             code
         }
-        Stage::Arrived(entry) => {
+        Stage::Arrived(mut entry) => {
+            entry.cause = Some(error.etype().as_str());
             if client_left(error) || answered {
-                drop(entry);
+                entry.close(Outcome::ClientGone);
                 0
             } else {
                 // Whether the client could still be told does not change the record.
@@ -152,7 +178,7 @@ async fn break_off(session: &mut Session, error: &Error, forward: &mut Forward) 
         let _ = session.write_response_body(Some(rest), true).await;
         return forward.ticket.meter.status();
     }
-    let (outcome, failure) = relay::failure_of(forward, panicked);
+    let (outcome, failure) = broken_off::failure_of(forward, panicked);
     forward.ticket.fail(outcome);
     forward.ticket.charge_now();
     if let Some(tail) = forward.ticket.meter.failure_tail(&failure) {
@@ -171,6 +197,9 @@ async fn break_off(session: &mut Session, error: &Error, forward: &mut Forward) 
 }
 
 fn refusal_of(error: &Error, forward: &Forward) -> Refusal {
+    if forward.watch.as_ref().is_some_and(Watch::stopped) {
+        return Refusal::Stopping;
+    }
     if *error.etype() == guard::PANICKED || *error.esource() == ErrorSource::Internal {
         return Refusal::Internal;
     }
@@ -190,6 +219,7 @@ fn outcome_of(refusal: &Refusal) -> Outcome {
         Refusal::ProviderUnreachable => Outcome::ProviderUnreachable,
         Refusal::ProviderCredentialRefused => Outcome::CredentialRefused,
         Refusal::ProviderBroken => Outcome::ProviderCut,
+        Refusal::Stopping => Outcome::Stopped,
         Refusal::Internal => Outcome::Internal,
         _ => Outcome::Refused,
     }

@@ -26,6 +26,7 @@ mod headers;
 mod house;
 mod json;
 mod keys;
+mod log_lines;
 mod made_up_keys;
 mod model_lists;
 mod money;
