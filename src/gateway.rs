@@ -358,6 +358,7 @@ impl ProxyHttp for Gateway {
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &Error, exchange: &mut Exchange) -> FailToProxy {
+        self.let_go(session);
         reply::fail(session, error, exchange).await
     }
 

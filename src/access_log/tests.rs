@@ -175,7 +175,7 @@ struct Full;
 
 impl Write for Full {
     fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        Err(io::Error::from(io::ErrorKind::StorageFull))
+        Err(io::Error::from(ErrorKind::StorageFull))
     }
 
     fn flush(&mut self) -> io::Result<()> {

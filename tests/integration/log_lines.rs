@@ -162,7 +162,10 @@ fn a_client_that_leaves_or_sends_nonsense_is_no_error() {
         answer.chunk(events(Wire::Messages)[0]);
         answer.wait_peer_left(Duration::from_secs(60));
     });
-    let mut weir = Weir::start(&provider.base_url());
+    let mut weir = WeirBuilder::new()
+        .all_providers(&provider.base_url())
+        .set("upstream.client_gone_finish_seconds", 1)
+        .start();
     let key = weir.key().text;
     let request = Wire::Messages.streaming(&key, CANARY);
     for way in ALL_WAYS {

@@ -232,7 +232,7 @@ fn a_client_that_takes_no_bytes_keeps_neither_the_process_nor_its_own_row() {
 #[test]
 fn metrics_health_and_administration_answer_while_streams_drain() {
     let steps = Steps::default();
-    let provider = RecordingProvider::start(waiting_before_the_last_events(&steps));
+    let provider = RecordingProvider::start(waiting_before_the_last_events(steps.clone()));
     let mut weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let mut client = weir.connect();
@@ -259,7 +259,7 @@ fn metrics_health_and_administration_answer_while_streams_drain() {
 #[test]
 fn connections_that_nobody_uses_are_closed_at_once_while_streams_drain() {
     let steps = Steps::default();
-    let provider = RecordingProvider::start(waiting_before_the_last_events(&steps));
+    let provider = RecordingProvider::start(waiting_before_the_last_events(steps.clone()));
     let mut weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let mut streaming = weir.connect();
@@ -310,7 +310,7 @@ fn an_answer_that_begins_while_the_gateway_drains_says_that_its_connection_close
 #[test]
 fn sigterm_over_http2_lets_a_running_stream_finish_on_a_connection_that_is_going_away() {
     let steps = Steps::default();
-    let provider = RecordingProvider::start(waiting_before_the_last_events(&steps));
+    let provider = RecordingProvider::start(waiting_before_the_last_events(steps.clone()));
     let mut weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let visits: Vec<(Wire, Visit)> = ALL_WIRES
@@ -339,8 +339,7 @@ fn silent_after_the_first_event(request: &Recorded, answer: &mut Answer<'_>) {
 }
 
 /// A provider whose streams begin, and go on when a step is permitted.
-fn waiting_before_the_last_events(steps: &Steps) -> impl Fn(&Recorded, &mut Answer<'_>) + Send + Sync + 'static {
-    let gate = steps.clone();
+fn waiting_before_the_last_events(gate: Steps) -> impl Fn(&Recorded, &mut Answer<'_>) + Send + Sync + 'static {
     move |request, answer| {
         let events = events(wire_of(&request.target));
         answer.sse();
