@@ -3,14 +3,19 @@
 //! A request hands its record over and goes on; it never waits for a disk or a pipe. The queue is bounded: when it is
 //! full, lines are dropped and counted, because answering is worth more than logging. Keys, prompts and answers have no
 //! field to get in.
+//!
+//! The file may be renamed at any time, as log rotation does: the writer looks where its path leads and opens what is there, or
+//! makes it. SIGHUP has it look at once.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use crate::clock;
 
 mod diagnostics;
 mod record;
@@ -21,6 +26,8 @@ pub(crate) use record::token_counts;
 
 /// How long a line waits for others, so that a request need not wake the writer and the writer need not write each by itself.
 const GATHER: Duration = Duration::from_millis(5);
+/// How often the writer looks whether its file is still the one at its path, at most.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Bytes gathered before a write when lines come faster than they are written.
 const WRITE_BUFFER_BYTES: usize = 64 * 1024;
 
@@ -102,6 +109,8 @@ impl AccessLog {
             line: Vec::new(),
             shared: Arc::clone(&shared),
             broken: false,
+            looked: clock::instant(),
+            misplaced: false,
         };
         let body = move || {
             writer.run(&jobs);
@@ -187,6 +196,10 @@ struct Writer {
     line: Vec<u8>,
     shared: Arc<Shared>,
     broken: bool,
+    /// When the path was last looked at.
+    looked: Instant,
+    /// The file was renamed, and no other can be opened in its place.
+    misplaced: bool,
 }
 
 impl Writer {
@@ -208,7 +221,8 @@ impl Writer {
                     job
                 }
             };
-            if self.shared.reopen.swap(false, Ordering::SeqCst) {
+            let asked = self.shared.reopen.swap(false, Ordering::SeqCst);
+            if asked || self.was_renamed() {
                 self.reopen();
             }
             if let Job::Line(record) = job {
@@ -239,13 +253,32 @@ impl Writer {
         self.note(written);
     }
 
+    /// Whether the path leads to another file now, or to none.
+    fn was_renamed(&mut self) -> bool {
+        let now = clock::instant();
+        if now.saturating_duration_since(self.looked) < LOOK_EVERY {
+            return false;
+        }
+        self.looked = now;
+        match self.sink.get_ref() {
+            Sink::File(file, path) => !is_at(file, path),
+            Sink::Stream(_) => false,
+        }
+    }
+
     fn reopen(&mut self) {
         let flushed = self.sink.flush();
         self.note(flushed);
         if let Sink::File(file, path) = self.sink.get_mut() {
             match open_file(path) {
-                Ok(fresh) => *file = fresh,
+                Ok(fresh) => {
+                    *file = fresh;
+                    self.misplaced = false;
+                }
+                // Said once; it is tried again with each look.
+                Err(_) if self.misplaced => {}
                 Err(error) => {
+                    self.misplaced = true;
                     tracing::error!(path = %path.display(), %error, "access log not reopened, writing on to the old file");
                 }
             }
@@ -260,6 +293,18 @@ impl Writer {
             Ok(()) | Err(_) => return,
         }
         self.broken = !self.broken;
+    }
+}
+
+/// Whether `file` is what lies at `path`.
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let place = |metadata: &Metadata| (metadata.dev(), metadata.ino());
+    match (file.metadata(), path.metadata()) {
+        (Ok(own), Ok(there)) => place(&own) == place(&there),
+        // Whoever cannot be asked is left alone, but a path that leads nowhere.
+        (_, Err(error)) => error.kind() != ErrorKind::NotFound,
+        (Err(_), Ok(_)) => true,
     }
 }
 

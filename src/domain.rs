@@ -14,6 +14,7 @@ pub mod route;
 pub mod rules;
 pub mod strict_toml;
 
+pub mod finish_reason;
 pub mod json_array;
 pub mod json_pick;
 pub mod outcome;

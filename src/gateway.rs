@@ -4,9 +4,11 @@ pub mod admission;
 pub mod attempts;
 pub mod beside;
 pub mod body;
+pub mod broken_off;
 pub mod client_h2;
 pub mod client_stream;
 pub mod coding;
+pub mod complaint;
 pub mod connector;
 pub mod deadline;
 pub mod doubtful;
@@ -50,7 +52,7 @@ use pingora::{
     protocols::Digest,
     upstreams::peer::HttpPeer,
 };
-use pingora_proxy::{FailToProxy, ProxyHttp, Session};
+use pingora_proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use tokio::sync::Semaphore;
 
 use crate::{
@@ -61,7 +63,6 @@ use crate::{
         operation::Target,
         outcome::Outcome,
         protocol::Protocol,
-        refusal::{Refusal, Reply},
     },
     gateway::{
         body::GatherError,
@@ -123,6 +124,7 @@ impl Gateway {
     fn arrive(&self, session: &mut Session, exchange: &mut Exchange) {
         let limits = &exchange.live.config.gateway;
         keepalive::offer(session, limits.keepalive);
+        self.let_go(session);
         session.set_write_timeout(Some(limits.write));
         session.set_total_drain_timeout(Some(Duration::from_secs(1)));
         exchange.query_keys = intake::strip_query_keys(session.req_header_mut());
@@ -139,6 +141,13 @@ impl Gateway {
         exchange.stage = Stage::Arrived(Box::new(entry));
     }
 
+    /// Once nothing new is taken the connection ends with the answer that runs on it, and says so.
+    fn let_go(&self, session: &mut Session) {
+        if self.drain.is_closing() {
+            session.set_keepalive(None);
+        }
+    }
+
     /// Reads and checks the request. True when it has been answered here.
     async fn handle(&self, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
         fail::fail_point!("request_filter");
@@ -147,7 +156,9 @@ impl Gateway {
         };
         let shape = exchange.shape;
         let live = Arc::clone(&exchange.live);
-        match self.admit(session, &live, shape, &exchange.query_keys, *entry).await {
+        let admitted = self.admit(session, &live, shape, &exchange.query_keys, *entry).await;
+        self.let_go(session);
+        match admitted {
             Ok(Some(forward)) => {
                 exchange.stage = Stage::Forwarding(Box::new(forward));
                 Ok(false)
@@ -189,7 +200,7 @@ impl Gateway {
             Target::Hello => Some("hello"),
         };
         if target == Target::Hello {
-            return self.answer(session, shape, entry, Ok(hello::reply())).await;
+            return reply::give(session, shape, entry, Ok(hello::reply())).await;
         }
         let prefix = &live.config.gateway.key_prefix;
         let caller = match admission::authenticate(self, session, prefix, shape, keys, &mut entry).await {
@@ -208,30 +219,7 @@ impl Gateway {
         let query = session.req_header().uri.query();
         let is_off = |provider: &str| self.switches.is_off(provider);
         let reply = listing::reply(&live.catalogue, is_off, &caller.key, shape, wanted.as_deref(), query);
-        self.answer(session, shape, entry, reply).await
-    }
-
-    /// Gives an answer of weir's own that is no refusal.
-    async fn answer(
-        &self,
-        session: &mut Session,
-        shape: Protocol,
-        mut entry: Entry,
-        reply: Result<Reply, Refusal>,
-    ) -> Result<Option<Forward>, (Entry, GatherError)> {
-        let mut reply = match reply {
-            Ok(reply) => reply,
-            Err(refusal) => return Err((entry, refusal.into())),
-        };
-        entry.record.status = reply.status;
-        let request_id = entry.record.request_id.clone();
-        reply.headers.push((shape.request_id_header(), request_id.clone()));
-        let outcome = match reply::write(session, reply, &request_id).await {
-            Ok(()) => Outcome::Ok,
-            Err(_) => Outcome::ClientGone,
-        };
-        entry.close(outcome);
-        Ok(None)
+        reply::give(session, shape, entry, reply).await
     }
 }
 
@@ -263,7 +251,7 @@ impl ProxyHttp for Gateway {
 
     async fn upstream_peer(&self, session: &mut Session, exchange: &mut Exchange) -> Result<Box<HttpPeer>> {
         let forward = exchange.forward().ok_or_else(not_admitted)?;
-        upstream::pause(forward).await;
+        upstream::pause(forward, &self.drain).await;
         guard::immediate(self.metrics(), || upstream::peer(self, session, forward))
     }
 
@@ -278,7 +266,7 @@ impl ProxyHttp for Gateway {
     ) -> Result<()> {
         let forward = exchange.forward().ok_or_else(not_admitted)?;
         guard::immediate(self.metrics(), || {
-            upstream::connected(session, forward, digest);
+            upstream::connected(session, forward, digest, &self.drain);
             Ok(())
         })
     }
@@ -312,7 +300,7 @@ impl ProxyHttp for Gateway {
         error: Box<Error>,
     ) -> Box<Error> {
         match exchange.forward() {
-            Some(forward) => upstream::connect_failed(forward, error),
+            Some(forward) => upstream::connect_failed(forward, error, &self.drain),
             None => error,
         }
     }
@@ -347,6 +335,7 @@ impl ProxyHttp for Gateway {
         head: &mut ResponseHeader,
         exchange: &mut Exchange,
     ) -> Result<()> {
+        self.let_go(session);
         let forward = exchange.forward().ok_or_else(not_admitted)?;
         guard::immediate(self.metrics(), || relay::edit_head(session, forward, head))
     }
@@ -370,6 +359,7 @@ impl ProxyHttp for Gateway {
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &Error, exchange: &mut Exchange) -> FailToProxy {
+        self.let_go(session);
         reply::fail(session, error, exchange).await
     }
 
@@ -384,6 +374,22 @@ impl ProxyHttp for Gateway {
         if exchange.answered_whole {
             keepalive::park(session).await;
         }
+    }
+
+    // Pingora's lines quote what a provider sent and call a client that leaves an error: see `complaint`.
+
+    fn suppress_error_log(&self, _session: &Session, _exchange: &Exchange, _error: &Error) -> bool {
+        true
+    }
+
+    fn suppress_proxy_warn_log(
+        &self,
+        _session: &Session,
+        _exchange: &Exchange,
+        _error: &Error,
+        _context: ProxyWarnLogContext,
+    ) -> bool {
+        true
     }
 
     /// Method and path only: the query may hold a key, and the default would put it into the error log.

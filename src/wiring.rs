@@ -12,6 +12,7 @@ pub mod reload;
 pub mod server;
 pub mod signals;
 pub mod stability;
+mod stop;
 pub mod store;
 mod store_commands;
 pub mod trust;

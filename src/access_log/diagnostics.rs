@@ -1,10 +1,22 @@
 //! What weir says about itself on standard error.
 //!
-//! Pingora and the other libraries print whole requests with their credentials at debug level. So the configured level
-//! goes to weir's own events; everybody else is kept at info or quieter, whatever the level.
+//! Pingora and the other libraries print whole requests with their credentials at debug level, and at higher ones bytes that
+//! providers and clients sent. So the configured level goes to weir's own events; everybody else is heard from warnings on,
+//! whatever the level, and not at all where weir says the same in its own words.
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+
+/// Libraries of which less is heard than of others, or nothing. Pingora's proxy calls every client that leaves an error and
+/// quotes providers' heads; its connections say what weir says of the request; a TLS peer's certificates and alerts are
+/// the peer's words.
+const QUIET: [(&str, LevelFilter); 5] = [
+    ("pingora_proxy", LevelFilter::OFF),
+    ("pingora_load_balancing", LevelFilter::OFF),
+    ("pingora_core", LevelFilter::ERROR),
+    ("pingora_core::apps", LevelFilter::OFF),
+    ("rustls", LevelFilter::OFF),
+];
 
 /// Why diagnostics cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -39,8 +51,13 @@ fn filter(level: &str) -> Result<EnvFilter, DiagnosticsError> {
         "trace" => LevelFilter::TRACE,
         _ => return Err(DiagnosticsError::Level(level.to_owned())),
     };
-    let others = own.min(LevelFilter::INFO);
-    Ok(EnvFilter::new(format!("{others},weir={own}")))
+    let others = own.min(LevelFilter::WARN);
+    let mut filter = format!("{others},weir={own}");
+    for (library, level) in QUIET {
+        let level = level.min(others);
+        filter.push_str(&format!(",{library}={level}"));
+    }
+    Ok(EnvFilter::new(filter))
 }
 
 #[cfg(test)]
@@ -79,28 +96,42 @@ mod tests {
             tracing::debug!(target: "pingora_proxy", "theirs-debug");
             tracing::trace!(target: "pingora_core::protocols::http", "theirs-trace");
             tracing::debug!(target: "hyper::proto", "theirs-debug");
-            tracing::info!(target: "pingora_core", "theirs-info");
-            tracing::error!(target: "pingora_proxy", "theirs-error");
+            tracing::info!(target: "pingora_core::server", "theirs-info");
+            tracing::warn!(target: "pingora_core::protocols::http::v1::common", "quoting-warn");
+            tracing::error!(target: "pingora_core::services::listening", "theirs-error");
+            tracing::error!(target: "pingora_core::apps", "quoting-error");
+            tracing::error!(target: "pingora_proxy", "quoting-error");
+            tracing::warn!(target: "pingora_load_balancing::health_check", "quoting-warn");
+            tracing::error!(target: "rustls::common_state", "quoting-error");
+            tracing::warn!(target: "redb", "theirs-warn");
         });
         let bytes = lines.0.lock().expect("no panic").clone();
         String::from_utf8(bytes).expect("text")
     }
 
     #[test]
-    fn libraries_are_never_heard_below_info() {
+    fn libraries_are_never_heard_below_warnings() {
         let said = said_at("trace");
-        assert!(said.contains("own-trace") && said.contains("theirs-info") && said.contains("theirs-error"));
+        assert!(said.contains("own-trace") && said.contains("theirs-warn") && said.contains("theirs-error"));
         assert!(
-            !said.contains("theirs-debug") && !said.contains("theirs-trace"),
+            !said.contains("theirs-debug") && !said.contains("theirs-trace") && !said.contains("theirs-info"),
             "{said}"
         );
+    }
+
+    #[test]
+    fn what_weir_says_itself_and_what_quotes_a_peer_is_not_heard_from_libraries() {
+        for level in ["info", "trace"] {
+            let said = said_at(level);
+            assert!(!said.contains("quoting"), "{said}");
+        }
     }
 
     #[test]
     fn a_quieter_level_quietens_the_libraries_too() {
         let said = said_at("error");
         assert!(said.contains("own-error") && said.contains("theirs-error"));
-        assert!(!said.contains("info"), "{said}");
+        assert!(!said.contains("info") && !said.contains("warn"), "{said}");
         assert_eq!(said_at("off"), "");
     }
 

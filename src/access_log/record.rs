@@ -60,9 +60,9 @@ pub struct RequestRecord {
     /// The tokens that the provider reported.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "counts")]
     pub usage: Option<Usage>,
-    /// Why the model stopped, in the provider's word.
+    /// Why the model stopped, in the protocol's word (`finish_reason::word`).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub finish_reason: Option<String>,
+    pub finish_reason: Option<&'static str>,
     /// The HTTP version that the client spoke: 1 or 2; 0 if unknown.
     #[serde(rename = "http")]
     pub client_version: u8,

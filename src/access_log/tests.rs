@@ -100,6 +100,45 @@ fn reopening_moves_on_to_a_new_file() {
     );
 }
 
+#[test]
+fn a_renamed_file_is_left_for_a_new_one_without_a_word_from_anybody() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("access.jsonl");
+    let log = AccessLog::open(&AccessLogTarget::File(path.clone()), 16).expect("opens");
+    let mut lines = 0;
+    let mut kept = 0;
+    for round in 0..3 {
+        let rotated = folder.path().join(format!("access.jsonl.{round}"));
+        let written = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.len() > 0);
+        while !written(&path) {
+            log.write(record("line"));
+            lines += 1;
+            std::thread::yield_now();
+        }
+        std::fs::rename(&path, &rotated).expect("renamed");
+    }
+    assert!(log.close(WAIT_MAX));
+    for file in std::fs::read_dir(folder.path()).expect("the folder").flatten() {
+        kept += ids(&file.path()).len() as u64;
+    }
+    // Lines come here as fast as they can: what the queue had no room for is counted.
+    assert_eq!(kept + log.dropped(), lines);
+}
+
+#[test]
+fn a_file_that_cannot_be_made_anew_is_written_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let inner = folder.path().join("logs");
+    std::fs::create_dir(&inner).expect("made");
+    let log = AccessLog::open(&AccessLogTarget::File(inner.join("access.jsonl")), 16).expect("opens");
+    let moved = folder.path().join("old");
+    std::fs::rename(&inner, &moved).expect("renamed");
+    log.reopen();
+    log.write(record("kept"));
+    assert!(log.close(WAIT_MAX));
+    assert_eq!((ids(&moved.join("access.jsonl")), log.dropped()), (vec!["kept".to_owned()], 0));
+}
+
 /// Says when it was first written to, then blocks until it is released.
 struct Stuck(SyncSender<()>, Receiver<()>);
 
@@ -136,7 +175,7 @@ struct Full;
 
 impl Write for Full {
     fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        Err(io::Error::from(io::ErrorKind::StorageFull))
+        Err(io::Error::from(ErrorKind::StorageFull))
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -21,6 +21,8 @@ pub enum Outcome {
     ClientGone,
     /// weir ended the answer: nothing was left to pay for the rest, and the key is set to be cut then.
     LimitReached,
+    /// weir was being stopped, and the time that running requests are given had passed.
+    Stopped,
     /// weir said no itself, before anything was sent to a provider.
     Refused,
     /// weir failed.
@@ -29,7 +31,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// Every outcome, in the order of declaration: for metrics that are registered before the first request.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Ok,
         Self::ProviderError,
         Self::InBandError,
@@ -39,6 +41,7 @@ impl Outcome {
         Self::CredentialRefused,
         Self::ClientGone,
         Self::LimitReached,
+        Self::Stopped,
         Self::Refused,
         Self::Internal,
     ];
@@ -55,6 +58,7 @@ impl Outcome {
             Self::CredentialRefused => "credential_refused",
             Self::ClientGone => "client_gone",
             Self::LimitReached => "limit_reached",
+            Self::Stopped => "stopped",
             Self::Refused => "refused",
             Self::Internal => "internal",
         }
@@ -71,6 +75,7 @@ impl Outcome {
         match self {
             Self::ProviderCut | Self::InBandError | Self::ProviderUnreachable => answered.max(502),
             Self::ProviderTimeout => answered.max(504),
+            Self::Stopped => answered.max(503),
             Self::Internal => answered.max(500),
             Self::ClientGone if answered == 0 => CLIENT_LEFT,
             Self::Ok
@@ -96,6 +101,7 @@ impl Outcome {
             | Self::CredentialRefused
             | Self::ClientGone
             | Self::LimitReached
+            | Self::Stopped
             | Self::Internal => true,
         }
     }
@@ -121,6 +127,8 @@ mod tests {
             (Outcome::ClientGone, 0, 499),
             (Outcome::ClientGone, 200, 200),
             (Outcome::LimitReached, 200, 200),
+            (Outcome::Stopped, 200, 503),
+            (Outcome::Stopped, 0, 503),
             (Outcome::Internal, 0, 500),
         ] {
             assert_eq!(outcome.recorded_status(answered), recorded, "{outcome:?}");

@@ -142,6 +142,8 @@ pub enum Refusal {
     ProviderBroken,
     /// The provider refused the credential of this service.
     ProviderCredentialRefused,
+    /// weir is being stopped, and the time that running requests are given has passed.
+    Stopping,
     /// weir failed.
     Internal,
 }
@@ -196,7 +198,8 @@ impl Refusal {
             | Self::JournalFull
             | Self::ProviderDisabled { .. }
             | Self::ProviderUnreachable
-            | Self::ProviderCredentialRefused => 503,
+            | Self::ProviderCredentialRefused
+            | Self::Stopping => 503,
             Self::ProviderTimeout => 504,
         }
     }
@@ -241,6 +244,7 @@ impl Refusal {
             Self::ProviderTimeout => "provider_timeout",
             Self::ProviderBroken => "provider_broken",
             Self::ProviderCredentialRefused => "provider_credential_refused",
+            Self::Stopping => "stopping",
             Self::Internal => "internal",
         }
     }

@@ -205,14 +205,18 @@ async fn read_body(
     limits: &GatewayConfig,
     body_head: BodyHead,
 ) -> Result<(GatheredBody, Scan), GatherError> {
-    let body = body::gather(
+    let gathered = body::gather(
         session,
         body_head,
         limits.body_bytes_max,
         limits.body_read,
         &gateway.budget,
-    )
-    .await?;
+    );
+    let body = tokio::select! {
+        biased;
+        gathered = gathered => gathered?,
+        () = gateway.drain.out_of_time() => return Err(Refusal::Stopping.into()),
+    };
     let scan = json_scan::scan(
         &body.bytes,
         &ScanLimits {

@@ -15,11 +15,14 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
-use pingora::protocols::{
-    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream, TimingDigest,
-    UniqueID, UniqueIDType,
-    raw_connect::ProxyDigest,
-    tls::{SslDigest, TlsRef},
+use pingora::{
+    protocols::{
+        ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream,
+        TimingDigest, UniqueID, UniqueIDType,
+        raw_connect::ProxyDigest,
+        tls::{SslDigest, TlsRef},
+    },
+    server::ShutdownWatch,
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
@@ -50,11 +53,13 @@ pub struct ClientStream {
     peeked: BytesMut,
     /// Where it waits when a request has failed and it can carry others.
     parking: Weak<Parking>,
+    /// Turns true when the gateway takes nothing new.
+    closing: ShutdownWatch,
 }
 
 impl ClientStream {
-    /// Passes everything through.
-    pub fn new(stream: Stream, parking: Weak<Parking>) -> Self {
+    /// Passes everything through. A connection on which nothing has been asked ends when `closing` turns true.
+    pub fn new(stream: Stream, parking: Weak<Parking>, closing: ShutdownWatch) -> Self {
         Self {
             id: stream.id(),
             stream: Some(stream),
@@ -64,6 +69,7 @@ impl ClientStream {
             stalled: None,
             peeked: BytesMut::new(),
             parking,
+            closing,
         }
     }
 
@@ -224,8 +230,14 @@ impl Peek for ClientStream {
             return Ok(false);
         };
         while self.peeked.len() < buffer.len() && H2_PREFACE.starts_with(&self.peeked) {
-            let missing = buffer.len() - self.peeked.len();
-            if stream.take(missing as u64).read_buf(&mut self.peeked).await? == 0 {
+            let mut missing = stream.take((buffer.len() - self.peeked.len()) as u64);
+            // Pingora looks at a connection's first bytes before anything else, however long they take to come.
+            let read = tokio::select! {
+                biased;
+                read = missing.read_buf(&mut self.peeked) => read?,
+                _ = self.closing.wait_for(|closing| *closing) => return Err(ErrorKind::ConnectionAborted.into()),
+            };
+            if read == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
         }

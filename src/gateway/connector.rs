@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 
 use crate::{
     clock,
-    gateway::deadline,
+    gateway::{deadline, drain::Drain},
     pools::{Place, Places},
 };
 
@@ -34,12 +34,19 @@ pub struct Connector {
     timeout: Duration,
     place: Place,
     places: Arc<Places>,
+    /// Ends it sooner when the process has no more time.
+    drain: Drain,
 }
 
 impl Connector {
     /// For one attempt at `place`, which is one of `places`.
-    pub fn new(timeout: Duration, place: Place, places: Arc<Places>) -> Self {
-        Self { timeout, place, places }
+    pub fn new(timeout: Duration, place: Place, places: Arc<Places>, drain: Drain) -> Self {
+        Self {
+            timeout,
+            place,
+            places,
+            drain,
+        }
     }
 
     async fn race(&self, first: SocketAddr) -> io::Result<TcpStream> {
@@ -69,8 +76,11 @@ impl Connect for Connector {
         let first = first
             .as_inet()
             .ok_or_else(|| Error::explain(ErrorType::ConnectError, "not an internet address"))?;
-        let socket = tokio::time::timeout(self.timeout, self.race(*first))
-            .await
+        let connected = tokio::select! {
+            connected = tokio::time::timeout(self.timeout, self.race(*first)) => connected,
+            () = self.drain.out_of_time() => return Error::e_explain(ErrorType::ConnectError, "weir ends"),
+        };
+        let socket = connected
             .or_err(ErrorType::ConnectTimedout, "connecting to the provider")?
             .or_err(ErrorType::ConnectRefused, "connecting to the provider")?;
         let (socket, digest) = deadline::with_handle(socket)?;

@@ -2,14 +2,15 @@
 //!
 //! Pingora has one timeout per read and none for the whole answer. weir promises three: until the first byte, between
 //! two bytes, and in all. So every upstream connection keeps a second handle on its socket; a watch that passes its
-//! limit shuts the socket down, which ends the attempt with an error that [`Watch::expired`] explains. So does an answer
-//! that has run on for too long after its client has left ([`Presence::due`]).
+//! limit shuts the socket down, which ends the attempt with an error that [`Watch::fate`] explains. So does an answer
+//! that has run on for too long after its client has left ([`Presence::due`]), and whatever still runs when the process has
+//! no more time for it ([`Drain::out_of_time`]).
 
 use std::{
     net::{Shutdown, TcpStream as SocketHandle},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -20,7 +21,10 @@ use pingora::{
 };
 use tokio::{net::TcpStream, sync::Notify, task::JoinHandle};
 
-use crate::{clock, gateway::presence::Presence};
+use crate::{
+    clock,
+    gateway::{drain::Drain, presence::Presence},
+};
 
 /// The limits of one attempt.
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +58,17 @@ pub fn handle_of(digest: Option<&Digest>) -> Option<Arc<SocketHandle>> {
     data.downcast_ref::<Arc<SocketHandle>>().cloned()
 }
 
-const RUNNING: u64 = 0;
-const EXPIRED: u64 = 1;
+/// What has become of an attempt, as far as its watch is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Fate {
+    /// It runs, or was ended by somebody else.
+    Running = 0,
+    /// A limit has passed.
+    Expired = 1,
+    /// The process has no more time for it.
+    Stopped = 2,
+}
 
 /// Watches one attempt until dropped.
 #[derive(Debug)]
@@ -72,25 +85,35 @@ struct State {
     presence: Option<Arc<Presence>>,
     /// Milliseconds after `started` at which the last byte passed; 0 before the first.
     last_byte_ms: AtomicU64,
-    fate: AtomicU64,
+    fate: AtomicU8,
     first_byte: Notify,
 }
 
 impl Watch {
-    /// Starts watching; `handle` is shut down when a limit passes, one of `presence` included.
-    pub fn start(handle: Arc<SocketHandle>, limits: Limits, presence: Option<Arc<Presence>>, now: Instant) -> Self {
+    /// Starts watching; `handle` is shut down when a limit passes, one of `presence` included, or when `drain` has no more
+    /// time.
+    pub fn start(
+        handle: Arc<SocketHandle>,
+        limits: Limits,
+        presence: Option<Arc<Presence>>,
+        drain: Drain,
+        now: Instant,
+    ) -> Self {
         let state = Arc::new(State {
             started: now,
             limits,
             presence,
             last_byte_ms: AtomicU64::new(0),
-            fate: AtomicU64::new(RUNNING),
+            fate: AtomicU8::new(Fate::Running as u8),
             first_byte: Notify::new(),
         });
         let watched = Arc::clone(&state);
         let task = tokio::spawn(async move {
-            watched.expire().await;
-            watched.fate.store(EXPIRED, Ordering::Release);
+            let fate = tokio::select! {
+                () = watched.expire() => Fate::Expired,
+                () = drain.out_of_time() => Fate::Stopped,
+            };
+            watched.fate.store(fate as u8, Ordering::Release);
             // An error means that the connection is closed already, which is what was wanted.
             let _ = handle.shutdown(Shutdown::Both);
         });
@@ -111,9 +134,23 @@ impl Watch {
         now.saturating_duration_since(self.state.started)
     }
 
+    /// What has ended the attempt.
+    pub fn fate(&self) -> Fate {
+        match self.state.fate.load(Ordering::Acquire) {
+            fate if fate == Fate::Expired as u8 => Fate::Expired,
+            fate if fate == Fate::Stopped as u8 => Fate::Stopped,
+            _ => Fate::Running,
+        }
+    }
+
     /// Whether a limit has passed and ended the attempt.
     pub fn expired(&self) -> bool {
-        self.state.fate.load(Ordering::Acquire) == EXPIRED
+        self.fate() == Fate::Expired
+    }
+
+    /// Whether the end of the process has ended the attempt.
+    pub fn stopped(&self) -> bool {
+        self.fate() == Fate::Stopped
     }
 }
 

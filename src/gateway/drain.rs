@@ -1,54 +1,110 @@
-//! Counting the requests that run, so that the process can end when the last one has.
+//! How the gateway ends: what runs is counted, nothing new is taken once it closes, and what outlives the time it is given
+//! is cut off, in words that its client understands.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Counts running requests.
-#[derive(Clone, Debug)]
+/// Counts what runs, and tells it how far the end has come. Clones are the same drain.
+#[derive(Clone, Debug, Default)]
 pub struct Drain {
-    running: Arc<watch::Sender<usize>>,
+    shared: Arc<Shared>,
 }
 
-impl Default for Drain {
-    fn default() -> Self {
-        Self {
-            running: Arc::new(watch::Sender::new(0)),
-        }
-    }
+#[derive(Debug, Default)]
+struct Shared {
+    requests: watch::Sender<usize>,
+    connections: watch::Sender<usize>,
+    closing: watch::Sender<bool>,
+    cut: watch::Sender<bool>,
 }
 
 /// One running request.
 #[derive(Debug)]
 pub struct InFlight {
-    running: Arc<watch::Sender<usize>>,
+    drain: Drain,
+}
+
+/// One open connection of a client.
+#[derive(Debug)]
+pub struct Connected {
+    drain: Drain,
 }
 
 impl Drain {
     /// A request begins.
     pub fn enter(&self) -> InFlight {
-        self.running.send_modify(|running| *running += 1);
-        InFlight {
-            running: Arc::clone(&self.running),
-        }
+        self.shared.requests.send_modify(|running| *running += 1);
+        InFlight { drain: self.clone() }
+    }
+
+    /// A client has connected.
+    pub fn connect(&self) -> Connected {
+        self.shared.connections.send_modify(|open| *open += 1);
+        Connected { drain: self.clone() }
     }
 
     /// How many requests run.
     pub fn running(&self) -> usize {
-        *self.running.borrow()
+        *self.shared.requests.borrow()
     }
 
     /// Waits until none does.
     pub async fn idle(&self) {
-        let mut running = self.running.subscribe();
-        // The sender lives as long as this value, so waiting cannot fail.
+        let mut running = self.shared.requests.subscribe();
+        // The sender lives as long as this value, so waiting cannot fail. So it is with all of them.
         let _ = running.wait_for(|running| *running == 0).await;
+    }
+
+    /// Waits until no client is connected.
+    pub async fn disconnected(&self) {
+        let mut open = self.shared.connections.subscribe();
+        let _ = open.wait_for(|open| *open == 0).await;
+    }
+
+    /// From now on nothing new is taken, and connections end with what runs on them.
+    pub fn close(&self) {
+        self.shared.closing.send_replace(true);
+    }
+
+    /// Whether nothing new is taken.
+    pub fn is_closing(&self) -> bool {
+        *self.shared.closing.borrow()
+    }
+
+    /// Turns true when nothing new is taken any more.
+    pub fn closing(&self) -> watch::Receiver<bool> {
+        self.shared.closing.subscribe()
+    }
+
+    /// What still runs has no time left.
+    pub fn cut(&self) {
+        self.shared.cut.send_replace(true);
+    }
+
+    /// Whether what still runs is to end at once.
+    pub fn is_cut(&self) -> bool {
+        *self.shared.cut.borrow()
+    }
+
+    /// Returns when what still runs is to end at once.
+    pub async fn out_of_time(&self) {
+        let mut cut = self.shared.cut.subscribe();
+        let _ = cut.wait_for(|cut| *cut).await;
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.running.send_modify(|running| *running = running.saturating_sub(1));
+        let requests = &self.drain.shared.requests;
+        requests.send_modify(|running| *running = running.saturating_sub(1));
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        let connections = &self.drain.shared.connections;
+        connections.send_modify(|open| *open = open.saturating_sub(1));
     }
 }
 
@@ -70,5 +126,36 @@ mod tests {
         drop(second);
         waiting.await.expect("no panic");
         assert_eq!(drain.running(), 0);
+    }
+
+    #[tokio::test]
+    async fn connections_are_counted_apart_from_requests() {
+        let drain = Drain::default();
+        let connected = drain.connect();
+        let request = drain.enter();
+        drop(request);
+        drain.idle().await;
+        assert!(futures_util::poll!(std::pin::pin!(drain.disconnected())).is_pending());
+        drop(connected);
+        drain.disconnected().await;
+    }
+
+    #[tokio::test]
+    async fn each_step_of_the_end_is_told_to_who_waits_and_to_who_comes_later() {
+        let drain = Drain::default();
+        assert!(!drain.is_closing() && !drain.is_cut());
+        let mut closing = drain.closing();
+        drain.close();
+        assert!(drain.is_closing() && closing.wait_for(|closing| *closing).await.is_ok());
+        assert!(!drain.is_cut());
+        let waiting = tokio::spawn({
+            let drain = drain.clone();
+            async move { drain.out_of_time().await }
+        });
+        tokio::task::yield_now().await;
+        drain.cut();
+        waiting.await.expect("no panic");
+        drain.out_of_time().await;
+        assert!(drain.is_cut());
     }
 }

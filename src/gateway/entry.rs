@@ -6,6 +6,7 @@ use crate::{
     access_log::{AccessLog, RequestRecord},
     clock,
     domain::{outcome::Outcome, refusal::Refusal},
+    gateway::complaint,
     metrics::Metrics,
 };
 
@@ -25,6 +26,8 @@ pub struct Entry {
     pub record: RequestRecord,
     /// When the request arrived.
     pub started: Instant,
+    /// The name of what went wrong, where something did; out of a closed set.
+    pub cause: Option<&'static str>,
     sinks: Arc<Sinks>,
     written: bool,
 }
@@ -40,6 +43,7 @@ impl Entry {
         Self {
             record,
             started,
+            cause: None,
             sinks,
             written: false,
         }
@@ -66,21 +70,22 @@ impl Entry {
         let mut record = std::mem::take(&mut self.record);
         record.outcome = outcome.as_str();
         record.latency_ms = millis_between(self.started, clock::instant());
+        complaint::of_request(&record, outcome, self.cause);
         self.sinks.metrics.record_request(&record);
         self.sinks.access_log.write(record);
     }
 }
 
 impl Drop for Entry {
-    /// Reached without a call only when a hook panicked, or the request's task was cancelled: the client went away, or the
-    /// process stops.
+    /// Reached without a call only when a hook panicked, or when the process drops what it has no more time for.
     fn drop(&mut self) {
-        let panicking = std::thread::panicking();
-        self.close(if panicking {
+        let outcome = if std::thread::panicking() {
+            self.cause = Some(complaint::PANICKED);
             Outcome::Internal
         } else {
-            Outcome::ClientGone
-        });
+            Outcome::Stopped
+        };
+        self.close(outcome);
     }
 }
 

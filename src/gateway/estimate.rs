@@ -204,7 +204,9 @@ fn end(outcome: Option<Outcome>, meter: &Meter) -> End {
         Some(Outcome::ClientGone) if meter.status() >= 400 => End::Refused,
         Some(Outcome::ClientGone) if meter.is_complete() => End::Whole,
         Some(Outcome::ClientGone) => End::ClientLeft,
-        Some(Outcome::ProviderTimeout | Outcome::ProviderCut | Outcome::Internal) if meter.output_estimate() == 0 => {
+        Some(Outcome::ProviderTimeout | Outcome::ProviderCut | Outcome::Stopped | Outcome::Internal)
+            if meter.output_estimate() == 0 =>
+        {
             End::NoAnswer
         }
         Some(Outcome::InBandError) if meter.output_estimate() == 0 => End::Refused,
@@ -213,7 +215,8 @@ fn end(outcome: Option<Outcome>, meter: &Meter) -> End {
             | Outcome::ProviderCut
             | Outcome::Internal
             | Outcome::InBandError
-            | Outcome::LimitReached,
+            | Outcome::LimitReached
+            | Outcome::Stopped,
         )
         | None => End::Cut,
     }

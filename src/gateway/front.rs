@@ -10,27 +10,33 @@ use pingora::{
 };
 use pingora_proxy::{HttpProxy, http_proxy};
 
-use crate::gateway::{Gateway, client_stream::ClientStream, keepalive::Parking};
+use crate::gateway::{Gateway, client_stream::ClientStream, drain::Drain, keepalive::Parking};
 
 /// The application that the listening service hands connections to.
 pub struct Front {
     proxy: Arc<HttpProxy<Gateway>>,
+    drain: Drain,
 }
 
 impl Front {
     /// In front of the gateway.
     pub fn new(conf: &Arc<ServerConf>, gateway: Gateway, options: HttpServerOptions) -> Self {
+        let drain = gateway.drain.clone();
         let mut proxy = http_proxy(conf, gateway);
         proxy.server_options = Some(options);
-        Self { proxy: Arc::new(proxy) }
+        Self {
+            proxy: Arc::new(proxy),
+            drain,
+        }
     }
 }
 
 #[async_trait]
 impl ServerApp for Front {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let _connected = self.drain.connect();
         let parking = Arc::new(Parking::default());
-        let stream = Box::new(ClientStream::new(stream, parking.sign()));
+        let stream = Box::new(ClientStream::new(stream, parking.sign(), shutdown.clone()));
         let left = self.proxy.process_new(stream, shutdown).await;
         // Pingora is through with the connection; what was parked is not over. From here on it is HTTP/1.1 for certain.
         let mut next = parking.take();

@@ -5,10 +5,10 @@ use std::{any::Any, future::Future, panic::AssertUnwindSafe};
 use futures_util::FutureExt;
 use pingora::{Error, ErrorType, Result};
 
-use crate::metrics::Metrics;
+use crate::{gateway::complaint, metrics::Metrics};
 
 /// The error type by which a caught panic is known.
-pub const PANICKED: ErrorType = ErrorType::Custom("panicked");
+pub const PANICKED: ErrorType = ErrorType::Custom(complaint::PANICKED);
 
 /// Runs a hook that waits.
 pub async fn waiting<T>(metrics: &Metrics, hook: impl Future<Output = Result<T>>) -> Result<T> {

@@ -19,8 +19,9 @@ use crate::{
     gateway::{
         admission,
         attempts::Answered,
+        broken_off,
         coding::{self, Coded},
-        deadline::Watch,
+        deadline::Fate,
         doubtful::Doubtful,
         error_body::ErrorBody,
         exchange::Forward,
@@ -244,8 +245,10 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
         )
         .into_up());
     }
+    let mut fate = None;
     if end {
-        forward.watch = None;
+        // What has shut a connection down ends an answer that only the connection's end delimits.
+        fate = forward.watch.take().map(|watch| watch.fate());
         forward.ticket.meter.body_ended();
     }
     forward.ticket.charge_whole();
@@ -254,7 +257,7 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
     if forward.error_body.is_some() {
         hold(metrics, forward, piece, end);
     } else if end && !forward.ticket.meter.is_complete() {
-        return end_as_failure(forward, piece);
+        return end_as_failure(forward, piece, fate);
     } else if end && let Some(closing) = forward.ticket.meter.closing() {
         append(piece, &closing);
     }
@@ -317,12 +320,17 @@ fn hold(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>, end
 
 /// The provider ended the body properly although the answer is not whole. A stream says so in band; where the protocol
 /// has no way to say it the connection is broken. Either way no client takes it for success.
-fn end_as_failure(forward: &mut Forward, piece: &mut Option<Bytes>) -> Result<()> {
+fn end_as_failure(forward: &mut Forward, piece: &mut Option<Bytes>, fate: Option<Fate>) -> Result<()> {
+    let (outcome, kind, message) = fate.and_then(broken_off::ended_by).unwrap_or((
+        Outcome::ProviderCut,
+        FailureKind::ProviderCut,
+        "the provider ended the answer before it was complete; send the request again",
+    ));
     let failure = MidStreamFailure {
-        kind: FailureKind::ProviderCut,
-        message: "the provider ended the answer before it was complete; send the request again".to_owned(),
+        kind,
+        message: message.to_owned(),
     };
-    forward.ticket.fail(Outcome::ProviderCut);
+    forward.ticket.fail(outcome);
     if let Some(tail) = forward.ticket.meter.failure_tail(&failure) {
         append(piece, &tail);
         return Ok(());
@@ -344,40 +352,4 @@ pub fn rest_of_whole(forward: &mut Forward) -> Option<Bytes> {
     }
     meter.body_ended();
     Some(meter.closing().unwrap_or_default().into())
-}
-
-/// What to tell the client when the answer breaks off.
-pub fn failure_of(forward: &Forward, panicked: bool) -> (Outcome, MidStreamFailure) {
-    let (outcome, kind, message) = if panicked {
-        (
-            Outcome::Internal,
-            FailureKind::Internal,
-            "the gateway failed while passing the answer on; send the request again",
-        )
-    } else if forward.ticket.is_cut() {
-        (
-            Outcome::LimitReached,
-            FailureKind::LimitReached,
-            "the quota of this API key or the balance of its account is used up; the answer ends here",
-        )
-    } else if forward.watch.as_ref().is_some_and(Watch::expired) {
-        (
-            Outcome::ProviderTimeout,
-            FailureKind::ProviderTimeout,
-            "the provider was silent for too long; send the request again",
-        )
-    } else {
-        (
-            Outcome::ProviderCut,
-            FailureKind::ProviderCut,
-            "the provider broke the answer off; send the request again",
-        )
-    };
-    (
-        outcome,
-        MidStreamFailure {
-            kind,
-            message: message.to_owned(),
-        },
-    )
 }

@@ -15,6 +15,8 @@ use crate::{
         rules::RefusalShape,
     },
     gateway::{
+        body::GatherError,
+        broken_off,
         deadline::Watch,
         entry::Entry,
         exchange::{Exchange, Forward, Stage},
@@ -48,6 +50,28 @@ pub fn has_begun(session: &Session) -> bool {
     session
         .response_written()
         .is_some_and(|head| !head.status.is_informational())
+}
+
+/// Gives an answer of weir's own that is no refusal. What cannot be given is for the caller to refuse.
+pub async fn give(
+    session: &mut Session,
+    shape: Protocol,
+    mut entry: Entry,
+    reply: Result<Reply, Refusal>,
+) -> Result<Option<Forward>, (Entry, GatherError)> {
+    let mut reply = match reply {
+        Ok(reply) => reply,
+        Err(refusal) => return Err((entry, refusal.into())),
+    };
+    entry.record.status = reply.status;
+    let request_id = entry.record.request_id.clone();
+    reply.headers.push((shape.request_id_header(), request_id.clone()));
+    let outcome = match write(session, reply, &request_id).await {
+        Ok(()) => Outcome::Ok,
+        Err(_) => Outcome::ClientGone,
+    };
+    entry.close(outcome);
+    Ok(None)
 }
 
 /// Writes a whole answer of weir's own.
@@ -93,6 +117,7 @@ pub async fn fail(session: &mut Session, error: &Error, exchange: &mut Exchange)
     let answered = has_begun(session);
     let code = match std::mem::replace(&mut exchange.stage, Stage::Answered) {
         Stage::Forwarding(mut forward) => {
+            forward.ticket.because(error.etype().as_str());
             let code = if client_left(error) {
                 forward.ticket.fail(Outcome::ClientGone);
                 0
@@ -111,9 +136,10 @@ pub async fn fail(session: &mut Session, error: &Error, exchange: &mut Exchange)
             exchange.stage = Stage::Forwarding(forward);
             code
         }
-        Stage::Arrived(entry) => {
+        Stage::Arrived(mut entry) => {
+            entry.cause = Some(error.etype().as_str());
             if client_left(error) || answered {
-                drop(entry);
+                entry.close(Outcome::ClientGone);
                 0
             } else {
                 // What a hook has left half done, a body half read for one, is nothing to go on with.
@@ -170,7 +196,7 @@ async fn break_off(session: &mut Session, error: &Error, forward: &mut Forward) 
         let ended = session.write_response_body(Some(rest), true).await;
         return (forward.ticket.meter.status(), ended.is_ok());
     }
-    let (outcome, failure) = relay::failure_of(forward, panicked);
+    let (outcome, failure) = broken_off::failure_of(forward, panicked);
     forward.ticket.fail(outcome);
     forward.ticket.charge_now();
     let mut is_whole = false;
@@ -191,6 +217,9 @@ async fn break_off(session: &mut Session, error: &Error, forward: &mut Forward) 
 }
 
 fn refusal_of(error: &Error, forward: &Forward) -> Refusal {
+    if forward.watch.as_ref().is_some_and(Watch::stopped) {
+        return Refusal::Stopping;
+    }
     if *error.etype() == guard::PANICKED || *error.esource() == ErrorSource::Internal {
         return Refusal::Internal;
     }
@@ -210,6 +239,7 @@ fn outcome_of(refusal: &Refusal) -> Outcome {
         Refusal::ProviderUnreachable => Outcome::ProviderUnreachable,
         Refusal::ProviderCredentialRefused => Outcome::CredentialRefused,
         Refusal::ProviderBroken => Outcome::ProviderCut,
+        Refusal::Stopping => Outcome::Stopped,
         Refusal::Internal => Outcome::Internal,
         _ => Outcome::Refused,
     }

@@ -10,6 +10,7 @@ use crate::{
     clock,
     domain::{
         consumption::UsageSource,
+        finish_reason,
         ledger::QuotaStanding,
         outcome::Outcome,
         protocol::{Framing, Made, MidStreamFailure, Observed, Observer, Protocol},
@@ -201,6 +202,11 @@ impl Ticket {
         self.failure.get_or_insert(outcome);
     }
 
+    /// The name of what went wrong, out of a closed set, for the log.
+    pub fn because(&mut self, cause: &'static str) {
+        self.entry.cause = Some(cause);
+    }
+
     /// weir answered with a refusal instead of a provider's answer.
     pub fn answered_with(&mut self, status: u16, reason: &'static str) {
         self.meter.status = status;
@@ -268,7 +274,7 @@ impl Ticket {
             .map(|seen| millis_between(self.entry.started, seen));
         if let Some(observed) = observed {
             record.usage = observed.usage;
-            record.finish_reason = observed.finish_reason;
+            record.finish_reason = observed.finish_reason.as_deref().map(finish_reason::word);
         }
         self.entry.close(outcome);
     }
@@ -321,7 +327,11 @@ impl Ticket {
 }
 
 impl Drop for Ticket {
+    /// Reached unsettled only when the process drops what it has no more time for.
     fn drop(&mut self) {
+        if !self.settled {
+            self.fail(Outcome::Stopped);
+        }
         self.settle();
     }
 }

@@ -27,8 +27,10 @@ use crate::{
     gateway::{
         Gateway, admission,
         body::BodyForm,
+        complaint,
         connector::Connector,
         deadline::{self, Limits, Watch},
+        drain::Drain,
         exchange::Forward,
         reply,
     },
@@ -38,11 +40,14 @@ use crate::{
 /// some round trips, and what a busy machine takes to notice.
 pub const STALE_WITHIN: Duration = Duration::from_secs(1);
 
-/// Waits as long as is right before this attempt.
-pub async fn pause(forward: &mut Forward) {
+/// Waits as long as is right before this attempt, and as the process has time.
+pub async fn pause(forward: &mut Forward, drain: &Drain) {
     let pause = forward.attempts.take_pause();
     if !pause.is_zero() {
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = drain.out_of_time() => {}
+        }
     }
 }
 
@@ -51,6 +56,10 @@ pub fn peer(gateway: &Gateway, session: &Session, forward: &mut Forward) -> Resu
     forward.watch = None;
     forward.again = false;
     forward.head_seen = false;
+    if gateway.drain.is_cut() {
+        forward.refusal = Some(Refusal::Stopping);
+        return Error::e_explain(ErrorType::Custom("stopping"), "no attempt is begun any more");
+    }
     let place = forward
         .attempts
         .next_place(rand::rng().random(), clock::instant())
@@ -72,7 +81,7 @@ pub fn peer(gateway: &Gateway, session: &Session, forward: &mut Forward) -> Resu
     let mut peer = HttpPeer::new(place.first, place.origin.https, place.origin.host.clone());
     peer.options.alpn = ALPN::H1;
     let places = Arc::clone(forward.attempts.places());
-    peer.options.custom_l4 = Some(Arc::new(Connector::new(connect, place, places)));
+    peer.options.custom_l4 = Some(Arc::new(Connector::new(connect, place, places, gateway.drain.clone())));
     peer.options.total_connection_timeout = Some(connect);
     // Reading is limited by the watch: Pingora's own limit would register a timer for every chunk.
     peer.options.write_timeout = Some(limits.idle);
@@ -124,7 +133,7 @@ fn limits(forward: &Forward) -> Limits {
 }
 
 /// The connection is there: its time limits begin to run.
-pub fn connected(session: &Session, forward: &mut Forward, digest: Option<&Digest>) {
+pub fn connected(session: &Session, forward: &mut Forward, digest: Option<&Digest>, drain: &Drain) {
     forward.attempts.connected();
     forward.replay_bytes = match &forward.body {
         Some(body) if body.form != BodyForm::Sized && session.get_retry_buffer().is_some() => body.received,
@@ -132,7 +141,8 @@ pub fn connected(session: &Session, forward: &mut Forward, digest: Option<&Diges
     };
     let limits = limits(forward);
     let presence = forward.presence.clone();
-    forward.watch = deadline::handle_of(digest).map(|handle| Watch::start(handle, limits, presence, clock::instant()));
+    forward.watch = deadline::handle_of(digest)
+        .map(|handle| Watch::start(handle, limits, presence, drain.clone(), clock::instant()));
 }
 
 /// Turns the client's head into the provider's: what must not pass is removed, the provider's rules are applied, then
@@ -228,12 +238,24 @@ pub fn send_body(session: &Session, forward: &mut Forward, piece: &mut Option<By
 }
 
 /// A connection could not be made: again, as often as configured.
-pub fn connect_failed(forward: &mut Forward, mut error: Box<Error>) -> Box<Error> {
+pub fn connect_failed(forward: &mut Forward, mut error: Box<Error>, drain: &Drain) -> Box<Error> {
+    if drain.is_cut() {
+        forward.refusal = Some(Refusal::Stopping);
+        error.set_retry(false);
+        return error;
+    }
+    let place = forward.attempts.place().map(|place| place.address);
+    let provider = forward.provider().name.clone();
     let retries_max = forward.live.config.upstream.connect_retries;
     let again = forward
         .attempts
         .connect_failed(retries_max, rand::rng().random(), clock::instant());
-    error.set_retry(again && !forward.is_unattended());
+    let again = again && !forward.is_unattended();
+    if again {
+        let cause = error.etype().as_str();
+        complaint::of_connect(forward.ticket.request_id(), &provider, place, cause);
+    }
+    error.set_retry(again);
     error
 }
 
@@ -241,6 +263,11 @@ pub fn connect_failed(forward: &mut Forward, mut error: Box<Error>) -> Box<Error
 /// (see [`crate::gateway::relay::accept_head`]), or when the connection came from the pool, no byte of an answer has
 /// come, and the provider must have closed it before it took up the request.
 pub fn attempt_failed(session: &Session, forward: &mut Forward, mut error: Box<Error>, reused: bool) -> Box<Error> {
+    if forward.watch.as_ref().is_some_and(Watch::stopped) {
+        // Nobody at the provider has failed.
+        error.set_retry(false);
+        return error;
+    }
     if forward.again {
         error.set_retry(!reply::has_begun(session));
         return error;

@@ -19,6 +19,8 @@ use crate::{
 /// Listens for clients. Built before the server runs, so that a broken configuration is found in time.
 pub struct GatewayService {
     settings: GatewayConfig,
+    /// Turns true when it is to take nothing new, long before Pingora ends.
+    closing: ShutdownWatch,
     service: pingora::services::listening::Service<Front>,
     bound: watch::Sender<Bound>,
 }
@@ -27,6 +29,7 @@ impl GatewayService {
     /// The service, and the watch that tells where it listens.
     pub fn new(conf: &Arc<ServerConf>, gateway: Gateway) -> (Self, watch::Receiver<Bound>) {
         let settings = gateway.live.get().config.gateway.clone();
+        let closing = gateway.drain.closing();
         let mut options = HttpServerOptions::default();
         options.h2c = true;
         options.h2_idle_timeout = Some(settings.keepalive);
@@ -36,6 +39,7 @@ impl GatewayService {
         (
             Self {
                 settings,
+                closing,
                 service,
                 bound,
             },
@@ -49,7 +53,7 @@ impl ServiceWithDependents for GatewayService {
     async fn start_service(
         &mut self,
         fds: Option<ListenFds>,
-        shutdown: ShutdownWatch,
+        _shutdown: ShutdownWatch,
         listeners_per_fd: usize,
         ready: ServiceReadyNotifier,
     ) {
@@ -67,7 +71,8 @@ impl ServiceWithDependents for GatewayService {
         tracing::info!(service = "gateway", at = %address, "listening");
         self.bound.send_replace(Bound::Tcp(address));
         ready.notify_ready();
-        Service::start_service(&mut self.service, Some(fds), shutdown, listeners_per_fd).await;
+        let closing = self.closing.clone();
+        Service::start_service(&mut self.service, Some(fds), closing, listeners_per_fd).await;
     }
 
     fn name(&self) -> &str {

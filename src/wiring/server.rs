@@ -1,4 +1,4 @@
-//! Running: Pingora with its services, and the end of it all.
+//! Running: Pingora with its services.
 
 use std::{
     net::SocketAddr,
@@ -39,22 +39,13 @@ use crate::{
         StartError,
         gateway_service::GatewayService,
         parts::Parts,
-        signals::{Phase, Signals},
+        signals::{self, End, Phase},
         trust,
     },
 };
 
-/// After the last request has ended: time for what it wrote to leave the process.
-const LINGER: Duration = Duration::from_millis(250);
-
-/// How long the last lines of the access log may take.
-const FLUSH_WAIT: Duration = Duration::from_secs(2);
-
 /// How long listening sockets may take to be there.
 const START_WAIT: Duration = Duration::from_secs(10);
-
-/// How long Pingora may take to drop what still runs.
-const CUT_WAIT: Duration = Duration::from_secs(5);
 
 /// Pingora's own count of tries; weir's rules (`upstream.rs`) end sooner.
 const TRIES_MAX: usize = 16;
@@ -80,18 +71,22 @@ pub struct Running {
     pub parts: Parts,
     /// Where its background tasks run.
     pub background: Runtime,
-    phase: watch::Receiver<Phase>,
-    server_ended: Receiver<()>,
+    pub(super) phase: watch::Receiver<Phase>,
+    pub(super) end: watch::Sender<bool>,
+    pub(super) server_ended: Receiver<()>,
     _roots: Option<NamedTempFile>,
 }
 
 /// Starts everything; returns when it serves.
 pub fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
     let background = background()?;
-    let (signals, phase) = background
-        .block_on(async { Signals::listen() })
-        .map_err(|error| StartError::failed("listening for signals", error))?;
+    let unheard = |error| StartError::failed("listening for signals", error);
+    let phase = background.block_on(async { signals::phase() }).map_err(unheard)?;
     let parts = Parts::build(config, conf, &background)?;
+    let sinks = Arc::clone(&parts.sinks);
+    background
+        .block_on(async { signals::reopen_logs(sinks) })
+        .map_err(unheard)?;
     let ca_file = parts.config.upstream.ca_file.as_deref();
     let roots = ca_file
         .map(trust::bundle)
@@ -114,10 +109,12 @@ pub fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
     server.add_service(stability);
     server.add_service(admin);
 
+    let end = watch::Sender::new(false);
+    let told = End(end.subscribe());
     let (ended, server_ended) = channel();
     let serve = move || {
         server.run(RunArgs {
-            shutdown_signal: Box::new(signals),
+            shutdown_signal: Box::new(told),
         });
         // Nobody waits any more when the process ends for another reason.
         let _ = ended.send(());
@@ -132,6 +129,7 @@ pub fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
         parts,
         background,
         phase,
+        end,
         server_ended,
         _roots: roots,
     })
@@ -152,7 +150,8 @@ fn server_conf(config: &Config, roots: Option<&NamedTempFile>) -> ServerConf {
         max_retries: TRIES_MAX,
         upstream_keepalive_pool_size: config.upstream.pool_size,
         ca_file: roots.map(|roots| roots.path().to_string_lossy().into_owned()),
-        grace_period_seconds: Some(config.gateway.drain.as_secs()),
+        // Pingora is told to end when the gateway has drained.
+        grace_period_seconds: Some(0),
         graceful_shutdown_timeout_seconds: Some(1),
         ..ServerConf::default()
     }
@@ -317,61 +316,5 @@ async fn bound(mut watch: watch::Receiver<Bound>) -> Result<Bound, StartError> {
     match tokio::time::timeout(START_WAIT, waiting).await {
         Ok(Ok(bound)) => Ok(bound.clone()),
         _ => Err(StartError::Listen("a listener did not start in time".to_owned())),
-    }
-}
-
-impl Running {
-    /// Serves until a signal ends it. SIGTERM: nothing new is accepted and the end comes with the last running
-    /// request, or after `[gateway] drain_seconds`. SIGINT or a second SIGTERM: at once. Either way every request is
-    /// accounted for.
-    pub fn until_stopped(self) {
-        let Self {
-            parts,
-            background,
-            mut phase,
-            server_ended,
-            ..
-        } = self;
-        let idle = background.block_on(async {
-            // The sender lives in the server's thread, so waiting cannot fail.
-            let _ = phase.wait_for(|phase| *phase != Phase::Serving).await;
-            tracing::info!(running = parts.drain.running(), "stopping");
-            let stopping = async {
-                let _ = phase.wait_for(|phase| *phase == Phase::Stopping).await;
-            };
-            let drained = async {
-                tokio::time::sleep(LINGER).await;
-                parts.drain.idle().await;
-                tokio::time::sleep(LINGER).await;
-            };
-            tokio::select! {
-                () = drained => true,
-                () = stopping => false,
-                () = tokio::time::sleep(parts.config.gateway.drain) => false,
-            }
-        });
-        if !idle {
-            cut(&server_ended);
-        }
-        background.block_on(parts.money.settle());
-        parts.stop.send_replace(true);
-        background.block_on(async {
-            // What it lacks is in the journal, and is told at the next start.
-            let _ = tokio::time::timeout(FLUSH_WAIT, parts.stability.end()).await;
-            let _ = tokio::time::timeout(FLUSH_WAIT, parts.money.end()).await;
-            // Bounded: the store's own budget ends it.
-            let _ = tokio::time::timeout(FLUSH_WAIT, parts.cache_task).await;
-            let _ = tokio::time::timeout(FLUSH_WAIT, parts.session_task).await;
-        });
-        parts.sinks.access_log.close(FLUSH_WAIT);
-        background.shutdown_timeout(FLUSH_WAIT);
-        tracing::info!("stopped");
-    }
-}
-
-/// Waits for Pingora to end its runtimes: that drops what still runs, and a dropped request settles its ticket.
-fn cut(server_ended: &Receiver<()>) {
-    if server_ended.recv_timeout(CUT_WAIT).is_err() {
-        tracing::warn!("requests were cut before they could be recorded");
     }
 }

@@ -1,4 +1,4 @@
-//! What ends the process.
+//! What ends the process, and what has it open its log anew.
 
 use std::sync::Arc;
 
@@ -8,6 +8,8 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
 };
+
+use crate::gateway::entry::Sinks;
 
 /// How far the end of the process has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,47 +22,47 @@ pub enum Phase {
     Stopping,
 }
 
-/// Listens for signals and tells the rest of the process. Pingora waits on it too.
-#[derive(Debug)]
-pub struct Signals {
-    phase: Arc<watch::Sender<Phase>>,
+/// Listens for the signals that end the process, on the current runtime.
+pub fn phase() -> std::io::Result<watch::Receiver<Phase>> {
+    let phase = watch::Sender::new(Phase::Serving);
+    let watch = phase.subscribe();
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::spawn(async move {
+        loop {
+            let next = tokio::select! {
+                _ = terminate.recv() => {
+                    if *phase.borrow() == Phase::Serving { Phase::Draining } else { Phase::Stopping }
+                }
+                _ = interrupt.recv() => Phase::Stopping,
+            };
+            phase.send_replace(next);
+        }
+    });
+    Ok(watch)
 }
 
-impl Signals {
-    /// Starts listening, on the current runtime.
-    pub fn listen() -> std::io::Result<(Self, watch::Receiver<Phase>)> {
-        let phase = Arc::new(watch::Sender::new(Phase::Serving));
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let told = Arc::clone(&phase);
-        tokio::spawn(async move {
-            loop {
-                let next = tokio::select! {
-                    _ = terminate.recv() => {
-                        if *told.borrow() == Phase::Serving { Phase::Draining } else { Phase::Stopping }
-                    }
-                    _ = interrupt.recv() => Phase::Stopping,
-                };
-                told.send_replace(next);
-            }
-        });
-        let watch = phase.subscribe();
-        Ok((Self { phase }, watch))
-    }
+/// Has the access log opened anew on SIGHUP, which also loads the configuration anew, on the current runtime.
+pub fn reopen_logs(sinks: Arc<Sinks>) -> std::io::Result<()> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            sinks.access_log.reopen();
+        }
+    });
+    Ok(())
 }
+
+/// Ends Pingora when it is told to. That is not when the process is: the gateway closes long before the listeners beside it
+/// do, so that whoever watches a node that drains goes on seeing it.
+#[derive(Debug)]
+pub struct End(pub watch::Receiver<bool>);
 
 #[async_trait]
-impl ShutdownSignalWatch for Signals {
+impl ShutdownSignalWatch for End {
     async fn recv(&self) -> ShutdownSignal {
-        let mut phase = self.phase.subscribe();
-        // The sender is part of this value, so waiting cannot fail.
-        match phase
-            .wait_for(|phase| *phase != Phase::Serving)
-            .await
-            .map(|phase| *phase)
-        {
-            Ok(Phase::Draining) => ShutdownSignal::GracefulTerminate,
-            _ => ShutdownSignal::FastShutdown,
-        }
+        // A sender that is gone has nothing more to say.
+        let _ = self.0.clone().wait_for(|end| *end).await;
+        ShutdownSignal::GracefulTerminate
     }
 }

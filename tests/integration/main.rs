@@ -31,6 +31,7 @@ mod http_1_0;
 mod json;
 mod keep_alive;
 mod keys;
+mod log_lines;
 mod made_up_keys;
 mod model_lists;
 mod money;

@@ -8,7 +8,7 @@ use crate::harness::redis::RedisServer;
 use crate::harness::request::{ALL_WIRES, Wire};
 use crate::harness::shapes::request_id_header;
 use crate::harness::tools::skip;
-use crate::harness::{RecordingProvider, Request, Weir, WeirBuilder, wait_until};
+use crate::harness::{RecordingProvider, Request, Weir, WeirBuilder, wait_for, wait_until};
 
 /// The number behind the first `name` found anywhere in a line.
 fn number(line: &Json, name: &str) -> Option<u64> {
@@ -184,6 +184,36 @@ fn a_full_access_log_queue_or_a_missing_disk_never_stops_requests() {
         let lost = dropped(&weir.metrics()).expect("a counter of dropped lines");
         weir.access_lines().len() + lost == 200
     });
+}
+
+#[test]
+fn the_access_log_goes_on_in_a_new_file_after_a_rename_and_on_sighup() {
+    let provider = RecordingProvider::recorded();
+    let mut weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    let path = |name: &str| weir.folder().join(name);
+    let (log, first, second) = (path("access.jsonl"), path("access.jsonl.1"), path("access.jsonl.2"));
+    let asked = |weir: &Weir| {
+        let answer = weir.exchange(&Wire::Messages.request(&key, "hi"));
+        let id = answer.header("x-weir-request-id").unwrap().to_owned();
+        (weir.access_line(&id), id)
+    };
+    let (_, before) = asked(&weir);
+    std::fs::rename(&log, &first).unwrap();
+    // Found by the requests that come afterwards: the line of one is in the new file.
+    let (_, after) = wait_for("a line in the new file", || {
+        let answer = weir.exchange(&Wire::Messages.request(&key, "hi"));
+        let id = answer.header("x-weir-request-id").unwrap().to_owned();
+        log.exists().then(|| (weir.access_line(&id), id))
+    });
+    std::fs::rename(&log, &second).unwrap();
+    weir.process().signal("HUP");
+    wait_until("the file to be there without a request", || log.exists());
+    let (_, last) = asked(&weir);
+    let holds = |file: &std::path::Path, id: &str| std::fs::read_to_string(file).unwrap().contains(id);
+    assert!(holds(&first, &before) && holds(&second, &after) && holds(&log, &last));
+    let lines = [first, second, log].map(|file| std::fs::read_to_string(file).unwrap().lines().count());
+    assert_eq!(lines.iter().sum::<usize>(), provider.count(), "{lines:?}");
 }
 
 #[test]

@@ -151,7 +151,7 @@ impl State {
 /// The error object that tells the client of a failure: an event's data, or an array's last element.
 pub(super) fn failure_chunk(failure: &MidStreamFailure) -> Value {
     let status = match failure.kind {
-        FailureKind::ProviderCut => 503,
+        FailureKind::ProviderCut | FailureKind::Stopped => 503,
         FailureKind::ProviderTimeout => 504,
         FailureKind::LimitReached => 429,
         FailureKind::Internal => 500,

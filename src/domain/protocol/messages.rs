@@ -259,7 +259,7 @@ fn error_of(picker: &Picker) -> crate::domain::protocol::InBandError {
 /// The event that tells the client of a failure. Agents retry `overloaded_error`.
 pub(super) fn failure_event(failure: &MidStreamFailure) -> Vec<u8> {
     let kind = match failure.kind {
-        FailureKind::ProviderCut | FailureKind::ProviderTimeout => "overloaded_error",
+        FailureKind::ProviderCut | FailureKind::ProviderTimeout | FailureKind::Stopped => "overloaded_error",
         FailureKind::LimitReached => "billing_error",
         FailureKind::Internal => "api_error",
     };

@@ -73,6 +73,8 @@ pub enum FailureKind {
     ProviderTimeout,
     /// Nothing is left to pay for the rest of the answer.
     LimitReached,
+    /// weir is being stopped.
+    Stopped,
     /// weir failed.
     Internal,
 }

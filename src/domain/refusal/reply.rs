@@ -62,6 +62,7 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
         Refusal::BodyBudgetExhausted
             | Refusal::StoreUnavailable
             | Refusal::JournalFull
+            | Refusal::Stopping
             | Refusal::CountTokensBusy { .. }
     ) {
         headers.push(("retry-after", RETRY_AFTER_SECONDS.to_string()));
@@ -220,6 +221,7 @@ fn message(refusal: &Refusal) -> String {
         Refusal::ProviderCredentialRefused => {
             "The model's provider does not accept this service at the moment. The operator has been told; try again later.".to_owned()
         }
+        Refusal::Stopping => "The service is being restarted. Send the request again.".to_owned(),
         Refusal::Internal => "The service failed. Try again; if it goes on, report the request id.".to_owned(),
         Refusal::CountTokensBusy { concurrency } => format!(
             "This API key is counting tokens {concurrency} times at once, which is all it may. Try again in a second."

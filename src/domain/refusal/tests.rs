@@ -70,6 +70,7 @@ fn all() -> Vec<Refusal> {
         Refusal::ProviderTimeout,
         Refusal::ProviderBroken,
         Refusal::ProviderCredentialRefused,
+        Refusal::Stopping,
         Refusal::Internal,
     ]
 }

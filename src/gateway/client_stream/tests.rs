@@ -10,10 +10,15 @@ use crate::{gateway::presence::Terms, metrics::Metrics};
 
 const PIPE_BYTES: usize = 64;
 
+/// The gateway takes whatever comes.
+fn open() -> ShutdownWatch {
+    tokio::sync::watch::Sender::new(false).subscribe()
+}
+
 /// The client's end, the connection, and the presence that it is watched for.
 fn watched(stream: bool, places: usize) -> (DuplexStream, ClientStream, Arc<Presence>) {
     let (client, server) = duplex(PIPE_BYTES);
-    let connection = ClientStream::new(Box::new(server), Weak::new());
+    let connection = ClientStream::new(Box::new(server), Weak::new(), open());
     let terms = Terms {
         stream,
         finish: Duration::from_secs(10),
@@ -35,7 +40,7 @@ async fn waits(connection: &mut ClientStream) -> bool {
 #[tokio::test]
 async fn a_connection_that_nobody_watches_passes_everything_through() {
     let (mut client, server) = duplex(PIPE_BYTES);
-    let mut connection = ClientStream::new(Box::new(server), Weak::new());
+    let mut connection = ClientStream::new(Box::new(server), Weak::new(), open());
     client.write_all(b"hello").await.expect("room");
     let mut space = [0; 8];
     assert_eq!(connection.read(&mut space).await.expect("bytes"), 5);
@@ -107,7 +112,7 @@ async fn who_stops_sending_still_gets_an_answer_in_one_piece() {
 #[tokio::test]
 async fn what_comes_behind_a_request_breaks_its_exchange_off_but_its_own_end_does_not() {
     let (mut client, server) = duplex(PIPE_BYTES);
-    let mut connection = ClientStream::new(Box::new(server), Weak::new());
+    let mut connection = ClientStream::new(Box::new(server), Weak::new(), open());
     let (_, _, asked) = watched(true, 1);
     let places = Arc::new(Semaphore::new(1));
     let metrics = Arc::new(Metrics::new(&[], &[]).expect("metrics"));
@@ -159,7 +164,7 @@ async fn only_what_may_be_the_preface_of_http2_is_waited_for() {
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n and more", true),
     ] {
         let (mut client, server) = duplex(PIPE_BYTES);
-        let mut connection = ClientStream::new(Box::new(server), Weak::new());
+        let mut connection = ClientStream::new(Box::new(server), Weak::new(), open());
         let mut space = [0; H2_PREFACE.len()];
         assert!(futures_util::poll!(std::pin::pin!(connection.try_peek(&mut space))).is_pending());
         client.write_all(sent).await.expect("room");
@@ -172,14 +177,14 @@ async fn only_what_may_be_the_preface_of_http2_is_waited_for() {
     }
     let (client, server) = duplex(PIPE_BYTES);
     drop(client);
-    let mut connection = ClientStream::new(Box::new(server), Weak::new());
+    let mut connection = ClientStream::new(Box::new(server), Weak::new(), open());
     assert!(connection.try_peek(&mut [0; H2_PREFACE.len()]).await.is_err());
 }
 
 #[tokio::test]
 async fn nothing_is_written_while_the_gate_is_shut() {
     let (mut client, server) = duplex(PIPE_BYTES);
-    let mut connection = ClientStream::new(Box::new(server), Weak::new());
+    let mut connection = ClientStream::new(Box::new(server), Weak::new(), open());
     connection.write_all(b"the beginning, ").await.expect("room");
     let (sender, written) = tokio::sync::oneshot::channel::<()>();
     connection.gate().shut(Box::pin(async move {

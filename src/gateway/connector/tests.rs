@@ -49,7 +49,7 @@ async fn places(addresses: &[SocketAddr]) -> Arc<Places> {
 async fn connect(places: &Arc<Places>, now: Instant) -> (SocketAddr, Result<SocketAddr>) {
     let place = places.pick(&[], now).expect("a place");
     let first = place.first;
-    let connector = Connector::new(PATIENCE, place, Arc::clone(places));
+    let connector = Connector::new(PATIENCE, place, Arc::clone(places), Drain::default());
     let race = tokio::time::timeout(PATIENCE, connector.race(first)).await;
     let connected = race.or_err(ErrorType::ConnectTimedout, "connecting");
     let connected = connected.and_then(|done| done.or_err(ErrorType::ConnectRefused, "connecting"));

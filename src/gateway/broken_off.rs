@@ -1,0 +1,61 @@
+//! Why an answer breaks off in its middle, as its client is told.
+
+use crate::{
+    domain::{
+        outcome::Outcome,
+        protocol::{FailureKind, MidStreamFailure},
+    },
+    gateway::{
+        deadline::{Fate, Watch},
+        exchange::Forward,
+    },
+};
+
+/// What to tell the client of an answer that its watch has ended.
+pub(super) fn ended_by(fate: Fate) -> Option<(Outcome, FailureKind, &'static str)> {
+    match fate {
+        Fate::Running => None,
+        Fate::Expired => Some((
+            Outcome::ProviderTimeout,
+            FailureKind::ProviderTimeout,
+            "the provider was silent for too long; send the request again",
+        )),
+        Fate::Stopped => Some((
+            Outcome::Stopped,
+            FailureKind::Stopped,
+            "the service is being restarted and the answer took too long to wait for; send the request again",
+        )),
+    }
+}
+
+/// What to tell the client when the answer breaks off.
+pub fn failure_of(forward: &Forward, panicked: bool) -> (Outcome, MidStreamFailure) {
+    let (outcome, kind, message) = if panicked {
+        (
+            Outcome::Internal,
+            FailureKind::Internal,
+            "the gateway failed while passing the answer on; send the request again",
+        )
+    } else if forward.ticket.is_cut() {
+        (
+            Outcome::LimitReached,
+            FailureKind::LimitReached,
+            "the quota of this API key or the balance of its account is used up; the answer ends here",
+        )
+    } else if let Some(ended) = forward.watch.as_ref().map(Watch::fate).and_then(ended_by) {
+        ended
+    } else {
+        (
+            Outcome::ProviderCut,
+            FailureKind::ProviderCut,
+            "the provider broke the answer off; send the request again",
+        )
+    };
+    (
+        outcome,
+        MidStreamFailure {
+            kind,
+            message: message.to_owned(),
+        },
+    )
+}
