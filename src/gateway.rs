@@ -14,7 +14,7 @@ pub mod deadline;
 pub mod doubtful;
 pub mod drain;
 pub mod entry;
-pub mod error_body;
+pub mod error_answer;
 pub mod estimate;
 pub mod exchange;
 pub mod front;
@@ -33,13 +33,16 @@ pub mod peer;
 pub mod permits;
 pub mod presence;
 pub mod published;
+pub mod redirect;
 pub mod relay;
 pub mod reply;
 pub mod spend_limit;
 pub mod state;
 pub mod ticket;
 pub mod unpacked;
+pub mod unseen;
 pub mod upstream;
+pub mod verdict;
 
 use std::{sync::Arc, time::Duration};
 
@@ -127,6 +130,7 @@ impl Gateway {
         self.let_go(session);
         session.set_write_timeout(Some(limits.write));
         session.set_total_drain_timeout(Some(Duration::from_secs(1)));
+        unseen::keep_from_client(session);
         exchange.query_keys = intake::strip_query_keys(session.req_header_mut());
         exchange.shape = intake::shape(session.req_header(), &exchange.query_keys);
         let request_id = exchange.request_id.to_string();
@@ -165,7 +169,7 @@ impl Gateway {
             }
             Ok(None) => Ok(true),
             Err((entry, GatherError::Refused(refusal))) => {
-                reply::refuse(session, shape, entry, &refusal).await?;
+                reply::refuse(session, &live, shape, entry, &refusal).await?;
                 Ok(true)
             }
             Err((mut entry, GatherError::ClientGone)) => {
@@ -365,6 +369,7 @@ impl ProxyHttp for Gateway {
 
     async fn logging(&self, session: &mut Session, _error: Option<&Error>, exchange: &mut Exchange) {
         if let Some(forward) = exchange.forward() {
+            error_answer::release(session, forward).await;
             forward.remember_rest(&self.sessions);
             forward.ticket.settle();
             if let Some(presence) = &forward.presence {

@@ -5,7 +5,7 @@
 pub enum Outcome {
     /// The provider's answer was complete and reached the client.
     Ok,
-    /// The provider answered with a status of 400 or above.
+    /// The provider answered with a status of 400 or above, or with a redirect.
     ProviderError,
     /// The provider answered 2xx and said in the body or the stream that it failed.
     InBandError,

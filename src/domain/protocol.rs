@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 mod dialect;
+mod error_form;
 mod facts;
 pub(in crate::domain) mod gemini;
 mod made;
@@ -14,6 +15,7 @@ pub mod provider_error;
 pub(in crate::domain) mod responses;
 mod spoken;
 
+pub use error_form::ErrorForm;
 pub use made::Made;
 pub use model_list::{ListedModel, model_entry, models_list};
 pub use observer::{FailureKind, Framing, InBandError, MidStreamFailure, Observed, Observer, framing_of};

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::domain::{protocol::Protocol, provider_state::StateKind};
+use crate::domain::{
+    protocol::{ErrorForm, Protocol},
+    provider_state::StateKind,
+};
 
 mod limit;
 mod reply;
@@ -140,6 +143,11 @@ pub enum Refusal {
     ProviderTimeout,
     /// The provider's answer broke off before or within its head.
     ProviderBroken,
+    /// The provider answered with a redirect.
+    ProviderRedirected {
+        /// Its status.
+        status: u16,
+    },
     /// The provider refused the credential of this service.
     ProviderCredentialRefused,
     /// weir is being stopped, and the time that running requests are given has passed.
@@ -192,7 +200,7 @@ impl Refusal {
             Self::CountTokensBusy { .. } | Self::KeyNotLookedUp { .. } | Self::Limited(_) => 429,
             Self::HeadersTooLarge => 431,
             Self::Internal => 500,
-            Self::ProviderBroken => 502,
+            Self::ProviderBroken | Self::ProviderRedirected { .. } => 502,
             Self::BodyBudgetExhausted
             | Self::StoreUnavailable
             | Self::JournalFull
@@ -243,20 +251,15 @@ impl Refusal {
             Self::ProviderUnreachable => "provider_unreachable",
             Self::ProviderTimeout => "provider_timeout",
             Self::ProviderBroken => "provider_broken",
+            Self::ProviderRedirected { .. } => "provider_redirected",
             Self::ProviderCredentialRefused => "provider_credential_refused",
             Self::Stopping => "stopping",
             Self::Internal => "internal",
         }
     }
 
-    /// The answer in the shape of `protocol`, carrying the request id as that protocol does.
-    pub fn reply(&self, protocol: Protocol, request_id: &str) -> Reply {
-        reply::render(self, protocol, request_id)
-    }
-
-    /// The answer to a Messages request in the shape of a provider that has no wrapper: `code`, `message` and `type` at
-    /// the root (spec section 7, Messages provider 3).
-    pub fn reply_native_root(&self, request_id: &str) -> Reply {
-        reply::render_native_root(self, request_id)
+    /// The answer in this form, carrying the request id as its protocol does.
+    pub fn reply(&self, form: impl Into<ErrorForm>, request_id: &str) -> Reply {
+        reply::render(self, form.into(), request_id)
     }
 }

@@ -4,7 +4,7 @@
 use bytes::{Bytes, BytesMut};
 
 use crate::domain::protocol::{
-    Protocol,
+    ErrorForm,
     provider_error::{failure_in_success, redact, reshape_error},
 };
 
@@ -33,14 +33,14 @@ impl Doubtful {
         Some(self.held.split().freeze())
     }
 
-    /// The answer is over: what was held, as it was or, being an error, in the protocol's shape and masked.
-    pub fn finish(self, protocol: Protocol, credential: &str, request_id: &str) -> Bytes {
+    /// The answer is over: what was held, as it was or, being an error, in this form and masked.
+    pub fn finish(self, form: ErrorForm, credential: &str, request_id: &str) -> Bytes {
         let held = self.held.freeze();
         match failure_in_success(&held).filter(|_| !self.cleared) {
             None => held,
             Some(status) => {
                 let masked = redact(&held, credential).map_or(held, Bytes::from);
-                reshape_error(protocol, status, &masked, request_id).into()
+                reshape_error(form, status, &masked, request_id).into()
             }
         }
     }
@@ -49,6 +49,7 @@ impl Doubtful {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::protocol::Protocol;
 
     fn through(pieces: &[&[u8]]) -> Vec<u8> {
         let mut doubtful = Doubtful::default();
@@ -56,7 +57,7 @@ mod tests {
         for piece in pieces {
             out.extend(doubtful.push(Bytes::copy_from_slice(piece)).unwrap_or_default());
         }
-        out.extend(doubtful.finish(Protocol::Messages, "secret-secret-secret", "req_1"));
+        out.extend(doubtful.finish(Protocol::Messages.into(), "secret-secret-secret", "req_1"));
         out
     }
 
@@ -83,6 +84,6 @@ mod tests {
         let first = doubtful.push(Bytes::from_static(b"{")).unwrap();
         assert_eq!(first.len(), HELD_BYTES_MAX + 1);
         assert_eq!(doubtful.push(Bytes::from_static(b"}")), Some(Bytes::from_static(b"}")));
-        assert_eq!(doubtful.finish(Protocol::Messages, "s", "r"), Bytes::new());
+        assert_eq!(doubtful.finish(Protocol::Messages.into(), "s", "r"), Bytes::new());
     }
 }

@@ -15,8 +15,18 @@ use crate::{
         secret::ServiceKey,
     },
     gateway::{
-        attempts::Attempts, body::GatheredBody, deadline::Watch, doubtful::Doubtful, drain::InFlight, entry::Entry,
-        error_body::ErrorBody, gate::Gate, intake::QueryKeys, key_slots::KeySlot, owner::Owner, presence::Presence,
+        attempts::Attempts,
+        body::GatheredBody,
+        deadline::Watch,
+        doubtful::Doubtful,
+        drain::InFlight,
+        entry::Entry,
+        error_answer::{ErrorAnswer, WholeError},
+        gate::Gate,
+        intake::QueryKeys,
+        key_slots::KeySlot,
+        owner::Owner,
+        presence::Presence,
         ticket::Ticket,
     },
     live::Live,
@@ -124,8 +134,10 @@ pub struct Forward {
     pub rewriter: Option<ResponseRewriter>,
     /// A success that may be an error in a shape of the provider's own.
     pub doubtful: Option<Doubtful>,
-    /// An error answer is held until its end, so that credentials in it can be masked.
-    pub error_body: Option<ErrorBody>,
+    /// An error answer is withheld until its end: its text may decide what it means, and credentials in it are masked.
+    pub error_answer: Option<ErrorAnswer>,
+    /// An error answer that has come to its end, and goes to the client when Pingora is through with the provider.
+    pub whole_error: Option<WholeError>,
     /// A refusal decided in a hook that can only return Pingora's error type.
     pub refusal: Option<Refusal>,
     /// Counts an open stream while it lives.

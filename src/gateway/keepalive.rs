@@ -25,8 +25,6 @@ pub fn offer(session: &mut Session, idle: Duration) {
     let is_old = session.req_header().version == Version::HTTP_10;
     let is_wanted = session.get_keepalive().is_some();
     session.set_keepalive((is_wanted && !is_old).then_some(idle.as_secs()));
-    // Interim answers came with HTTP/1.1 (RFC 9110 section 15.2).
-    session.set_ignore_info_resp(is_old);
     // Pingora would give up every connection whose request is answered before its end, and with `100 Continue` at that. What
     // is left of a body is read behind the answer; where that is too much `reply` gives the connection up.
     session.set_close_on_response_before_downstream_finish(false);

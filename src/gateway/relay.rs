@@ -4,7 +4,6 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use pingora::{Error, ErrorType, Result, http::ResponseHeader};
 use pingora_proxy::Session;
-use rand::RngExt;
 use smallvec::SmallVec;
 
 use crate::{
@@ -13,19 +12,16 @@ use crate::{
         outcome::Outcome,
         protocol::{FailureKind, Framing, MidStreamFailure, framing_of, provider_error::redact},
         refusal::Refusal,
-        retry::retry_after,
         rules::{ErrorShape, RequestFacts, ResponseRewriter},
     },
     gateway::{
-        admission,
-        attempts::Answered,
         broken_off,
         coding::{self, Coded},
         deadline::Fate,
         doubtful::Doubtful,
-        error_body::ErrorBody,
+        error_answer,
         exchange::Forward,
-        spend_limit,
+        redirect, spend_limit, unseen, verdict,
     },
     metrics::Metrics,
 };
@@ -55,61 +51,34 @@ const NOT_RETURNED: [&str; 17] = [
 pub const REQUEST_ID: &str = "x-weir-request-id";
 
 /// The answer's head has come from the provider. An error return ends the attempt.
-pub fn accept_head(metrics: &Metrics, forward: &mut Forward, head: &ResponseHeader) -> Result<()> {
+pub fn accept_head(metrics: &Metrics, forward: &mut Forward, head: &mut ResponseHeader) -> Result<()> {
     if let Some(watch) = &forward.watch {
         watch.byte_seen(clock::instant());
     }
     if head.status.is_informational() {
+        *head = unseen::head()?;
         return Ok(());
     }
     forward.head_seen = true;
-    let refused = forward.provider().auth.refused_statuses.contains(&head.status.as_u16());
-    let again = try_again(forward, head, refused);
-    if refused {
-        // Whatever it says, it says it of the operator's account.
-        credential_refused(metrics, forward, head.status.as_u16());
+    let status = head.status.as_u16();
+    if forward.provider().error_rules.concern(status) {
+        return error_answer::withhold(metrics, forward, head, false);
     }
-    if again {
-        forward.again = true;
-        return Err(Error::explain(ErrorType::Custom("to be tried again"), "after the provider's answer").into_up());
+    let is_error = status >= 400;
+    let refused = forward.provider().refuses_credential(status, None);
+    let asked_pause = is_error.then(|| error_answer::asked_pause(head)).flatten();
+    verdict::pass(metrics, forward, status, refused, asked_pause)?;
+    if is_error {
+        return error_answer::withhold(metrics, forward, head, true);
     }
-    if refused {
-        forward.refusal = Some(Refusal::ProviderCredentialRefused);
-        return Err(Error::explain(ErrorType::Custom("credential refused"), "by the provider").into_up());
+    if head.status.is_redirection() {
+        return Err(redirect::refuse(forward, head));
     }
-    if head.status.is_redirection() || is_empty_stream(forward, head) {
+    if is_empty_stream(forward, head) {
         forward.refusal = Some(Refusal::ProviderBroken);
         return Err(Error::explain(ErrorType::InvalidHTTPHeader, "an answer that cannot be passed on").into_up());
     }
     Ok(())
-}
-
-fn try_again(forward: &mut Forward, head: &ResponseHeader, refused: bool) -> bool {
-    let header = |name: &str| head.headers.get(name)?.to_str().ok();
-    let status = head.status.as_u16();
-    let answer = Answered {
-        status,
-        refused,
-        asked_pause: (status >= 400)
-            .then(|| retry_after(header, clock::unix_millis()))
-            .flatten(),
-        // Nobody waits for a better answer.
-        can_resend: admission::can_resend(forward) && !forward.is_unattended(),
-    };
-    forward
-        .attempts
-        .answered(&answer, rand::rng().random(), clock::instant())
-}
-
-pub(super) fn credential_refused(metrics: &Metrics, forward: &Forward, status: u16) {
-    let provider = &forward.provider().name;
-    tracing::error!(
-        %provider,
-        credential = %forward.attempts.credential().credential.name,
-        status,
-        "the provider refused the credential configured for it: check the secret and the account"
-    );
-    metrics.provider_credential_refused(provider);
 }
 
 /// A stream without a single byte would look like a finished one.
@@ -127,8 +96,7 @@ pub fn edit_head(session: &mut Session, forward: &mut Forward, head: &mut Respon
     if head.status.is_informational() {
         return Ok(());
     }
-    strip(forward, head);
-    spend_limit::tell(forward, head)?;
+    fit(forward, head)?;
     let protocol = forward.operation.protocol();
     let status = head.status.as_u16();
     let content_type = head
@@ -138,22 +106,15 @@ pub fn edit_head(session: &mut Session, forward: &mut Forward, head: &mut Respon
     let framing = framing_of(forward.operation, content_type);
     let coded = coding::of(&head.headers);
     forward.ticket.meter.head_seen(status, protocol, framing, &coded);
-    let request_id = HeaderValue::from_str(forward.ticket.request_id())
-        .map_err(|_| Error::explain(ErrorType::InternalError, "the request id is not a header value"))?;
     let is_plain = coded == Coded::No;
-    if status >= 400 {
-        // What is held is decoded, so that it can be masked.
-        head.remove_header(&header::CONTENT_ENCODING);
-        forward.error_body = Some(ErrorBody::new(coded));
-    }
-    if status < 400 && is_plain {
+    if is_plain {
         forward.rewriter = rewriter(session, forward, framing);
         let may_be_error = framing == Framing::Json && forward.provider().errors == ErrorShape::Reshape;
         forward.doubtful = may_be_error.then(Doubtful::default);
     }
-    let is_edited = forward.error_body.is_some() || forward.rewriter.is_some() || forward.doubtful.is_some();
+    let is_edited = forward.rewriter.is_some() || forward.doubtful.is_some();
     if is_edited || is_plain && matches!(framing, Framing::Sse | Framing::JsonArray) {
-        // The end may differ from the provider's: masked, reshaped, or followed by an in-band error.
+        // The end may differ from the provider's: edited, put into another form, or followed by an in-band error.
         head.remove_header(&header::CONTENT_LENGTH);
         if session.req_header().version == Version::HTTP_11 {
             head.insert_header(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"))?;
@@ -163,15 +124,26 @@ pub fn edit_head(session: &mut Session, forward: &mut Forward, head: &mut Respon
         // It knows no chunks: without a length the answer ends with the connection (RFC 9112 section 6.1).
         head.remove_header(&header::TRANSFER_ENCODING);
     }
-    let protocol_id = protocol.request_id_header();
-    if !head.headers.contains_key(protocol_id) {
-        head.insert_header(protocol_id, request_id.clone())?;
-    }
-    head.insert_header(REQUEST_ID, request_id)?;
     if session.is_body_done() {
         // No attempt can follow: the memory is better used elsewhere while a long stream runs.
         forward.body = None;
     }
+    Ok(())
+}
+
+/// Makes a head one of weir's own: what must not pass goes, and it says whose request it answers.
+pub(super) fn fit(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
+    strip(forward, head);
+    spend_limit::tell(forward, head)?;
+    // The provider's words would pass with it; those of the standard say the same.
+    head.set_reason_phrase(None)?;
+    let request_id = HeaderValue::from_str(forward.ticket.request_id())
+        .map_err(|_| Error::explain(ErrorType::InternalError, "the request id is not a header value"))?;
+    let protocol_id = forward.operation.protocol().request_id_header();
+    if !head.headers.contains_key(protocol_id) {
+        head.insert_header(protocol_id, request_id.clone())?;
+    }
+    head.insert_header(REQUEST_ID, request_id)?;
     Ok(())
 }
 
@@ -238,6 +210,9 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
         forward.ticket.meter.body_seen(bytes, now);
         forward.ticket.look(now);
     }
+    if forward.error_answer.is_some() {
+        return error_answer::pass(metrics, forward, piece, end);
+    }
     if !end && forward.stream && forward.ticket.is_cut() {
         return Err(Error::explain(
             ErrorType::Custom("limit reached"),
@@ -254,9 +229,7 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
     forward.ticket.charge_whole();
     rewrite(forward, piece, end);
     doubt(forward, piece, end);
-    if forward.error_body.is_some() {
-        hold(metrics, forward, piece, end);
-    } else if end && !forward.ticket.meter.is_complete() {
+    if end && !forward.ticket.meter.is_complete() {
         return end_as_failure(forward, piece, fate);
     } else if end && let Some(closing) = forward.ticket.meter.closing() {
         append(piece, &closing);
@@ -293,7 +266,8 @@ fn doubt(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
     *piece = piece.take().and_then(|bytes| doubtful.push(bytes));
     if end && let Some(doubtful) = forward.doubtful.take() {
         let credential = forward.attempts.credential().credential.secret.expose();
-        let rest = doubtful.finish(forward.operation.protocol(), credential, forward.ticket.request_id());
+        let form = forward.provider().error_form(forward.operation.protocol());
+        let rest = doubtful.finish(form, credential, forward.ticket.request_id());
         if !rest.is_empty() {
             append(piece, &rest);
         }
@@ -304,18 +278,6 @@ fn append(piece: &mut Option<Bytes>, tail: &[u8]) {
     let mut joined = BytesMut::from(piece.as_deref().unwrap_or_default());
     joined.extend_from_slice(tail);
     *piece = Some(joined.freeze());
-}
-
-fn hold(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
-    let Some(error) = &mut forward.error_body else {
-        return;
-    };
-    if let Some(bytes) = piece.take() {
-        error.push(&bytes);
-    }
-    if end && let Some(error) = forward.error_body.take() {
-        *piece = Some(error.finish(metrics, forward));
-    }
 }
 
 /// The provider ended the body properly although the answer is not whole. A stream says so in band; where the protocol

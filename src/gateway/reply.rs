@@ -10,9 +10,8 @@ use pingora_proxy::{FailToProxy, Session};
 use crate::{
     domain::{
         outcome::Outcome,
-        protocol::Protocol,
+        protocol::{ErrorForm, Protocol},
         refusal::{Refusal, Reply},
-        rules::RefusalShape,
     },
     gateway::{
         body::GatherError,
@@ -24,6 +23,7 @@ use crate::{
         intake::content_length,
         relay,
     },
+    live::Live,
 };
 
 /// An unread body up to this size is read and thrown away after a refusal, so that the connection can be used again.
@@ -33,8 +33,14 @@ const DISCARD_BYTES_MAX: u64 = 64 * 1024;
 const DISCARD_WAIT: Duration = Duration::from_secs(1);
 
 /// Answers with a refusal and closes the record.
-pub async fn refuse(session: &mut Session, shape: Protocol, mut entry: Entry, refusal: &Refusal) -> Result<()> {
-    let reply = refusal.reply(shape, &entry.record.request_id);
+pub async fn refuse(
+    session: &mut Session,
+    live: &Live,
+    shape: Protocol,
+    mut entry: Entry,
+    refusal: &Refusal,
+) -> Result<()> {
+    let reply = refusal.reply(form(live, shape, &entry), &entry.record.request_id);
     entry.record.response_bytes = reply.body.len() as u64;
     let request_id = entry.record.request_id.clone();
     entry.refused(refusal);
@@ -72,6 +78,16 @@ pub async fn give(
     };
     entry.close(outcome);
     Ok(None)
+}
+
+/// The form of a refusal: as soon as it is known which model was asked for, that of its provider.
+fn form(live: &Live, shape: Protocol, entry: &Entry) -> ErrorForm {
+    let asked = entry.record.model_asked.as_deref();
+    let providers = asked
+        .and_then(|asked| live.catalogue.resolve(shape, asked))
+        .map_or(&[][..], |model| &model.providers);
+    let preferred = providers.iter().find(|provider| provider.is_on()).or(providers.first());
+    preferred.map_or(shape.into(), |provider| provider.error_form(shape))
 }
 
 /// Writes a whole answer of weir's own.
@@ -145,7 +161,7 @@ pub async fn fail(session: &mut Session, error: &Error, exchange: &mut Exchange)
                 // What a hook has left half done, a body half read for one, is nothing to go on with.
                 session.set_keepalive(None);
                 // Whether the client could still be told does not change the record.
-                let _ = refuse(session, exchange.shape, *entry, &Refusal::Internal).await;
+                let _ = refuse(session, &exchange.live, exchange.shape, *entry, &Refusal::Internal).await;
                 500
             }
         }
@@ -178,10 +194,7 @@ async fn answer_failure(session: &mut Session, error: &Error, shape: Protocol, f
     forward.ticket.answered_with(refusal.status(), refusal.reason());
     forward.ticket.charge_now();
     let request_id = forward.ticket.request_id().to_owned();
-    let reply = match forward.provider().refusals {
-        RefusalShape::NativeRoot if shape == Protocol::Messages => refusal.reply_native_root(&request_id),
-        RefusalShape::NativeRoot | RefusalShape::Protocol => refusal.reply(shape, &request_id),
-    };
+    let reply = refusal.reply(forward.provider().error_form(shape), &request_id);
     match write(session, reply, &request_id).await {
         Ok(()) => refusal.status(),
         Err(_) => 0,
@@ -238,6 +251,7 @@ fn outcome_of(refusal: &Refusal) -> Outcome {
         Refusal::ProviderTimeout => Outcome::ProviderTimeout,
         Refusal::ProviderUnreachable => Outcome::ProviderUnreachable,
         Refusal::ProviderCredentialRefused => Outcome::CredentialRefused,
+        Refusal::ProviderRedirected { .. } => Outcome::ProviderError,
         Refusal::ProviderBroken => Outcome::ProviderCut,
         Refusal::Stopping => Outcome::Stopped,
         Refusal::Internal => Outcome::Internal,

@@ -4,8 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::harness::answer::Answer;
-use crate::harness::request::{ALL_WIRES, Wire};
+use crate::harness::client::Response;
+use crate::harness::h2c::{self, EndStream, Length};
+use crate::harness::request::{ALL_WIRES, Wire, array_request, wire_of};
+use crate::harness::rules::RuleFolder;
 use crate::harness::shapes::assert_refusal;
+use crate::harness::weir::PROVIDER_KEY;
 use crate::harness::{RecordingProvider, Request, Weir, WeirBuilder};
 
 fn unavailable(wire: Wire) -> &'static str {
@@ -16,18 +20,45 @@ fn unavailable(wire: Wire) -> &'static str {
     }
 }
 
+/// An error in the protocol's shape, in words and white space of its own.
+fn own_error(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Messages => {
+            "{ \"type\":\"error\",\"error\":{\"type\":\"any_error\",\"message\":\"exact w\u{f6}rds\"},\r\n\"extra\":[1.0] }\n"
+        }
+        Wire::Responses => {
+            "{ \"error\":{\"message\":\"exact w\u{f6}rds\",\"type\":\"any\",\"param\":null,\"code\":null},\r\n\"extra\":[1.0] }\n"
+        }
+        Wire::Gemini => {
+            "{ \"error\":{\"code\":7,\"message\":\"exact w\u{f6}rds\",\"status\":\"ANY\"},\r\n\"extra\":[1.0] }\n"
+        }
+    }
+}
+
+/// Whether a body is an error in the protocol's shape.
+fn is_shaped(wire: Wire, answer: &Response) -> bool {
+    let body = answer.json();
+    let error = &body["error"];
+    error["message"].is_string()
+        && match wire {
+            Wire::Messages => body["type"] == "error" && error["type"].is_string(),
+            Wire::Responses => error["type"].is_string() && error["code"].is_string(),
+            Wire::Gemini => error["status"].is_string() && error["code"] == answer.status,
+        }
+}
+
 #[test]
-fn a_providers_error_passes_byte_for_byte() {
-    const BODY: &str = "{ \"type\":\"error\",\"error\":{\"type\":\"any_error\",\"message\":\"exact w\u{f6}rds\"},\r\n\"extra\":[1.0] }\n";
+fn a_providers_error_in_its_protocols_shape_passes_byte_for_byte() {
     let status = Arc::new(Mutex::new(400_u16));
     let now = Arc::clone(&status);
-    let provider = RecordingProvider::start(move |_, answer| {
+    let provider = RecordingProvider::start(move |request, answer| {
         let headers = [
             ("content-type", "application/json"),
             ("retry-after", "30"),
             ("x-odd", "kept"),
         ];
-        answer.full(*now.lock().unwrap(), &headers, BODY.as_bytes());
+        let body = own_error(wire_of(&request.target));
+        answer.full(*now.lock().unwrap(), &headers, body.as_bytes());
     });
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
@@ -37,7 +68,11 @@ fn a_providers_error_passes_byte_for_byte() {
         for wire in ALL_WIRES {
             for request in [wire.request(&key, "hi"), wire.streaming(&key, "hi")] {
                 let answer = weir.exchange(&request);
-                assert_eq!((answer.status, answer.text().as_str()), (code, BODY), "{wire:?}");
+                assert_eq!(
+                    (answer.status, answer.text().as_str()),
+                    (code, own_error(wire)),
+                    "{wire:?}"
+                );
                 assert_eq!(answer.header("retry-after"), Some("30"), "{wire:?} {code}");
                 sent += 1;
             }
@@ -192,14 +227,200 @@ fn an_answer_broken_before_or_inside_its_head_is_502() {
 }
 
 #[test]
-fn a_redirect_is_never_followed() {
+fn a_redirect_is_named_as_one_and_never_followed() {
     let elsewhere = RecordingProvider::answering("{}");
-    let target = format!("{}/v1/messages", elsewhere.base_url());
-    let provider = RecordingProvider::start(move |_, answer| answer.full(307, &[("location", &target)], b""));
+    let target = format!("{}/v1/messages?key={PROVIDER_KEY}", elsewhere.base_url());
+    let status = Arc::new(Mutex::new(307_u16));
+    let now = Arc::clone(&status);
+    let provider = RecordingProvider::start(move |_, answer| {
+        answer.full(*now.lock().unwrap(), &[("location", &target)], b"moved to acme-corp");
+    });
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
-    for wire in ALL_WIRES {
-        let _ = weir.exchange(&wire.request(&key, "hi"));
+    for code in [301, 302, 303, 304, 307, 308] {
+        *status.lock().unwrap() = code;
+        for wire in ALL_WIRES {
+            let answer = weir.exchange(&wire.request(&key, "hi"));
+            let kind = match wire {
+                Wire::Messages => "api_error",
+                Wire::Responses => "provider_redirected",
+                Wire::Gemini => "UNAVAILABLE",
+            };
+            assert_refusal(wire, &answer, 502, kind);
+            assert_eq!(answer.header("x-should-retry"), Some("false"), "{wire:?} {code}");
+            let all = format!("{:?}{}", answer.headers, answer.text());
+            for what in [&format!("redirect (status {code})"), "operator", "address"] {
+                assert!(all.contains(what), "{wire:?} {code}: {all}");
+            }
+            for hidden in ["acme", PROVIDER_KEY, "127.0.0.1"] {
+                assert!(!all.contains(hidden), "{wire:?} {code}: {all}");
+            }
+            let line = weir.access_line(answer.header("x-weir-request-id").unwrap());
+            assert_eq!(
+                (&line["outcome"], &line["status"]),
+                (&"provider_error".into(), &502.into())
+            );
+        }
     }
-    assert_eq!((provider.count(), elsewhere.connections()), (3, 0));
+    assert_eq!((provider.count(), elsewhere.connections()), (18, 0));
+    let logs = weir.logs();
+    assert!(logs.contains("answered with a redirect") && logs.contains("base_url"));
+    assert!(!logs.contains(PROVIDER_KEY) && !logs.contains("acme"));
+}
+
+#[test]
+fn an_error_of_any_other_kind_is_put_into_the_protocols_shape() {
+    type Say = fn(&mut Answer<'_>);
+    let says: [(&str, Say); 6] = [
+        ("a page", |answer| {
+            answer.full(
+                502,
+                &[("content-type", "text/html")],
+                b"<html><h1>502 Bad Gateway</h1></html>",
+            );
+        }),
+        ("a page in chunks", |answer| {
+            answer.head(502, &[("content-type", "text/html; charset=utf-8")]);
+            answer.chunk("<html>502");
+            answer.chunk(" Bad Gateway</html>");
+            answer.end();
+        }),
+        ("nothing", |answer| answer.full(502, &[], b"")),
+        ("an empty chunked body", |answer| {
+            answer.head(502, &[("content-type", "application/json")]);
+            answer.end();
+        }),
+        ("an event", |answer| {
+            answer.full(
+                502,
+                &[("content-type", "text/event-stream")],
+                b"event: error\ndata: {}\n\n",
+            );
+        }),
+        ("a body without a type", |answer| {
+            answer.full(
+                502,
+                &[("content-type", "application/json")],
+                br#"{"error":{"message":"502 Bad Gateway"}}"#,
+            );
+        }),
+    ];
+    let turn = Arc::new(Mutex::new(0_usize));
+    let now = Arc::clone(&turn);
+    let provider = RecordingProvider::start(move |_, answer| says[*now.lock().unwrap()].1(answer));
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    for (number, (what, _)) in says.iter().enumerate() {
+        *turn.lock().unwrap() = number;
+        for wire in ALL_WIRES {
+            let request = wire.request(&key, "hi");
+            let h2 = h2c::exchange(weir.gateway, &request, EndStream::OnLastFrame, Length::Said);
+            for answer in [weir.exchange(&request), weir.exchange(&wire.streaming(&key, "hi")), h2] {
+                assert!(is_shaped(wire, &answer), "{what}, {wire:?}: {}", answer.text());
+                assert_eq!(answer.status, 502, "{what}, {wire:?}");
+                assert_eq!(
+                    answer.header("content-type"),
+                    Some("application/json"),
+                    "{what}, {wire:?}"
+                );
+                assert!(!answer.text().contains("<h"), "{what}, {wire:?}: {}", answer.text());
+            }
+        }
+        let array = weir.exchange(&array_request(&key));
+        assert!(is_shaped(Wire::Gemini, &array), "{what}: {}", array.text());
+    }
+}
+
+#[test]
+fn an_error_costs_neither_the_clients_connection_nor_the_providers() {
+    let provider = RecordingProvider::start(move |request, answer| {
+        let body = own_error(wire_of(&request.target));
+        answer.full(403, &[("content-type", "application/json")], body.as_bytes());
+    });
+    // What is about the request, by its status alone.
+    let rules = RuleFolder::aborting();
+    for wire in ALL_WIRES {
+        let name = wire.provider();
+        let text = std::fs::read_to_string(rules.path().join(format!("{name}.toml"))).unwrap();
+        let rule = "[[error]]\nstatus = 403\nmessage = \"exact*\"\nmeans = \"request_refused\"\n\n[auth]";
+        rules.write(name, &text.replacen("[auth]", rule, 1));
+    }
+    let weir = rules.weir_at(&provider.base_url()).start();
+    let key = weir.key().text;
+    let mut client = weir.connect();
+    for wire in [Wire::Messages, Wire::Messages, Wire::Messages] {
+        let answer = client.exchange(&wire.request(&key, "hi"));
+        assert_eq!((answer.status, answer.text().as_str()), (403, own_error(wire)));
+        assert_eq!(answer.header("connection"), Some("keep-alive"));
+    }
+    assert_eq!((provider.count(), provider.connections()), (3, 1));
+}
+
+#[test]
+fn a_403_about_an_object_is_the_clients_and_rests_no_credential() {
+    let said = Arc::new(Mutex::new(""));
+    let now = Arc::clone(&said);
+    let provider = RecordingProvider::start(move |_, answer| {
+        let headers = [("content-type", "application/json"), ("x-account", PROVIDER_KEY)];
+        answer.full(403, &headers, now.lock().unwrap().as_bytes());
+    });
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    let resting = |count: u8| {
+        let line = format!("weir_provider_credentials_resting{{provider=\"gemini\"}} {count}");
+        weir.metrics().contains(&line)
+    };
+    let of_the_request = [
+        r#"{"error":{"code":403,"message":"You do not have permission to access the File abc or it may not exist.","status":"PERMISSION_DENIED"}}"#,
+        r#"{"error":{"code":403,"message":"CachedContent not found (or permission denied)","status":"PERMISSION_DENIED"}}"#,
+        r#"[{"error":{"code":403,"message":"CachedContent not found (or permission denied)","status":"PERMISSION_DENIED"}}]"#,
+    ];
+    for body in of_the_request {
+        *said.lock().unwrap() = body;
+        for request in [
+            Wire::Gemini.request(&key, "hi"),
+            Wire::Gemini.streaming(&key, "hi"),
+            array_request(&key),
+        ] {
+            let answer = weir.exchange(&request);
+            assert_eq!((answer.status, answer.text().as_str()), (403, body));
+            assert_eq!(answer.header("x-account"), None, "masked");
+            let line = weir.access_line(answer.header("x-weir-request-id").unwrap());
+            assert_eq!(
+                (&line["outcome"], &line["status"]),
+                (&"provider_error".into(), &403.into())
+            );
+        }
+    }
+    assert!(resting(0), "{}", weir.metrics());
+    let masked =
+        format!(r#"{{"error":{{"message":"You do not have permission to access the File {PROVIDER_KEY} now"}}}}"#);
+    *said.lock().unwrap() = Box::leak(masked.into_boxed_str());
+    let answer = weir.exchange(&Wire::Gemini.request(&key, "hi"));
+    assert!(
+        answer.status == 403 && is_shaped(Wire::Gemini, &answer),
+        "{}",
+        answer.text()
+    );
+    assert!(
+        !answer.text().contains(PROVIDER_KEY) && answer.text().contains("the File ***"),
+        "{}",
+        answer.text()
+    );
+    assert!(resting(0));
+    let of_the_credential = [
+        r#"{"error":{"code":403,"message":"Permission denied: Consumer 'acme' has been suspended.","status":"PERMISSION_DENIED"}}"#,
+        r#"{"error":{"code":403,"message":"Unknown: You do not have permission to access the File acme","status":"PERMISSION_DENIED"}}"#,
+        "<html>acme</html>",
+        "",
+    ];
+    for body in of_the_credential {
+        *said.lock().unwrap() = body;
+        let answer = weir.exchange(&Wire::Gemini.request(&key, "hi"));
+        assert_refusal(Wire::Gemini, &answer, 503, "UNAVAILABLE");
+        assert!(!answer.text().contains("acme"), "{body}: {}", answer.text());
+        let line = weir.access_line(answer.header("x-weir-request-id").unwrap());
+        assert_eq!(line["outcome"], "credential_refused", "{body}");
+    }
+    assert!(resting(1));
 }

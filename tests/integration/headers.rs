@@ -356,3 +356,59 @@ fn head_blocks_beyond_the_limits_are_431() {
         }
     }
 }
+
+#[test]
+fn nothing_before_the_answers_head_passes_and_no_reason_of_the_providers() {
+    let provider = RecordingProvider::start(|_, answer| {
+        for status in [100, 102, 103] {
+            let head = format!(
+                "HTTP/1.1 {status} acme-corp\r\nset-cookie: a=b\r\nx-account: {PROVIDER_KEY}\r\nlink: </acme>\r\n\r\n"
+            );
+            answer.raw(head.as_bytes());
+        }
+        answer.raw(b"HTTP/1.1 200 acme-corp\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}");
+    });
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    for wire in ALL_WIRES {
+        let mut client = weir.connect();
+        client.write(&wire.request(&key, "hi").bytes(Upload::Length));
+        let head = client.head_to("POST");
+        assert_eq!(
+            (head.status, head.reason.as_str()),
+            (200, "OK"),
+            "{wire:?}: {:?}",
+            head.headers
+        );
+        assert_eq!(client.rest(head).body, b"{}");
+        client.write(
+            &wire
+                .request(&key, "hi")
+                .header("expect", "100-continue")
+                .bytes(Upload::Length),
+        );
+        let first = client.head_to("POST");
+        assert_eq!((first.status, first.reason.as_str()), (100, "Continue"), "{wire:?}");
+        assert!(first.headers.is_empty(), "{wire:?}: {:?}", first.headers);
+        let head = client.head_to("POST");
+        assert_eq!((head.status, head.reason.as_str()), (200, "OK"), "{wire:?}");
+        assert_eq!(client.rest(head).body, b"{}");
+    }
+}
+
+#[test]
+fn reasons_are_the_standards_also_of_errors() {
+    let provider = RecordingProvider::start(|_, answer| answer.full(422, &[("content-type", "text/plain")], b"no"));
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    for wire in ALL_WIRES {
+        let mut client = weir.connect();
+        client.write(&wire.request(&key, "hi").bytes(Upload::Length));
+        let head = client.head_to("POST");
+        assert_eq!(
+            (head.status, head.reason.as_str()),
+            (422, "Unprocessable Entity"),
+            "{wire:?}"
+        );
+    }
+}

@@ -377,12 +377,24 @@ fn an_error_that_means_a_refused_credential_is_not_the_clients_business() {
     let rules = RuleFolder::new(&[("one", &(two_credentials("one", &provider.base_url(), "") + rule))]);
     let weir = with_secrets(rules.weir()).start();
     let answer = weir.exchange(&ask(&weir.key().text, "one-model"));
+    assert_refusal(Wire::Messages, &answer, 503, "api_error");
     assert!(!answer.text().contains("acme"), "{}", answer.text());
     assert_eq!(record(&weir, &answer)["outcome"], "credential_refused");
+    let asked: BTreeSet<String> = provider.requests().iter().map(secret).collect();
+    assert_eq!((provider.count(), asked.len()), (2, 2), "the other credential is tried");
     assert!(
         weir.metrics()
-            .contains("weir_provider_credentials_resting{provider=\"one\"} 1")
+            .contains("weir_provider_credentials_resting{provider=\"one\"} 2")
     );
+    let logs = weir.logs();
+    for name in ["a", "b"] {
+        assert_eq!(
+            logs.matches(&format!("credential={name}")).count()
+                + logs.matches(&format!("\"credential\":\"{name}\"")).count(),
+            1,
+            "{logs}"
+        );
+    }
 }
 
 #[test]

@@ -292,3 +292,8 @@ pub(in crate::domain) fn error_body(kind: &str, message: &str, code: Option<&str
     }
     json!({ "type": "error", "error": error, "request_id": request_id })
 }
+
+/// An error body without a wrapper.
+pub(in crate::domain) fn root_error_body(code: &str, kind: &str, message: &str, request_id: &str) -> Value {
+    json!({ "code": code, "message": message, "type": kind, "request_id": request_id })
+}

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::domain::protocol::{Protocol, gemini, messages, responses};
+use crate::domain::protocol::{ErrorForm, Protocol, gemini, messages, responses};
 
 mod redact;
 #[cfg(test)]
@@ -16,34 +16,47 @@ pub const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 const MESSAGE_CHARS_MAX: usize = 4096;
 /// Characters of a type or code that are repeated.
 const WORD_CHARS_MAX: usize = 128;
+/// Details of an error that are read.
+const DETAILS_MAX: usize = 16;
 
-/// What providers say, whatever the shape they say it in.
+/// What a provider's error says, whatever the shape it says it in.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Said {
+pub struct Said {
     kind: Option<String>,
     code: Option<String>,
-    message: Option<String>,
+    /// Its text for people, at most 4096 characters of it.
+    pub message: Option<String>,
+    /// Every word that it has for machines, numbers included: its code, its type, its status, and what its details name as the
+    /// code or the reason.
+    pub words: Vec<String>,
 }
 
-/// A provider's error body in the shape of `protocol`, for the status that the client gets. What cannot be read gives a body that
+/// A provider's error body in the form that the client gets, for the status that it gets. What cannot be read gives a body that
 /// names only the status. The message stays the provider's: [`redact`] it before or after.
-pub fn reshape_error(protocol: Protocol, status: u16, body: &[u8], request_id: &str) -> Vec<u8> {
+pub fn reshape_error(form: ErrorForm, status: u16, body: &[u8], request_id: &str) -> Vec<u8> {
     let said = read(body).unwrap_or_default();
+    // A number says no more than the status does.
+    let code = said.code.as_deref().filter(|code| !is_number(code));
     let message = said
         .message
         .unwrap_or_else(|| format!("The model's provider answered with status {status}."));
-    let shaped = match protocol {
-        Protocol::Messages => {
+    let shaped = match form {
+        ErrorForm::NativeRoot => {
+            let number = status.to_string();
+            let code = said.code.as_deref().unwrap_or(&number);
+            let kind = said.kind.as_deref().unwrap_or(messages::error_type(status));
+            messages::root_error_body(code, kind, &message, request_id)
+        }
+        ErrorForm::Of(Protocol::Messages) => {
             let kind = said.kind.filter(|kind| MESSAGES_TYPES.contains(&kind.as_str()));
             let kind = kind.as_deref().unwrap_or(messages::error_type(status));
-            messages::error_body(kind, &message, said.code.as_deref(), request_id)
+            messages::error_body(kind, &message, code, request_id)
         }
-        Protocol::Responses => {
+        ErrorForm::Of(Protocol::Responses) => {
             let kind = said.kind.as_deref().unwrap_or(responses::error_type(status));
-            let code = said.code.as_deref().unwrap_or(responses_code(status));
-            responses::error_body(kind, &message, None, code)
+            responses::error_body(kind, &message, None, code.unwrap_or(responses_code(status)))
         }
-        Protocol::Gemini => {
+        ErrorForm::Of(Protocol::Gemini) => {
             let name = said
                 .kind
                 .filter(|kind| kind.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_'));
@@ -107,9 +120,10 @@ pub fn failure_in_success(body: &[u8]) -> Option<u16> {
     status.or(failed.then_some(502))
 }
 
-/// The detection covers: an `error` object; an `error` string with a `code` beside it; `code` or `type` with `msg` or `message` at
-/// the root; and each of them as the only element of an array.
-fn read(body: &[u8]) -> Option<Said> {
+/// What an error body says; `None` when it is no JSON, or too long for an error. The detection covers: an `error` object; an
+/// `error` string with a `code` beside it; `code` or `type` with `msg` or `message` at the root; and each of them as the only
+/// element of an array.
+pub fn read(body: &[u8]) -> Option<Said> {
     if body.len() > ERROR_BODY_BYTES_MAX {
         return None;
     }
@@ -119,34 +133,47 @@ fn read(body: &[u8]) -> Option<Said> {
         other => other,
     };
     let text = |value: &Value, keys: &[&str]| keys.iter().find_map(|key| value.get(*key)).and_then(word);
-    let said = match root.get("error") {
-        Some(error @ Value::Object(_)) => Said {
-            kind: text(error, &["type", "status"]),
-            code: text(error, &["code"]).filter(|code| !is_number(code)),
-            message: text(error, &["message", "msg"]),
-        },
-        Some(Value::String(message)) => Said {
-            kind: None,
-            code: text(root, &["code"]).filter(|code| !is_number(code)),
-            message: Some(message.clone()),
-        },
-        _ => Said {
-            kind: text(root, &["type"]).filter(|kind| kind != "error"),
-            code: text(root, &["code"]).filter(|code| !is_number(code)),
-            message: text(root, &["message", "msg"]),
-        },
+    let (kind, code, message, details) = match root.get("error") {
+        Some(error @ Value::Object(_)) => (
+            text(error, &["type", "status"]),
+            text(error, &["code"]),
+            text(error, &["message", "msg"]),
+            error.get("details"),
+        ),
+        Some(Value::String(message)) => (None, text(root, &["code"]), Some(message.clone()), None),
+        _ => (
+            text(root, &["type"]).filter(|kind| kind != "error"),
+            text(root, &["code"]),
+            text(root, &["message", "msg"]),
+            None,
+        ),
     };
+    let kind = kind.map(|kind| short(&kind, WORD_CHARS_MAX));
+    let code = code.map(|code| short(&code, WORD_CHARS_MAX));
+    let words = [&kind, &code].into_iter().flatten().cloned();
     Some(Said {
-        kind: said.kind.map(|kind| short(&kind, WORD_CHARS_MAX)),
-        code: said.code.map(|code| short(&code, WORD_CHARS_MAX)),
-        message: said
-            .message
+        words: words.chain(details.into_iter().flat_map(detail_words)).collect(),
+        kind,
+        code,
+        message: message
             .filter(|message| !message.is_empty())
             .map(|message| short(&message, MESSAGE_CHARS_MAX)),
     })
 }
 
-/// A number says no more than the status does.
+/// What the details of an error name: `error_code` of Messages, the `reason` of each of Google's (`google.rpc.ErrorInfo`).
+fn detail_words(details: &Value) -> Vec<String> {
+    let each = match details {
+        Value::Array(elements) => elements.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let named = each
+        .iter()
+        .filter_map(|detail| detail.get("error_code").or_else(|| detail.get("reason")));
+    let words = named.filter_map(word).take(DETAILS_MAX);
+    words.map(|found| short(&found, WORD_CHARS_MAX)).collect()
+}
+
 fn is_number(code: &str) -> bool {
     code.parse::<f64>().is_ok()
 }

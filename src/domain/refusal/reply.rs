@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::domain::protocol::{Protocol, gemini, messages, responses};
+use crate::domain::protocol::{ErrorForm, Protocol, gemini, messages, responses};
 use crate::domain::provider_state::StateKind;
 use crate::domain::refusal::{Refusal, Reply, limit::retry_info};
 
@@ -18,30 +18,21 @@ const ECHO_CHARS_MAX: usize = 128;
 /// Letters and digits in a row that make a text look like a key.
 const KEY_RUN_CHARS_MIN: usize = 32;
 
-pub(super) fn render(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Reply {
+pub(super) fn render(refusal: &Refusal, form: ErrorForm, request_id: &str) -> Reply {
     let message = message(refusal);
-    let body = match protocol {
-        Protocol::Messages => messages_body(refusal, &message, request_id),
-        Protocol::Responses => responses_body(refusal, &message),
-        Protocol::Gemini => gemini_body(refusal, &message),
+    let body = match form {
+        ErrorForm::NativeRoot => {
+            let code = refusal.status().to_string();
+            messages::root_error_body(&code, messages_type(refusal), &message, request_id)
+        }
+        ErrorForm::Of(Protocol::Messages) => messages_body(refusal, &message, request_id),
+        ErrorForm::Of(Protocol::Responses) => responses_body(refusal, &message),
+        ErrorForm::Of(Protocol::Gemini) => gemini_body(refusal, &message),
     };
     Reply {
         status: refusal.status(),
-        headers: headers(refusal, protocol, request_id),
+        headers: headers(refusal, form.protocol(), request_id),
         body: body.to_string().into_bytes(),
-    }
-}
-
-pub(super) fn render_native_root(refusal: &Refusal, request_id: &str) -> Reply {
-    let body = json!({
-        "code": refusal.status().to_string(),
-        "message": message(refusal),
-        "type": messages_type(refusal),
-        "request_id": request_id,
-    });
-    Reply {
-        body: body.to_string().into_bytes(),
-        ..render(refusal, Protocol::Messages, request_id)
     }
 }
 
@@ -73,11 +64,11 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
     if let Refusal::Limited(limit) = refusal {
         headers.extend(limit.headers(protocol));
     }
-    // Agents otherwise repeat a 401 for more than a minute; a provider that is switched off, or refuses every credential
-    // there is for it, stays so until an operator acts.
+    // Agents otherwise repeat a 401 for more than a minute; a provider that is switched off, has moved, or refuses every
+    // credential there is for it, stays so until an operator acts.
     let until_operator_acts = matches!(
         refusal,
-        Refusal::ProviderDisabled { .. } | Refusal::ProviderCredentialRefused
+        Refusal::ProviderDisabled { .. } | Refusal::ProviderRedirected { .. } | Refusal::ProviderCredentialRefused
     );
     if refusal.status() == 401 || until_operator_acts {
         headers.push(("x-should-retry", "false".to_owned()));
@@ -218,6 +209,10 @@ fn message(refusal: &Refusal) -> String {
         Refusal::ProviderUnreachable => "The model's provider cannot be reached now. Try again shortly.".to_owned(),
         Refusal::ProviderTimeout => "The model's provider did not answer in time. Try again, or ask for a shorter answer.".to_owned(),
         Refusal::ProviderBroken => "The model's provider broke off its answer. Try again.".to_owned(),
+        Refusal::ProviderRedirected { status } => format!(
+            "The model's provider answered with a redirect (status {status}), and redirects are not followed here. Use another \
+             model; the operator of this service has to set the provider's address to the one it has now."
+        ),
         Refusal::ProviderCredentialRefused => {
             "The model's provider does not accept this service at the moment. The operator has been told; try again later.".to_owned()
         }

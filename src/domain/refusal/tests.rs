@@ -69,6 +69,7 @@ fn all() -> Vec<Refusal> {
         Refusal::ProviderUnreachable,
         Refusal::ProviderTimeout,
         Refusal::ProviderBroken,
+        Refusal::ProviderRedirected { status: 307 },
         Refusal::ProviderCredentialRefused,
         Refusal::Stopping,
         Refusal::Internal,
@@ -109,8 +110,19 @@ fn every_refusal_has_the_shape_of_every_protocol() {
         ] {
             assert!(text.as_str().is_some_and(|text| !text.is_empty()), "{refusal:?}");
         }
+        let root: Value = serde_json::from_slice(&refusal.reply(ErrorForm::NativeRoot, "req_1").body).unwrap();
+        assert_eq!(
+            (&root["code"], &root["message"], &root["type"]),
+            (
+                &json!(refusal.status().to_string()),
+                &messages["error"]["message"],
+                &messages["error"]["type"]
+            )
+        );
+        assert!(root.get("error").is_none(), "{root}");
         for protocol in PROTOCOLS {
             let reply = refusal.reply(protocol, "req_1");
+            assert!(ErrorForm::Of(protocol).fits(&reply.body), "{refusal:?}");
             assert_eq!(reply.status, refusal.status());
             assert_eq!(header(&reply, "content-type").as_deref(), Some("application/json"));
         }
@@ -215,6 +227,7 @@ fn headers_tell_clients_when_to_come_back() {
                 || matches!(
                     refusal,
                     Refusal::ProviderDisabled { .. }
+                        | Refusal::ProviderRedirected { .. }
                         | Refusal::ProviderCredentialRefused
                         | Refusal::Limited(Limit::Balance)
                 );

@@ -7,11 +7,12 @@ use http::HeaderName;
 use crate::domain::{
     catalogue::SecretRef,
     operation::Operation,
-    protocol::Protocol,
+    protocol::{ErrorForm, Protocol},
     retry::RetryPolicy,
     rules::{
         body::BodyRules,
         endpoint::{Endpoints, Origin},
+        error::ErrorRules,
         head::HeadEdits,
         query::QueryEdits,
         raw::{ErrorMeaning, ErrorShape, OnClientGone, RefusalShape},
@@ -42,10 +43,10 @@ pub struct Provider {
     pub retry: RetryPolicy,
     /// What becomes of its error bodies.
     pub errors: ErrorShape,
-    /// The shape of weir's own refusals once this provider is chosen.
+    /// The shape of all that is no answer, once this provider is chosen.
     pub refusals: RefusalShape,
     /// Errors that do not mean what their status says.
-    pub error_rules: Vec<ErrorRule>,
+    pub error_rules: ErrorRules,
     /// Which model answers for names of the family that nobody knows.
     pub fallback: Option<Fallback>,
     /// What happens to a request whose client has left.
@@ -77,6 +78,24 @@ impl Provider {
             [] => format!("weir.toml says `enabled = false` in [provider.{name}]"),
             places => format!("its secret {} is absent", places.join(" or ")),
         })
+    }
+
+    /// Whether an error of this status refuses the credential or its account. `body` is its text as [`ErrorRules::meaning`]
+    /// reads it.
+    pub fn refuses_credential(&self, status: u16, body: Option<&[u8]>) -> bool {
+        match self.error_rules.meaning(status, body) {
+            Some(ErrorMeaning::CredentialRefused) => true,
+            Some(ErrorMeaning::RequestRefused) => false,
+            None => self.auth.refused_statuses.contains(&status),
+        }
+    }
+
+    /// The form in which clients of a protocol get its errors, and weir's own refusals about it.
+    pub fn error_form(&self, protocol: Protocol) -> ErrorForm {
+        match self.refusals {
+            RefusalShape::NativeRoot if protocol == Protocol::Messages => ErrorForm::NativeRoot,
+            RefusalShape::NativeRoot | RefusalShape::Protocol => ErrorForm::Of(protocol),
+        }
     }
 
     /// The places where an operation is served, to share the load between; empty where it is not served.
@@ -123,7 +142,7 @@ pub struct Auth {
     pub header: HeaderName,
     /// What stands before the secret, with its space: `"Bearer "` or nothing.
     pub scheme: &'static str,
-    /// Statuses by which the provider refuses the credential or its account.
+    /// Statuses by which the provider refuses the credential or its account, unless an error rule knows better.
     pub refused_statuses: Vec<u16>,
 }
 
@@ -160,17 +179,6 @@ impl WeightedOrigin {
     }
 }
 
-/// An error of the provider that does not mean what its status says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ErrorRule {
-    /// Its status.
-    pub status: u16,
-    /// A text that its body has.
-    pub contains: String,
-    /// What it means.
-    pub means: ErrorMeaning,
-}
-
 /// Which model answers for names that nobody knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback {
@@ -191,16 +199,23 @@ impl Fallback {
     }
 }
 
-/// Whether a pattern fits a name: `*` stands for any text, everything else for itself.
-pub(in crate::domain) fn matches(pattern: &str, name: &str) -> bool {
-    let Some((before, after)) = pattern.split_once('*') else {
-        return pattern == name;
+/// Whether a pattern fits a text: `*` stands for any text, everything else for itself.
+pub(in crate::domain) fn matches(pattern: &str, text: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else {
+        return pattern == text;
     };
-    let Some(rest) = name.strip_prefix(before) else {
+    let Some(mut left) = text.strip_prefix(first) else {
         return false;
     };
-    // Wherever the star could end, the rest of the pattern has its try; names are short.
-    (0..=rest.len()).any(|end| rest.get(end..).is_some_and(|rest| matches(after, rest)))
+    let (between, last) = rest.rsplit_once('*').unwrap_or(("", rest));
+    for part in between.split('*') {
+        // The earliest place leaves the most for what follows.
+        match left.split_once(part) {
+            Some((_, after)) => left = after,
+            None => return false,
+        }
+    }
+    left.ends_with(last)
 }
 
 /// Time limits of a provider; `None`: those of `[upstream]`.

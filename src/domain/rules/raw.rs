@@ -41,7 +41,7 @@ pub struct RawProvider {
     /// What becomes of the provider's error bodies.
     #[serde(default)]
     pub errors: ErrorShape,
-    /// The shape of weir's own refusals once this provider is chosen.
+    /// The shape of errors and of weir's own refusals once this provider is chosen.
     #[serde(default)]
     pub refusals: RefusalShape,
     /// What single errors of the provider mean.
@@ -131,14 +131,14 @@ pub struct RawTimeouts {
     pub total_seconds: Option<Spanned<u32>>,
 }
 
-/// What becomes of a provider's error bodies (design.md section 7).
+/// What becomes of a provider's error bodies, once what resembles a credential is masked (design.md section 7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ErrorShape {
-    /// They pass byte for byte.
+    /// They pass byte for byte where they have the form that the client expects, and are put into it where they have not.
     #[default]
     Native,
-    /// They are mapped into the protocol's own shape.
+    /// They are put into that form whatever they look like.
     Reshape,
 }
 

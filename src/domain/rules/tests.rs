@@ -1,5 +1,6 @@
 //! Tests of `rules`.
 
+mod errors;
 mod golden;
 
 use super::*;

@@ -26,6 +26,8 @@ enum Framing {
 #[derive(Debug)]
 pub(crate) struct Head {
     pub(crate) status: u16,
+    /// What stands behind the status.
+    pub(crate) reason: String,
     pub(crate) headers: Vec<(String, String)>,
     framing: Framing,
 }
@@ -225,7 +227,9 @@ impl Client {
 impl Head {
     fn parse(method: &str, text: &str) -> Head {
         let mut lines = text.trim_end().split("\r\n");
-        let status: u16 = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let mut first = lines.next().unwrap().splitn(3, ' ').skip(1);
+        let status: u16 = first.next().unwrap().parse().unwrap();
+        let reason = first.next().unwrap_or_default().to_owned();
         let headers: Vec<(String, String)> = lines
             .map(|line| line.split_once(':').unwrap_or_else(|| panic!("no header: {line:?}")))
             .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
@@ -247,6 +251,7 @@ impl Head {
         };
         Head {
             status,
+            reason,
             headers,
             framing,
         }

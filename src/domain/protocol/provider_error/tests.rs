@@ -6,7 +6,13 @@ use super::redact::RUN_BYTES_MIN;
 use super::*;
 
 fn reshaped(protocol: Protocol, status: u16, body: &Value) -> Value {
-    serde_json::from_slice(&reshape_error(protocol, status, body.to_string().as_bytes(), "req_1")).unwrap()
+    serde_json::from_slice(&reshape_error(
+        protocol.into(),
+        status,
+        body.to_string().as_bytes(),
+        "req_1",
+    ))
+    .unwrap()
 }
 
 #[test]
@@ -20,6 +26,57 @@ fn a_native_root_becomes_the_messages_shape() {
             "request_id": "req_1",
         })
     );
+}
+
+#[test]
+fn a_wrapped_error_becomes_a_native_root() {
+    let root = |status, body: &str| -> Value {
+        let shaped = reshape_error(ErrorForm::NativeRoot, status, body.as_bytes(), "req_1");
+        assert!(ErrorForm::NativeRoot.fits(&shaped));
+        serde_json::from_slice(&shaped).unwrap()
+    };
+    assert_eq!(
+        root(
+            401,
+            r#"{"error":{"code":"401","message":"Invalid","param":"","type":"invalid_key"}}"#
+        ),
+        json!({ "code": "401", "message": "Invalid", "type": "invalid_key", "request_id": "req_1" })
+    );
+    assert_eq!(
+        root(
+            429,
+            r#"{"type":"error","error":{"type":"limitation","message":"busy"}}"#
+        ),
+        json!({ "code": "429", "message": "busy", "type": "limitation", "request_id": "req_1" })
+    );
+    assert_eq!(
+        root(502, "<html>bad gateway</html>"),
+        json!({
+            "code": "502", "message": "The model's provider answered with status 502.", "type": "api_error", "request_id": "req_1",
+        })
+    );
+}
+
+#[test]
+fn every_form_that_an_error_is_put_into_is_known_again() {
+    for form in [
+        ErrorForm::Of(Protocol::Messages),
+        ErrorForm::Of(Protocol::Responses),
+        ErrorForm::Of(Protocol::Gemini),
+        ErrorForm::NativeRoot,
+    ] {
+        for body in [
+            r#"{"code":7,"msg":"m"}"#,
+            r#"{"error":{"type":"T","message":"m"}}"#,
+            "",
+            "<html>",
+        ] {
+            assert!(
+                form.fits(&reshape_error(form, 500, body.as_bytes(), "req_1")),
+                "{form:?} {body}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -71,7 +128,8 @@ fn what_cannot_be_read_names_the_status_only() {
         b"[]",
         &long,
     ] {
-        let shaped: Value = serde_json::from_slice(&reshape_error(Protocol::Responses, 502, body, "req_1")).unwrap();
+        let shaped: Value =
+            serde_json::from_slice(&reshape_error(ErrorForm::Of(Protocol::Responses), 502, body, "req_1")).unwrap();
         assert_eq!(
             shaped["error"]["message"],
             "The model's provider answered with status 502."

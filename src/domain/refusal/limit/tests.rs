@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::domain::money::NanoUsd;
+use crate::domain::protocol::ErrorForm;
 use crate::domain::refusal::{Refusal, Reply};
 
 fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
@@ -125,7 +126,7 @@ fn what_does_not_reset_names_no_time() {
 
 #[test]
 fn a_refusal_in_a_providers_native_shape_has_the_same_type() {
-    let reply = Refusal::Limited(Limit::Balance).reply_native_root("req_1");
+    let reply = Refusal::Limited(Limit::Balance).reply(ErrorForm::NativeRoot, "req_1");
     assert_eq!(body(&reply)["type"], "billing_error");
 }
 

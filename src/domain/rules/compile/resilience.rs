@@ -9,7 +9,8 @@ use crate::domain::{
     retry::RetryPolicy,
     rules::{
         endpoint::Origin,
-        provider::{ErrorRule, Fallback, WeightedOrigin},
+        error::{ErrorRule, ErrorRules},
+        provider::{Fallback, WeightedOrigin},
         raw::{RawAuth, RawCredential, RawErrorRule, RawFallback, RawModel, RawOrigin, RawRetry},
     },
     strict_toml::Faults,
@@ -148,24 +149,40 @@ pub(super) fn refused_statuses(auth: &RawAuth, faults: &mut Faults<'_>) -> Vec<u
     statuses(auth.refused_statuses.as_ref(), "auth.refused_statuses", faults).unwrap_or_else(|| vec![401, 402, 403])
 }
 
-pub(super) fn error_rules(raw: &[Spanned<RawErrorRule>], faults: &mut Faults<'_>) -> Vec<ErrorRule> {
+pub(super) fn error_rules(raw: &[Spanned<RawErrorRule>], faults: &mut Faults<'_>) -> ErrorRules {
     too_many(raw, "error", ERROR_RULES_MAX, faults);
-    for one in raw {
-        if !(400..=599).contains(&one.get_ref().status) {
+    let rule = |one: &Spanned<RawErrorRule>| {
+        let raw = one.get_ref();
+        if !(400..=599).contains(&raw.status) {
             faults.at(one, "status", "key `status`: expected 400 to 599");
         }
-        if one.get_ref().contains.is_empty() {
-            faults.at(one, "contains", "key `contains` is empty: a text that the body has");
+        let marks = [
+            ("code", &raw.code),
+            ("message", &raw.message),
+            ("contains", &raw.contains),
+        ];
+        for (key, mark) in marks {
+            if mark.as_ref().is_some_and(|mark| mark.trim_matches('*').is_empty()) {
+                faults.at(
+                    one,
+                    key,
+                    format!("key `{key}` says nothing: expected a text that the error has"),
+                );
+            }
         }
-    }
-    raw.iter()
-        .map(Spanned::get_ref)
-        .map(|one| ErrorRule {
-            status: one.status,
-            contains: one.contains.clone(),
-            means: one.means,
-        })
-        .collect()
+        if marks.iter().all(|(_, mark)| mark.is_none()) {
+            let message = "nothing says which error is meant: give `code`, `message` or `contains`";
+            faults.at(one, "error", message);
+        }
+        ErrorRule {
+            status: raw.status,
+            code: raw.code.clone(),
+            message: raw.message.clone(),
+            contains: raw.contains.clone(),
+            means: raw.means,
+        }
+    };
+    ErrorRules(raw.iter().map(rule).collect())
 }
 
 pub(super) fn fallback(

@@ -269,3 +269,26 @@ fn a_files_models_name_no_providers() {
     let error = refused("[[model]]\nname = \"m\"\nproviders = [\"p\"]\n");
     assert!(error.contains("belongs to weir.toml"), "{error}");
 }
+
+#[test]
+fn an_error_rule_says_which_error_it_means() {
+    let rule = |marks: &str| format!("[[error]]\nstatus = 403\n{marks}\nmeans = \"request_refused\"\n");
+    for (marks, what) in [
+        ("", "give `code`, `message` or `contains`"),
+        ("code = \"\"", "key `code` says nothing"),
+        ("message = \"**\"", "key `message` says nothing"),
+        ("contains = \"\"", "key `contains` says nothing"),
+        ("reason = \"x\"", "unknown field `reason`"),
+    ] {
+        let error = refused(&rule(marks));
+        assert!(error.contains(what), "{marks}: {error}");
+    }
+    let refused_status = refused("[[error]]\nstatus = 200\ncode = \"x\"\nmeans = \"request_refused\"\n");
+    assert!(refused_status.contains("expected 400 to 599"), "{refused_status}");
+    let one = compiled(&format!(
+        "{HEAD}{}",
+        rule("code = \"a\"\nmessage = \"b*\"\ncontains = \"c\"")
+    ))
+    .unwrap();
+    assert!(one.provider.error_rules.concern(403) && !one.provider.error_rules.concern(400));
+}

@@ -45,7 +45,7 @@ pub struct RawRetry {
     pub budget_percent: Option<Spanned<u16>>,
 }
 
-/// The shape of weir's own refusals at this provider (design.md section 7).
+/// The shape of errors and of weir's own refusals at this provider (design.md section 7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalShape {
@@ -62,6 +62,8 @@ pub enum RefusalShape {
 pub enum ErrorMeaning {
     /// The credential weir sent was refused, or its account has no money: never the client's business.
     CredentialRefused,
+    /// The request was refused for what it names or holds: the client's business, and nothing against the credential.
+    RequestRefused,
 }
 
 /// `[[error]]`: an error that does not mean what its status says.
@@ -70,8 +72,12 @@ pub enum ErrorMeaning {
 pub struct RawErrorRule {
     /// Its status.
     pub status: u16,
-    /// A text that its body has.
-    pub contains: String,
+    /// A word that it has for machines: its code, its type, its status, or what its details name.
+    pub code: Option<String>,
+    /// Its text for people; `*` stands for any text.
+    pub message: Option<String>,
+    /// A text that its body has anywhere.
+    pub contains: Option<String>,
     /// What it means.
     pub means: ErrorMeaning,
 }
