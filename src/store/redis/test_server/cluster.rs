@@ -146,17 +146,14 @@ pub(crate) struct Move<'a> {
 }
 
 impl<'a> Move<'a> {
-    /// Opens it at both servers, by their numbers.
+    /// Opens it at both servers, given by their numbers.
     pub(crate) async fn begin(cluster: &'a TestCluster, from: usize, to: usize, slot: u16) -> Self {
         let (from, to) = (&cluster.servers[from], &cluster.servers[to]);
         let slot = slot.to_string();
         let from_id: String = from.ask(&["CLUSTER", "MYID"]).await;
         let to_id: String = to.ask(&["CLUSTER", "MYID"]).await;
         let () = to.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]).await;
-        // Not at a server that does not have the slot: it may give keys of it away all the same.
-        let _ = from
-            .try_ask::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id])
-            .await;
+        let () = from.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]).await;
         Self { from, to, to_id, slot }
     }
 
@@ -167,8 +164,7 @@ impl<'a> Move<'a> {
 
     /// Moves a key.
     pub(crate) async fn take(&self, name: &str) {
-        let port = self.to.port().to_string();
-        let () = self.from.ask(&["MIGRATE", "127.0.0.1", &port, name, "0", "5000"]).await;
+        migrate(self.from, self.to, name).await;
     }
 
     /// The slot is with the other one.
@@ -178,12 +174,18 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// It stays whose it was, with what has been moved where it is.
-    pub(crate) async fn give_up(&self) {
-        for node in [self.to, self.from] {
-            let () = node.ask(&["CLUSTER", "SETSLOT", &self.slot, "STABLE"]).await;
-        }
+    /// It stays where it was, and so does a key of it that was moved.
+    pub(crate) async fn undo(&self, name: &str) {
+        let () = self.from.ask(&["CLUSTER", "SETSLOT", &self.slot, "STABLE"]).await;
+        migrate(self.to, self.from, name).await;
+        let () = self.to.ask(&["CLUSTER", "SETSLOT", &self.slot, "STABLE"]).await;
     }
+}
+
+async fn migrate(from: &TestServer, to: &TestServer, name: &str) {
+    let port = to.port().to_string();
+    let moved: String = from.ask(&["MIGRATE", "127.0.0.1", &port, name, "0", "5000"]).await;
+    assert_eq!(moved, "OK", "{name}");
 }
 
 async fn bus_port(server: &TestServer) -> String {

@@ -116,15 +116,12 @@ async fn a_split_slot_is_found_and_told(cluster: &TestCluster) {
     let () = cluster.servers[owner].ask(&["RPUSH", name, "a row"]).await;
     let cut_off = Move::begin(cluster, owner, other, slot).await;
     cut_off.take(name).await;
-    cut_off.give_up().await;
     let joined = cluster.join("weir", AMPLE_BUDGET).await;
     let strangers = cluster.join("another", AMPLE_BUDGET).await;
     let is_told = |joined: &Joined| joined.store.warnings().contains(&StoreWarning::SplitSlot);
     until("the split is told", async || is_told(&joined)).await;
     assert!(!is_told(&strangers), "the key is not one of theirs");
-    let back = Move::begin(cluster, other, owner, slot).await;
-    back.take(name).await;
-    back.give_up().await;
+    cut_off.undo(name).await;
     until("the split is over", async || !is_told(&joined)).await;
 }
 
