@@ -89,10 +89,15 @@ impl Cluster {
         told.lines().nth(1).unwrap().to_owned()
     }
 
-    /// The slot of a key.
-    pub(crate) fn slot_of(&self, key: &str) -> u32 {
-        let told = self.servers[0].command(&["CLUSTER", "KEYSLOT", key]);
-        told.lines().next().unwrap().trim_start_matches(':').parse().unwrap()
+    /// The slot of a key: CRC16 of what stands in its first braces, or of all of it (Redis Cluster specification).
+    pub(crate) fn slot_of(key: &str) -> u32 {
+        let tag = key.split_once('{').and_then(|(_, rest)| Some(rest.split_once('}')?.0));
+        let crc = tag.unwrap_or(key).bytes().fold(0_u32, |crc, byte| {
+            (0..8).fold(crc ^ (u32::from(byte) << 8), |crc, _| {
+                (crc << 1) ^ (if crc & 0x8000 == 0 { 0 } else { 0x1_1021 })
+            })
+        });
+        crc % 16_384
     }
 
     /// Has `redis-cli` move a master's lowest slots to another one, and says what it said if it did not.
@@ -116,8 +121,8 @@ impl Cluster {
     }
 
     /// The master that has the slot of a key, as long as none has changed, and its replica.
-    pub(crate) fn place_of(&self, key: &str) -> (usize, usize) {
-        let slot = self.slot_of(key);
+    pub(crate) fn place_of(key: &str) -> (usize, usize) {
+        let slot = Cluster::slot_of(key);
         let is_inside = |(first, last): &(&str, &str)| (first.parse().unwrap()..=last.parse().unwrap()).contains(&slot);
         let master = RANGES.iter().position(is_inside).unwrap();
         (master, master + MASTERS)

@@ -22,9 +22,9 @@ struct Account {
 }
 
 /// Makes accounts whose slots are among the first so many, which are moved.
-fn accounts(weir: &Weir, cluster: &Cluster, slots: usize) -> Vec<Account> {
+fn accounts(weir: &Weir, slots: usize) -> Vec<Account> {
     let ids = (0..).map(|number| format!("account-{number}"));
-    let moved = ids.filter(|id| (cluster.slot_of(&format!("{{weir:a:{id}}}")) as usize) < slots);
+    let moved = ids.filter(|id| (Cluster::slot_of(&format!("{{weir:a:{id}}}")) as usize) < slots);
     let make = |id: String| {
         weir.cli_json_at_last(&["account", "create", "--id", &id, "--balance-usd", "1000"]);
         let made = weir.cli_json_at_last(&["key", "create", "--account", &id, "--name", "a test's key"]);
@@ -43,15 +43,21 @@ fn give_history(weir: &Weir, cluster: &Cluster, account: &Account) {
     let mut row: Json = wait_for("the account's first row", || rows(weir, account).pop());
     row["cost_nano_usd"] = 0.into();
     let today = row["time_ms"].as_i64().unwrap() / DAY_MS;
-    let (master, _) = cluster.place_of(&format!("{{weir:a:{}}}", account.id));
+    let (mut logs, mut texts) = (Vec::new(), Vec::new());
     for day in today - OLD_DAYS..today {
-        row["time_ms"] = (day * DAY_MS).into();
+        row["time_ms"] = ((day + 1) * DAY_MS - 1).into();
         row["admitted_ms"] = row["time_ms"].clone();
         row["request_id"] = format!("old-{day}").into();
-        let log = format!("{{weir:a:{}}}:log:{day}", account.id);
-        let pushed = cluster.servers[master].command(&["RPUSH", &log, &row.to_string()]);
-        assert!(pushed.starts_with(":1"), "{pushed}");
+        logs.push(format!("{{weir:a:{}}}:log:{day}", account.id));
+        texts.push(row.to_string());
     }
+    let push = "for i, log in ipairs(KEYS) do redis.call('RPUSH', log, ARGV[i]) end return #KEYS";
+    let count = OLD_DAYS.to_string();
+    let mut words = vec!["EVAL", push, &count];
+    words.extend(logs.iter().chain(&texts).map(String::as_str));
+    let (master, _) = Cluster::place_of(&logs[0]);
+    let pushed = cluster.servers[master].command(&words);
+    assert!(pushed.starts_with(&format!(":{count}")), "{pushed}");
 }
 
 /// All that its log has.
@@ -117,9 +123,9 @@ fn resharding_a_cluster_under_load_loses_no_row() {
         // A busy machine's Redis is not away.
         .set("store.redis.budget_ms", 2_000)
         .start();
-    let accounts = accounts(&weir, &cluster, slots);
+    let accounts = accounts(&weir, slots);
     let keys: Vec<&str> = accounts.iter().map(|account| account.key.text.as_str()).collect();
-    let load = Load::start(&weir, &keys, 2 * ACCOUNTS);
+    let load = Load::start(&weir, &keys, ACCOUNTS);
     for account in &accounts {
         give_history(&weir, &cluster, account);
     }
