@@ -19,7 +19,7 @@ use crate::store::redis::address::Address;
 /// How often the masters are asked. A master takes some ten milliseconds for it in all, a little at a time.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// How soon they are asked again where there are such keys: most slots have been moved by then.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How soon it is looked again whether the cluster is whole.
 const WHOLE_WAIT: Duration = Duration::from_millis(200);
 /// Of how many slots a master is asked at a time, so that calls behind it do not wait.

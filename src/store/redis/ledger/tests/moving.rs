@@ -2,6 +2,7 @@
 //! admit and settle.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::{TestClock, ask, granted, nanos, open_with, settled, steps};
 use crate::domain::ledger::{Change, NodeId};
@@ -10,13 +11,15 @@ use crate::store::ledger::LedgerStore;
 use crate::store::ledger::contract::{key_id, node};
 use crate::store::redis::test_server::cluster::{Move, TestCluster};
 use crate::store::redis::test_server::{AMPLE_BUDGET, Joined};
-use crate::store::redis::{ADMIN_BUDGET, RedisLedger, RedisSettings};
+use crate::store::redis::{RedisLedger, RedisSettings};
 use crate::store::{KeyStore, StoreError, StoreWarning};
 
 const ACCOUNT: &str = "acme";
-const OLD_DAYS: i64 = 30;
+const OLD_DAYS: i64 = 6;
 const DAY_MS: i64 = 86_400_000;
-/// How many more calls each of two servers' part is seen by, between two keys of a move.
+/// How long a call of an account may wait whose move does not end.
+const QUEUE: Duration = Duration::from_millis(100);
+/// How many calls of scripts come between two keys of a move at least.
 const CALLS: u64 = 6;
 
 /// What one node sends until it is told to stop: admissions, and a settlement for each. How many it has settled.
@@ -126,19 +129,27 @@ async fn a_split_slot_is_found_and_told(cluster: &TestCluster) {
 }
 
 async fn a_move_that_does_not_end_is_said(cluster: &TestCluster) {
-    let queue = ADMIN_BUDGET;
-    let settings = cluster.settings("weir", AMPLE_BUDGET);
-    let joined = Joined::with(&RedisSettings { queue, ..settings }).await;
+    let settings = cluster.settings("weir", QUEUE);
+    let joined = Joined::with(&RedisSettings {
+        queue: QUEUE,
+        ..settings
+    })
+    .await;
     let ledger = RedisLedger::new(joined.store.clone());
     let opened = steps(1, [open_with(10)]);
     ledger.apply(&node(1), "stuck", &opened).await.unwrap();
+    let mut asked = ask(&node(1), "r1", 7);
+    asked.key.account = "stuck".to_owned();
     let state = "{weir:a:stuck}:state";
     let place = cluster.place_of(state).await;
     let slot = cluster.slot_of(state).await;
     let stuck = Move::begin(cluster, place, (place + 1) % 3, slot).await;
     stuck.take(state).await;
-    let error = ledger.account("stuck").await.unwrap_err();
-    assert!(error.to_string().contains("is moving the slot"), "{error}");
+    until("the move is said", async || {
+        let error = ledger.admit(&asked).await.unwrap_err();
+        error.to_string().contains("is moving the slot")
+    })
+    .await;
     stuck.end().await;
     assert_eq!(ledger.account("stuck").await.unwrap().unwrap().balance, nanos(10));
 }
