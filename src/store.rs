@@ -150,11 +150,18 @@ pub enum StoreWarning {
     NoAppendOnlyFile,
     /// A master goes on taking changes that no replica gets.
     NoMinReplicas,
+    /// Two masters of a cluster have keys of one slot.
+    SplitSlot,
 }
 
 impl StoreWarning {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Eviction, Self::NoAppendOnlyFile, Self::NoMinReplicas];
+    pub const ALL: [Self; 4] = [
+        Self::Eviction,
+        Self::NoAppendOnlyFile,
+        Self::NoMinReplicas,
+        Self::SplitSlot,
+    ];
 
     /// Its name in metrics and logs.
     pub fn kind(self) -> &'static str {
@@ -162,6 +169,7 @@ impl StoreWarning {
             Self::Eviction => "eviction",
             Self::NoAppendOnlyFile => "no_append_only_file",
             Self::NoMinReplicas => "no_min_replicas",
+            Self::SplitSlot => "split_slot",
         }
     }
 
@@ -174,6 +182,9 @@ impl StoreWarning {
             }
             Self::NoMinReplicas => {
                 "redis acknowledges changes that no replica has, a failover may lose them: set min-replicas-to-write to 1"
+            }
+            Self::SplitSlot => {
+                "a redis master has keys of a slot that is another's: if no slots are being moved, the move was cut off; end it with redis-cli --cluster fix, see \"Moving slots\" in the README"
             }
         }
     }

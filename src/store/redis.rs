@@ -30,7 +30,7 @@ pub use self::settings::{RedisMode, RedisSettings};
 use self::link::{Effort, Link};
 use self::reply::Reply;
 use self::scripts::{Loaded, Scripts};
-use crate::domain::key::{KeyId, KeyRecord};
+use crate::domain::key::{KeyId, KeyRecord, KeyState};
 use crate::domain::secret::KeyDigest;
 use crate::domain::{provider_state::StateKey, session_hint::ServedBy};
 use crate::store::sessions::{self, SESSION_LIFETIME, SessionStore};
@@ -199,8 +199,9 @@ impl RedisStore {
         call.arg(FEED_CHANGES_MAX)
             .arg(id.as_str())
             .arg(text)
-            .arg(reply::record_text(record)?);
-        call.arg(digest.map(KeyDigest::to_hex).unwrap_or_default());
+            .arg(reply::record_text(record)?)
+            .arg(digest.map(KeyDigest::to_hex).unwrap_or_default())
+            .arg(u8::from(record.state != KeyState::Active));
         Ok(!self.call(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict())
     }
 

@@ -14,5 +14,6 @@ mod held;
 mod leaving;
 mod limits;
 mod models;
+mod moving_slots;
 mod redis_away;
 mod spend_limit;

@@ -12,6 +12,7 @@ if not digest then
   return {'corrupt', generation, ARGV[3] .. ' has no digest'}
 end
 local used = redis.call('HGET', USED, ARGV[3]) or ''
+even_when_full()
 changed(ARGV[2], digest)
 redis.call('HSET', KEYS[9], ARGV[3], '')
 redis.call('HDEL', IDS, digest)

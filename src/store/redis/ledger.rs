@@ -1,7 +1,8 @@
 //! The ledger that nodes share: accounts, quotas, holds and the consumption log in Redis, every operation one script.
 //!
 //! All keys of an account have one hash tag, `{<namespace>:a:<account>}`, so that a script about it is one atomic step in a
-//! cluster too. Scripts are given the name of the first and make the others from it:
+//! cluster too. Scripts are given the name of the first and make the others from it, so while a cluster moves the slot they
+//! run only where all that they touch is:
 //! - `:state` the account: `balance`, `spent`, `suspended`, `created`, its terms, `gen` (see below), `wm:<node>` the watermark
 //!   of each node, `k:<key>` the terms of each key as last seen, `b:...` what of each rate limit is used up;
 //!   `restored` instead of `balance` while a backup is being put back: the account is not there yet,
@@ -111,7 +112,7 @@ impl RedisLedger {
     }
 
     async fn send(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<Answer, StoreError> {
-        self.store.link.call(call, effort).await.map(Answer::new)
+        self.store.link.call_whole(call, effort).await.map(Answer::new)
     }
 
     /// The status of an answer, and the answer. A missing account is one only while the Redis is the one this node knows.

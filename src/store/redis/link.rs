@@ -10,6 +10,7 @@
 
 use std::collections::BTreeSet;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -43,6 +44,7 @@ mod pulse;
 mod report;
 mod request;
 mod slots;
+mod strays;
 
 #[cfg(test)]
 pub(super) use lane::CALLS_MAX;
@@ -57,7 +59,7 @@ pub(super) const PAUSE_MIN: Duration = Duration::from_millis(50);
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How often one call may be sent elsewhere.
 const REDIRECTS_MAX: usize = 8;
-/// The pause before a call is sent again to a slot that is on its way.
+/// The pause before a call is sent again about a slot that is on its way.
 const SLOT_PAUSE: Duration = Duration::from_millis(5);
 
 /// See the module.
@@ -85,9 +87,23 @@ pub(super) enum Effort {
     Write(Duration),
 }
 
+/// What a call says of the keys that its script touches. All are of one slot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keys {
+    /// It names them all. While the slot is on its way Redis itself runs it only where all of them are.
+    Named,
+    /// It names the first, and the script makes the names of others. To the server that the slot is on its way to it must not
+    /// go: there the script would make anew what is still with the other one.
+    Made,
+}
+
 /// Whom a call is waiting for, once it is sent.
 #[derive(Default)]
-struct Asked(Mutex<Option<Expected>>);
+struct Asked {
+    expected: Mutex<Option<Expected>>,
+    /// Whether the last answer was that the slot is on its way.
+    moving: AtomicBool,
+}
 
 /// Where an answer is expected: on which of a lane's connections.
 #[derive(Clone)]
@@ -99,11 +115,11 @@ struct Expected {
 
 impl Asked {
     fn set(&self, expected: Option<Expected>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = expected;
+        *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = expected;
     }
 
     fn get(&self) -> Option<Expected> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.expected.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -119,7 +135,9 @@ impl Link {
             finder,
         };
         let route = match (&settings.mode, nodes.as_slice()) {
-            (RedisMode::Cluster, _) => Route::Cluster(Cluster::new(nodes, &dialer, &epochs, patience)),
+            (RedisMode::Cluster, _) => {
+                Route::Cluster(Cluster::new(nodes, &settings.namespace, &dialer, &epochs, patience))
+            }
             (RedisMode::Sentinel { master_name, .. }, _) => {
                 one(Finder::Sentinel(Sentinel::new(nodes, master_name.clone())))
             }
@@ -139,12 +157,26 @@ impl Link {
         })
     }
 
-    /// Runs a script. Its keys share one slot, that of the first.
+    /// Runs a script that touches no keys but those the call names, which share one slot.
     pub(super) async fn call(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<Vec<String>, StoreError> {
+        self.run(call, effort, Keys::Named).await
+    }
+
+    /// Runs a script that touches keys besides the one the call names, of the same slot. While a cluster moves the slot it
+    /// waits until all that the script touches is with one server again, and it runs there or not at all.
+    pub(super) async fn call_whole(
+        &self,
+        call: &ScriptInvocation<'_>,
+        effort: Effort,
+    ) -> Result<Vec<String>, StoreError> {
+        self.run(call, effort, Keys::Made).await
+    }
+
+    async fn run(&self, call: &ScriptInvocation<'_>, effort: Effort, keys: Keys) -> Result<Vec<String>, StoreError> {
         let (Effort::Read(silence) | Effort::Write(silence)) = effort;
         let mut patience = Patience::new(silence, self.queue, clock::instant());
         let asked = Asked::default();
-        let mut attempt = pin!(self.attempt(call, effort, &asked));
+        let mut attempt = pin!(self.attempt(call, effort, keys, &asked));
         let mut wait = patience.first();
         loop {
             if let Ok(answer) = timeout(wait, attempt.as_mut()).await {
@@ -160,14 +192,34 @@ impl Link {
                 (Look::Silent(since), Some(Expected { lane, number, .. })) => lane.doubt(number, *since),
                 (Look::Silent(_) | Look::TooLong, _) => {}
             }
+            if asked.moving.load(Ordering::Relaxed) {
+                return Err(StoreError::Unavailable(
+                    "redis is moving the slot of the call's keys to another master, and has not come to the end"
+                        .to_owned(),
+                ));
+            }
             return Err(patience.ended(&look));
         }
+    }
+
+    /// Whom to ask, and whether with ASKING.
+    async fn towards(
+        &self,
+        request: &Request,
+        redirect: Option<(Address, bool)>,
+    ) -> Result<(Arc<Lane>, bool), StoreError> {
+        Ok(match (&self.route, redirect) {
+            (Route::Cluster(cluster), Some((address, asking))) => (cluster.lane_to(&address), asking),
+            (Route::Cluster(cluster), None) => (cluster.lane(request.slot.unwrap_or_default()).await?, false),
+            (Route::One { lane, .. }, _) => (Arc::clone(lane), false),
+        })
     }
 
     async fn attempt(
         &self,
         call: &ScriptInvocation<'_>,
         effort: Effort,
+        keys: Keys,
         asked: &Asked,
     ) -> Result<Vec<String>, StoreError> {
         let request = Request::of(call).await.map_err(|error| unavailable(&error))?;
@@ -176,11 +228,7 @@ impl Link {
         let mut redirects = 0;
         while redirects < REDIRECTS_MAX {
             asked.set(None);
-            let (lane, asking) = match (&self.route, redirect.take()) {
-                (Route::Cluster(cluster), Some((address, asking))) => (cluster.lane_to(&address), asking),
-                (Route::Cluster(cluster), None) => (cluster.lane(request.slot.unwrap_or_default()).await?, false),
-                (Route::One { lane, .. }, _) => (Arc::clone(lane), false),
-            };
+            let (lane, asking) = self.towards(&request, redirect.take()).await?;
             let live = lane.live().await?;
             let mut wire = lane.wire(&live);
             asked.set(Some(Expected {
@@ -193,12 +241,20 @@ impl Link {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
-            let verdict = Verdict::of(&error);
+            let verdict = match Verdict::of(&error) {
+                Verdict::Ask(_) if keys == Keys::Made => Verdict::Wait,
+                verdict => verdict,
+            };
+            asked.moving.store(verdict == Verdict::Wait, Ordering::Relaxed);
             match (&self.route, verdict) {
                 (Route::Cluster(cluster), Verdict::Moved(target)) => {
                     cluster.note_stale();
                     redirects += 1;
                     redirect = Address::named_by(&target, &live.address).map(|address| (address, false));
+                    if redirects > 1 {
+                        // The servers do not agree yet.
+                        sleep(SLOT_PAUSE).await;
+                    }
                 }
                 (Route::Cluster(_), Verdict::Ask(target)) => {
                     redirects += 1;
@@ -208,7 +264,11 @@ impl Link {
                     let text = "redis is a cluster, set store.redis.mode = \"cluster\"";
                     return Err(StoreError::Unavailable(text.to_owned()));
                 }
-                (_, Verdict::Wait) => sleep(SLOT_PAUSE).await,
+                (_, Verdict::Wait) => {
+                    // However often: patience ends it.
+                    redirects = 0;
+                    sleep(SLOT_PAUSE).await;
+                }
                 (_, Verdict::NotMaster) => {
                     redirects += 1;
                     lane.leave(live.number, State::Connecting);

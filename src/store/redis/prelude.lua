@@ -13,6 +13,11 @@ end
 local function version()
   return redis.call('GET', VERSION) or '0'
 end
+-- For changes that have to be possible in a Redis that is out of memory too. It refuses the first write of a script that may
+-- take memory, and none behind one that takes none, as this. Read-only, it refuses this one.
+local function even_when_full()
+  redis.call('HDEL', RECORDS, '')
+end
 -- Counts one change up and remembers whom it concerns. It is the first write of every change: a Redis that is out of memory
 -- or read-only refuses here, with nothing written yet. Scripts do not roll back.
 local function changed(feed_max, ...)

@@ -1,5 +1,5 @@
 -- Puts a changed record in place of the one it was made from.
--- ARGV: generation, feed limit, id, old record, new record, new digest or ''.
+-- ARGV: generation, feed limit, id, old record, new record, new digest or '', whether it is revoked with that.
 local record = redis.call('HGET', RECORDS, ARGV[3])
 if not record then
   return {'not_found', generation}
@@ -10,6 +10,9 @@ end
 local digest = redis.call('HGET', DIGESTS, ARGV[3])
 if not digest then
   return {'corrupt', generation, ARGV[3] .. ' has no digest'}
+end
+if ARGV[7] == '1' then
+  even_when_full()
 end
 if ARGV[6] == '' then
   changed(ARGV[2], digest)

@@ -1,4 +1,6 @@
-//! A Redis cluster: three masters that share the slots, each with a replica.
+//! A Redis cluster: three masters that share the slots, each with a replica if wanted.
+
+use std::process::Command;
 
 use super::redis::{RedisServer, free_port};
 use super::wait::wait_until;
@@ -13,17 +15,27 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts it; None when there is no redis-server on this machine.
+    /// Starts it, each master with a replica that soon takes its place; None when there is no redis-server on this machine.
     pub(crate) fn start() -> Option<Cluster> {
+        Cluster::start_with(1, "1000")
+    }
+
+    /// Starts it without replicas, so that nothing but slots changes hands however busy the machine is.
+    pub(crate) fn start_bare() -> Option<Cluster> {
+        Cluster::start_with(0, "30000")
+    }
+
+    fn start_with(replicas: usize, node_timeout_ms: &str) -> Option<Cluster> {
+        let count = MASTERS * (1 + replicas);
         let mut cluster = Cluster { servers: Vec::new() };
         let mut buses = Vec::new();
-        for _ in 0..2 * MASTERS {
+        for _ in 0..count {
             let bus = free_port().to_string();
             let words = [
                 "--cluster-enabled",
                 "yes",
                 "--cluster-node-timeout",
-                "1000",
+                node_timeout_ms,
                 "--cluster-port",
                 &bus,
             ];
@@ -55,10 +67,9 @@ impl Cluster {
             all
         });
         for (number, replica) in servers.iter().enumerate().skip(MASTERS) {
-            let told = servers[number - MASTERS].command(&["CLUSTER", "MYID"]);
-            let master = told.lines().nth(1).unwrap();
+            let master = cluster.id_of(number - MASTERS);
             wait_until("the replica to have its master", || {
-                replica.command(&["CLUSTER", "REPLICATE", master]).starts_with("+OK")
+                replica.command(&["CLUSTER", "REPLICATE", &master]).starts_with("+OK")
             });
             wait_until("the replica to be in step", || {
                 replica.replication().contains("master_link_status:up")
@@ -67,16 +78,51 @@ impl Cluster {
         for server in servers {
             wait_until("the cluster to be whole", || {
                 server.command(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
-                    && server.command(&["CLUSTER", "NODES"]).matches("slave ").count() == MASTERS
+                    && server.command(&["CLUSTER", "NODES"]).matches("slave ").count() == count - MASTERS
             });
         }
         Some(cluster)
     }
 
+    fn id_of(&self, number: usize) -> String {
+        let told = self.servers[number].command(&["CLUSTER", "MYID"]);
+        told.lines().nth(1).unwrap().to_owned()
+    }
+
+    /// The slot of a key: CRC16 of what stands in its first braces, or of all of it (Redis Cluster specification).
+    pub(crate) fn slot_of(key: &str) -> u32 {
+        let tag = key.split_once('{').and_then(|(_, rest)| Some(rest.split_once('}')?.0));
+        let crc = tag.unwrap_or(key).bytes().fold(0_u32, |crc, byte| {
+            (0..8).fold(crc ^ (u32::from(byte) << 8), |crc, _| {
+                (crc << 1) ^ (if crc & 0x8000 == 0 { 0 } else { 0x1_1021 })
+            })
+        });
+        crc % 16_384
+    }
+
+    /// Has `redis-cli` move a master's lowest slots to another one, and says what it said if it did not.
+    pub(crate) fn reshard(&self, from: usize, to: usize, slots: usize) -> Result<(), String> {
+        let node = self.servers[from].node();
+        let run = |words: &[&str]| {
+            let ran = Command::new("redis-cli").arg("--cluster").args(words).output().unwrap();
+            let said = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
+            if ran.status.success() { Ok(()) } else { Err(said) }
+        };
+        // It begins with nothing while the nodes do not agree on the reshard before.
+        wait_until("the nodes to agree on the slots", || run(&["check", &node]).is_ok());
+        let (from, to, slots) = (self.id_of(from), self.id_of(to), slots.to_string());
+        let ends = ["--cluster-from", &from, "--cluster-to", &to];
+        run(&[
+            ["reshard", &node].as_slice(),
+            &ends,
+            &["--cluster-slots", &slots, "--cluster-yes"],
+        ]
+        .concat())
+    }
+
     /// The master that has the slot of a key, as long as none has changed, and its replica.
-    pub(crate) fn place_of(&self, key: &str) -> (usize, usize) {
-        let told = self.servers[0].command(&["CLUSTER", "KEYSLOT", key]);
-        let slot: u32 = told.lines().next().unwrap().trim_start_matches(':').parse().unwrap();
+    pub(crate) fn place_of(key: &str) -> (usize, usize) {
+        let slot = Cluster::slot_of(key);
         let is_inside = |(first, last): &(&str, &str)| (first.parse().unwrap()..=last.parse().unwrap()).contains(&slot);
         let master = RANGES.iter().position(is_inside).unwrap();
         (master, master + MASTERS)

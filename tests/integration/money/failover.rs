@@ -132,7 +132,7 @@ fn a_cluster_that_loses_the_accounts_master_loses_no_money() {
         skip!("redis-server is not installed")
     };
     let mut scene = Scene::set(cluster, WeirBuilder::cluster);
-    let (master, replica) = scene.servers.place_of("{weir:a:tests}:state");
+    let (master, replica) = Cluster::place_of("{weir:a:tests}:state");
     // A planned change first, then the new master is killed.
     scene.round(|cluster| {
         wait_until("the replica to begin to take over", || {

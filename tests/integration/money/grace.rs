@@ -197,3 +197,27 @@ fn many_keys_of_an_account_share_one_bound_while_redis_is_away() {
     assert!(served >= 5 && spent <= most, "{served} served, {spent} of {most}");
     assert_eq!(weir.figure("weir_admitted_offline_total"), served as i64);
 }
+
+#[test]
+fn a_key_is_revoked_while_redis_is_out_of_memory() {
+    let Some(scene) = Scene::set() else {
+        skip!("redis-server is not installed")
+    };
+    let (weir, redis) = (&scene.weir, &scene.redis);
+    let doomed = weir.key();
+    assert_eq!(status(weir, &doomed), 200);
+    wait_until("the store to know of it", || {
+        weir.figure("weir_settlements_unacknowledged") == 0
+    });
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert_eq!(status(weir, &doomed), 200, "it is served within its grace");
+    assert_eq!(weir.figure("weir_admitted_offline_total"), 1);
+    weir.cli_json(&["key", "revoke", &doomed.id]);
+    wait_until("the key to be refused", || status(weir, &doomed) == 401);
+    redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    wait_until("the store to know of all", || {
+        weir.figure("weir_settlements_unacknowledged") == 0
+    });
+    assert_eq!(status(weir, &doomed), 401);
+    weir.books_as_billed(&scene.provider, 0);
+}

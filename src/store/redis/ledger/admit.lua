@@ -121,6 +121,7 @@ if denied then
   end
   return denied
 end
+here(NODES, held_by(node))
 redis.call('SADD', NODES, node)
 hold(node, request, {amount = amount, at = now, key = key}, amount, names_of(period), true)
 if is_news then

@@ -131,7 +131,10 @@ local function settle(request, key, at, estimated, used, cost, day, row)
     local log = BASE .. 'log:' .. day
     kept[log] = kept_until((tonumber(day) + RETENTION_DAYS + 1) * DAY_S)
     if kept[log] > 0 then
-      logs[log] = logs[log] or {}
+      if not logs[log] then
+        here(log)
+        logs[log] = {}
+      end
       table.insert(logs[log], row)
     end
   end
@@ -217,6 +220,10 @@ if watermark == before then
   return {'ok', text(before)}
 end
 
+local holds_nothing = held.values.running == 0
+if holds_nothing then
+  here(NODES)
+end
 state.set(MARK, watermark)
 state.add('balance', 0)
 if state.get('gen') == '' then
@@ -237,7 +244,7 @@ for name, rows in pairs(logs) do
   redis.call('RPUSH', name, unpack(rows))
   redis.call('EXPIRE', name, text(kept[name]))
 end
-if held.values.running == 0 then
+if holds_nothing then
   redis.call('DEL', held_by(node))
   redis.call('SREM', NODES, node)
 else

@@ -3,7 +3,9 @@
 -- The rules are those of src/domain/ledger/account.rs. Numbers are doubles here: what is compared stays within
 -- +-(2^53 - 1), a sum that leaves that is held there, and what goes out is text.
 -- Scripts do not roll back, so every check comes before the first write that counts; and that is one which a Redis that is
--- out of memory, read-only or short of replicas refuses, with nothing written yet.
+-- out of memory, read-only or short of replicas refuses, with nothing written yet. So does a cluster's server that is just
+-- handing the slot over, at the first command on a key that is not with it, whether it has moved on or never was: what a
+-- script is going to write it reads before, or names in `here`.
 local MAX = 9007199254740991
 local STATE = KEYS[1]
 local BASE = string.sub(STATE, 1, -6)
@@ -14,6 +16,12 @@ local function text(number)
 end
 local function number(value)
   return tonumber(value or '0')
+end
+-- Raises an error, before anything is written, unless these keys may be written here.
+local function here(...)
+  for _, name in ipairs({...}) do
+    redis.call('EXISTS', name)
+  end
 end
 local function bounded(amount)
   return math.max(-MAX, math.min(MAX, amount))

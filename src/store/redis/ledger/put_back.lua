@@ -3,6 +3,12 @@
 -- amount; again and again
 local COUNTERS_KEPT_S = 45 * 86400
 for i = 3, #ARGV, 3 do
+  local period = ARGV[i]
+  if period ~= '' then
+    here(period == 'operation' and OPERATIONS or BASE .. 'spent:' .. period)
+  end
+end
+for i = 3, #ARGV, 3 do
   local period, name, value = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   if period == '' then
     redis.call('HSET', STATE, name == 'balance' and 'restored' or name, value)

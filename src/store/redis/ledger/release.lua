@@ -1,4 +1,5 @@
 -- ARGV: now, generation, node.
+here(held_by(ARGV[3]), NODES)
 redis.call('DEL', held_by(ARGV[3]))
 redis.call('SREM', NODES, ARGV[3])
 return {'ok'}

@@ -20,6 +20,7 @@ use crate::store::redis::test_server::{Joined, TestServer};
 mod archives;
 mod faults;
 mod lost_answers;
+mod moving;
 mod periods;
 mod renewals;
 

@@ -15,8 +15,9 @@ use tokio::time::{sleep, timeout};
 
 use super::epochs::Epochs;
 use super::finder::Finder;
-use super::lane::Lane;
+use super::lane::{Lane, Live};
 use super::slots::{Slot, SlotMap};
+use super::strays::Strays;
 use crate::store::redis::address::Address;
 use crate::store::redis::dialer::Dialer;
 use crate::store::redis::scripts::Scripts;
@@ -42,6 +43,7 @@ pub(super) struct Cluster {
     grown: Notify,
     /// The map is to be read now.
     stale: Notify,
+    strays: Strays,
     dialer: Arc<Dialer>,
     epochs: Epochs,
     patience: Duration,
@@ -63,13 +65,21 @@ struct Kept {
 }
 
 impl Cluster {
-    pub(super) fn new(seeds: Vec<Address>, dialer: &Arc<Dialer>, epochs: &Epochs, patience: Duration) -> Self {
+    /// `namespace`: that of weir's keys.
+    pub(super) fn new(
+        seeds: Vec<Address>,
+        namespace: &str,
+        dialer: &Arc<Dialer>,
+        epochs: &Epochs,
+        patience: Duration,
+    ) -> Self {
         Self {
             seeds,
             map: watch::channel(MapState::Unread).0,
             lanes: Mutex::default(),
             grown: Notify::new(),
             stale: Notify::new(),
+            strays: Strays::new(namespace),
             dialer: Arc::clone(dialer),
             epochs: epochs.clone(),
             patience,
@@ -124,11 +134,22 @@ impl Cluster {
     }
 
     pub(super) fn warnings(&self) -> BTreeSet<StoreWarning> {
+        let split = self.strays.are_there().then_some(StoreWarning::SplitSlot);
         let lanes = self.lanes();
-        lanes
-            .values()
-            .flat_map(|kept| kept.lane.seen().warnings.clone())
-            .collect()
+        let of_servers = lanes.values().flat_map(|kept| kept.lane.seen().warnings.clone());
+        of_servers.chain(split).collect()
+    }
+
+    /// The map and all masters in it, if all of them are there.
+    pub(super) fn whole(&self) -> Option<(Arc<SlotMap>, Vec<Live>)> {
+        let MapState::Read(map) = self.map.borrow().clone() else {
+            return None;
+        };
+        let lanes = self.lanes();
+        let live = |address| lanes.get(address)?.lane.live_now();
+        let masters = map.masters().into_iter().map(live).collect::<Option<Vec<_>>>()?;
+        drop(lanes);
+        Some((map, masters))
     }
 
     /// Keeps the map and all lanes up. Cancel it to stop.
@@ -137,7 +158,8 @@ impl Cluster {
         self.lanes().values_mut().for_each(|kept| kept.driven = false);
         let mut running = FuturesUnordered::new();
         let reading = self.keep_map();
-        tokio::pin!(reading);
+        let looking = self.strays.keep_looking(self);
+        tokio::pin!(reading, looking);
         loop {
             for (address, lane, end) in self.undriven() {
                 running.push(async move {
@@ -152,6 +174,7 @@ impl Cluster {
                 () = self.grown.notified() => {}
                 Some(()) = running.next() => {}
                 () = &mut reading => {}
+                () = &mut looking => {}
             }
         }
     }

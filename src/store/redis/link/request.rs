@@ -61,7 +61,7 @@ pub(super) enum Verdict {
     Moved(String),
     /// Not done: the slot is on its way to this server, which has to be asked with ASKING.
     Ask(String),
-    /// Not done: the slot is on its way; ask again in a moment.
+    /// Not done: the slot is on its way, and a key of it is not, or not any more, with this server; ask again in a moment.
     Wait,
     /// Not done: the server is no master any more.
     NotMaster,
@@ -79,6 +79,14 @@ impl Verdict {
             ErrorKind::Server(ServerErrorKind::Ask) => redirect().map_or(Self::Refused, Self::Ask),
             ErrorKind::Server(ServerErrorKind::TryAgain) => Self::Wait,
             ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => Self::NotMaster,
+            // A script came upon a key that it had made the name of. It does so before it writes.
+            ErrorKind::Server(ServerErrorKind::ResponseError)
+                if error
+                    .detail()
+                    .is_some_and(|detail| detail.contains("attempted to access a non local key")) =>
+            {
+                Self::Wait
+            }
             // Before Redis 7 a script's error has the real one in its text.
             ErrorKind::Server(ServerErrorKind::ResponseError)
                 if error
@@ -127,6 +135,17 @@ mod tests {
             (
                 "TRYAGAIN",
                 "Multiple keys request during rehashing of slot",
+                Verdict::Wait,
+            ),
+            (
+                "ERR",
+                "Script attempted to access a non local key in a cluster node script: f_1, on @user_script:1.",
+                Verdict::Wait,
+            ),
+            (
+                "ERR",
+                "Error running script (call to f_1): @user_script:1: @user_script: 1: Lua script attempted to access a \
+                 non local key in a cluster node",
                 Verdict::Wait,
             ),
             (

@@ -9,7 +9,8 @@ use crate::store::redis::address::Address;
 /// 0 to 16383.
 pub(super) type Slot = u16;
 
-const SLOTS: u16 = 16_384;
+/// How many there are.
+pub(super) const SLOTS: u16 = 16_384;
 
 /// The slot of a key: CRC16 of what stands in its first braces, or of all of it (Redis Cluster specification, "Hash tags").
 pub(super) fn of_key(key: &[u8]) -> Slot {

@@ -107,12 +107,85 @@ impl TestCluster {
         Joined::with(&self.settings(namespace, budget)).await
     }
 
+    pub(crate) async fn slot_of(&self, key: &str) -> u16 {
+        self.servers[0].ask(&["CLUSTER", "KEYSLOT", key]).await
+    }
+
+    /// Waits until scripts were called so many times more, those included that were sent elsewhere.
+    pub(crate) async fn until_called(&self, more: u64) {
+        let before = self.calls().await;
+        until("scripts are called", async || self.calls().await >= before + more).await;
+    }
+
+    async fn calls(&self) -> u64 {
+        let mut sum = 0;
+        for server in &self.servers {
+            let stats: String = server.ask(&["INFO", "commandstats"]).await;
+            let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:"));
+            let words = line.unwrap_or_default().split([':', ',']);
+            let counts = words.filter_map(|word| word.strip_prefix("calls=").or(word.strip_prefix("rejected_calls=")));
+            sum += counts.map(|count| count.parse::<u64>().unwrap()).sum::<u64>();
+        }
+        sum
+    }
+
     /// Which of the first three has the slot of a key by the ranges of the start.
     pub(crate) async fn place_of(&self, key: &str) -> usize {
-        let slot: u32 = self.servers[0].ask(&["CLUSTER", "KEYSLOT", key]).await;
+        let slot = self.slot_of(key).await;
         let inside = |(first, last): &(&str, &str)| (first.parse().unwrap()..=last.parse().unwrap()).contains(&slot);
         RANGES.iter().position(inside).unwrap()
     }
+}
+
+/// A slot on its way from one master to another.
+pub(crate) struct Move<'a> {
+    from: &'a TestServer,
+    to: &'a TestServer,
+    to_id: String,
+    slot: String,
+}
+
+impl<'a> Move<'a> {
+    /// Opens it at both servers, given by their numbers.
+    pub(crate) async fn begin(cluster: &'a TestCluster, from: usize, to: usize, slot: u16) -> Self {
+        let (from, to) = (&cluster.servers[from], &cluster.servers[to]);
+        let slot = slot.to_string();
+        let from_id: String = from.ask(&["CLUSTER", "MYID"]).await;
+        let to_id: String = to.ask(&["CLUSTER", "MYID"]).await;
+        let () = to.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]).await;
+        let () = from.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]).await;
+        Self { from, to, to_id, slot }
+    }
+
+    /// The keys that have not been moved, at most a hundred.
+    pub(crate) async fn names(&self) -> Vec<String> {
+        self.from.ask(&["CLUSTER", "GETKEYSINSLOT", &self.slot, "100"]).await
+    }
+
+    /// Moves a key.
+    pub(crate) async fn take(&self, name: &str) {
+        migrate(self.from, self.to, name).await;
+    }
+
+    /// The slot is with the other one.
+    pub(crate) async fn end(&self) {
+        for node in [self.to, self.from] {
+            let () = node.ask(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &self.to_id]).await;
+        }
+    }
+
+    /// It stays where it was, and so does a key of it that was moved.
+    pub(crate) async fn undo(&self, name: &str) {
+        let () = self.from.ask(&["CLUSTER", "SETSLOT", &self.slot, "STABLE"]).await;
+        migrate(self.to, self.from, name).await;
+        let () = self.to.ask(&["CLUSTER", "SETSLOT", &self.slot, "STABLE"]).await;
+    }
+}
+
+async fn migrate(from: &TestServer, to: &TestServer, name: &str) {
+    let port = to.port().to_string();
+    let moved: String = from.ask(&["MIGRATE", "127.0.0.1", &port, name, "0", "5000"]).await;
+    assert_eq!(moved, "OK", "{name}");
 }
 
 async fn bus_port(server: &TestServer) -> String {

@@ -152,3 +152,46 @@ async fn more_calls_than_a_connection_takes_wait_no_longer_than_their_budget() {
     server.signal("-CONT");
     until("the key is found again", async || is_found(&*joined.store, 1).await).await;
 }
+
+#[tokio::test]
+async fn a_key_is_revoked_and_deleted_while_redis_is_out_of_memory() {
+    let Some(server) = TestServer::start().await else {
+        return;
+    };
+    let joined = server.join("weir").await;
+    let store = &joined.store;
+    for number in 1..=3 {
+        store.create(&digest(number), &record(number, 100)).await.unwrap();
+    }
+    let version = store.changes_since(0).await.unwrap().version;
+    let () = server.ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let refused = |error| matches!(error, Some(StoreError::Unavailable(_)));
+    assert!(refused(store.create(&digest(4), &record(4, 100)).await.err()));
+    assert!(refused(store.rotate(&id(1), &digest(5), "hint").await.err()));
+    let revoked = store.revoke(&id(1), 700).await.unwrap();
+    assert_eq!(
+        store.find(&digest(1)).await.unwrap().record.unwrap().state,
+        revoked.record.state
+    );
+    store.heal(&digest(2), &record(2, 100).revoked(700)).await.unwrap();
+    store.delete(&id(3)).await.unwrap();
+    let told = store.changes_since(version).await.unwrap();
+    assert_eq!(told.digests, Some(vec![digest(1), digest(2), digest(3)]));
+}
+
+#[tokio::test]
+async fn a_revocation_that_redis_refuses_is_not_half_done() {
+    let Some(server) = TestServer::start().await else {
+        return;
+    };
+    let joined = server.join("weir").await;
+    let store = &joined.store;
+    store.create(&digest(1), &record(1, 100)).await.unwrap();
+    let before = store.changes_since(0).await.unwrap();
+    let () = server.ask(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
+    let refused = |error| matches!(error, Some(StoreError::Unavailable(_)));
+    assert!(refused(store.revoke(&id(1), 700).await.err()));
+    assert!(refused(store.delete(&id(1)).await.err()));
+    assert_eq!(store.changes_since(0).await.unwrap(), before);
+    assert!(is_found(&**store, 1).await);
+}
