@@ -12,6 +12,7 @@ pub mod server;
 pub mod signals;
 pub mod stability;
 pub mod store;
+mod store_check;
 mod store_commands;
 pub mod trust;
 
@@ -153,9 +154,17 @@ fn check(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartError> {
     if let Some(ca_file) = &config.upstream.ca_file {
         trust::bundle(ca_file).map_err(StartError::Configuration)?;
     }
+    let faults = store_check::faults(&config, &args.conf);
+    if !faults.is_empty() {
+        let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        return Err(StartError::Configuration(lines.join("\n")));
+    }
     let (models, providers) = (catalogue.models().count(), catalogue.providers().count());
     let on = catalogue.providers().filter(|provider| provider.is_on()).count();
-    let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    let mut warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    if args.store {
+        warnings.extend(store_check::look(&config)?);
+    }
     let written = if args.json {
         let result =
             json!({ "ok": true, "providers": providers, "providers_on": on, "models": models, "warnings": warnings });

@@ -36,6 +36,7 @@ mod peers;
 mod prices;
 mod prometheus;
 mod providers;
+mod redis_setup;
 mod reload;
 mod routes;
 mod routing;

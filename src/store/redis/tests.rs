@@ -14,6 +14,7 @@ use crate::store::{FEED_CHANGES_MAX, KeyChange, KeyHealer, KeyStore, StoreError}
 mod cluster;
 mod own;
 mod queue;
+mod rights;
 mod sentinel;
 mod settings;
 mod trouble;
