@@ -147,7 +147,7 @@ fn explain_rules(command: &RulesCommand, out: &mut impl Write) -> Result<(), Sta
     }
 }
 
-/// `weir check`: everything that `serve` would read, read; nothing started.
+/// `weir check`: everything that `serve` would read, read; nothing started. The store is asked on request only.
 fn check(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartError> {
     let config = load(&args.conf)?;
     let (catalogue, warnings) = catalogue::check(&config)?;
