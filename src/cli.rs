@@ -101,6 +101,9 @@ pub struct CheckArgs {
     /// The configuration
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
     pub conf: PathBuf,
+    /// Also connect to the store, and say which rights and settings it lacks
+    #[arg(long)]
+    pub store: bool,
     /// Print JSON, for scripts
     #[arg(long)]
     pub json: bool,

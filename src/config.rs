@@ -306,6 +306,13 @@ pub enum ConfigError {
     Invalid(Vec<FileError>),
 }
 
+/// A fault that shows only in what a file's value refers to, told with the place of that value.
+pub fn fault(path: &Path, at: &[&str], message: &str) -> FileError {
+    // A file that has gone in the meantime has no places.
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    values::fault(&path.display().to_string(), &text, at, message)
+}
+
 impl Config {
     /// Reads and checks a configuration file. Relative paths in it are relative to its folder.
     ///

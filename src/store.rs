@@ -90,6 +90,16 @@ pub trait KeyStore: KeyHealer {
         BTreeSet::new()
     }
 
+    /// What keeps it from its work, or from all of it.
+    fn trouble(&self) -> StoreTrouble {
+        StoreTrouble::default()
+    }
+
+    /// How full it is; `None` where memory is no limit of it, or it is not seen.
+    fn memory(&self) -> Option<StoreMemory> {
+        None
+    }
+
     /// What the store does in the background (connections), until `shutdown` turns true. [`crate::key_cache::KeyCache::run`]
     /// drives it. A store without such work returns at once.
     async fn run(&self, shutdown: watch::Receiver<bool>) {
@@ -141,7 +151,38 @@ pub struct Changes {
     pub digests: Option<Vec<KeyDigest>>,
 }
 
-/// A setting under which a store may lose what it has acknowledged.
+/// What keeps a store from its work, for whoever runs it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreTrouble {
+    /// A server answers and is not used because of how it is set up: that does not pass by itself.
+    pub refused: bool,
+    /// What is wrong, where, and what to do; empty when all is well.
+    pub details: Vec<String>,
+}
+
+/// How full the fullest server of a store is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreMemory {
+    /// What it uses, in bytes.
+    pub used: u64,
+    /// What it may use, or where it has no limit of its own what its machine has, in bytes.
+    pub most: u64,
+}
+
+impl StoreMemory {
+    /// The fuller one of two servers.
+    #[must_use]
+    pub fn fuller(self, other: Self) -> Self {
+        let share = |one: Self, by: Self| u128::from(one.used) * u128::from(by.most);
+        if share(self, other) >= share(other, self) {
+            self
+        } else {
+            other
+        }
+    }
+}
+
+/// What is wrong with how a store is set up although it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StoreWarning {
     /// It may throw data away to make room.
@@ -152,6 +193,8 @@ pub enum StoreWarning {
     NoMinReplicas,
     /// Two masters of a cluster have keys of one slot.
     SplitSlot,
+    /// Its user may not do all that weir does there.
+    MissingRights,
 }
 
 impl StoreWarning {
@@ -161,6 +204,7 @@ impl StoreWarning {
         Self::NoAppendOnlyFile,
         Self::NoMinReplicas,
         Self::SplitSlot,
+        Self::MissingRights,
     ];
 
     /// Its name in metrics and logs.
@@ -170,6 +214,7 @@ impl StoreWarning {
             Self::NoAppendOnlyFile => "no_append_only_file",
             Self::NoMinReplicas => "no_min_replicas",
             Self::SplitSlot => "split_slot",
+            Self::MissingRights => "missing_rights",
         }
     }
 
@@ -185,6 +230,9 @@ impl StoreWarning {
             }
             Self::SplitSlot => {
                 "a redis master has keys of a slot that is another's: if no slots are being moved, the move was cut off; end it with redis-cli --cluster fix, see \"Moving slots\" in the README"
+            }
+            Self::MissingRights => {
+                "the redis user lacks rights that weir needs: grant those that the log and /readyz name"
             }
         }
     }

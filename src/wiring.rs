@@ -14,6 +14,7 @@ pub mod signals;
 pub mod stability;
 mod stop;
 pub mod store;
+mod store_check;
 mod store_commands;
 pub mod trust;
 
@@ -148,16 +149,24 @@ fn explain_rules(command: &RulesCommand, out: &mut impl Write) -> Result<(), Sta
     }
 }
 
-/// `weir check`: everything that `serve` would read, read; nothing started.
+/// `weir check`: everything that `serve` would read, read; nothing started. The store is asked on request only.
 fn check(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartError> {
     let config = load(&args.conf)?;
     let (catalogue, warnings) = catalogue::check(&config)?;
     if let Some(ca_file) = &config.upstream.ca_file {
         trust::bundle(ca_file).map_err(StartError::Configuration)?;
     }
+    let faults = store_check::faults(&config, &args.conf);
+    if !faults.is_empty() {
+        let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        return Err(StartError::Configuration(lines.join("\n")));
+    }
     let (models, providers) = (catalogue.models().count(), catalogue.providers().count());
     let on = catalogue.providers().filter(|provider| provider.is_on()).count();
-    let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    let mut warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    if args.store {
+        warnings.extend(store_check::look(&config)?);
+    }
     let written = if args.json {
         let result =
             json!({ "ok": true, "providers": providers, "providers_on": on, "models": models, "warnings": warnings });

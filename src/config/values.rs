@@ -37,17 +37,7 @@ impl<'a> Values<'a> {
 
     /// Notes that the value at `at` is wrong. `message` must not quote a value that may be a secret.
     pub(super) fn wrong(&mut self, at: KeyPath<'_>, message: impl std::fmt::Display) {
-        let key = at.join(".");
-        let message = format!("key `{key}`: {message}");
-        self.errors.push(match span_of(self.text, at) {
-            Some(span) => FileError::at(self.file, self.text, span, &key, message),
-            None => FileError {
-                file: self.file.to_owned(),
-                line: None,
-                key: Some(key),
-                message,
-            },
-        });
+        self.errors.push(fault(self.file, self.text, at, message));
     }
 
     pub(super) fn number(
@@ -177,6 +167,21 @@ fn host_port(text: &str) -> Option<HostPort> {
         host: host.to_owned(),
         port,
     })
+}
+
+/// A fault of the value at `at`.
+pub(super) fn fault(file: &str, text: &str, at: KeyPath<'_>, message: impl std::fmt::Display) -> FileError {
+    let key = at.join(".");
+    let message = format!("key `{key}`: {message}");
+    match span_of(text, at) {
+        Some(span) => FileError::at(file, text, span, &key, message),
+        None => FileError {
+            file: file.to_owned(),
+            line: None,
+            key: Some(key),
+            message,
+        },
+    }
 }
 
 /// Where a key stands, found by reading the text again: the strict parser keeps no places of what it accepted.

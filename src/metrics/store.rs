@@ -15,6 +15,8 @@ const ADMISSION_BUCKETS: [f64; 12] = [
 pub(super) struct Store {
     up: IntGauge,
     warning: IntGaugeVec,
+    memory_used: IntGauge,
+    memory_max: IntGauge,
     untold_hours: IntGauge,
     stability_read_at: IntGauge,
     admission: Histogram,
@@ -27,8 +29,16 @@ impl Store {
             up: make.gauge("weir_store_up", "1 while the store is reachable.")?,
             warning: make.gauges(
                 "weir_store_warning",
-                "1 while a setting of the store may lose what it acknowledged.",
+                "1 while a setting of the store may lose what it acknowledged, or its user lacks rights.",
                 &["kind"],
+            )?,
+            memory_used: make.gauge(
+                "weir_store_memory_used_bytes",
+                "Memory that the fullest master of the store's Redis uses; 0 where that is not seen.",
+            )?,
+            memory_max: make.gauge(
+                "weir_store_memory_max_bytes",
+                "Memory that it may use (maxmemory, or what its machine has); 0 where that is not seen.",
             )?,
             untold_hours: make.gauge(
                 "weir_stability_untold_hours",
@@ -57,9 +67,15 @@ impl Metrics {
         self.store.up.set(state.as_gauge());
     }
 
-    /// Whether the store is set up in a way that may lose data; `kind` from a closed set.
+    /// Whether the store is set up in a way that is warned of; `kind` from a closed set.
     pub fn store_warning_is(&self, kind: &'static str, is_so: bool) {
         self.store.warning.with_label_values(&[kind]).set(i64::from(is_so));
+    }
+
+    /// What the store's fullest server uses of the memory that it may use, in bytes.
+    pub fn store_memory_is(&self, used: u64, most: u64) {
+        self.store.memory_used.set(i64::try_from(used).unwrap_or(i64::MAX));
+        self.store.memory_max.set(i64::try_from(most).unwrap_or(i64::MAX));
     }
 
     /// How many hours of this node's counters the store lacks, and when the published record was last read, in seconds since

@@ -10,7 +10,7 @@ use axum::{Json, Router};
 use serde::Serialize;
 
 use crate::metrics::{self, Metrics};
-use crate::store::time;
+use crate::store::{StoreTrouble, time};
 
 /// What the endpoints show.
 #[derive(Clone)]
@@ -22,10 +22,16 @@ pub struct OpsState {
 }
 
 /// What must hold for new requests to be sent here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readiness {
     /// The store answers: keys can be checked.
     pub store_reachable: bool,
+    /// What keeps the store from its work, or from all of it.
+    pub store_trouble: StoreTrouble,
+    /// Whether the store's user lacks rights.
+    pub store_rights_missing: bool,
+    /// The admin socket takes connections: keys and accounts can be seen to.
+    pub admin_listening: bool,
     /// How many providers have a credential and are enabled; 0 means that every request would be refused.
     pub providers_on: usize,
     /// The process is about to end and finishes what it has.
@@ -39,6 +45,8 @@ impl Readiness {
     pub fn reasons(&self) -> Vec<&'static str> {
         let checks = [
             (!self.store_reachable, "store_unreachable"),
+            (self.store_trouble.refused, "store_refused"),
+            (!self.admin_listening, "admin_not_listening"),
             (self.providers_on == 0, "no_provider_on"),
             (self.draining, "draining"),
         ];
@@ -50,8 +58,14 @@ impl Readiness {
 
     /// What an operator should see to although requests may come. The words are stable, for scripts.
     pub fn warnings(&self) -> Vec<&'static str> {
-        let off = self.clock_offset_ms.is_some_and(time::is_off);
-        off.then_some("clock_off").into_iter().collect()
+        let checks = [
+            (self.clock_offset_ms.is_some_and(time::is_off), "clock_off"),
+            (self.store_rights_missing, "store_rights_missing"),
+        ];
+        checks
+            .into_iter()
+            .filter_map(|(holds, warning)| holds.then_some(warning))
+            .collect()
     }
 }
 
@@ -60,6 +74,8 @@ struct ReadyReply {
     ready: bool,
     reasons: Vec<&'static str>,
     warnings: Vec<&'static str>,
+    /// What is wrong, where, and what to do, as far as that is known.
+    details: Vec<String>,
     /// By how much this node's clock is ahead of the store's; `null` if that is not known.
     clock_offset_seconds: Option<i64>,
 }
@@ -90,6 +106,7 @@ async fn readiness(State(state): State<OpsState>) -> Response {
         ready,
         reasons,
         warnings: readiness.warnings(),
+        details: readiness.store_trouble.details,
         clock_offset_seconds: readiness.clock_offset_ms.map(|offset| offset / 1000),
     };
     (status, Json(reply)).into_response()
@@ -101,6 +118,12 @@ mod tests {
 
     const WELL: Readiness = Readiness {
         store_reachable: true,
+        store_trouble: StoreTrouble {
+            refused: false,
+            details: Vec::new(),
+        },
+        store_rights_missing: false,
+        admin_listening: true,
         providers_on: 1,
         draining: false,
         clock_offset_ms: Some(-1_200),
@@ -109,7 +132,7 @@ mod tests {
     fn state(ready: Readiness) -> State<OpsState> {
         State(OpsState {
             metrics: Arc::new(Metrics::new(&[], &[]).expect("the definitions are right")),
-            ready: Arc::new(move || ready),
+            ready: Arc::new(move || ready.clone()),
         })
     }
 
@@ -124,7 +147,7 @@ mod tests {
     async fn ready_when_everything_holds() {
         let response = readiness(state(WELL)).await;
         assert_eq!(response.status(), StatusCode::OK);
-        let expected = r#"{"ready":true,"reasons":[],"warnings":[],"clock_offset_seconds":-1}"#;
+        let expected = r#"{"ready":true,"reasons":[],"warnings":[],"details":[],"clock_offset_seconds":-1}"#;
         assert_eq!(text(response).await, expected);
     }
 
@@ -136,7 +159,8 @@ mod tests {
         };
         let response = readiness(state(ahead)).await;
         assert_eq!(response.status(), StatusCode::OK);
-        let expected = r#"{"ready":true,"reasons":[],"warnings":["clock_off"],"clock_offset_seconds":86400}"#;
+        let expected =
+            r#"{"ready":true,"reasons":[],"warnings":["clock_off"],"details":[],"clock_offset_seconds":86400}"#;
         assert_eq!(text(response).await, expected);
     }
 
@@ -144,6 +168,12 @@ mod tests {
     async fn every_reason_against_is_named() {
         let nothing = Readiness {
             store_reachable: false,
+            store_trouble: StoreTrouble {
+                refused: true,
+                details: vec!["redis at h:1: user \"weir\" may not run \"get\": grant +get".to_owned()],
+            },
+            store_rights_missing: true,
+            admin_listening: false,
             providers_on: 0,
             draining: true,
             clock_offset_ms: None,
@@ -151,8 +181,9 @@ mod tests {
         let response = readiness(state(nothing)).await;
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         let expected = concat!(
-            r#"{"ready":false,"reasons":["store_unreachable","no_provider_on","draining"],"#,
-            r#""warnings":[],"clock_offset_seconds":null}"#
+            r#"{"ready":false,"reasons":["store_unreachable","store_refused","admin_not_listening","no_provider_on","#,
+            r#""draining"],"warnings":["store_rights_missing"],"details":["redis at h:1: user \"weir\" may not run "#,
+            r#"\"get\": grant +get"],"clock_offset_seconds":null}"#
         );
         assert_eq!(text(response).await, expected);
     }

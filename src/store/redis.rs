@@ -23,6 +23,7 @@ use async_trait::async_trait;
 use once_cell::sync::OnceCell;
 use tokio::sync::watch;
 
+pub use self::examination::UNCOMPRESSED_ROWS;
 pub use self::generation::{Adopt, Init};
 pub use self::ledger::RedisLedger;
 pub use self::settings::{RedisMode, RedisSettings};
@@ -36,16 +37,18 @@ use crate::domain::{provider_state::StateKey, session_hint::ServedBy};
 use crate::store::sessions::{self, SESSION_LIFETIME, SessionStore};
 use crate::store::{
     Changes, FEED_CHANGES_MAX, KeyChange, KeyHealer, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, OpenError, StoreError,
-    StoreWarning,
+    StoreMemory, StoreTrouble, StoreWarning,
 };
 
 mod address;
 mod archive;
 mod dialer;
+mod examination;
 mod generation;
 mod ledger;
 mod link;
 mod reply;
+mod rights;
 mod scripts;
 mod settings;
 mod stability;
@@ -309,6 +312,14 @@ impl KeyStore for RedisStore {
 
     fn warnings(&self) -> BTreeSet<StoreWarning> {
         self.link.warnings()
+    }
+
+    fn trouble(&self) -> StoreTrouble {
+        self.link.trouble()
+    }
+
+    fn memory(&self) -> Option<StoreMemory> {
+        self.link.memory()
     }
 
     fn nudges(&self) -> watch::Receiver<u64> {

@@ -196,6 +196,11 @@ impl Parts {
             for warning in StoreWarning::ALL {
                 metrics.store_warning_is(warning.kind(), warnings.contains(&warning));
             }
+            let memory = store.memory();
+            metrics.store_memory_is(
+                memory.map_or(0, |memory| memory.used),
+                memory.map_or(0, |memory| memory.most),
+            );
             metrics.body_bytes_buffered_are(budget.in_use());
             metrics.requests_in_flight_are(drain.running());
             metrics.sessions_unwritten_are(sessions.lost());

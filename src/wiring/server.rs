@@ -34,6 +34,7 @@ use crate::{
         service::{Bound, SideService},
         unix_socket::LiveSocket,
     },
+    store::StoreWarning,
     switches::Switches,
     wiring::{
         StartError,
@@ -96,14 +97,14 @@ pub fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
     let mut server = Server::new_with_opt_and_conf(None, server_conf(&parts.config, roots.as_ref()));
     server.bootstrap();
     let (gateway, gateway_bound) = GatewayService::new(&server.configuration, parts.gateway());
-    let (ops, ops_bound) = ops_service(&parts, phase.clone());
+    let (admin, admin_bound) = admin_service(&parts)?;
+    let (ops, ops_bound) = ops_service(&parts, phase.clone(), admin_bound.clone());
     let stability = parts.config.stability.listen;
     let (stability, stability_bound) = SideService::http(
         "stability",
         stability,
         public::router(Arc::clone(&parts.public), Arc::clone(parts.money.billing.time())),
     );
-    let (admin, admin_bound) = admin_service(&parts)?;
     server.add_service(gateway);
     server.add_service(ops);
     server.add_service(stability);
@@ -157,12 +158,20 @@ fn server_conf(config: &Config, roots: Option<&NamedTempFile>) -> ServerConf {
     }
 }
 
-fn ops_service(parts: &Parts, phase: watch::Receiver<Phase>) -> (SideService, watch::Receiver<Bound>) {
+fn ops_service(
+    parts: &Parts,
+    phase: watch::Receiver<Phase>,
+    admin: watch::Receiver<Bound>,
+) -> (SideService, watch::Receiver<Bound>) {
+    let store = Arc::clone(&parts.store);
     let keys = Arc::clone(&parts.keys);
     let live = Arc::clone(&parts.live);
     let time = Arc::clone(parts.money.billing.time());
     let ready = move || Readiness {
         store_reachable: keys.store_is_reachable(),
+        store_trouble: store.trouble(),
+        store_rights_missing: store.warnings().contains(&StoreWarning::MissingRights),
+        admin_listening: matches!(*admin.borrow(), Bound::Unix(_)),
         providers_on: live
             .get()
             .catalogue

@@ -43,6 +43,7 @@ mod prices;
 mod prometheus;
 mod providers;
 mod readme;
+mod redis_setup;
 mod reload;
 mod routes;
 mod routing;

@@ -74,10 +74,17 @@ pub(crate) struct Fixture {
     pub(crate) kept: Box<dyn Any + Send>,
 }
 
-/// The suite for one engine. `$open` is an async function that gives a [`Fixture`], or `None` to skip with a word.
+/// The suite for one engine. `$open` is an async function that gives a [`Fixture`], or `None` to skip with a word. `in_turn
+/// $join`: all of it within one test, each behaviour with the fixture that the async closure gives for its name.
 macro_rules! ledger_suite {
     ($open:path) => {
-        $crate::store::ledger::contract::ledger_suite! { $open =>
+        $crate::store::ledger::contract::ledger_suite! { @all tests $open }
+    };
+    (in_turn $join:expr) => {
+        $crate::store::ledger::contract::ledger_suite! { @all in_turn $join }
+    };
+    (@all $how:ident $with:expr) => {
+        $crate::store::ledger::contract::ledger_suite! { @$how $with =>
             an_account_comes_into_being_with_its_first_step
             a_step_is_applied_once_and_in_order
             what_was_settled_is_charged_logged_and_no_longer_held
@@ -91,13 +98,20 @@ macro_rules! ledger_suite {
             an_engine_answers_as_the_model_does
         }
     };
-    ($open:path => $($behaviour:ident)*) => {
+    (@tests $open:expr => $($behaviour:ident)*) => {
         $(#[tokio::test]
         async fn $behaviour() {
             if let Some(fixture) = $open().await {
                 $crate::store::ledger::contract::$behaviour(&fixture).await;
                 drop(fixture.kept);
             }
+        })*
+    };
+    (@in_turn $join:expr => $($behaviour:ident)*) => {
+        $({
+            let fixture = $join(stringify!($behaviour)).await;
+            $crate::store::ledger::contract::$behaviour(&fixture).await;
+            drop(fixture.kept);
         })*
     };
 }

@@ -1,19 +1,22 @@
 //! Makes clients of servers: login, protocol and TLS are the same for all of one kind.
 
 use ::redis::{
-    Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisResult, TlsCertificates,
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
+    RedisResult, TlsCertificates,
 };
 
 use super::address::Address;
+use super::rights::{Missing, Rights};
 use super::settings::{RedisMode, RedisSettings};
 use crate::domain::secret::Secret;
 use crate::store::OpenError;
 
-/// How servers are talked to. RESP3 everywhere: it tells of a closed connection before the next call is sent on it.
+/// How servers are talked to, and what has to be allowed there. RESP3 everywhere: it tells of a closed connection before the next call is sent on it.
 pub(super) struct Dialer {
     data: RedisConnectionInfo,
     sentinel: RedisConnectionInfo,
     tls: Option<TlsCertificates>,
+    pub(super) rights: Rights,
 }
 
 impl Dialer {
@@ -38,6 +41,7 @@ impl Dialer {
                 client_tls: None,
                 root_cert,
             }),
+            rights: Rights::new(settings),
         };
         for address in settings.addresses()? {
             let tried = dialer.data(&address);
@@ -51,9 +55,32 @@ impl Dialer {
         self.client(address, &self.data)
     }
 
+    /// A client that asks such a server about rights: nothing is chosen there that may take one.
+    fn asking(&self, address: &Address) -> RedisResult<Client> {
+        self.client(address, &self.data.clone().set_db(0))
+    }
+
     /// A client of a sentinel.
     pub(super) fn sentinel(&self, address: &Address) -> RedisResult<Client> {
         self.client(address, &self.sentinel)
+    }
+
+    /// What the user may not do at a server that holds data; `None` if it cannot be asked.
+    pub(super) async fn missing_rights(&self, address: &Address) -> Option<Missing> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None);
+        let client = self.asking(address).ok()?;
+        let connection = client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+            .ok()?;
+        let Missing { refusal, complaint } = self.rights.ask(connection).await.ok()?;
+        let at = |text: String| format!("redis at {address}: {text}");
+        Some(Missing {
+            refusal: refusal.map(at),
+            complaint: complaint.map(at),
+        })
     }
 
     fn client(&self, address: &Address, login: &RedisConnectionInfo) -> RedisResult<Client> {
@@ -77,7 +104,10 @@ impl Dialer {
 }
 
 fn login(username: Option<&str>, password: Option<&Secret>) -> RedisConnectionInfo {
-    let mut login = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
+    // Without the crate's name and version, which older servers refuse and a right would be needed for.
+    let mut login = RedisConnectionInfo::default()
+        .set_protocol(ProtocolVersion::RESP3)
+        .set_skip_set_lib_name();
     if let Some(username) = username {
         login = login.set_username(username);
     }

@@ -66,7 +66,7 @@ pub struct RedisLedger {
 
 /// Tells the time in a test, in milliseconds since the Unix epoch.
 #[cfg(test)]
-type TestTime = Arc<dyn Fn() -> i64 + Send + Sync>;
+pub(super) type TestTime = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 impl RedisLedger {
     /// The ledger in the same Redis as the keys.
@@ -82,7 +82,7 @@ impl RedisLedger {
 
     /// A ledger whose time is in the test's hands.
     #[cfg(test)]
-    fn with_clock(store: Arc<RedisStore>, clock: TestTime) -> Self {
+    pub(super) fn with_clock(store: Arc<RedisStore>, clock: TestTime) -> Self {
         Self {
             clock: Some(clock),
             ..Self::new(store)

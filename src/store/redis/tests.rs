@@ -12,8 +12,10 @@ use crate::store::contract::{Fixture, digest, id, record, suite, until};
 use crate::store::{FEED_CHANGES_MAX, KeyChange, KeyHealer, KeyStore, StoreError};
 
 mod cluster;
+mod least;
 mod own;
 mod queue;
+mod rights;
 mod sentinel;
 mod settings;
 mod trouble;

@@ -2,7 +2,7 @@
 //!
 //! The map is read again each second, at once when a server sends a call elsewhere, and more often while a master is away.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,10 +18,11 @@ use super::finder::Finder;
 use super::lane::{Lane, Live};
 use super::slots::{Slot, SlotMap};
 use super::strays::Strays;
+use crate::store::StoreError;
 use crate::store::redis::address::Address;
 use crate::store::redis::dialer::Dialer;
+use crate::store::redis::rights;
 use crate::store::redis::scripts::Scripts;
-use crate::store::{StoreError, StoreWarning};
 
 /// How often the map is read while all masters are there.
 const READ_EVERY: Duration = Duration::from_secs(1);
@@ -133,11 +134,9 @@ impl Cluster {
         self.stale.notify_one();
     }
 
-    pub(super) fn warnings(&self) -> BTreeSet<StoreWarning> {
-        let split = self.strays.are_there().then_some(StoreWarning::SplitSlot);
-        let lanes = self.lanes();
-        let of_servers = lanes.values().flat_map(|kept| kept.lane.seen().warnings.clone());
-        of_servers.chain(split).collect()
+    /// Whether masters have keys of each other's slots.
+    pub(super) fn is_split(&self) -> bool {
+        self.strays.are_there()
     }
 
     /// The map and all masters in it, if all of them are there.
@@ -150,6 +149,19 @@ impl Cluster {
         let masters = map.masters().into_iter().map(live).collect::<Option<Vec<_>>>()?;
         drop(lanes);
         Some((map, masters))
+    }
+
+    /// All lanes there are now.
+    pub(super) fn all(&self) -> Vec<Arc<Lane>> {
+        self.lanes().values().map(|kept| Arc::clone(&kept.lane)).collect()
+    }
+
+    /// Why there is no map, if there is none.
+    pub(super) fn unreadable(&self) -> Option<String> {
+        match &*self.map.borrow() {
+            MapState::Unreadable { reason } => Some(reason.clone()),
+            MapState::Unread | MapState::Read(_) => None,
+        }
     }
 
     /// Keeps the map and all lanes up. Cancel it to stop.
@@ -222,7 +234,7 @@ impl Cluster {
     }
 
     /// Whether all masters are there.
-    fn is_whole(&self) -> bool {
+    pub(super) fn is_whole(&self) -> bool {
         let lanes = self.lanes();
         !lanes.is_empty() && lanes.values().all(|kept| kept.lane.live_now().is_some())
     }
@@ -308,10 +320,27 @@ async fn ask(connection: Option<MultiplexedConnection>, node: &Address, dialer: 
             "redis at {node} did not answer within {} ms",
             READ_WAIT_MAX.as_millis()
         )),
+        Ok(Err(error)) if rights::is_refused(&error) => Err(denied(node, dialer).await),
+        Ok(Err(error))
+            if error
+                .detail()
+                .is_some_and(|detail| detail.contains("cluster support disabled")) =>
+        {
+            Err(format!(
+                "redis at {node} is no node of a cluster; set store.redis.mode = \"standalone\" or \"sentinel\""
+            ))
+        }
         Ok(Err(error)) => Err(format!(
             "redis at {node} cannot be asked for the cluster's slots: {error}"
         )),
         Ok(Ok(answer)) => SlotMap::read(&answer, node)
             .ok_or_else(|| format!("redis at {node} describes the cluster's slots in an unknown way")),
     }
+}
+
+/// What the user may not do at a node that does not tell it the map.
+async fn denied(node: &Address, dialer: &Dialer) -> String {
+    let missing = timeout(READ_WAIT_MAX, dialer.missing_rights(node)).await;
+    let refusal = missing.ok().flatten().and_then(|missing| missing.refusal);
+    refusal.unwrap_or_else(|| format!("redis at {node}: {}", dialer.rights.refused()))
 }

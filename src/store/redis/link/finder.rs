@@ -1,7 +1,8 @@
 //! Where the master is: where the settings say, or where the sentinels say.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
@@ -13,14 +14,18 @@ use super::keeper::Opened;
 use super::lane::Lane;
 use super::report::Report;
 use super::{PAUSE_MAX, PAUSE_MIN};
+use crate::store::StoreWarning;
 use crate::store::redis::address::Address;
 use crate::store::redis::dialer::Dialer;
+use crate::store::redis::rights;
 use crate::store::redis::scripts::Scripts;
 
 /// How long one sentinel may take to answer, connecting included.
 const SENTINEL_WAIT_MAX: Duration = Duration::from_millis(300);
 /// How often a sentinel is asked without having said anything.
 const ASK_EVERY: Duration = Duration::from_secs(1);
+/// Where sentinels tell of another master.
+const SWITCHES: &str = "+switch-master";
 
 /// Finds the server of a lane.
 pub(super) enum Finder {
@@ -42,6 +47,11 @@ impl Finder {
             Self::Node(address) => lane.dial(address, scripts).await,
             Self::Standalone(address) => {
                 let opened = lane.dial(address, scripts).await?;
+                if opened.report.as_ref().is_some_and(Report::is_cluster_node) {
+                    return Err(lane.refuse(format!(
+                        "redis at {address} is a node of a cluster; set store.redis.mode = \"cluster\""
+                    )));
+                }
                 match opened.report.as_ref().filter(|report| report.is_replica()) {
                     None => Ok(opened),
                     Some(_) => Err(format!(
@@ -50,6 +60,25 @@ impl Finder {
                 }
             }
             Self::Sentinel(sentinel) => sentinel.open(lane, scripts).await,
+        }
+    }
+
+    /// What the sentinels deny, with what to do.
+    pub(super) fn complaint(&self) -> Option<String> {
+        match self {
+            Self::Standalone(_) | Self::Node(_) => None,
+            Self::Sentinel(sentinel) => {
+                let denied = sentinel.denied();
+                (!denied.is_empty()).then(|| denied.values().map(String::as_str).collect::<Vec<_>>().join("; "))
+            }
+        }
+    }
+
+    /// Whether the sentinels, if there are any, have named a master to whoever listens.
+    pub(super) fn has_heard(&self) -> bool {
+        match self {
+            Self::Standalone(_) | Self::Node(_) => true,
+            Self::Sentinel(sentinel) => sentinel.heard.borrow().is_some(),
         }
     }
 
@@ -98,16 +127,41 @@ pub(super) struct Sentinel {
     /// Which of them is asked first: the last that answered.
     first: AtomicUsize,
     heard: watch::Sender<Option<Address>>,
+    user: String,
+    /// What the user may not do at the sentinel that was asked last, by what would grant it.
+    denied: Mutex<BTreeMap<&'static str, String>>,
 }
 
+/// The rights that weir needs at a sentinel: to ask for the master, and to be told of another one.
+const ASK_RIGHT: &str = "+sentinel|get-master-addr-by-name";
+const HEAR_RIGHTS: &str = "+subscribe &+switch-master";
+
 impl Sentinel {
-    pub(super) fn new(nodes: Vec<Address>, master_name: String) -> Self {
+    pub(super) fn new(nodes: Vec<Address>, master_name: String, username: Option<&str>) -> Self {
         Self {
             nodes,
             master_name,
             first: AtomicUsize::new(0),
             heard: watch::channel(None).0,
+            user: username.unwrap_or("default").to_owned(),
+            denied: Mutex::default(),
         }
+    }
+
+    fn denied(&self) -> MutexGuard<'_, BTreeMap<&'static str, String>> {
+        self.denied.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says what the user may not do, once.
+    fn deny(&self, sentinel: &Address, what: &str, grant: &'static str) -> String {
+        let text = format!(
+            "the sentinel {sentinel}: user {:?} may not {what}: grant {grant}",
+            self.user
+        );
+        if self.denied().insert(grant, text.clone()).is_none() {
+            tracing::warn!(kind = StoreWarning::MissingRights.kind(), "{text}");
+        }
+        text
     }
 
     /// All of them, the one to ask first in front.
@@ -152,12 +206,16 @@ impl Sentinel {
                 "the sentinel {sentinel} did not answer within {} ms",
                 SENTINEL_WAIT_MAX.as_millis()
             )),
+            Ok(Err(error)) if rights::is_refused(&error) => Err(self.deny(sentinel, "ask for the master", ASK_RIGHT)),
             Ok(Err(error)) => Err(format!("the sentinel {sentinel} cannot be asked: {error}")),
             Ok(Ok(None)) => Err(format!(
                 "the sentinel {sentinel} knows no master {:?}, see store.redis.master_name",
                 self.master_name
             )),
-            Ok(Ok(Some(address))) => Ok(address),
+            Ok(Ok(Some(address))) => {
+                self.denied().remove(ASK_RIGHT);
+                Ok(address)
+            }
         }
     }
 
@@ -173,7 +231,7 @@ impl Sentinel {
         loop {
             for (index, sentinel) in self.in_turn() {
                 let told = Arc::new(Told::default());
-                let subscribed = timeout(SENTINEL_WAIT_MAX, subscribe(sentinel, dialer, &told)).await;
+                let subscribed = timeout(SENTINEL_WAIT_MAX, self.subscribe(sentinel, dialer, &told)).await;
                 if let Ok(Ok(connection)) = subscribed {
                     pause = PAUSE_MIN;
                     self.first.store(index, Ordering::Relaxed);
@@ -185,6 +243,42 @@ impl Sentinel {
             sleep(pause).await;
             pause = PAUSE_MAX.min(pause * 2);
         }
+    }
+
+    /// A connection that tells of switches, if the user may hear of them.
+    async fn subscribe(
+        &self,
+        sentinel: &Address,
+        dialer: &Dialer,
+        told: &Arc<Told>,
+    ) -> RedisResult<MultiplexedConnection> {
+        let told = Arc::clone(told);
+        let hear = move |push: PushInfo| {
+            match push.kind {
+                PushKind::Message => told.switched.notify_one(),
+                PushKind::Disconnection => told.lost.notify_one(),
+                _ => {}
+            }
+            Ok::<(), RedisError>(())
+        };
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_push_sender(hear);
+        let client = dialer.sentinel(sentinel)?;
+        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        match connection.subscribe(SWITCHES).await {
+            Err(error) if rights::is_refused(&error) => {
+                self.deny(
+                    sentinel,
+                    "hear of another master (it is asked each second)",
+                    HEAR_RIGHTS,
+                );
+            }
+            Err(error) => return Err(error),
+            Ok(()) => drop(self.denied().remove(HEAR_RIGHTS)),
+        }
+        Ok(connection)
     }
 
     /// Notes whom the sentinel names, at once when it tells of a switch. Returns when it is gone.
@@ -211,26 +305,6 @@ impl Sentinel {
 struct Told {
     switched: Notify,
     lost: Notify,
-}
-
-async fn subscribe(sentinel: &Address, dialer: &Dialer, told: &Arc<Told>) -> RedisResult<MultiplexedConnection> {
-    let told = Arc::clone(told);
-    let hear = move |push: PushInfo| {
-        match push.kind {
-            PushKind::Message => told.switched.notify_one(),
-            PushKind::Disconnection => told.lost.notify_one(),
-            _ => {}
-        }
-        Ok::<(), RedisError>(())
-    };
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(None)
-        .set_response_timeout(None)
-        .set_push_sender(hear);
-    let client = dialer.sentinel(sentinel)?;
-    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-    connection.subscribe("+switch-master").await?;
-    Ok(connection)
 }
 
 async fn follow_replica(lane: &Lane, named: &Address, scripts: &Scripts) -> Result<Opened, String> {

@@ -15,11 +15,15 @@ use super::pulse::Pulse;
 use super::report::Report;
 use super::{CONNECT_WAIT_MAX, PAUSE_MAX, PAUSE_MIN};
 use crate::clock;
+use crate::store::StoreWarning;
 use crate::store::redis::address::Address;
+use crate::store::redis::rights::Missing;
 use crate::store::redis::scripts::Scripts;
 
 /// How often the server in use is looked at: its role, its history, its settings.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// How often its user's rights are asked about, besides at once when one was missed.
+const RIGHTS_EVERY: Duration = Duration::from_secs(30);
 /// How long it may take to answer that.
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(1);
 
@@ -35,6 +39,7 @@ impl Lane {
     pub(super) async fn keep_up(&self, finder: &Finder, scripts: &Scripts) {
         let mut pause = PAUSE_MIN;
         let mut away = false;
+        let mut said = String::new();
         loop {
             let began = clock::instant();
             let mut news = finder.news();
@@ -44,7 +49,7 @@ impl Lane {
                     tracing::info!(%server, again = away, "redis connected");
                     away = false;
                     self.enter(opened);
-                    self.stay(number, finder, &mut news).await;
+                    self.stay(number, &server, finder, &mut news).await;
                     tracing::warn!(%server, "redis connection given up");
                     if since(began) >= PAUSE_MAX {
                         pause = PAUSE_MIN;
@@ -52,8 +57,11 @@ impl Lane {
                     }
                 }
                 Err(reason) => {
-                    if !away {
+                    let refused = self.still_refused(&reason);
+                    // What an operator has to mend is said again when it is something else.
+                    if !away || (refused && said != reason) {
                         tracing::error!(reason, "redis cannot be used, trying on");
+                        said.clone_from(&reason);
                     }
                     away = true;
                     self.state.send_replace(State::Down { reason });
@@ -126,12 +134,18 @@ impl Lane {
         };
         let config = connection_config().set_push_sender(hear);
         let client = self.dialer.data(address).map_err(fault)?;
-        let connected = client.get_multiplexed_async_connection_with_config(&config).await;
+        let (missing, connected) = tokio::join!(
+            self.dialer.missing_rights(address),
+            client.get_multiplexed_async_connection_with_config(&config)
+        );
+        if let Some(refusal) = missing.and_then(|missing| self.note_rights(missing)) {
+            return Err(refusal);
+        }
         let mut connection = connected.map_err(fault)?;
         let report = look(&mut connection).await.map_err(fault)?;
         if let Some(reason) = report.as_ref().and_then(Report::refusal) {
-            self.note_warnings(report.as_ref());
-            return Err(format!("redis at {address} {reason}"));
+            self.note_report(report.as_ref());
+            return Err(self.refuse(format!("redis at {address} {reason}")));
         }
         scripts.load(&mut connection).await.map_err(fault)?;
         Ok(Opened {
@@ -153,10 +167,11 @@ impl Lane {
     /// Takes a connection into use.
     fn enter(&self, opened: Opened) {
         let Opened { live, report, closed } = opened;
-        self.note_warnings(report.as_ref());
+        self.note_report(report.as_ref());
         let again = {
             let mut seen = self.seen();
             seen.identity = report.map(|report| report.identity);
+            seen.refusal = None;
             std::mem::replace(&mut seen.connected, true)
         };
         self.pulse.note(clock::instant());
@@ -171,7 +186,7 @@ impl Lane {
     }
 
     /// Returns when the connection is given up: by a call, by its end, by the finder's news, or by what the server says.
-    async fn stay(&self, number: u64, finder: &Finder, news: &mut News) {
+    async fn stay(&self, number: u64, server: &Address, finder: &Finder, news: &mut News) {
         let mut states = self.state.subscribe();
         let gone = states.wait_for(|state| !matches!(state, State::Up(live) if live.number == number));
         let looks = async {
@@ -179,6 +194,19 @@ impl Lane {
                 sleep(PROBE_EVERY).await;
                 if let Some(next) = self.inspect(finder).await {
                     self.leave(number, next);
+                }
+            }
+        };
+        let rights = async {
+            loop {
+                tokio::select! {
+                    () = sleep(RIGHTS_EVERY) => {}
+                    () = self.denied.notified() => {}
+                }
+                let missing = timeout(PROBE_WAIT_MAX, self.dialer.missing_rights(server)).await;
+                if let Some(reason) = missing.ok().flatten().and_then(|missing| self.note_rights(missing)) {
+                    tracing::error!(reason, "redis cannot be used");
+                    self.leave(number, State::Down { reason });
                 }
             }
         };
@@ -194,6 +222,7 @@ impl Lane {
         tokio::select! {
             _ = gone => {}
             () = looks => {}
+            () = rights => {}
             () = elsewhere => {}
         }
     }
@@ -217,10 +246,13 @@ impl Lane {
         let now = clock::instant();
         live.pulse.note(now);
         self.pulse.note(now);
-        self.note_warnings(report.as_ref());
+        self.note_report(report.as_ref());
+        if report.is_none() && self.seen().complaint.is_none() {
+            self.denied.notify_one();
+        }
         let report = report?;
         if let Some(reason) = report.refusal() {
-            let reason = format!("redis at {server} {reason}");
+            let reason = self.refuse(format!("redis at {server} {reason}"));
             tracing::error!(reason, "redis cannot be used");
             return Some(State::Down { reason });
         }
@@ -236,9 +268,44 @@ impl Lane {
         None
     }
 
-    fn note_warnings(&self, report: Option<&Report>) {
+    /// Whether this reason of a failed attempt is that of a refusal, which is forgotten otherwise.
+    fn still_refused(&self, reason: &str) -> bool {
+        let mut seen = self.seen();
+        let refusal = seen.refusal.take();
+        seen.refusal = refusal.filter(|refusal| reason.contains(refusal.as_str()));
+        seen.refusal.is_some()
+    }
+
+    /// A server that answers is not used for this reason.
+    pub(super) fn refuse(&self, reason: String) -> String {
+        self.seen().refusal = Some(reason.clone());
+        reason
+    }
+
+    /// Takes down what the user may not do. Why the server is not used, if it is not.
+    fn note_rights(&self, missing: Missing) -> Option<String> {
+        let Missing { refusal, complaint } = missing;
+        {
+            let mut seen = self.seen();
+            if let Some(complaint) = complaint.as_ref().filter(|_| seen.complaint != complaint) {
+                tracing::warn!(kind = StoreWarning::MissingRights.kind(), "{complaint}");
+            }
+            if seen.complaint.is_some() && complaint.is_none() {
+                tracing::info!("the redis user has the rights that it lacked");
+            }
+            seen.complaint = complaint;
+            seen.denied = refusal.is_some();
+        }
+        refusal.map(|refusal| self.refuse(refusal))
+    }
+
+    fn note_report(&self, report: Option<&Report>) {
         let Some(report) = report else { return };
-        let before = std::mem::replace(&mut self.seen().warnings, report.warnings.clone());
+        let before = {
+            let mut seen = self.seen();
+            seen.memory = report.memory;
+            std::mem::replace(&mut seen.warnings, report.warnings.clone())
+        };
         for warning in report.warnings.difference(&before) {
             tracing::warn!(kind = warning.kind(), "{}", warning.advice());
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Client, ErrorKind, RedisError, RedisResult, ScriptInvocation, ServerErrorKind};
 use tokio::runtime::Id;
-use tokio::sync::{Mutex as AsyncMutex, Semaphore, SemaphorePermit, watch};
+use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, SemaphorePermit, watch};
 
 use super::breaker::Breaker;
 use super::epochs::Epochs;
@@ -23,7 +23,7 @@ use super::request::{Request, Verdict};
 use crate::clock;
 use crate::store::redis::address::Address;
 use crate::store::redis::dialer::Dialer;
-use crate::store::{StoreError, StoreWarning};
+use crate::store::{StoreError, StoreMemory, StoreTrouble, StoreWarning};
 
 /// How many calls may be under way to one server, those that wait their turn there included; more are refused at once.
 pub(in crate::store::redis) const CALLS_MAX: usize = 4096;
@@ -45,6 +45,8 @@ pub(super) struct Lane {
     places: Semaphore,
     /// Held while scripts are given again, so that one call does it for all that wait.
     reload: AsyncMutex<()>,
+    /// A call was refused for want of a right.
+    pub(super) denied: Notify,
 }
 
 /// Whether the lane can be used.
@@ -86,6 +88,13 @@ pub(super) struct Seen {
     pub(super) connected: bool,
     pub(super) identity: Option<Identity>,
     pub(super) warnings: BTreeSet<StoreWarning>,
+    pub(super) memory: Option<StoreMemory>,
+    /// Why a server that answers is not used.
+    pub(super) refusal: Option<String>,
+    /// What the user may not do at the one that is used.
+    pub(super) complaint: Option<String>,
+    /// The user lacks rights without which the server is not used.
+    pub(super) denied: bool,
 }
 
 impl Lane {
@@ -103,6 +112,7 @@ impl Lane {
             owned: Owned::default(),
             places: Semaphore::new(CALLS_MAX),
             reload: AsyncMutex::default(),
+            denied: Notify::new(),
         }
     }
 
@@ -126,6 +136,35 @@ impl Lane {
         match &*self.state.borrow() {
             State::Up(live) => Some(live.clone()),
             State::Connecting | State::Down { .. } => None,
+        }
+    }
+
+    /// What is wrong with how the server is set up.
+    pub(super) fn warnings(&self) -> BTreeSet<StoreWarning> {
+        let seen = self.seen();
+        let mut warnings = seen.warnings.clone();
+        if seen.complaint.is_some() || seen.denied {
+            warnings.insert(StoreWarning::MissingRights);
+        }
+        warnings
+    }
+
+    /// What keeps the lane from its work.
+    pub(super) fn trouble(&self) -> StoreTrouble {
+        let down = match &*self.state.borrow() {
+            State::Down { reason } => Some(reason.clone()),
+            State::Connecting | State::Up(_) => None,
+        };
+        let seen = self.seen();
+        let mut details: Vec<String> = [&down, &seen.refusal, &seen.complaint]
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect();
+        details.dedup();
+        StoreTrouble {
+            refused: seen.refusal.is_some(),
+            details,
         }
     }
 

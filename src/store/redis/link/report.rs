@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::store::StoreWarning;
 use crate::store::redis::address::Address;
+use crate::store::{StoreMemory, StoreWarning};
 
 /// What weir needs of INFO. Everything a server does not say is taken for good.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(super) struct Report {
     replica: bool,
     loading: bool,
     policy: Option<String>,
+    cluster_node: bool,
+    pub(super) memory: Option<StoreMemory>,
     pub(super) warnings: BTreeSet<StoreWarning>,
 }
 
@@ -44,6 +46,11 @@ impl Report {
             (StoreWarning::NoAppendOnlyFile, field("aof_enabled") == Some("0")),
             (StoreWarning::NoMinReplicas, unguarded),
         ];
+        let bytes = |name: &str| field(name).and_then(|bytes| bytes.parse::<u64>().ok());
+        // Without a limit of its own it has the machine's.
+        let most = bytes("maxmemory")
+            .filter(|most| *most > 0)
+            .or(bytes("total_system_memory"));
         let port = field("master_port").and_then(|port| port.parse().ok());
         Self {
             identity: Identity {
@@ -56,6 +63,10 @@ impl Report {
             replica: field("role") == Some("slave"),
             loading: field("loading") == Some("1"),
             policy,
+            cluster_node: field("cluster_enabled") == Some("1"),
+            memory: bytes("used_memory")
+                .zip(most)
+                .map(|(used, most)| StoreMemory { used, most }),
             warnings: warnings
                 .into_iter()
                 .filter_map(|(warning, is_so)| is_so.then_some(warning))
@@ -72,10 +83,20 @@ impl Report {
         if self.loading {
             return Some("is loading its data".to_owned());
         }
-        let policy = self.policy.as_ref().filter(|policy| policy.starts_with("allkeys-"))?;
+        let policy = self.policy.as_ref().filter(|policy| *policy != "noeviction")?;
+        let lost = if policy.starts_with("volatile-") {
+            "rows of the log, sessions and counters of quotas, which have an end"
+        } else {
+            "keys and money"
+        };
         Some(format!(
-            "may evict any key (maxmemory-policy {policy}), and weir would forget keys and money; set maxmemory-policy to noeviction"
+            "may evict what weir keeps (maxmemory-policy {policy}): {lost}; set maxmemory-policy to noeviction"
         ))
+    }
+
+    /// Whether it shares the slots with others.
+    pub(super) fn is_cluster_node(&self) -> bool {
+        self.cluster_node
     }
 }
 
@@ -104,15 +125,40 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_may_evict_any_key_is_refused() {
+    fn a_server_that_may_evict_anything_is_refused() {
         let refusal = |policy| Report::read(&format!("maxmemory_policy:{policy}\r\n")).refusal();
-        for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random"] {
-            assert!(refusal(policy).unwrap().contains("set maxmemory-policy to noeviction"));
+        for policy in [
+            "allkeys-lru",
+            "allkeys-lfu",
+            "allkeys-random",
+            "volatile-lru",
+            "volatile-ttl",
+        ] {
+            let said = refusal(policy).unwrap();
+            assert!(said.contains("set maxmemory-policy to noeviction"), "{said}");
+            assert_eq!(
+                said.contains("rows of the log"),
+                policy.starts_with("volatile"),
+                "{said}"
+            );
         }
-        for policy in ["noeviction", "volatile-lru", "volatile-ttl"] {
-            assert_eq!(refusal(policy), None);
-        }
+        assert_eq!(refusal("noeviction"), None);
         assert!(Report::read("loading:1\r\n").refusal().is_some());
+    }
+
+    #[test]
+    fn a_server_is_as_full_as_its_limit_says_or_its_machine() {
+        let memory = |info: &str| Report::read(info).memory.map(|memory| (memory.used, memory.most));
+        let machine = "used_memory:30\r\ntotal_system_memory:1000\r\n";
+        assert_eq!(memory(&format!("{machine}maxmemory:40\r\n")), Some((30, 40)));
+        assert_eq!(memory(&format!("{machine}maxmemory:0\r\n")), Some((30, 1000)));
+        assert_eq!(memory("used_memory:30\r\n"), None);
+        let of = |used, most| StoreMemory { used, most };
+        assert_eq!(of(30, 40).fuller(of(300, 1000)), of(30, 40));
+        assert_eq!(
+            of(300, 1000).fuller(of(u64::MAX - 1, u64::MAX)),
+            of(u64::MAX - 1, u64::MAX)
+        );
     }
 
     #[test]

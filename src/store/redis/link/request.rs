@@ -8,6 +8,7 @@ use ::redis::{
 };
 
 use super::slots::{self, Slot};
+use crate::store::redis::rights;
 
 /// A call with the slot of its first key.
 pub(super) struct Request {
@@ -67,6 +68,8 @@ pub(super) enum Verdict {
     NotMaster,
     /// The connection is gone, and with it the knowledge whether it was done.
     Broken,
+    /// Refused for want of a right, perhaps in the middle of a script.
+    Denied,
     /// Refused. A script's first write is refused before anything is written.
     Refused,
 }
@@ -95,6 +98,7 @@ impl Verdict {
             {
                 Self::NotMaster
             }
+            _ if rights::is_refused(error) => Self::Denied,
             _ if error.is_unrecoverable_error() => Self::Broken,
             _ => Self::Refused,
         }
@@ -170,7 +174,12 @@ mod tests {
             ("BUSY", "Redis is busy running a script.", Verdict::Refused),
             ("LOADING", "Redis is loading the dataset in memory", Verdict::Refused),
             ("NOAUTH", "Authentication required.", Verdict::Refused),
-            ("NOPERM", "this user has no permissions", Verdict::Refused),
+            ("NOPERM", "this user has no permissions", Verdict::Denied),
+            (
+                "ERR",
+                "The user executing the script can't run this command or subcommand script: 4d, on @user_script:1.",
+                Verdict::Denied,
+            ),
             ("ERR", "unknown command", Verdict::Refused),
         ] {
             assert_eq!(verdict(code, detail), meaning, "{code} {detail}");

@@ -1,15 +1,16 @@
 //! What a server's settings mean for the store.
 
 use super::*;
-use crate::domain::secret::Secret;
-use crate::store::StoreWarning;
+use crate::store::redis::test_server::cluster::TestCluster;
+use crate::store::redis::{RedisMode, RedisSettings};
+use crate::store::{StoreTrouble, StoreWarning};
 
 #[tokio::test]
-async fn a_redis_that_may_evict_any_key_serves_nothing_until_it_is_mended() {
+async fn a_redis_that_may_evict_anything_serves_nothing_until_it_is_mended() {
     let Some(server) = TestServer::start().await else {
         return;
     };
-    let () = server.ask(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
+    let () = server.ask(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]).await;
     let joined = Joined::begin(&server.settings("weir", BUDGET));
     let refused = async || match joined.store.find(&digest(1)).await {
         Err(StoreError::Unavailable(reason)) => reason.contains("set maxmemory-policy to noeviction"),
@@ -18,6 +19,7 @@ async fn a_redis_that_may_evict_any_key_serves_nothing_until_it_is_mended() {
     until("the reason is said", refused).await;
     assert!(joined.store.warnings().contains(&StoreWarning::Eviction));
     let () = server.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
+    assert!(joined.store.trouble().refused);
     until("it serves", async || {
         joined.store.init(Adopt::Refuse).await.is_ok() && joined.store.find(&digest(1)).await.is_ok()
     })
@@ -25,6 +27,7 @@ async fn a_redis_that_may_evict_any_key_serves_nothing_until_it_is_mended() {
     assert!(!joined.store.warnings().contains(&StoreWarning::Eviction));
     let () = server.ask(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lfu"]).await;
     until("a change under way is noticed too", refused).await;
+    assert!(joined.store.trouble().refused);
 }
 
 #[tokio::test]
@@ -32,30 +35,55 @@ async fn settings_that_may_lose_data_are_warned_of_while_they_last() {
     let Some(server) = TestServer::start().await else {
         return;
     };
-    let () = server.ask(&["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]).await;
     let joined = server.join("weir").await;
     let store = &joined.store;
-    let warnings = store.warnings();
-    assert_eq!(
-        warnings,
-        BTreeSet::from([StoreWarning::Eviction, StoreWarning::NoAppendOnlyFile])
-    );
-    let () = server.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
+    assert_eq!(store.warnings(), BTreeSet::from([StoreWarning::NoAppendOnlyFile]));
+    assert_eq!(store.trouble(), StoreTrouble::default());
     let () = server.ask(&["CONFIG", "SET", "appendonly", "yes"]).await;
     until("the warnings end", async || store.warnings().is_empty()).await;
 }
 
 #[tokio::test]
-async fn a_user_that_may_not_ask_for_settings_is_served() {
+async fn a_standalone_server_is_no_node_of_a_cluster() {
+    let Some(cluster) = TestCluster::start().await else {
+        return;
+    };
+    let joined = Joined::begin(&cluster.servers[0].settings("weir", BUDGET));
+    until("the reason is said", async || {
+        let said = joined.store.by_id(&id(1)).await.unwrap_err().to_string();
+        said.contains("is a node of a cluster; set store.redis.mode = \"cluster\"")
+    })
+    .await;
+    assert!(joined.store.trouble().refused);
+}
+
+#[tokio::test]
+async fn a_server_alone_is_no_cluster() {
     let Some(server) = TestServer::start().await else {
         return;
     };
-    let rights = ["ACL", "SETUSER", "weir", "on", ">pw", "~{weir:*", "+@all", "-info"];
-    let () = server.ask(&rights).await;
-    let mut settings = server.settings("weir", BUDGET);
-    settings.username = Some("weir".to_owned());
-    settings.password = Some(Secret::new("pw"));
-    let joined = Joined::with(&settings).await;
-    joined.store.create(&digest(1), &record(1, 100)).await.unwrap();
-    assert!(joined.store.warnings().is_empty());
+    let settings = RedisSettings {
+        mode: RedisMode::Cluster,
+        ..server.settings("weir", BUDGET)
+    };
+    let joined = Joined::begin(&settings);
+    until("the reason is said", async || {
+        let said = joined.store.by_id(&id(1)).await.unwrap_err().to_string();
+        said.contains("is no node of a cluster; set store.redis.mode")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn how_full_the_server_is_and_whether_it_compresses_rows_is_seen() {
+    let Some(server) = TestServer::start_with(&["--maxmemory", "100mb"]).await else {
+        return;
+    };
+    let joined = server.join("weir").await;
+    let memory = joined.store.memory().unwrap();
+    assert_eq!(memory.most, 100 << 20);
+    assert!(memory.used > 0 && memory.used < memory.most);
+    assert!(joined.store.keeps_rows_uncompressed().await);
+    let () = server.ask(&["CONFIG", "SET", "list-compress-depth", "1"]).await;
+    assert!(!joined.store.keeps_rows_uncompressed().await);
 }

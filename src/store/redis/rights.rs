@@ -1,0 +1,354 @@
+//! What the ACL user may do at a server, asked without doing it: behind MULTI a server says of each command whether the user
+//! may run it, and runs none of them, as the connection is closed then. Rights come first there, before memory, role and whose
+//! slot a key has, so any server can be asked in any state.
+//!
+//! A script that may not run one of its commands stops in the middle, and scripts do not roll back: so a server at which one
+//! of those rights is missing is not used at all.
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
+
+use super::settings::{RedisMode, RedisSettings};
+
+/// The commands of the scripts, each with how many arguments it is asked about with: a server counts them first. All of them
+/// are keys.
+const SCRIPTED: [(&str, usize); 30] = [
+    ("del", 1),
+    ("exists", 1),
+    ("expire", 2),
+    ("expireat", 2),
+    ("get", 1),
+    ("hdel", 2),
+    ("hexists", 2),
+    ("hget", 2),
+    ("hgetall", 1),
+    ("hkeys", 1),
+    ("hlen", 1),
+    ("hmget", 2),
+    ("hset", 3),
+    ("incr", 1),
+    ("llen", 1),
+    ("lrange", 3),
+    ("ltrim", 3),
+    ("pexpire", 2),
+    ("rpush", 2),
+    ("sadd", 2),
+    ("set", 2),
+    ("smembers", 1),
+    ("srem", 2),
+    ("time", 0),
+    ("zadd", 3),
+    ("zcard", 1),
+    ("zrange", 3),
+    ("zrangebylex", 3),
+    ("zrank", 2),
+    ("zrem", 2),
+];
+/// By what the other rights are asked about.
+const ASKING: &str = "multi";
+/// What the name of a key that is asked about ends with. None has it.
+const PROBE: &str = "rights";
+
+/// What a right is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    /// Nothing works without it.
+    Vital,
+    /// weir serves without it; this is what is missed then.
+    Useful(&'static str),
+}
+
+/// A right, and the command by which it is asked about.
+struct Right {
+    name: &'static str,
+    words: Vec<String>,
+    of: Use,
+}
+
+/// The rights that weir needs at a server that holds data.
+pub(super) struct Rights {
+    user: String,
+    /// What all keys begin with.
+    prefix: String,
+    rights: Vec<Right>,
+}
+
+/// What is missing of them, as "user ... may not ...: grant ...".
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Missing {
+    /// Why the server is not used, with what to do.
+    pub(super) refusal: Option<String>,
+    /// What weir cannot do there although it is used, with what to do.
+    pub(super) complaint: Option<String>,
+}
+
+impl Rights {
+    pub(super) fn new(settings: &RedisSettings) -> Self {
+        let prefix = format!("{{{}:", settings.namespace);
+        let key = |family: &str| format!("{prefix}{family}}}:{PROBE}");
+        let words = |words: &[&str]| words.iter().map(ToString::to_string).collect();
+        let vital = |name, words| Right {
+            name,
+            words,
+            of: Use::Vital,
+        };
+        let mut rights: Vec<Right> = SCRIPTED
+            .iter()
+            .map(|(name, count)| {
+                let arguments = std::iter::repeat_n(key("keys"), *count);
+                vital(*name, std::iter::once((*name).to_owned()).chain(arguments).collect())
+            })
+            .collect();
+        rights.extend([
+            vital("evalsha", words(&["evalsha", PROBE, "0"])),
+            vital("script|load", words(&["script", "load", "return 1"])),
+            vital("ping", words(&["ping"])),
+        ]);
+        for family in ["accounts", "a:probe"] {
+            rights.extend([
+                vital("hget", vec!["hget".to_owned(), key(family), PROBE.to_owned()]),
+                vital("del", vec!["del".to_owned(), key(family)]),
+            ]);
+        }
+        if settings.database != 0 {
+            rights.push(vital("select", words(&["select", &settings.database.to_string()])));
+        }
+        if matches!(settings.mode, RedisMode::Cluster) {
+            rights.push(vital("cluster|slots", words(&["cluster", "slots"])));
+            rights.push(vital("asking", words(&["asking"])));
+        }
+        let useful = |name, words, missed| Right {
+            name,
+            words,
+            of: Use::Useful(missed),
+        };
+        if matches!(settings.mode, RedisMode::Cluster) {
+            let missed = "keys that a cut-off move of slots has left behind are not found";
+            let (count, get) = (["cluster", "countkeysinslot", "0"], ["cluster", "getkeysinslot", "0", "1"]);
+            rights.push(useful("cluster|countkeysinslot", words(&count), missed));
+            rights.push(useful("cluster|getkeysinslot", words(&get), missed));
+        }
+        rights.extend([
+            useful(
+                "info",
+                words(&["info"]),
+                "its role and settings and how full it is are not seen",
+            ),
+            useful(
+                "client|tracking",
+                words(&["client", "tracking", "on", "bcast", "prefix", &prefix]),
+                "changes of keys are only found by polling",
+            ),
+        ]);
+        Self {
+            user: settings.username.clone().unwrap_or_else(|| "default".to_owned()),
+            prefix,
+            rights,
+        }
+    }
+
+    /// All of them, as `ACL SETUSER` takes them: `+get`.
+    #[cfg(test)]
+    pub(super) fn least(&self) -> std::collections::BTreeSet<String> {
+        let named = self.rights.iter().map(|right| right.name);
+        named.chain([ASKING]).map(|name| format!("+{name}")).collect()
+    }
+
+    /// Asks about all of them. The connection is of no use afterwards.
+    pub(super) async fn ask(&self, mut connection: MultiplexedConnection) -> RedisResult<Missing> {
+        // Alone: where it is refused, what follows would be run.
+        let begun: RedisResult<Value> = ::redis::cmd(ASKING).query_async(&mut connection).await;
+        match begun {
+            Ok(_) => {}
+            Err(error) if error.is_unrecoverable_error() => return Err(error),
+            Err(_) => return Ok(self.unseen()),
+        }
+        let mut pipe = Pipeline::new();
+        for right in &self.rights {
+            let mut words = right.words.iter();
+            pipe.cmd(words.next().map_or("", String::as_str)).arg(words.as_slice());
+        }
+        let answers: Vec<RedisResult<Value>> = pipe.ignore_errors().query_async(&mut connection).await?;
+        Ok(self.missing(&answers))
+    }
+
+    fn unseen(&self) -> Missing {
+        let missed = "which other rights are missing is not seen";
+        Missing {
+            refusal: None,
+            complaint: Some(self.say(&[(ASKING, Use::Useful(missed))], false)),
+        }
+    }
+
+    /// Reads the answers, one to each right.
+    fn missing(&self, answers: &[RedisResult<Value>]) -> Missing {
+        let (mut vital, mut useful, mut keys) = (Vec::new(), Vec::new(), false);
+        for (right, answer) in self.rights.iter().zip(answers) {
+            match (answer.as_ref().err().and_then(Denied::of), right.of) {
+                (None, _) => {}
+                (Some(Denied::Key), _) => keys = true,
+                (Some(Denied::Command), Use::Vital) => vital.push((right.name, right.of)),
+                (Some(Denied::Command), Use::Useful(_)) => useful.push((right.name, right.of)),
+            }
+        }
+        // Some are asked about with several keys.
+        let mut seen = std::collections::BTreeSet::new();
+        vital.retain(|(name, _)| seen.insert(*name));
+        Missing {
+            refusal: (keys || !vital.is_empty()).then(|| self.say(&vital, keys)),
+            complaint: (!useful.is_empty()).then(|| self.say(&useful, false)),
+        }
+    }
+
+    /// What the user may not do, and by which words of `ACL SETUSER` it may.
+    fn say(&self, missing: &[(&str, Use)], keys: bool) -> String {
+        let name = |(name, of): &(&str, Use)| match of {
+            Use::Vital => format!("{name:?}"),
+            Use::Useful(missed) => format!("{name:?} ({missed})"),
+        };
+        let names: Vec<String> = missing.iter().map(name).collect();
+        let mut granted: Vec<String> = missing.iter().map(|(name, _)| format!("+{name}")).collect();
+        let mut denied = Vec::new();
+        if !names.is_empty() {
+            denied.push(format!("may not run {}", names.join(", ")));
+        }
+        if keys {
+            denied.push(format!("may not use all keys that begin with {:?}", self.prefix));
+            granted.push(format!("~{}*", self.prefix));
+        }
+        format!(
+            "user {:?} {}: grant {}",
+            self.user,
+            denied.join(" and "),
+            granted.join(" ")
+        )
+    }
+
+    /// A call was refused for want of a right.
+    pub(super) fn refused(&self) -> String {
+        format!(
+            "redis user {:?} has no right to something that this needs: the log and /readyz say which",
+            self.user
+        )
+    }
+}
+
+/// What an error denies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Denied {
+    Command,
+    Key,
+}
+
+impl Denied {
+    fn of(error: &RedisError) -> Option<Self> {
+        (error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)).then(|| {
+            // In the words of Redis 6 to 8: "no permissions to run the 'get' command", "to access one of the keys",
+            // "to access the 'k' key", "to access a key".
+            let is_key = error.detail().is_some_and(|detail| detail.contains("to access"));
+            if is_key { Self::Key } else { Self::Command }
+        })
+    }
+}
+
+/// Whether a call, or a command of its script, was refused for want of a right.
+pub(super) fn is_refused(error: &RedisError) -> bool {
+    let in_script = |detail: &str| {
+        // Redis 6 and 7.0, then later ones.
+        detail.contains("The user executing the script can't ") || detail.contains("ACL failure in script")
+    };
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm) || error.detail().is_some_and(in_script)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ::redis::parse_redis_value;
+
+    use super::*;
+
+    fn rights(mode: RedisMode) -> Rights {
+        Rights::new(&RedisSettings {
+            mode,
+            nodes: vec!["h:1".to_owned()],
+            username: Some("weir".to_owned()),
+            password: None,
+            database: 0,
+            tls: false,
+            ca_file: None,
+            namespace: "shop".to_owned(),
+            budget: Duration::from_millis(100),
+            queue: Duration::from_secs(5),
+        })
+    }
+
+    fn error(line: &str) -> RedisError {
+        let line = format!("-{line}\r\n");
+        parse_redis_value(line.as_bytes())
+            .and_then(Value::extract_error)
+            .unwrap_err()
+    }
+
+    /// What is missing where these are denied.
+    fn missing(denied: &[(&str, &str)]) -> Missing {
+        let rights = rights(RedisMode::Cluster);
+        let answer = |right: &Right| {
+            let found = denied.iter().find(|(name, _)| *name == right.name);
+            found.map_or(Ok(Value::Okay), |(_, line)| Err(error(line)))
+        };
+        let answers: Vec<_> = rights.rights.iter().map(answer).collect();
+        rights.missing(&answers)
+    }
+
+    #[test]
+    fn each_missing_right_is_named_with_the_word_that_grants_it() {
+        assert_eq!(missing(&[]), Missing::default());
+        let none = "NOPERM this user has no permissions to run the 'x' command";
+        let lacking = missing(&[("hget", none), ("asking", none)]);
+        let said = "user \"weir\" may not run \"hget\", \"asking\": grant +hget +asking";
+        assert_eq!((lacking.refusal.as_deref(), lacking.complaint), (Some(said), None));
+        let lacking = missing(&[("info", none)]);
+        let said =
+            "user \"weir\" may not run \"info\" (its role and settings and how full it is are not seen): grant +info";
+        assert_eq!((lacking.refusal, lacking.complaint.as_deref()), (None, Some(said)));
+    }
+
+    #[test]
+    fn keys_that_may_not_be_used_are_named_in_the_words_of_every_redis() {
+        for line in [
+            "NOPERM this user has no permissions to access one of the keys used as arguments",
+            "NOPERM No permissions to access a key",
+            "NOPERM User weir has no permissions to access the '{shop:keys}:rights' key",
+        ] {
+            let lacking = missing(&[("get", line)]);
+            let said = "user \"weir\" may not use all keys that begin with \"{shop:\": grant ~{shop:*";
+            assert_eq!(lacking.refusal.as_deref(), Some(said), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_a_server_cannot_do_now_is_no_missing_right() {
+        for line in [
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            "READONLY You can't write against a read only replica.",
+            "MOVED 3999 10.0.0.1:7000",
+            "LOADING Redis is loading the dataset in memory",
+        ] {
+            assert_eq!(missing(&[("hset", line)]), Missing::default(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_inside_a_script_is_one_of_rights() {
+        for line in [
+            "NOPERM this user has no permissions to run the 'evalsha' command",
+            "ERR The user executing the script can't run this command or subcommand script: 4d, on @user_script:1.",
+            "ERR Error running script (call to f_4d): @user_script:1: The user executing the script can't run this command",
+            "ERR ACL failure in script: User weir has no permissions to run the 'info' command script: 4d",
+        ] {
+            assert!(is_refused(&error(line)), "{line}");
+        }
+        assert!(!is_refused(&error("ERR unknown command")));
+    }
+}

@@ -1,0 +1,189 @@
+//! The users that the README grants rights to keep the contracts, in each mode.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::domain::ledger::{Change, Step};
+use crate::domain::money::NanoUsd;
+use crate::domain::secret::Secret;
+use crate::store::ledger::LedgerStore;
+use crate::store::ledger::contract::{self as ledger_contract, TestClock, ledger_suite, node};
+use crate::store::redis::link::Effort;
+use crate::store::redis::test_server::AMPLE_BUDGET;
+use crate::store::redis::test_server::cluster::TestCluster;
+use crate::store::redis::test_server::sentinel::Watched;
+use crate::store::redis::{RedisLedger, RedisMode, RedisSettings};
+use crate::store::stability::contract::stability_suite;
+use crate::store::{StoreTrouble, StoreWarning};
+
+const README: &str = include_str!("../../../../README.md");
+pub(super) const PASSWORD: &str = "pw";
+
+/// The words of the README's `ACL SETUSER` line below a heading, for this user and namespace.
+pub(super) fn documented(heading: &str, user: &str, namespace: &str) -> Vec<String> {
+    let (_, rest) = README.split_once(&format!("# {heading}\n")).expect(heading);
+    // A line that goes on ends with a backslash.
+    let text: Vec<&str> = rest
+        .lines()
+        .take_while(|line| !line.is_empty() && !line.starts_with(['#', '`']))
+        .collect();
+    let line = text.join(" ").replace('\\', " ");
+    let words = line.split_whitespace().map(|word| match word {
+        "weir" => user.to_owned(),
+        ">PASSWORD" => format!(">{PASSWORD}"),
+        "'~{weir:*'" => format!("~{{{namespace}:*"),
+        "'&+switch-master'" => "&+switch-master".to_owned(),
+        word => word.to_owned(),
+    });
+    words.collect()
+}
+
+pub(super) const DATA: &str = "standalone and sentinel, at every server";
+pub(super) const SENTINEL: &str = "sentinel, at every sentinel";
+pub(super) const CLUSTER: &str = "cluster, at every node";
+
+pub(super) async fn grant(servers: &[TestServer], words: &[String]) {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    for server in servers {
+        let () = server.ask(&words).await;
+    }
+}
+
+/// Settings with the login of a user who is called like the namespace.
+pub(super) fn login(settings: RedisSettings) -> RedisSettings {
+    RedisSettings {
+        username: Some(settings.namespace.clone()),
+        password: Some(Secret::new(PASSWORD)),
+        ..settings
+    }
+}
+
+/// All contracts, each behaviour by a user of its own who has what is documented and nothing else.
+macro_rules! all_contracts {
+    ($join:expr) => {
+        let join = $join;
+        suite!(in_turn join);
+        stability_suite!(in_turn join);
+        let ledger = async |namespace: &str| {
+            // Behaviours of the suites may be called alike.
+            let joined: Joined = join(&format!("ledger_{namespace}")).await;
+            let clock = TestClock::new();
+            let store = Arc::new(RedisLedger::with_clock(joined.store.clone(), clock.source()));
+            ledger_contract::Fixture { store, clock, failover: None, kept: Box::new(joined) }
+        };
+        ledger_suite!(in_turn ledger);
+        let joined: Joined = join("sessions").await;
+        let now = clock::unix_seconds();
+        crate::store::sessions::contract::sessions_are_remembered_by_their_latest_word(&*joined.store, now).await;
+        let joined: Joined = join("backup").await;
+        a_backup_is_taken_and_put_back(&joined).await;
+        assert_eq!(joined.store.trouble(), StoreTrouble::default());
+        assert!(!joined.store.warnings().contains(&StoreWarning::MissingRights));
+    };
+}
+
+async fn a_backup_is_taken_and_put_back(joined: &Joined) {
+    const ITEMS_MAX: usize = 100;
+    let store = &joined.store;
+    store.create(&digest(1), &record(1, 100)).await.unwrap();
+    let ledger = RedisLedger::new(store.clone());
+    let change = Change::Open {
+        balance: NanoUsd::from_nanos(5),
+        at: 1,
+        operation: None,
+    };
+    ledger
+        .apply(&node(1), "acme", &[Step { seq: 1, change }])
+        .await
+        .unwrap();
+    let (keys, accounts) = (
+        store.list(None, 9).await.unwrap(),
+        ledger.accounts(None, 9).await.unwrap(),
+    );
+    let (to, mut from) = tokio::sync::mpsc::channel(ITEMS_MAX);
+    store.dump(to.clone()).await.unwrap();
+    ledger.dump(to).await.unwrap();
+    let mut items = Vec::new();
+    while let Some(item) = from.recv().await {
+        items.push(item);
+    }
+    let generation = store.known_generation().await.unwrap().unwrap();
+    // As if it had been emptied: each key by its name, for the user may use no other.
+    let script = ::redis::Script::new("for _, key in ipairs(KEYS) do redis.call('DEL', key) end return {'ok'}");
+    let families = [
+        vec![
+            "{backup:keys}",
+            "generation",
+            "version",
+            "feed",
+            "ids",
+            "digests",
+            "records",
+            "order",
+            "used",
+        ],
+        vec!["{backup:a:acme}", "state"],
+        vec!["{backup:accounts}", "index"],
+    ];
+    for family in families {
+        let mut call = script.prepare_invoke();
+        for name in &family[1..] {
+            call.key(format!("{}:{name}", family[0]));
+        }
+        store.link.call(&call, Effort::Write(AMPLE_BUDGET)).await.unwrap();
+    }
+    assert!(store.is_empty().await.unwrap() && store.list(None, 9).await.is_err());
+    store.load(&items).await.unwrap();
+    ledger.load(&items).await.unwrap();
+    ledger.restored(Some(&generation)).await.unwrap();
+    assert_eq!(store.restored(Some(&generation)).await, Ok(Init::Made));
+    assert_eq!(store.list(None, 9).await.unwrap(), keys);
+    assert_eq!(ledger.accounts(None, 9).await.unwrap(), accounts);
+}
+
+#[tokio::test]
+async fn the_least_user_of_a_server_keeps_the_contracts() {
+    let Some(server) = TestServer::start().await else {
+        return;
+    };
+    let servers = [server];
+    let join = async |namespace: &str| {
+        grant(&servers, &documented(DATA, namespace, namespace)).await;
+        Joined::with(&login(servers[0].settings(namespace, AMPLE_BUDGET))).await
+    };
+    all_contracts!(join);
+}
+
+#[tokio::test]
+async fn the_least_user_of_a_cluster_keeps_the_contracts() {
+    let Some(cluster) = TestCluster::start().await else {
+        return;
+    };
+    let join = async |namespace: &str| {
+        grant(&cluster.servers, &documented(CLUSTER, namespace, namespace)).await;
+        Joined::with(&login(cluster.settings(namespace, AMPLE_BUDGET))).await
+    };
+    all_contracts!(join);
+}
+
+#[tokio::test]
+async fn the_least_users_of_sentinels_and_their_servers_keep_the_contracts() {
+    let Some(watched) = Watched::start(1, 1).await else {
+        return;
+    };
+    grant(&watched.sentinels, &documented(SENTINEL, "watcher", "")).await;
+    let join = async |namespace: &str| {
+        grant(&watched.servers, &documented(DATA, namespace, namespace)).await;
+        Joined::with(&sentinel_login(&watched, namespace)).await
+    };
+    all_contracts!(join);
+}
+
+pub(super) fn sentinel_login(watched: &Watched, namespace: &str) -> RedisSettings {
+    let mut settings = login(watched.settings(namespace, AMPLE_BUDGET));
+    if let RedisMode::Sentinel { username, password, .. } = &mut settings.mode {
+        *username = Some("watcher".to_owned());
+        *password = Some(Secret::new(PASSWORD));
+    }
+    settings
+}

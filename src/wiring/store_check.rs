@@ -1,0 +1,118 @@
+//! `weir check` on the store: whether what its settings refer to is there, and on request what its servers say.
+
+use std::{fs, path::Path, sync::Arc, time::Duration};
+
+use tokio::sync::watch;
+
+use crate::{
+    config::{self, Config, RedisConfig, RedisModeConfig, StoreConfig, secret_source},
+    domain::{catalogue::SecretRef, strict_toml::FileError},
+    store::{
+        KeyStore, StoreWarning,
+        redis::{RedisStore, UNCOMPRESSED_ROWS},
+    },
+    wiring::{StartError, client_runtime, store},
+};
+
+/// How long the servers may take to be there.
+const CONNECT_WAIT: Duration = Duration::from_secs(5);
+/// How often they are looked at until then.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// What the settings of the configured store refer to and is not there, or is not what it has to be.
+pub(super) fn faults(config: &Config, conf: &Path) -> Vec<FileError> {
+    let StoreConfig::Redis(redis) = &config.store else {
+        return Vec::new();
+    };
+    let mut secrets = vec![("password", redis.password.as_ref())];
+    if let RedisModeConfig::Sentinel { password, .. } = &redis.mode {
+        secrets.push(("sentinel_password", password.as_ref()));
+    }
+    let fault = |key: &str, why: &str| config::fault(conf, &["store", "redis", key], why);
+    let mut faults: Vec<FileError> = secrets
+        .into_iter()
+        .filter_map(|(key, reference)| Some(fault(key, &secret_fault(reference?)?)))
+        .collect();
+    if let Some(why) = redis.ca_file.as_deref().and_then(ca_file_fault) {
+        faults.push(fault("ca_file", &why));
+    }
+    if faults.is_empty()
+        && let Err(StartError::Configuration(why)) = opened(redis)
+    {
+        faults.push(fault("tls", &why));
+    }
+    faults
+}
+
+fn secret_fault(reference: &SecretRef) -> Option<String> {
+    match secret_source::read(reference) {
+        Ok(Some(_)) => None,
+        Ok(None) => Some(format!(
+            "{reference} is not there, {}",
+            match reference {
+                SecretRef::Env(_) => "set the variable in the environment of weir",
+                SecretRef::File(_) => "write the secret into that file",
+                SecretRef::Credential(_) => "add it to the unit with LoadCredential=",
+            }
+        )),
+        Err(why) => Some(why),
+    }
+}
+
+fn ca_file_fault(path: &Path) -> Option<String> {
+    match fs::read(path) {
+        Err(error) => Some(format!("{}: {error}, name a readable PEM file", path.display())),
+        Ok(bytes) if !String::from_utf8_lossy(&bytes).contains("-----BEGIN CERTIFICATE-----") => {
+            Some(format!("{}: holds no PEM certificate", path.display()))
+        }
+        Ok(_) => None,
+    }
+}
+
+fn opened(redis: &RedisConfig) -> Result<RedisStore, StartError> {
+    let settings = store::redis_settings(redis)?;
+    RedisStore::open(&settings).map_err(|error| StartError::Configuration(error.to_string()))
+}
+
+/// Connects to the store and says what an operator should see to.
+///
+/// # Errors
+/// The store is away, or its servers are not used because of how they are set up.
+pub(super) fn look(config: &Config) -> Result<Vec<String>, StartError> {
+    let StoreConfig::Redis(redis) = &config.store else {
+        return Ok(Vec::new());
+    };
+    let store = Arc::new(opened(redis)?);
+    client_runtime()?.block_on(async {
+        let (_go_on, stop) = watch::channel(false);
+        tokio::select! {
+            () = store.run(stop) => Err(StartError::failed("the store", "it was closed")),
+            said = asked(&store) => said,
+        }
+    })
+}
+
+async fn asked(store: &RedisStore) -> Result<Vec<String>, StartError> {
+    let settled = async {
+        while !store.is_connected() && !store.trouble().refused {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    let in_time = tokio::time::timeout(CONNECT_WAIT, settled).await.is_ok();
+    let trouble = store.trouble();
+    if trouble.refused || !in_time {
+        return Err(StartError::failed("the store", trouble.details.join("; ")));
+    }
+    let mut said = trouble.details;
+    // What rights are missing is said in full already.
+    let warnings = store.warnings().into_iter();
+    let general = warnings.filter(|warning| *warning != StoreWarning::MissingRights);
+    said.extend(general.map(|warning| warning.advice().to_owned()));
+    if let Err(error) = store.known_generation().await {
+        said.push(error.to_string());
+    }
+    if store.keeps_rows_uncompressed().await {
+        said.push(UNCOMPRESSED_ROWS.to_owned());
+    }
+    Ok(said)
+}
