@@ -24,7 +24,11 @@ async fn a_frozen_redis_is_probed_once_a_second_and_back_within_one() {
     for call in closed {
         assert!(call.await);
     }
-    assert!(began.elapsed() < BUDGET + SLACK, "calls cost nothing: {:?}", began.elapsed());
+    assert!(
+        began.elapsed() < BUDGET + SLACK,
+        "calls cost nothing: {:?}",
+        began.elapsed()
+    );
     server.signal("-CONT");
     let back = clock::instant();
     until("the key is found again", async || is_found(&**store, 1).await).await;
