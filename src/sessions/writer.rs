@@ -68,6 +68,6 @@ impl Writer {
                 return;
             }
         }
-        self.fails.send_if_modified(|fails| std::mem::take(fails));
+        self.fails.send_if_modified(std::mem::take);
     }
 }

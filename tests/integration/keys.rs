@@ -151,10 +151,7 @@ fn revocation_reaches_every_node(times: usize, one: &Weir, two: &Weir) {
         let revoked = Instant::now();
         wait_until("both nodes to refuse the key", || statuses() == (401, 401));
         let took = revoked.elapsed();
-        assert!(
-            took <= revoked_within(),
-            "round {round}: refused after {took:?} only"
-        );
+        assert!(took <= revoked_within(), "round {round}: refused after {took:?} only");
     }
 }
 

@@ -24,7 +24,11 @@ async fn a_frozen_redis_is_probed_once_a_second_and_back_within_one() {
     for call in closed {
         assert!(call.await);
     }
-    assert!(began.elapsed() < BUDGET + SLACK, "calls cost nothing: {:?}", began.elapsed());
+    assert!(
+        began.elapsed() < BUDGET + SLACK,
+        "calls cost nothing: {:?}",
+        began.elapsed()
+    );
     server.signal("-CONT");
     let back = clock::instant();
     until("the key is found again", async || is_found(&**store, 1).await).await;
@@ -147,8 +151,9 @@ async fn more_calls_than_a_connection_takes_wait_no_longer_than_their_budget() {
     let calls = (0..CALLS).map(async |_| joined.store.find(&digest(1)).await);
     let answers = futures_util::future::join_all(calls).await;
     assert!(answers.iter().all(Result::is_err));
-    // Thousands of futures in one task take their time to be begun.
-    assert!(start.elapsed() < 10 * BUDGET, "{:?}", start.elapsed());
+    // Thousands of futures in one task take their time to be begun, the more on a busy machine. One after the other would take
+    // minutes.
+    assert!(start.elapsed() < 100 * BUDGET, "{:?}", start.elapsed());
     server.signal("-CONT");
     until("the key is found again", async || is_found(&*joined.store, 1).await).await;
 }
