@@ -62,11 +62,7 @@ use crate::{
     billing::Billing,
     body_budget::BodyBudget,
     clock,
-    domain::{
-        operation::Target,
-        outcome::Outcome,
-        protocol::Protocol,
-    },
+    domain::{operation::Target, outcome::Outcome, protocol::Protocol},
     gateway::{
         body::GatherError,
         drain::Drain,

@@ -136,7 +136,10 @@ fn a_file_that_cannot_be_made_anew_is_written_on() {
     log.reopen();
     log.write(record("kept"));
     assert!(log.close(WAIT_MAX));
-    assert_eq!((ids(&moved.join("access.jsonl")), log.dropped()), (vec!["kept".to_owned()], 0));
+    assert_eq!(
+        (ids(&moved.join("access.jsonl")), log.dropped()),
+        (vec!["kept".to_owned()], 0)
+    );
 }
 
 /// Says when it was first written to, then blocks until it is released.

@@ -35,7 +35,12 @@ pub fn of_request(record: &RequestRecord, outcome: Outcome, cause: Option<&'stat
             tracing::info!(request_id, provider, cause, "the provider did not answer in time");
         }
         Outcome::ProviderCut => {
-            tracing::info!(request_id, provider, cause, "the provider's answer cannot be used, or broke off");
+            tracing::info!(
+                request_id,
+                provider,
+                cause,
+                "the provider's answer cannot be used, or broke off"
+            );
         }
         Outcome::Ok
         | Outcome::ProviderError

@@ -64,7 +64,11 @@ async fn drained(mut phase: watch::Receiver<Phase>, drain: &Drain, time: Duratio
     // The sender lives in the background, so waiting cannot fail.
     let _ = phase.wait_for(|phase| *phase != Phase::Serving).await;
     drain.close();
-    tracing::info!(running = drain.running(), seconds = time.as_secs(), "stopping: nothing new is taken");
+    tracing::info!(
+        running = drain.running(),
+        seconds = time.as_secs(),
+        "stopping: nothing new is taken"
+    );
     let stopping = async {
         let _ = phase.wait_for(|phase| *phase == Phase::Stopping).await;
     };
@@ -75,12 +79,18 @@ async fn drained(mut phase: watch::Receiver<Phase>, drain: &Drain, time: Duratio
     }
     let running = drain.running();
     if running > 0 {
-        tracing::warn!(running, "what still runs is ended now, each answer with its protocol's error");
+        tracing::warn!(
+            running,
+            "what still runs is ended now, each answer with its protocol's error"
+        );
     }
     drain.cut();
     if tokio::time::timeout(CUT_WAIT, emptied(drain)).await.is_err() {
         let running = drain.running();
-        tracing::warn!(running, "requests are cut off without a word: their clients take no bytes");
+        tracing::warn!(
+            running,
+            "requests are cut off without a word: their clients take no bytes"
+        );
     }
 }
 

@@ -149,8 +149,14 @@ fn a_provider_that_cannot_be_reached_is_a_warning_with_its_cause() {
     weir.access_line(&id);
     let told = lines_about(&mut weir, &id);
     let (last, before) = told.split_last().expect("a line");
-    assert!(last.contains("no connection to the provider") && last.contains("ConnectRefused"), "{told:#?}");
-    assert!(before.iter().all(|line| line.contains("another attempt follows")), "{told:#?}");
+    assert!(
+        last.contains("no connection to the provider") && last.contains("ConnectRefused"),
+        "{told:#?}"
+    );
+    assert!(
+        before.iter().all(|line| line.contains("another attempt follows")),
+        "{told:#?}"
+    );
     assert!(told.iter().all(|line| line.contains(" WARN ")), "{told:#?}");
     assert_calm(&mut weir, "connect");
 }
@@ -196,7 +202,10 @@ fn a_client_that_leaves_or_sends_nonsense_is_no_error() {
     wait_until("the clients to be gone", || {
         weir.metrics().contains("\nweir_requests_in_flight 0\n")
     });
-    assert!(weir.process().err().contains("listening"), "the log is at its default level");
+    assert!(
+        weir.process().err().contains("listening"),
+        "the log is at its default level"
+    );
     weir.process().signal("TERM");
     assert!(weir.process().wait_ended().success());
     assert!(!weir.logs().contains(CANARY), "{}", weir.logs());

@@ -113,7 +113,10 @@ fn at_the_deadline_every_stream_ends_with_its_protocols_error_and_is_accounted_f
             ["overloaded_error", "server_error", "UNAVAILABLE"].contains(&kind.as_str().unwrap()),
             "{wire:?}: {error}"
         );
-        assert!(error["message"].as_str().unwrap().contains("restarted"), "{wire:?}: {error}");
+        assert!(
+            error["message"].as_str().unwrap().contains("restarted"),
+            "{wire:?}: {error}"
+        );
     }
     assert_eq!(told.len(), 10);
     let lines = weir.access_lines();
@@ -122,7 +125,11 @@ fn at_the_deadline_every_stream_ends_with_its_protocols_error_and_is_accounted_f
     weir.kill_and_restart();
     let books = weir.books(10);
     for row in &books.rows {
-        assert_eq!((&row["outcome"], &row["status"]), (&"stopped".into(), &503.into()), "{row}");
+        assert_eq!(
+            (&row["outcome"], &row["status"]),
+            (&"stopped".into(), &503.into()),
+            "{row}"
+        );
     }
 }
 
@@ -168,7 +175,11 @@ fn at_the_deadline_a_request_without_an_answer_is_refused_in_its_protocols_shape
     assert!(weir.process().wait_ended().success());
     weir.kill_and_restart();
     let books = weir.books(3);
-    assert!(books.rows.iter().all(|row| row["outcome"] == "stopped"), "{:?}", books.rows);
+    assert!(
+        books.rows.iter().all(|row| row["outcome"] == "stopped"),
+        "{:?}",
+        books.rows
+    );
 }
 
 #[test]
@@ -249,7 +260,12 @@ fn metrics_health_and_administration_answer_while_streams_drain() {
         assert_eq!(weir.ops_get("/livez").status, 200);
         assert!(weir.metrics().contains("\nweir_requests_in_flight 1\n"));
     }
-    assert_eq!(Client::connect(weir.stability).exchange(&Request::get("/status")).status, 200);
+    assert_eq!(
+        Client::connect(weir.stability)
+            .exchange(&Request::get("/status"))
+            .status,
+        200
+    );
     let _ = weir.key();
     steps.permit();
     assert!(client.rest(head).complete);
@@ -274,7 +290,11 @@ fn connections_that_nobody_uses_are_closed_at_once_while_streams_drain() {
     // Whoever connects is taken in turn: when this one has been answered, so have those before it been taken.
     assert_eq!(weir.exchange(&Request::get("/api/hello")).status, 200);
     weir.process().signal("TERM");
-    for (what, client) in [("used", &mut used), ("unused", &mut unused), ("half a head", &mut half_a_head)] {
+    for (what, client) in [
+        ("used", &mut used),
+        ("unused", &mut unused),
+        ("half a head", &mut half_a_head),
+    ] {
         assert!(client.closed_within(DEADLINE), "{what}");
     }
     assert!(h2.frames_to_the_end().contains(&GOAWAY));

@@ -253,10 +253,9 @@ impl State {
         // Codex waits and repeats after most codes, not after this one.
         let code = match failure.kind {
             FailureKind::LimitReached => "insufficient_quota",
-            FailureKind::ProviderCut
-            | FailureKind::ProviderTimeout
-            | FailureKind::Stopped
-            | FailureKind::Internal => "server_error",
+            FailureKind::ProviderCut | FailureKind::ProviderTimeout | FailureKind::Stopped | FailureKind::Internal => {
+                "server_error"
+            }
         };
         let mut response = json!({
             "id": facts.answer_id.as_deref().unwrap_or("resp_interrupted"),

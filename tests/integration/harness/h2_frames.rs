@@ -39,7 +39,12 @@ impl H2Frames {
         let mut head = [0_u8; 9];
         match self.stream.read_exact(&mut head) {
             Ok(()) => {}
-            Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+                ) =>
+            {
                 panic!("the connection is still open after {DEADLINE:?}")
             }
             Err(_) => return None,
