@@ -100,13 +100,14 @@ impl Cluster {
         crc % 16_384
     }
 
-    /// Has `redis-cli` move a master's lowest slots to another one, and says what it said if it did not.
+    /// Has `redis-cli` move a master's lowest slots to another one, key by key, and says what it said if it did not.
     pub(crate) fn reshard(&self, from: usize, to: usize, slots: usize) -> Result<(), String> {
         let node = self.servers[from].node();
         let run = |words: &[&str]| {
             let ran = Command::new("redis-cli").arg("--cluster").args(words).output().unwrap();
             let said = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
-            if ran.status.success() { Ok(()) } else { Err(said) }
+            let last = || said.lines().last().unwrap_or_default().to_owned();
+            ran.status.success().then_some(()).ok_or_else(last)
         };
         // It begins with nothing while the nodes do not agree on the reshard before.
         wait_until("the nodes to agree on the slots", || run(&["check", &node]).is_ok());
@@ -115,7 +116,7 @@ impl Cluster {
         run(&[
             ["reshard", &node].as_slice(),
             &ends,
-            &["--cluster-slots", &slots, "--cluster-yes"],
+            &["--cluster-slots", &slots, "--cluster-pipeline", "1", "--cluster-yes"],
         ]
         .concat())
     }

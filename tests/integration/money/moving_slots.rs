@@ -10,8 +10,6 @@ use crate::harness::tools::{note, program, rounds, skip};
 use crate::harness::weir::Key;
 use crate::harness::{Weir, WeirBuilder, wait_for, wait_until};
 
-const ACCOUNTS: usize = 8;
-const OLD_DAYS: i64 = 180;
 const DAY_MS: i64 = 86_400_000;
 /// Each time the slots come to the next of three masters, so that they are back in the end.
 const RESHARDS: usize = 3;
@@ -21,8 +19,12 @@ struct Account {
     key: Key,
 }
 
+fn old_days() -> i64 {
+    rounds(80, 180) as i64
+}
+
 /// Makes accounts whose slots are among the first so many, which are moved.
-fn accounts(weir: &Weir, slots: usize) -> Vec<Account> {
+fn accounts(weir: &Weir, slots: usize, count: usize) -> Vec<Account> {
     let ids = (0..).map(|number| format!("account-{number}"));
     let moved = ids.filter(|id| (Cluster::slot_of(&format!("{{weir:a:{id}}}")) as usize) < slots);
     let make = |id: String| {
@@ -35,7 +37,7 @@ fn accounts(weir: &Weir, slots: usize) -> Vec<Account> {
         };
         Account { id, key }
     };
-    moved.take(ACCOUNTS).map(make).collect()
+    moved.take(count).map(make).collect()
 }
 
 /// Gives an account that has a row one on each day of its log before, for nothing.
@@ -44,7 +46,7 @@ fn give_history(weir: &Weir, cluster: &Cluster, account: &Account) {
     row["cost_nano_usd"] = 0.into();
     let today = row["time_ms"].as_i64().unwrap() / DAY_MS;
     let (mut logs, mut texts) = (Vec::new(), Vec::new());
-    for day in today - OLD_DAYS..today {
+    for day in today - old_days()..today {
         row["time_ms"] = ((day + 1) * DAY_MS - 1).into();
         row["admitted_ms"] = row["time_ms"].clone();
         row["request_id"] = format!("old-{day}").into();
@@ -52,7 +54,7 @@ fn give_history(weir: &Weir, cluster: &Cluster, account: &Account) {
         texts.push(row.to_string());
     }
     let push = "for i, log in ipairs(KEYS) do redis.call('RPUSH', log, ARGV[i]) end return #KEYS";
-    let count = OLD_DAYS.to_string();
+    let count = old_days().to_string();
     let mut words = vec!["EVAL", push, &count];
     words.extend(logs.iter().chain(&texts).map(String::as_str));
     let (master, _) = Cluster::place_of(&logs[0]);
@@ -84,7 +86,7 @@ fn assert_whole(weir: &Weir, account: &Account) -> usize {
     let rows = rows(weir, account);
     let is_old = |row: &&Json| row["request_id"].as_str().unwrap().starts_with("old-");
     let old = rows.iter().filter(is_old).count();
-    assert_eq!(old, OLD_DAYS as usize, "old rows of {}", account.id);
+    assert_eq!(old as i64, old_days(), "old rows of {}", account.id);
     let charged: i64 = rows.iter().map(cost).sum();
     let view = weir.cli_json_at_last(&["account", "show", "--id", &account.id]);
     assert_eq!(view["spent_nano_usd"], charged, "{view}");
@@ -115,7 +117,7 @@ fn resharding_a_cluster_under_load_loses_no_row() {
     let Some(cluster) = Cluster::start_bare() else {
         skip!("redis-server is not installed")
     };
-    let slots = rounds(150, 5_000);
+    let (slots, count) = (rounds(60, 5_000), rounds(4, 8));
     let provider = SampleProvider::start();
     let weir = WeirBuilder::new()
         .all_providers(&provider.base_url())
@@ -123,21 +125,21 @@ fn resharding_a_cluster_under_load_loses_no_row() {
         // A busy machine's Redis is not away.
         .set("store.redis.budget_ms", 2_000)
         .start();
-    let accounts = accounts(&weir, slots);
+    let accounts = accounts(&weir, slots, count);
     let keys: Vec<&str> = accounts.iter().map(|account| account.key.text.as_str()).collect();
-    let load = Load::start(&weir, &keys, ACCOUNTS);
+    let load = Load::start(&weir, &keys, 8);
     for account in &accounts {
         give_history(&weir, &cluster, account);
     }
     for round in 0..RESHARDS {
-        load.serve(ACCOUNTS);
+        load.serve(8);
         let before = (load.served(), load.refused());
         let moved = cluster.reshard(round % 3, (round + 1) % 3, slots);
         let (served, refused) = (load.served() - before.0, load.refused() - before.1);
         note(&format!("resharding {slots} slots: {served} served, {refused} refused"));
         assert_eq!(moved, Ok(()));
     }
-    load.serve(ACCOUNTS);
+    load.serve(8);
     let served = load.end();
     wait_until("the store to know of all", || {
         weir.figure("weir_settlements_unacknowledged") == 0

@@ -75,7 +75,7 @@ impl Strays {
                 Ok(found) => {
                     was_refused = false;
                     let stay = found.iter().filter(|(slot, _)| suspected.contains_key(slot));
-                    self.note(stay.map(|(slot, stray)| (*slot, stray.clone())).collect());
+                    self.note(&stay.map(|(slot, stray)| (*slot, stray.clone())).collect());
                     suspected = found;
                 }
                 Err(error) => {
@@ -91,7 +91,7 @@ impl Strays {
         }
     }
 
-    fn note(&self, found: Found) {
+    fn note(&self, found: &Found) {
         let before = std::mem::replace(&mut *self.found(), found.clone());
         let new = found.iter().filter(|(slot, _)| !before.contains_key(slot));
         for (slot, Stray { key, with, owner }) in new.take(NAMED_MAX) {
