@@ -33,8 +33,6 @@ use self::reply::Reply;
 use self::scripts::{Loaded, Scripts};
 use crate::domain::key::{KeyId, KeyRecord, KeyState};
 use crate::domain::secret::KeyDigest;
-use crate::domain::{provider_state::StateKey, session_hint::ServedBy};
-use crate::store::sessions::{self, SESSION_LIFETIME, SessionStore};
 use crate::store::{
     Changes, FEED_CHANGES_MAX, KeyChange, KeyHealer, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, OpenError, StoreError,
     StoreMemory, StoreTrouble, StoreWarning,
@@ -50,6 +48,7 @@ mod link;
 mod reply;
 mod rights;
 mod scripts;
+mod sessions;
 mod settings;
 mod stability;
 #[cfg(test)]
@@ -385,27 +384,4 @@ impl KeyHealer for RedisStore {
 
 fn contended(id: &KeyId) -> StoreError {
     StoreError::Unavailable(format!("{id} is being changed by others all the time, try again"))
-}
-
-#[async_trait]
-impl SessionStore for RedisStore {
-    async fn recall(&self, states: &[StateKey]) -> Result<Vec<Option<ServedBy>>, StoreError> {
-        let mut call = self.prepare(&self.scripts.recall);
-        for state in states {
-            call.key(format!("{}:{}", self.session_key, state.to_hex()));
-        }
-        let mut reply = self.call(&call, Effort::Read(self.budget)).await?;
-        let texts = states.iter().map(|_| reply.text());
-        texts.map(|text| Ok(sessions::from_text(&text?))).collect()
-    }
-
-    async fn remember(&self, served: &[(StateKey, ServedBy)], _now: i64) -> Result<(), StoreError> {
-        let mut call = self.prepare(&self.scripts.remember);
-        call.arg(SESSION_LIFETIME.as_secs());
-        for (state, served_by) in served {
-            call.key(format!("{}:{}", self.session_key, state.to_hex()));
-            call.arg(sessions::to_text(served_by));
-        }
-        self.call(&call, Effort::Write(ADMIN_BUDGET)).await.map(drop)
-    }
 }
