@@ -199,7 +199,7 @@ pub enum StoreWarning {
 
 impl StoreWarning {
     /// All of them.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Eviction,
         Self::NoAppendOnlyFile,
         Self::NoMinReplicas,

@@ -17,7 +17,7 @@ use crate::{
         route::Leg,
         session_hint::SessionHint,
     },
-    pools::{CredentialState, Place, Pools, Probing},
+    pools::{CredentialState, Place, Places, Pools, Probing},
 };
 
 /// Attempts of one request in all, at all providers.
@@ -102,7 +102,7 @@ impl Attempts {
 
     /// The places of the provider in turn.
     pub fn places(&self) -> &Arc<Places> {
-        &self.places
+        self.visit.places()
     }
 
     /// How many providers came before the one in turn; another number means that the body has to be made anew.

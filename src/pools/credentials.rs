@@ -245,8 +245,8 @@ mod tests {
         let now = crate::clock::instant();
         for session in 0..500 {
             assert_eq!(
-                name(before.choose(Some(session), 0.1, now)),
-                name(after.choose(Some(session), 0.9, now)),
+                name(before.choose(Some(session), 0.1, ANY, now)),
+                name(after.choose(Some(session), 0.9, ANY, now)),
                 "session {session}"
             );
         }

@@ -173,6 +173,11 @@ impl Visit {
         &self.credential
     }
 
+    /// Its places.
+    pub(super) fn places(&self) -> &Arc<Places> {
+        &self.places
+    }
+
     /// The place of the running attempt.
     pub(super) fn place(&self) -> Option<&Place> {
         self.place.as_ref()

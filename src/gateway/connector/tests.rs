@@ -7,6 +7,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use super::*;
 use crate::{
     domain::rules::{Origin, WeightedOrigin},
+    pools::Probing,
     resolver::{Lookup, Resolver, ResolverSettings},
 };
 
@@ -47,7 +48,7 @@ async fn places(addresses: &[SocketAddr]) -> Arc<Places> {
 
 /// Where a request of this moment is connected to.
 async fn connect(places: &Arc<Places>, now: Instant) -> (SocketAddr, Result<SocketAddr>) {
-    let place = places.pick(&[], now).expect("a place");
+    let (place, _) = places.pick(&[], Probing::Allowed, now).expect("a place");
     let first = place.first;
     let connector = Connector::new(PATIENCE, place, Arc::clone(places), Drain::default());
     let race = tokio::time::timeout(PATIENCE, connector.race(first)).await;
@@ -102,7 +103,14 @@ async fn an_address_that_is_silent_does_not_keep_the_other_family_waiting() {
     let places = places(&[mute, alive]).await;
     let (first, connected) = connect(&places, clock::instant()).await;
     assert_eq!((first, connected.expect("connected")), (mute, alive));
-    assert_eq!(places.pick(&[], clock::instant()).expect("a place").first, alive);
+    assert_eq!(
+        places
+            .pick(&[], Probing::Allowed, clock::instant())
+            .expect("a place")
+            .0
+            .first,
+        alive
+    );
 }
 
 #[tokio::test]
@@ -113,14 +121,17 @@ async fn the_preferred_family_is_taken_while_it_answers_and_again_when_only_it_d
     let now = clock::instant();
     let (_, connected) = connect(&places, now).await;
     assert_eq!(connected.expect("connected"), at_six);
-    let place = places.pick(&[], now).expect("a place");
+    let (place, _) = places.pick(&[], Probing::Allowed, now).expect("a place");
     places.answered(&place, at_four, now);
     let (_, connected) = connect(&places, now).await;
     assert_eq!(connected.expect("connected"), at_four);
     drop(four);
     let (first, connected) = connect(&places, now).await;
     assert_eq!((first, connected.expect("connected")), (at_four, at_six));
-    assert_eq!(places.pick(&[], now).expect("a place").first, at_six);
+    assert_eq!(
+        places.pick(&[], Probing::Allowed, now).expect("a place").0.first,
+        at_six
+    );
 }
 
 #[tokio::test]

@@ -124,7 +124,10 @@ impl Rights {
         };
         if matches!(settings.mode, RedisMode::Cluster) {
             let missed = "keys that a cut-off move of slots has left behind are not found";
-            let (count, get) = (["cluster", "countkeysinslot", "0"], ["cluster", "getkeysinslot", "0", "1"]);
+            let (count, get) = (
+                ["cluster", "countkeysinslot", "0"],
+                ["cluster", "getkeysinslot", "0", "1"],
+            );
             rights.push(useful("cluster|countkeysinslot", words(&count), missed));
             rights.push(useful("cluster|getkeysinslot", words(&get), missed));
         }
