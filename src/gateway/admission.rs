@@ -43,7 +43,6 @@ use crate::{
     },
     key_cache::FindError,
     live::Live,
-    pools::Probing,
 };
 
 /// Finds out whose request this is. No byte of the body has been read when this refuses.
@@ -169,17 +168,13 @@ async fn prepare(
     let hint = shared.then(|| named.hint().or_else(of_session)).flatten();
     // Only another provider would need the text as the client sent it.
     body.original = (route.legs.len() > 1).then(|| body.bytes.clone());
-    let probing = match body.can_resend() {
-        true => Probing::Allowed,
-        false => Probing::Never,
-    };
     let dice = rand::rng().random();
     let attempts = Attempts::begin(
         operation,
         route.legs,
         Arc::clone(&live.pools),
         hint,
-        probing,
+        body.probing(),
         dice,
         clock::instant(),
     )

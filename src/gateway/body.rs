@@ -24,6 +24,7 @@ use crate::{
         intake::{BodyHead, Expectation, content_length},
         unpacked::Unpacked,
     },
+    pools::Probing,
 };
 
 /// What Pingora's replay buffer holds (`BODY_BUF_LIMIT` in its source).
@@ -53,6 +54,14 @@ impl GatheredBody {
     /// Whether it can be sent again after it was sent once.
     pub fn can_resend(&self) -> bool {
         self.form != BodyForm::Open { replayable: false }
+    }
+
+    /// Whether a request with it may find out if something works again: it must not be lost by that.
+    pub fn probing(&self) -> Probing {
+        match self.can_resend() {
+            true => Probing::Allowed,
+            false => Probing::Never,
+        }
     }
 
     /// Why the client may not send these bytes behind what was gathered, if it may not: behind a JSON value only white

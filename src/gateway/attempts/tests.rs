@@ -102,7 +102,12 @@ impl World {
 }
 
 fn rule_file((number, (name, credentials)): (usize, &(&str, usize))) -> RuleFile {
-    let credential = |at: usize| format!("[[credential]]\nname = \"c{at}\"\nsecret = \"env:{name}-{at}\"\n");
+    let credential = |at: usize| {
+        format!(
+            "[[credential]]\nname = \"c{at}\"\nsecret = \"env:SECRET_{at}_{}\"\n",
+            name.to_uppercase()
+        )
+    };
     let credentials: String = (0..*credentials).map(credential).collect();
     let text = format!(
         "name = \"{name}\"\n[auth]\nstyle = \"bearer\"\n{credentials}[endpoints]\nmessages = \"http://127.0.0.1:{}/v1/messages\"\n",
