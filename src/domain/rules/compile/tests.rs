@@ -278,7 +278,7 @@ fn an_error_rule_says_which_error_it_means() {
         ("code = \"\"", "key `code` says nothing"),
         ("message = \"**\"", "key `message` says nothing"),
         ("contains = \"\"", "key `contains` says nothing"),
-        ("reason = \"x\"", "unknown field `reason`"),
+        ("reason = \"x\"", "key `reason` is unknown"),
     ] {
         let error = refused(&rule(marks));
         assert!(error.contains(what), "{marks}: {error}");
