@@ -27,7 +27,6 @@ pub struct Catalogue {
     /// Other names, with the public name that each stands for.
     aliases: BTreeMap<String, String>,
     providers: Vec<Arc<Provider>>,
-    secrets: Vec<SecretRef>,
 }
 
 /// One model as clients see it.
@@ -245,11 +244,6 @@ impl Catalogue {
         let models = self.models.values();
         let priced = models.filter_map(|model| Some((model, model.prices.get(provider)?)));
         priced.max_by_key(|(_, price)| price.sum(usage, modifiers))
-    }
-
-    /// Where the secrets of its providers are, those that are absent included.
-    pub fn secrets(&self) -> impl Iterator<Item = &SecretRef> {
-        self.secrets.iter()
     }
 
     /// All providers, on or off, in the order of their files.

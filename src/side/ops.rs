@@ -9,6 +9,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::Serialize;
 
+use crate::journal::JournalShut;
 use crate::metrics::{self, Metrics};
 use crate::store::time;
 
@@ -22,10 +23,14 @@ pub struct OpsState {
 }
 
 /// What must hold for new requests to be sent here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readiness {
     /// The store answers: keys can be checked.
     pub store_reachable: bool,
+    /// While the store does not answer: this node serves keys of the last minutes on their grace.
+    pub serves_on_grace: bool,
+    /// Why nothing can be recorded; `None`: it can.
+    pub journal: Option<JournalShut>,
     /// How many providers have a credential and are enabled; 0 means that every request would be refused.
     pub providers_on: usize,
     /// The process is about to end and finishes what it has.
@@ -37,21 +42,32 @@ pub struct Readiness {
 impl Readiness {
     /// Why no new requests should come; empty when all is well. The words are stable, for scripts.
     pub fn reasons(&self) -> Vec<&'static str> {
+        let journal = self.journal.as_ref().map(|shut| match shut {
+            JournalShut::Full(_) => "journal_full",
+            JournalShut::Failed => "journal_failed",
+            JournalShut::Gone(_) => "journal_gone",
+        });
         let checks = [
-            (!self.store_reachable, "store_unreachable"),
+            (!self.store_reachable && !self.serves_on_grace, "store_unreachable"),
             (self.providers_on == 0, "no_provider_on"),
             (self.draining, "draining"),
         ];
-        checks
+        let holding = checks
             .into_iter()
-            .filter_map(|(holds, reason)| holds.then_some(reason))
-            .collect()
+            .filter_map(|(holds, reason)| holds.then_some(reason));
+        holding.chain(journal).collect()
     }
 
     /// What an operator should see to although requests may come. The words are stable, for scripts.
     pub fn warnings(&self) -> Vec<&'static str> {
-        let off = self.clock_offset_ms.is_some_and(time::is_off);
-        off.then_some("clock_off").into_iter().collect()
+        let checks = [
+            (!self.store_reachable && self.serves_on_grace, "store_unreachable_on_grace"),
+            (self.clock_offset_ms.is_some_and(time::is_off), "clock_off"),
+        ];
+        checks
+            .into_iter()
+            .filter_map(|(holds, warning)| holds.then_some(warning))
+            .collect()
     }
 }
 
@@ -101,6 +117,8 @@ mod tests {
 
     const WELL: Readiness = Readiness {
         store_reachable: true,
+        serves_on_grace: false,
+        journal: None,
         providers_on: 1,
         draining: false,
         clock_offset_ms: Some(-1_200),
@@ -109,7 +127,7 @@ mod tests {
     fn state(ready: Readiness) -> State<OpsState> {
         State(OpsState {
             metrics: Arc::new(Metrics::new(&[], &[]).expect("the definitions are right")),
-            ready: Arc::new(move || ready),
+            ready: Arc::new(move || ready.clone()),
         })
     }
 
@@ -141,9 +159,33 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_node_that_serves_on_grace_is_ready_and_says_so() {
+        let alone = Readiness {
+            store_reachable: false,
+            serves_on_grace: true,
+            ..WELL
+        };
+        let response = readiness(state(alone)).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert!(text(response).await.contains(r#""warnings":["store_unreachable_on_grace"]"#));
+    }
+
+    #[test]
+    fn each_trouble_of_the_journal_has_its_word() {
+        let reasons = |shut| {
+            let journal = Some(shut);
+            Readiness { journal, ..WELL }.reasons()
+        };
+        assert_eq!(reasons(JournalShut::Failed), ["journal_failed"]);
+        assert_eq!(reasons(JournalShut::Gone("/journal".into())), ["journal_gone"]);
+    }
+
+    #[tokio::test]
     async fn every_reason_against_is_named() {
         let nothing = Readiness {
             store_reachable: false,
+            serves_on_grace: false,
+            journal: Some(JournalShut::Full("the disk is full".to_owned())),
             providers_on: 0,
             draining: true,
             clock_offset_ms: None,
@@ -151,7 +193,7 @@ mod tests {
         let response = readiness(state(nothing)).await;
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         let expected = concat!(
-            r#"{"ready":false,"reasons":["store_unreachable","no_provider_on","draining"],"#,
+            r#"{"ready":false,"reasons":["store_unreachable","no_provider_on","draining","journal_full"],"#,
             r#""warnings":[],"clock_offset_seconds":null}"#
         );
         assert_eq!(text(response).await, expected);

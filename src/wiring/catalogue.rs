@@ -9,7 +9,7 @@ use std::{
 use crate::{
     config::{Config, secret_source},
     domain::{
-        catalogue::{Catalogue, Warning},
+        catalogue::{Catalogue, SecretRef, Warning},
         price::PriceList,
         rules::{RuleFile, compile::compile, shipped},
         strict_toml::FileError,
@@ -66,6 +66,25 @@ pub fn rule_files(config: &Config) -> Result<Vec<RuleFile>, String> {
     files.retain(|file| own.iter().all(|own| base_name(&own.name) != base_name(&file.name)));
     files.extend(own);
     Ok(files)
+}
+
+/// Every file beside weir.toml that says something about models and providers, whether or not it is there: rule files and
+/// their folder, prices, secrets.
+pub fn files(config: &Config) -> BTreeSet<PathBuf> {
+    let mut files = BTreeSet::new();
+    if let Some(folder) = &config.rules.folder {
+        files.insert(folder.clone());
+        files.extend(folder_files(folder).into_iter().flatten());
+    }
+    files.extend(config.prices.file.clone());
+    let overrides = config.catalogue.overrides.values();
+    let mut secrets: Vec<SecretRef> = overrides.filter_map(|one| one.secret.clone()).collect();
+    // What is wrong with a rule file is in that file: its secrets are known once it is mended.
+    for compiled in rule_files(config).iter().flatten().filter_map(|file| compile(file).ok()) {
+        secrets.extend(compiled.secrets.into_iter().map(|place| place.secret));
+    }
+    files.extend(secrets.iter().filter_map(secret_source::path));
+    files
 }
 
 /// The paths of a folder's rule files.

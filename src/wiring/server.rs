@@ -162,8 +162,11 @@ fn ops_service(parts: &Parts, phase: watch::Receiver<Phase>) -> (SideService, wa
     let keys = Arc::clone(&parts.keys);
     let live = Arc::clone(&parts.live);
     let time = Arc::clone(parts.money.billing.time());
+    let (billing, journal) = (parts.money.billing.clone(), Arc::clone(&parts.money.journal));
     let ready = move || Readiness {
         store_reachable: keys.store_is_reachable(),
+        serves_on_grace: billing.has_grace() && keys.has_offline_keys(clock::instant()),
+        journal: journal.shut(),
         providers_on: live
             .get()
             .catalogue

@@ -38,8 +38,6 @@ pub(super) fn build(
             Err(error) => errors.push(error),
         }
     }
-    let places = compiled.iter().flat_map(|(_, one)| &one.secrets);
-    let secrets = places.map(|place| place.secret.clone()).collect();
     let mut models = Models::new(prices);
     let mut providers = Vec::new();
     for (file, one) in compiled {
@@ -68,7 +66,6 @@ pub(super) fn build(
         models,
         aliases,
         providers,
-        secrets,
     };
     Ok((catalogue, warnings))
 }

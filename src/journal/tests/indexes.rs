@@ -178,7 +178,7 @@ fn a_damaged_index_or_one_of_another_segment_is_made_again() {
 
     let opened = open(folder.path());
     assert_eq!(
-        (opened.damaged, opened.unsettled.len()),
+        (opened.journal.damaged_parts(), opened.unsettled.len()),
         (1, 1),
         "the segment that was cut"
     );
@@ -196,7 +196,7 @@ fn an_index_that_names_records_that_are_not_there_is_not_believed() {
     let places = eight_segments(folder.path());
     overwrite(folder.path(), 3, usize::try_from(places[1].offset).unwrap() + 50);
     let opened = open(folder.path());
-    assert_eq!(opened.damaged, 1);
+    assert_eq!(opened.journal.damaged_parts(), 1);
     assert!(
         matches!(opened.unsettled.as_slice(), [(_, None)]),
         "{:?}",
