@@ -309,6 +309,13 @@ impl Config {
     /// # Errors
     /// The file is unreadable, not TOML, has an unknown key, or any value is out of its limits (all of them are named).
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        match Self::examine(path)? {
+            (Some(config), errors) if errors.is_empty() => Ok(config),
+            (_, errors) => Err(ConfigError::Invalid(errors)),
+        }
+    }
+
+    fn read(path: &Path) -> Result<String, ConfigError> {
         let unreadable = |reason: String| ConfigError::Unreadable {
             path: path.display().to_string(),
             reason,
@@ -319,9 +326,17 @@ impl Config {
         if bytes > FILE_BYTES_MAX {
             return Err(unreadable(format!("it has {bytes} bytes, more than {FILE_BYTES_MAX}")));
         }
-        let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+        std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))
+    }
+
+    /// As [`Config::load`], and what can be used of a configuration with faults: defaults stand in for what is wrong.
+    ///
+    /// # Errors
+    /// The file is unreadable.
+    pub fn examine(path: &Path) -> Result<(Option<Self>, Vec<FileError>), ConfigError> {
+        let text = Self::read(path)?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        Self::parse(&path.display().to_string(), &text, folder)
+        Ok(Self::understood(&path.display().to_string(), &text, folder))
     }
 
     /// The sections that differ from `before` in what is read only at the start.
@@ -367,8 +382,21 @@ impl Config {
     /// # Errors
     /// As for [`Config::load`], except for reading.
     pub fn parse(file: &str, text: &str, folder: &Path) -> Result<Self, ConfigError> {
-        let raw = strict_toml::parse(file, text).map_err(|error| ConfigError::Invalid(vec![error]))?;
-        resolve::resolve(file, text, folder, raw).map_err(ConfigError::Invalid)
+        match Self::understood(file, text, folder) {
+            (Some(config), errors) if errors.is_empty() => Ok(config),
+            (_, errors) => Err(ConfigError::Invalid(errors)),
+        }
+    }
+
+    fn understood(file: &str, text: &str, folder: &Path) -> (Option<Self>, Vec<FileError>) {
+        let parsed = strict_toml::parse_all(file, text);
+        let mut errors = parsed.errors;
+        let Some(raw) = parsed.value else {
+            return (None, errors);
+        };
+        let (config, wrong) = resolve::resolve(file, text, folder, (raw, &parsed.struck));
+        errors.extend(wrong);
+        (Some(config), errors)
     }
 }
 

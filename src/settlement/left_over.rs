@@ -43,7 +43,10 @@ pub async fn judge_doubtful(
     let told = doubtful.into_iter().map(|one| async move {
         let account = &one.request.0.row.account;
         let asked = tokio::time::timeout(TOLD_WITHIN, store.watermark(journal.node(), account)).await;
-        let charged = asked.ok().and_then(Result::ok).is_none_or(|applied| applied >= one.step);
+        let charged = asked
+            .ok()
+            .and_then(Result::ok)
+            .is_none_or(|applied| applied >= one.step);
         (one.request, charged)
     });
     let (mut charged, mut lost) = (0_u64, Vec::new());

@@ -52,16 +52,17 @@ impl Readiness {
             (self.providers_on == 0, "no_provider_on"),
             (self.draining, "draining"),
         ];
-        let holding = checks
-            .into_iter()
-            .filter_map(|(holds, reason)| holds.then_some(reason));
+        let holding = checks.into_iter().filter_map(|(holds, reason)| holds.then_some(reason));
         holding.chain(journal).collect()
     }
 
     /// What an operator should see to although requests may come. The words are stable, for scripts.
     pub fn warnings(&self) -> Vec<&'static str> {
         let checks = [
-            (!self.store_reachable && self.serves_on_grace, "store_unreachable_on_grace"),
+            (
+                !self.store_reachable && self.serves_on_grace,
+                "store_unreachable_on_grace",
+            ),
             (self.clock_offset_ms.is_some_and(time::is_off), "clock_off"),
         ];
         checks
@@ -167,7 +168,11 @@ mod tests {
         };
         let response = readiness(state(alone)).await;
         assert_eq!(response.status(), StatusCode::OK);
-        assert!(text(response).await.contains(r#""warnings":["store_unreachable_on_grace"]"#));
+        assert!(
+            text(response)
+                .await
+                .contains(r#""warnings":["store_unreachable_on_grace"]"#)
+        );
     }
 
     #[test]

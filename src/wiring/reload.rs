@@ -218,7 +218,9 @@ impl Seen {
     /// What was found, with what a reload then read: a file counts as it was when it was looked at first.
     fn after(self, accepted: bool, candidate: Option<&Candidate>) -> Self {
         let Self { live, refused } = self;
-        let mut read = candidate.map(|candidate| candidate.contents.clone()).unwrap_or_default();
+        let mut read = candidate
+            .map(|candidate| candidate.contents.clone())
+            .unwrap_or_default();
         for (file, digest) in &mut read {
             if let Some(before) = live.get(file).or_else(|| refused.get(file)) {
                 *digest = *before;
@@ -274,7 +276,11 @@ impl Watched {
         // A folder that is not there yet shows in the nearest one that is.
         let folders: BTreeSet<&Path> = files
             .iter()
-            .map(|file| file.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new(".")))
+            .map(|file| {
+                file.ancestors()
+                    .find(|folder| folder.is_dir())
+                    .unwrap_or(Path::new("."))
+            })
             .collect();
         for folder in folders {
             if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {

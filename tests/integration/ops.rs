@@ -155,7 +155,11 @@ fn a_node_is_ready_for_as_long_as_its_grace_serves_and_says_so() {
     weir.wait_for_store(false);
     let ready = weir.ops_get("/readyz");
     assert_eq!(ready.status, 200, "{}", ready.text());
-    assert!(ready.text().contains("\"warnings\":[\"store_unreachable_on_grace\""), "{}", ready.text());
+    assert!(
+        ready.text().contains("\"warnings\":[\"store_unreachable_on_grace\""),
+        "{}",
+        ready.text()
+    );
     assert_eq!(ask(), 200);
     wait_until("the grace to be used up", || ask() == 503);
     let ready = weir.ops_get("/readyz");

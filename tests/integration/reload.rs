@@ -160,7 +160,9 @@ fn refused_then_mended(added: &str, file: &std::path::Path, bad: Option<&str>, g
     std::fs::write(&conf, format!("{text}\n{added}\n")).unwrap();
     wait_until("the configuration is refused", || reloads(&weir, "failed") > failed);
     std::fs::write(file, good).unwrap();
-    wait_until("it is in force", || weir.metrics().contains("weir_config_reload_failed 0"));
+    wait_until("it is in force", || {
+        weir.metrics().contains("weir_config_reload_failed 0")
+    });
     let key = weir.key().text;
     let answer = weir.exchange(&Wire::Messages.request_for("one-model", &key, "hi"));
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -192,7 +194,9 @@ fn a_file_that_was_not_there_is_waited_for_in_a_folder_that_comes_later() {
     wait_until("the configuration is refused", || reloads(&weir, "failed") == 1);
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(&list, "version = \"mine\"").unwrap();
-    wait_until("it is in force", || weir.metrics().contains("weir_config_reload_failed 0"));
+    wait_until("it is in force", || {
+        weir.metrics().contains("weir_config_reload_failed 0")
+    });
 }
 
 #[test]

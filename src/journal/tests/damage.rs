@@ -82,7 +82,9 @@ impl Template {
     /// The range of the record that a byte of the segment `which` belongs to.
     fn record_at(&self, which: usize, at: usize) -> Option<Range<usize>> {
         let found = self.ranges().into_iter();
-        found.map(|(segment, range)| (segment == which && range.contains(&at)).then_some(range)).find_map(|range| range)
+        found
+            .map(|(segment, range)| (segment == which && range.contains(&at)).then_some(range))
+            .find_map(|range| range)
     }
 
     fn end(&self, which: usize) -> usize {
@@ -183,7 +185,11 @@ fn fault() -> impl Strategy<Value = Fault> {
 #[test]
 fn whatever_bytes_are_damaged_all_other_records_come_back_and_none_is_invented() {
     let template = Template::new();
-    let cases = if std::env::var_os("WEIR_FULL").is_some() { 20_000 } else { 500 };
+    let cases = if std::env::var_os("WEIR_FULL").is_some() {
+        20_000
+    } else {
+        500
+    };
     let faults = (0..2_usize, prop::collection::vec(fault(), 1..4));
     proptest!(ProptestConfig::with_cases(cases), |((which, faults) in faults)| {
         let mut bytes = template.segments[which].clone();

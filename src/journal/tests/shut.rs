@@ -31,14 +31,20 @@ fn a_folder_that_is_removed_or_replaced_takes_nothing_until_it_is_put_back() {
     fs::rename(&here, &away).unwrap();
     until(|| journal.shut() == Some(JournalShut::Gone(here.clone())));
     let refused = journal.reserve(1).unwrap_err().to_string();
-    assert!(refused.contains("removed or replaced") && refused.contains("put back"), "{refused}");
+    assert!(
+        refused.contains("removed or replaced") && refused.contains("put back"),
+        "{refused}"
+    );
     // What runs still ends, in the files that are open.
     journal.append_step("acme", Change::Resume, 0, &mut room).unwrap();
 
     fs::create_dir(&here).unwrap();
     sync::keep_house(&journal.shared, &mut None);
     until(|| journal.shut() == Some(JournalShut::Gone(here.clone())));
-    assert!(names(&here).iter().all(|name| !name.ends_with(".wal")), "nothing of it gets into another folder");
+    assert!(
+        names(&here).iter().all(|name| !name.ends_with(".wal")),
+        "nothing of it gets into another folder"
+    );
     fs::remove_dir_all(&here).unwrap();
 
     fs::rename(&away, &here).unwrap();
