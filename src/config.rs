@@ -3,6 +3,7 @@
 //! [`Config::load`] is the only way in. What it returns is settled: defaults filled, limits held, paths absolute,
 //! secrets still references (see [`secret_source`]). `conf/weir.toml` describes every key.
 
+mod load;
 pub mod money;
 mod raw;
 mod resolve;
@@ -12,7 +13,7 @@ pub mod unknown_keys;
 mod values;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -20,13 +21,10 @@ use tracing::level_filters::LevelFilter;
 
 use crate::domain::catalogue::{CatalogueSettings, SecretRef};
 use crate::domain::secret::KeyPrefix;
-use crate::domain::strict_toml::{self, FileError};
+use crate::domain::strict_toml::FileError;
 
 /// Where the configuration is looked for when no `--conf` is given.
 pub const DEFAULT_PATH: &str = "/etc/weir/weir.toml";
-
-/// A configuration file larger than this is refused unread.
-const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Everything `weir serve` needs to know, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -304,41 +302,6 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Reads and checks a configuration file. Relative paths in it are relative to its folder.
-    ///
-    /// # Errors
-    /// The file is unreadable, not TOML, has an unknown key, or any value is out of its limits (all of them are named).
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        match Self::examine(path)? {
-            (Some(config), errors) if errors.is_empty() => Ok(config),
-            (_, errors) => Err(ConfigError::Invalid(errors)),
-        }
-    }
-
-    fn read(path: &Path) -> Result<String, ConfigError> {
-        let unreadable = |reason: String| ConfigError::Unreadable {
-            path: path.display().to_string(),
-            reason,
-        };
-        let bytes = std::fs::metadata(path)
-            .map_err(|error| unreadable(error.to_string()))?
-            .len();
-        if bytes > FILE_BYTES_MAX {
-            return Err(unreadable(format!("it has {bytes} bytes, more than {FILE_BYTES_MAX}")));
-        }
-        std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))
-    }
-
-    /// As [`Config::load`], and what can be used of a configuration with faults: defaults stand in for what is wrong.
-    ///
-    /// # Errors
-    /// The file is unreadable.
-    pub fn examine(path: &Path) -> Result<(Option<Self>, Vec<FileError>), ConfigError> {
-        let text = Self::read(path)?;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        Ok(Self::understood(&path.display().to_string(), &text, folder))
-    }
-
     /// The sections that differ from `before` in what is read only at the start.
     pub fn needs_restart(&self, before: &Self) -> Vec<&'static str> {
         let (new, old) = (&self.gateway, &before.gateway);
@@ -374,29 +337,6 @@ impl Config {
         .into_iter()
         .filter_map(|(section, differs)| differs.then_some(section))
         .collect()
-    }
-
-    /// Checks a configuration given as text. `file` names it in errors; relative paths are relative to `folder`.
-    /// An empty text gives the defaults.
-    ///
-    /// # Errors
-    /// As for [`Config::load`], except for reading.
-    pub fn parse(file: &str, text: &str, folder: &Path) -> Result<Self, ConfigError> {
-        match Self::understood(file, text, folder) {
-            (Some(config), errors) if errors.is_empty() => Ok(config),
-            (_, errors) => Err(ConfigError::Invalid(errors)),
-        }
-    }
-
-    fn understood(file: &str, text: &str, folder: &Path) -> (Option<Self>, Vec<FileError>) {
-        let parsed = strict_toml::parse_all(file, text);
-        let mut errors = parsed.errors;
-        let Some(raw) = parsed.value else {
-            return (None, errors);
-        };
-        let (config, wrong) = resolve::resolve(file, text, folder, (raw, &parsed.struck));
-        errors.extend(wrong);
-        (Some(config), errors)
     }
 }
 

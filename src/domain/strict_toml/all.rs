@@ -12,7 +12,7 @@ use toml::{
     de::{DeArray, DeTable, DeValue, Deserializer, Error},
 };
 
-use super::{FileError, explain};
+use super::{FileError, explain, line_of, name_and_candidates, nearest};
 
 /// More faults than this are not looked for.
 const FAULTS_MAX: usize = 100;
@@ -120,6 +120,10 @@ impl<'t> Repair<'t> {
             }
             (Some(path), None) => {
                 let is_news = !self.unsure.contains(&span);
+                if let (Some(meant), Some((_, table))) = (meant(error.message()), path.split_last()) {
+                    // Where it is missed, that is told already.
+                    self.struck.insert(table.iter().cloned().chain([meant]).collect());
+                }
                 let goes_on = self.strike(path);
                 Mended { is_news, goes_on }
             }
@@ -183,6 +187,12 @@ impl<'t> Repair<'t> {
         }
         false
     }
+}
+
+/// The key that an unknown one was meant to be.
+fn meant(message: &str) -> Option<String> {
+    let (name, candidates) = name_and_candidates(message.strip_prefix("unknown field `")?);
+    nearest(name, candidates.into_iter()).map(str::to_owned)
 }
 
 /// Whether what stands in a table may need its other keys: in the elements of a list, which say one thing each.
@@ -261,14 +271,14 @@ fn note(text: &str, name: &str, value: &Spanned<DeValue<'_>>, lines: &mut BTreeM
         DeValue::Table(table) => {
             for (key, value) in table {
                 let name = format!("{name}.{}", key.get_ref());
-                lines.insert(name.clone(), super::line_of(text, key.span().start));
+                lines.insert(name.clone(), line_of(text, key.span().start));
                 note(text, &name, value, lines);
             }
         }
         DeValue::Array(array) => {
             for (number, element) in (1_usize..).zip(array.iter()) {
                 let name = format!("{name}.{number}");
-                lines.insert(name.clone(), super::line_of(text, element.span().start));
+                lines.insert(name.clone(), line_of(text, element.span().start));
                 note(text, &name, element, lines);
             }
         }

@@ -201,9 +201,6 @@ fn whatever_bytes_are_damaged_all_other_records_come_back_and_none_is_invented()
         let replayed = template.replay(which, &bytes);
         let whole = template.whole(which, &bytes);
         prop_assert_eq!(found(&replayed), whole.clone());
-        if whole.len() < template.records.len() - 1 {
-            prop_assert!(replayed.damaged > 0 || which == 1, "only what looks torn is passed over in silence");
-        }
         let again = replay::replay(&template.folder).unwrap();
         prop_assert_eq!((found(&again), again.damaged), (whole, 0));
     });
@@ -277,6 +274,7 @@ fn lost_steps_are_stood_in_for_so_that_later_ones_pass() {
         4,
         "as the store knows"
     );
+    assert!(journal.acknowledged(ACCOUNT, 3));
     assert!(!journal.acknowledged(ACCOUNT, 0), "now it has forgotten everything");
     while !journal.shared.synced.borrow().has(records(&journal).last().unwrap().0) {
         std::thread::yield_now();
