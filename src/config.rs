@@ -3,6 +3,7 @@
 //! [`Config::load`] is the only way in. What it returns is settled: defaults filled, limits held, paths absolute,
 //! secrets still references (see [`secret_source`]). `conf/weir.toml` describes every key.
 
+mod load;
 pub mod money;
 mod raw;
 mod resolve;
@@ -13,7 +14,7 @@ pub mod unknown_keys;
 mod values;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -21,13 +22,10 @@ use tracing::level_filters::LevelFilter;
 
 use crate::domain::catalogue::{CatalogueSettings, SecretRef};
 use crate::domain::secret::KeyPrefix;
-use crate::domain::strict_toml::{self, FileError};
+use crate::domain::strict_toml::FileError;
 
 /// Where the configuration is looked for when no `--conf` is given.
 pub const DEFAULT_PATH: &str = "/etc/weir/weir.toml";
-
-/// A configuration file larger than this is refused unread.
-const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Everything `weir serve` needs to know, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -314,26 +312,6 @@ pub fn fault(path: &Path, at: &[&str], message: &str) -> FileError {
 }
 
 impl Config {
-    /// Reads and checks a configuration file. Relative paths in it are relative to its folder.
-    ///
-    /// # Errors
-    /// The file is unreadable, not TOML, has an unknown key, or any value is out of its limits (all of them are named).
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let unreadable = |reason: String| ConfigError::Unreadable {
-            path: path.display().to_string(),
-            reason,
-        };
-        let bytes = std::fs::metadata(path)
-            .map_err(|error| unreadable(error.to_string()))?
-            .len();
-        if bytes > FILE_BYTES_MAX {
-            return Err(unreadable(format!("it has {bytes} bytes, more than {FILE_BYTES_MAX}")));
-        }
-        let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        Self::parse(&path.display().to_string(), &text, folder)
-    }
-
     /// The sections that differ from `before` in what is read only at the start.
     pub fn needs_restart(&self, before: &Self) -> Vec<&'static str> {
         let (new, old) = (&self.gateway, &before.gateway);
@@ -369,16 +347,6 @@ impl Config {
         .into_iter()
         .filter_map(|(section, differs)| differs.then_some(section))
         .collect()
-    }
-
-    /// Checks a configuration given as text. `file` names it in errors; relative paths are relative to `folder`.
-    /// An empty text gives the defaults.
-    ///
-    /// # Errors
-    /// As for [`Config::load`], except for reading.
-    pub fn parse(file: &str, text: &str, folder: &Path) -> Result<Self, ConfigError> {
-        let raw = strict_toml::parse(file, text).map_err(|error| ConfigError::Invalid(vec![error]))?;
-        resolve::resolve(file, text, folder, raw).map_err(ConfigError::Invalid)
     }
 }
 

@@ -23,11 +23,13 @@ use tokio::sync::{Notify, watch};
 mod accounts;
 mod checked;
 mod contents;
+mod damage;
 mod disk;
 mod error;
 mod files;
 mod folder;
 mod frame;
+mod gaps;
 mod index;
 mod position;
 mod reader;
@@ -35,6 +37,7 @@ mod replay;
 mod reservation;
 mod retention;
 mod shares;
+mod shut;
 mod steps;
 mod sync;
 mod tail;
@@ -46,9 +49,11 @@ pub use crate::config::JournalConfig as JournalSettings;
 pub use error::JournalError;
 pub use position::Position;
 pub use reader::Reader;
+pub use replay::Doubtful;
 pub use reservation::{ADMIT_BYTES_MAX, REQUEST_BYTES, Reservation, STEP_BYTES_MAX};
+pub use shut::JournalShut;
 pub use steps::{KeyKept, Unsent};
-pub use tail::{JournalFull, RECORD_BYTES_MAX, SEGMENT_BYTES_MIN};
+pub use tail::{RECORD_BYTES_MAX, SEGMENT_BYTES_MIN};
 
 use crate::{
     clock,
@@ -79,8 +84,8 @@ pub struct Opened {
     /// Requests that were running when the process before ended, in the order of their admission, with the last that is
     /// known of them. [`crate::settlement::settle_left_over`] charges them.
     pub unsettled: Vec<(Admitted, Option<Checkpoint>)>,
-    /// How many damaged parts were put into quarantine.
-    pub damaged: u64,
+    /// Requests that may have been settled in a part of the journal that is damaged: [`crate::settlement::judge_doubtful`].
+    pub doubtful: Vec<Doubtful>,
 }
 
 /// What all handles of a journal share.
@@ -101,6 +106,7 @@ struct Shared {
     lookup: Mutex<()>,
     failures: AtomicU64,
     lost: AtomicU64,
+    damaged: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -183,6 +189,7 @@ impl Journal {
             lookup: Mutex::new(()),
             failures: AtomicU64::new(0),
             lost: AtomicU64::new(0),
+            damaged: AtomicU64::new(replayed.damaged),
         });
         let thread = sync::start(Arc::clone(&shared)).map_err(failed)?;
         let journal = Arc::new(Self {
@@ -193,7 +200,7 @@ impl Journal {
             journal,
             node,
             unsettled: replayed.unsettled,
-            damaged: replayed.damaged,
+            doubtful: replayed.doubtful,
         })
     }
 
@@ -207,7 +214,7 @@ impl Journal {
     ///
     /// # Errors
     /// There is no room and none can be had: the request must not be served. It may work again a second later.
-    pub fn reserve(&self, bytes: u64) -> Result<Reservation, JournalFull> {
+    pub fn reserve(&self, bytes: u64) -> Result<Reservation, JournalShut> {
         self.shared.lock().tail.promise(bytes, &self.shared.folder)?;
         Ok(Reservation::new(Arc::clone(&self.shared), bytes))
     }

@@ -34,6 +34,7 @@ use crate::{
 };
 
 mod limits;
+mod offline;
 mod shard;
 #[cfg(test)]
 mod tests;
@@ -343,14 +344,6 @@ impl KeyCache {
             count(counter);
             FindError::Limited { wait }
         })
-    }
-
-    /// What was known of a key that worked not long ago.
-    fn offline(&self, digest: &KeyDigest, now: Instant) -> Option<Arc<KeyRecord>> {
-        let shard = self.shard(digest)?;
-        let record = shard.last_read(digest, now, self.settings.offline_lifetime)?;
-        count(&self.counters.offline_hits);
-        Some(record)
     }
 
     /// Takes in what happened after the version `known`.

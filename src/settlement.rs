@@ -17,8 +17,7 @@ use tokio::{
 };
 
 use crate::{
-    domain::ledger::{Admitted, Change, Checkpoint, settlement_after_crash},
-    journal::{Journal, JournalError, KeyKept, STEP_BYTES_MAX},
+    journal::{Journal, JournalError, KeyKept},
     store::{
         KeyHealer, StoreError,
         ledger::{APPLY_STEPS_MAX, LedgerStore},
@@ -26,8 +25,11 @@ use crate::{
 };
 
 mod lane;
+mod left_over;
 #[cfg(test)]
 mod tests;
+
+pub use left_over::{judge_doubtful, settle_left_over};
 
 /// How many calls to the store are under way at one time.
 const CALLS_MAX: usize = 16;
@@ -254,25 +256,4 @@ impl Settler {
 async fn rest(pause: &mut Duration) {
     tokio::time::sleep(*pause).await;
     *pause = pause.saturating_mul(2).min(PAUSE_MAX);
-}
-
-/// Settles what the process before left running, each request with what is known of it. To be called once, before anything
-/// is admitted.
-///
-/// # Errors
-/// The journal has no room. The rest is still found at the next start.
-pub fn settle_left_over(
-    journal: &Journal,
-    unsettled: Vec<(Admitted, Option<Checkpoint>)>,
-) -> Result<u64, JournalError> {
-    let mut count = 0;
-    for (admitted, checkpoint) in unsettled {
-        let account = admitted.row.account.clone();
-        let settlement = settlement_after_crash(admitted, checkpoint);
-        let mut room = journal.reserve(STEP_BYTES_MAX)?;
-        // The store knows no step that is not on this disk, so the journal's own number is right.
-        journal.append_step(&account, Change::Settle(Box::new(settlement)), 0, &mut room)?;
-        count += 1;
-    }
-    Ok(count)
 }

@@ -278,6 +278,19 @@ pub enum OpenError {
         /// What the system said.
         reason: String,
     },
+    /// It has no accounts, and has never been in use.
+    #[error(
+        "the ledger {} has no accounts, but the journal knows {accounts}: the file was removed or replaced. Put it back; or \
+         move the store's folder away and put a backup into a new one with `weir store restore`, to which the journal adds what \
+         came after it; or go on with what the journal still has, by `weir store init --adopt`",
+        path.display()
+    )]
+    Emptied {
+        /// The ledger's file.
+        path: PathBuf,
+        /// How many accounts the journal knows.
+        accounts: usize,
+    },
     /// The data is not what weir wrote.
     #[error("the key store {} is unreadable: {reason}, restore it from a backup", path.display())]
     Corrupt {

@@ -1,6 +1,7 @@
 //! The only place where concrete types meet.
 
 pub mod catalogue;
+mod check;
 pub mod demo;
 pub mod gateway_service;
 mod greeting;
@@ -29,7 +30,7 @@ use serde_json::json;
 use crate::{
     access_log,
     cli::{
-        self, CheckArgs, Command, DemoArgs,
+        self, Command, DemoArgs,
         admin_client::ClientError,
         rules::{RulesCommand, RulesError},
     },
@@ -85,7 +86,7 @@ pub fn run(command: Command) -> Result<(), StartError> {
             listen,
             output: if json { Output::Json } else { Output::Text },
         }),
-        Command::Check(args) => check(&args, &mut out),
+        Command::Check(args) => check::run(&args, &mut out),
         Command::Key(command) => client(client_runtime()?.block_on(cli::run_key(&command, socket, &mut out))),
         Command::Account(command) => client(client_runtime()?.block_on(cli::run_account(&command, socket, &mut out))),
         Command::Log(command) => client(client_runtime()?.block_on(cli::run_log(&command, socket, &mut out))),
@@ -147,43 +148,6 @@ fn explain_rules(command: &RulesCommand, out: &mut impl Write) -> Result<(), Sta
         Err(other) => Err(StartError::Client(other.to_string())),
         Ok(()) => Ok(()),
     }
-}
-
-/// `weir check`: everything that `serve` would read, read; nothing started. The store is asked on request only.
-fn check(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartError> {
-    let config = load(&args.conf)?;
-    let (catalogue, warnings) = catalogue::check(&config)?;
-    if let Some(ca_file) = &config.upstream.ca_file {
-        trust::bundle(ca_file).map_err(StartError::Configuration)?;
-    }
-    let faults = store_check::faults(&config, &args.conf);
-    if !faults.is_empty() {
-        let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
-        return Err(StartError::Configuration(lines.join("\n")));
-    }
-    let (models, providers) = (catalogue.models().count(), catalogue.providers().count());
-    let on = catalogue.providers().filter(|provider| provider.is_on()).count();
-    let mut warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    if args.store {
-        warnings.extend(store_check::look(&config)?);
-    }
-    let written = if args.json {
-        let result =
-            json!({ "ok": true, "providers": providers, "providers_on": on, "models": models, "warnings": warnings });
-        writeln!(out, "{result}")
-    } else {
-        warnings
-            .iter()
-            .try_for_each(|warning| writeln!(out, "warning: {warning}"))
-            .and_then(|()| {
-                writeln!(
-                    out,
-                    "ok: {} with {providers} providers ({on} on) and {models} models",
-                    args.conf.display()
-                )
-            })
-    };
-    printed(written)
 }
 
 /// What came of writing to standard output. Whoever reads it may have seen enough (`| head`): that is no failure.

@@ -39,6 +39,11 @@ impl Billing {
         self.shared.grace.committed()
     }
 
+    /// Whether this node would admit anybody if the store were away now.
+    pub fn has_grace(&self) -> bool {
+        self.shared.grace.is_left()
+    }
+
     /// How many rows were charged since the start, by where their figures come from.
     pub fn rows(&self) -> [(UsageSource, u64); 3] {
         let all = [UsageSource::Reported, UsageSource::Partial, UsageSource::Estimated];

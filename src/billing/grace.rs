@@ -67,6 +67,11 @@ impl Grace {
         self.lock().ended(account, key, seat, end);
     }
 
+    /// Whether this node may give anything to anybody while the store is away.
+    pub(super) fn is_left(&self) -> bool {
+        self.lock().may_give(&self.limits)
+    }
+
     /// What was committed while the store was away, and the store has not counted.
     pub(super) fn committed(&self) -> NanoUsd {
         self.lock().on_grace()

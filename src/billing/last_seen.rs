@@ -177,6 +177,15 @@ impl LastSeen {
         }
     }
 
+    /// Whether any account may be given something by this node alone.
+    pub(super) fn may_give(&self, limits: &GraceLimits) -> bool {
+        let some = |account: &Account| {
+            let balance = account.balance.unwrap_or(NanoUsd::ZERO);
+            balance > account.tally.owed() && limits.account > account.tally.on_grace()
+        };
+        limits.key > NanoUsd::ZERO && self.accounts.values().any(some)
+    }
+
     /// What all accounts have committed while the store was away.
     pub(super) fn on_grace(&self) -> NanoUsd {
         let all = self.accounts.values().map(|account| account.tally.on_grace());

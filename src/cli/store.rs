@@ -26,7 +26,7 @@ pub struct InitArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub store: StoreArgs,
-    /// Take over the keys of a Redis that has lost its generation, as they are
+    /// Take over the keys of a Redis that has lost its generation, or an embedded ledger that was lost, as they are
     #[arg(long)]
     pub adopt: bool,
 }

@@ -1,5 +1,6 @@
 //! From what the user typed to what weir works with: defaults, limits, and values that depend on each other.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,9 +16,9 @@ use super::{
     AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, JournalConfig, KeyCacheConfig, LogConfig,
     OpsConfig, PricesConfig, RulesConfig, StoreConfig, UpstreamConfig,
 };
-use crate::domain::catalogue::{CatalogueSettings, ProviderOverride};
+use crate::domain::catalogue::{CatalogueSettings, Places, ProviderOverride};
 use crate::domain::secret::KeyPrefix;
-use crate::domain::strict_toml::FileError;
+use crate::domain::strict_toml::{self, FileError};
 
 mod redis;
 
@@ -33,14 +34,21 @@ pub(super) const fn loopback(port: u16) -> SocketAddr {
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
-pub(super) fn resolve(file: &str, text: &str, folder: &Path, raw: RawConfig) -> Result<Config, Vec<FileError>> {
+/// What was read, and the keys that the parser has struck out of it; answers with values that can be used in any case, and
+/// with everything that is wrong.
+pub(super) fn resolve(
+    file: &str,
+    text: &str,
+    folder: &Path,
+    (raw, struck): (RawConfig, &BTreeSet<String>),
+) -> (Config, Vec<FileError>) {
     let folder = std::path::absolute(if folder.as_os_str().is_empty() {
         Path::new(".")
     } else {
         folder
     })
     .unwrap_or_else(|_| folder.to_owned());
-    let mut values = Values::new(file, text, &folder);
+    let mut values = Values::new(file, text, &folder, struck);
     let gateway = gateway(&mut values, &raw.gateway);
     let upstream = upstream(&mut values, &raw.upstream);
     let retry = super::retry::resolve(&raw.retry);
@@ -66,47 +74,60 @@ pub(super) fn resolve(file: &str, text: &str, folder: &Path, raw: RawConfig) -> 
     let catalogue = CatalogueSettings {
         overrides,
         models: raw.model,
+        places: Places {
+            file: file.to_owned(),
+            lines: strict_toml::all::lines(text, &["provider", "model", "rules", "prices", "upstream"]),
+            unread: struck.clone(),
+        },
     };
-    let taken = gateway.as_ref().map(|gateway| gateway.listen);
-    alone(&mut values, &["ops", "listen"], ops.listen, &[("the gateway", taken)]);
-    let taken = [("the gateway", taken), ("[ops]", Some(ops.listen))];
-    alone(&mut values, &["stability", "listen"], stability.listen, &taken);
-    match gateway {
-        Some(gateway) if values.errors.is_empty() => Ok(Config {
-            gateway,
-            upstream,
-            retry,
-            store,
-            key_cache,
-            money,
-            journal,
-            ops,
-            stability,
-            admin,
-            log,
-            rules,
-            prices,
-            catalogue,
-        }),
-        _ => Err(values.errors),
-    }
+    let taken: &[(&str, KeyPath<'_>, SocketAddr)] = &[
+        ("the gateway", &["gateway", "listen"], gateway.listen),
+        ("[ops]", &["ops", "listen"], ops.listen),
+    ];
+    alone(
+        &mut values,
+        &["ops", "listen"],
+        ops.listen,
+        taken.get(..1).unwrap_or_default(),
+    );
+    alone(&mut values, &["stability", "listen"], stability.listen, taken);
+    let config = Config {
+        gateway,
+        upstream,
+        retry,
+        store,
+        key_cache,
+        money,
+        journal,
+        ops,
+        stability,
+        admin,
+        log,
+        rules,
+        prices,
+        catalogue,
+    };
+    (config, values.errors)
 }
 
 /// Notes that somebody listens at the address already. Free ports are never the same.
-fn alone(values: &mut Values<'_>, at: KeyPath<'_>, address: SocketAddr, others: &[(&str, Option<SocketAddr>)]) {
-    let there = others.iter().find(|(_, taken)| *taken == Some(address));
-    if let Some((who, _)) = there.filter(|_| address.port() != 0) {
-        values.wrong(
+fn alone(values: &mut Values<'_>, at: KeyPath<'_>, address: SocketAddr, others: &[(&str, KeyPath<'_>, SocketAddr)]) {
+    let there = others.iter().find(|(_, _, taken)| *taken == address);
+    if let Some((who, theirs, _)) = there.filter(|_| address.port() != 0) {
+        values.wrong_beside(
+            &[theirs],
             at,
             format_args!("{who} listens there already, give it a port of its own"),
         );
     }
 }
 
-fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> Option<GatewayConfig> {
-    let prefix = KeyPrefix::new(raw.key_prefix.as_deref().unwrap_or("weir"))
-        .map_err(|error| values.wrong(&["gateway", "key_prefix"], error))
-        .ok();
+fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> GatewayConfig {
+    let prefix = raw.key_prefix.as_deref().map(KeyPrefix::new).transpose();
+    let key_prefix = prefix.unwrap_or_else(|error| {
+        values.wrong(&["gateway", "key_prefix"], error);
+        None
+    });
     let threads = match values.count(&["gateway", "threads"], raw.threads, 0, 0..=1024) {
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         given => given,
@@ -125,10 +146,11 @@ fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> Option<GatewayConfig> {
     );
     if body_budget_bytes < body_bytes_max as u64 {
         let least = format_args!("less than one body may have, give at least body_bytes_max ({body_bytes_max})");
-        values.wrong(&["gateway", "body_budget_bytes"], least);
+        let body = &["gateway", "body_bytes_max"];
+        values.wrong_beside(&[body], &["gateway", "body_budget_bytes"], least);
     }
     let day = 1..=DAY_SECONDS;
-    Some(GatewayConfig {
+    GatewayConfig {
         listen: values.address(&["gateway", "listen"], raw.listen.as_deref(), loopback(8080)),
         threads,
         json_depth_max: values.count(&["gateway", "json_depth_max"], raw.json_depth_max, 256, 1..=1024),
@@ -166,8 +188,8 @@ fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> Option<GatewayConfig> {
             64,
             1..=65_536,
         ),
-        key_prefix: prefix?,
-    })
+        key_prefix: key_prefix.unwrap_or_default(),
+    }
 }
 
 fn upstream(values: &mut Values<'_>, raw: &RawUpstream) -> UpstreamConfig {

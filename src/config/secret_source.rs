@@ -16,17 +16,27 @@ pub const SECRET_BYTES_MAX: usize = 8 * 1024;
 /// It exists but is unreadable, empty, not text or longer than [`SECRET_BYTES_MAX`]. The text names the reference, never
 /// the content.
 pub fn read(reference: &SecretRef) -> Result<Option<Secret>, String> {
-    let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
-    let text = match reference {
-        SecretRef::Env(name) => std::env::var_os(name).map(std::ffi::OsString::into_encoded_bytes),
-        SecretRef::File(path) => file(Path::new(path)).map_err(|why| format!("secret {reference}: {why}"))?,
-        SecretRef::Credential(name) => match credentials {
-            Some(folder) => file(&folder.join(name)).map_err(|why| format!("secret {reference}: {why}"))?,
-            None => None,
-        },
+    let text = match (reference, path(reference)) {
+        (SecretRef::Env(name), _) => std::env::var_os(name).map(std::ffi::OsString::into_encoded_bytes),
+        (SecretRef::File(_) | SecretRef::Credential(_), Some(path)) => {
+            file(&path).map_err(|why| format!("secret {reference}: {why}"))?
+        }
+        (SecretRef::File(_) | SecretRef::Credential(_), None) => None,
     };
     text.map(|bytes| checked(&bytes).map_err(|why| format!("secret {reference}: {why}")))
         .transpose()
+}
+
+/// The file that holds a secret; `None`: it is in no file.
+pub fn path(reference: &SecretRef) -> Option<PathBuf> {
+    match reference {
+        SecretRef::Env(_) => None,
+        SecretRef::File(path) => Some(PathBuf::from(path)),
+        SecretRef::Credential(name) => {
+            let folder = std::env::var_os("CREDENTIALS_DIRECTORY")?;
+            Some(PathBuf::from(folder).join(name))
+        }
+    }
 }
 
 fn file(path: &Path) -> Result<Option<Vec<u8>>, String> {

@@ -1,5 +1,7 @@
 //! Tests of `config`.
 
+use std::path::Path;
+
 use super::*;
 use crate::domain::{catalogue::Catalogue, price::PriceList, rules, secret::Secret};
 
@@ -69,7 +71,7 @@ fn the_shipped_file_names_every_key() {
         ("rules", "[rules]"),
         ("prices", "[prices]"),
         ("provider.anthropic", "[provider.anthropic]"),
-        ("model", "[[model]]"),
+        ("model", "[[model]]\nname = \"m\""),
     ] {
         let unknown = format!("{table}\nzzzzzzzzzzzzzzzz = 1\n");
         let message = one_error(&unknown);

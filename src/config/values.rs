@@ -1,6 +1,7 @@
 //! Checks of single values. Each method returns a usable value in any case and notes what is wrong, so that one run
 //! names every mistake of a file.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
@@ -22,16 +23,31 @@ pub(super) struct Values<'a> {
     file: &'a str,
     text: &'a str,
     folder: &'a Path,
+    /// Keys that the parser has struck out as wrong.
+    struck: &'a BTreeSet<String>,
     pub(super) errors: Vec<FileError>,
 }
 
 impl<'a> Values<'a> {
-    pub(super) fn new(file: &'a str, text: &'a str, folder: &'a Path) -> Self {
+    pub(super) fn new(file: &'a str, text: &'a str, folder: &'a Path, struck: &'a BTreeSet<String>) -> Self {
         Self {
             file,
             text,
             folder,
+            struck,
             errors: Vec::new(),
+        }
+    }
+
+    /// As [`Values::wrong`], for a value that is wrong beside those of other keys: if one of them could not be read, nothing
+    /// is known of that.
+    pub(super) fn wrong_beside(&mut self, others: &[KeyPath<'_>], at: KeyPath<'_>, message: impl std::fmt::Display) {
+        if others
+            .iter()
+            .chain([&at])
+            .all(|key| !self.struck.contains(&key.join(".")))
+        {
+            self.wrong(at, message);
         }
     }
 

@@ -2,11 +2,14 @@
 //! read.
 
 mod build;
+mod models;
+mod places;
 mod pricing;
 pub mod secret_ref;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+pub use self::places::Places;
 pub use crate::domain::rules::RawModel;
 use crate::domain::{
     consumption::Modifiers,
@@ -27,7 +30,6 @@ pub struct Catalogue {
     /// Other names, with the public name that each stands for.
     aliases: BTreeMap<String, String>,
     providers: Vec<Arc<Provider>>,
-    secrets: Vec<SecretRef>,
 }
 
 /// One model as clients see it.
@@ -107,6 +109,8 @@ pub struct CatalogueSettings {
     pub overrides: BTreeMap<String, ProviderOverride>,
     /// `[[model]]`: models added, or put in the place of those with the same name.
     pub models: Vec<RawModel>,
+    /// Where they stand.
+    pub places: Places,
 }
 
 /// `[provider.NAME]` of weir.toml.
@@ -171,14 +175,23 @@ impl Catalogue {
     /// not there, which switches the provider off with a warning.
     ///
     /// # Errors
-    /// All faults found: in files, in settings (reported as of `weir.toml`), in secrets that are there but unusable.
+    /// All faults found: in files, in settings, in secrets that are there but unusable.
     pub fn build(
         files: &[RuleFile],
         settings: &CatalogueSettings,
         prices: &PriceList,
         secrets: &dyn Fn(&SecretRef) -> Result<Option<Secret>, String>,
     ) -> Result<(Self, Vec<Warning>), Vec<FileError>> {
-        build::build(files, settings, prices, secrets)
+        build::build(files, settings, Some(prices), secrets)
+    }
+
+    /// The faults that [`Catalogue::build`] would find, where the price list itself has faults: as if everything had a price.
+    pub fn faults_but_for_prices(
+        files: &[RuleFile],
+        settings: &CatalogueSettings,
+        secrets: &dyn Fn(&SecretRef) -> Result<Option<Secret>, String>,
+    ) -> Vec<FileError> {
+        build::build(files, settings, None, secrets).err().unwrap_or_default()
     }
 
     /// Models whose price differs from the one in `before` under one and the same version: what was charged before cannot be
@@ -245,11 +258,6 @@ impl Catalogue {
         let models = self.models.values();
         let priced = models.filter_map(|model| Some((model, model.prices.get(provider)?)));
         priced.max_by_key(|(_, price)| price.sum(usage, modifiers))
-    }
-
-    /// Where the secrets of its providers are, those that are absent included.
-    pub fn secrets(&self) -> impl Iterator<Item = &SecretRef> {
-        self.secrets.iter()
     }
 
     /// All providers, on or off, in the order of their files.

@@ -22,7 +22,7 @@ pub mod period;
 pub mod terms;
 
 pub use account::Account;
-pub use crash::settlement_after_crash;
+pub use crash::{settlement_after_crash, settlement_of_charged};
 pub use journaled::{Admitted, Checkpoint, Record};
 pub use node::NodeId;
 pub use operation_id::OperationId;

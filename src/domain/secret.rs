@@ -67,6 +67,12 @@ impl KeyPrefix {
     }
 }
 
+impl Default for KeyPrefix {
+    fn default() -> Self {
+        Self("weir".to_owned())
+    }
+}
+
 impl fmt::Display for KeyPrefix {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0)

@@ -1,12 +1,12 @@
 //! Strict TOML: a file either says something weir understands in full, or the error names file, line, key and the
 //! nearest valid name. Values are never quoted in an error, because a value may be a secret in the wrong place.
 
+pub mod all;
 mod faults;
 
 use std::ops::Range;
 
-use serde::de::DeserializeOwned;
-
+pub use all::{Parsed, parse_all};
 pub(in crate::domain) use faults::Faults;
 
 /// Longest name from a file that is repeated in an error, in bytes.
@@ -55,14 +55,6 @@ impl FileError {
             message: message.into(),
         }
     }
-}
-
-/// Parses `text` into `T`. `T` (and every table in it) is expected to carry `#[serde(deny_unknown_fields)]`.
-///
-/// # Errors
-/// Syntax errors, unknown keys (with the nearest valid name), missing keys, wrong types. `file` is only a label.
-pub fn parse<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, FileError> {
-    toml::from_str(text).map_err(|error| explain(file, text, &error))
 }
 
 /// The candidate most like `name`, if one is near enough to be what was meant.

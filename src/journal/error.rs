@@ -7,7 +7,7 @@ use std::{
 
 use thiserror::Error;
 
-use super::JournalFull;
+use super::JournalShut;
 
 /// Why the journal did not do as asked.
 #[derive(Debug, Error)]
@@ -32,9 +32,9 @@ pub enum JournalError {
         /// What the system said.
         source: io::Error,
     },
-    /// No room.
+    /// It takes nothing now.
     #[error(transparent)]
-    Full(#[from] JournalFull),
+    Shut(#[from] JournalShut),
     /// The record is larger than a frame may be.
     #[error("a record of {bytes} bytes is too large for the journal, {max} are allowed")]
     TooLarge {

@@ -7,7 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::JournalError;
+use super::{
+    JournalError,
+    shut::{Identity, identity},
+};
 use crate::domain::ledger::NodeId;
 
 /// Rows name accounts and what they use: nobody else's business.
@@ -26,6 +29,7 @@ const DIGITS: usize = 12;
 pub(super) struct Folder {
     pub(super) path: PathBuf,
     pub(super) node: NodeId,
+    pub(super) identity: Identity,
     /// Held as long as the journal is open.
     lock: File,
 }
@@ -79,6 +83,7 @@ impl Folder {
         Ok(Self {
             path: path.to_owned(),
             node,
+            identity: identity(&fs::metadata(path).map_err(failed)?),
             lock,
         })
     }
@@ -149,11 +154,20 @@ impl Folder {
         read(&self.path.join(name))
     }
 
-    /// Keeps bytes that cannot be read: `quarantine/NNN.wal@OFFSET`.
+    /// Keeps bytes that cannot be read: `quarantine/NNN.wal@OFFSET`, with a number behind it where other bytes of this place
+    /// are kept already.
     pub(super) fn quarantine(&self, number: u64, offset: u64, content: &[u8]) -> io::Result<PathBuf> {
         let folder = self.path.join("quarantine");
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&folder)?;
-        let name = format!("{number:0DIGITS$}{ENDING}@{offset}");
+        let first = format!("{number:0DIGITS$}{ENDING}@{offset}");
+        let mut name = first.clone();
+        for further in 2_u64.. {
+            match fs::read(folder.join(&name)) {
+                Ok(kept) if kept == content => return Ok(folder.join(name)),
+                Ok(_) => name = format!("{first}-{further}"),
+                Err(_) => break,
+            }
+        }
         replace(&folder, &name, content)?;
         Ok(folder.join(name))
     }

@@ -10,12 +10,19 @@ use rustix::{
     io::Errno,
 };
 
+use super::RECORD_BYTES_MAX;
 use crate::domain::ledger::NodeId;
 
 /// What stands in front of a payload: its length and the checksum, little endian.
 pub(super) const HEAD: usize = 8;
 /// What stands in front of the frames.
 pub(super) const HEADER: usize = 64;
+/// The longest frame, head included.
+const FRAME_MAX: u64 = RECORD_BYTES_MAX + HEAD as u64;
+/// What fills a frame of nothing: no record is made of it.
+const NOTHING: u8 = b' ';
+/// The longest frame of nothing, head included.
+const FILLER_MAX: u64 = 64 * 1024;
 
 const MAGIC: &[u8; 8] = b"weirwal\n";
 const VERSION: u32 = 1;
@@ -77,6 +84,27 @@ pub(super) fn seal(frame: &mut [u8], number: u64, offset: u64) -> Option<()> {
         *to = from;
     }
     Some(())
+}
+
+/// Frames of nothing from one place to another; `None` where not even one fits.
+pub(super) fn filler(number: u64, from: u64, to: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut at = from;
+    while at < to {
+        let left = to - at;
+        // What is left behind a frame must do for another one.
+        let size = if left > FILLER_MAX { FILLER_MAX / 2 } else { left };
+        let mut frame = vec![NOTHING; usize::try_from(size).ok()?];
+        seal(&mut frame, number, at)?;
+        bytes.append(&mut frame);
+        at += size;
+    }
+    Some(bytes)
+}
+
+/// Whether a payload stands in for what was damaged.
+pub(super) fn is_nothing(payload: &[u8]) -> bool {
+    payload.iter().all(|byte| *byte == NOTHING)
 }
 
 fn checksum(length: u32, number: u64, offset: u64, payload: &[u8]) -> u32 {
@@ -192,6 +220,30 @@ impl Frames {
             .get(from.saturating_add(HEAD)..from.saturating_add(size))
             .unwrap_or_default();
         Ok(Found::Frame { at, payload })
+    }
+
+    /// Goes on to the first sound frame behind the place, where none stands. `false`: there is none, and the place stays.
+    /// Each byte may be where it begins; a checksum that covers the place itself tells it from what only looks like one.
+    pub(super) fn skip_damage(&mut self) -> io::Result<bool> {
+        let bad = self.at;
+        // Whatever stood here was a frame of at least one byte.
+        let mut at = bad + HEAD as u64 + 1;
+        while at + (HEAD as u64) < self.end {
+            self.at = at;
+            let Some((length, _)) = self.bytes(HEAD)?.and_then(head) else {
+                break;
+            };
+            let plausible = length > 0 && HEAD as u64 + u64::from(length) <= FRAME_MAX;
+            if plausible && matches!(self.next()?, Found::Frame { .. }) {
+                self.at = at;
+                return Ok(true);
+            }
+            at += 1;
+        }
+        // What is at hand begins somewhere behind.
+        self.buffer.clear();
+        (self.start, self.at) = (bad, bad);
+        Ok(false)
     }
 
     /// That many bytes from the current place on; `None` where the file is shorter.

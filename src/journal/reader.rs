@@ -5,7 +5,6 @@ use std::{fs::File, sync::Arc};
 use super::{
     JournalError, Position, Shared,
     frame::{Found, Frames, HEADER},
-    replay,
 };
 use crate::domain::ledger::Record;
 
@@ -96,29 +95,12 @@ impl Reader {
         }
     }
 
-    /// What cannot be read is kept aside, and reading goes on with the next segment.
+    /// What cannot be read is kept aside, and reading goes on behind it.
     fn pass_over(&mut self, extent: &Extent) -> Result<(), JournalError> {
-        let path = self.shared.folder.segment(extent.number);
-        let failed = |source| JournalError::io(&path, source);
         self.frames = None;
-        if extent.open {
-            return Err(failed(std::io::ErrorKind::InvalidData.into()));
-        }
-        let file = File::open(&path).map_err(failed)?;
-        replay::quarantine(
-            &self.shared.folder,
-            extent.number,
-            &file,
-            self.position.offset,
-            extent.end,
-        )
-        .map_err(failed)?;
-        if let Some(segment) = self.shared.lock().contents.segments.get_mut(&extent.number) {
-            segment.end = self.position.offset;
-            segment.rest = None;
-        }
-        // It knew nothing of the damage.
-        self.shared.folder.remove_index(extent.number).map_err(failed)?;
+        let mended = (self.shared).mend(extent.number, self.position.offset, extent.end, extent.open);
+        let path = self.shared.folder.segment(extent.number);
+        self.position.offset = mended.map_err(|source| JournalError::io(&path, source))?;
         Ok(())
     }
 

@@ -2,9 +2,8 @@
 //!
 //! A segment whose steps are all acknowledged is taken over from its index ([`index`]); of requests that it leaves open, the
 //! records are read where the index says. Every other segment is read from its beginning. What a crash left half written at
-//! the very end is cut off. Anything else that is no frame is damage: from there to the end of that segment nothing is
-//! believed, the bytes are kept in `quarantine`, and reading goes on with the next segment. There is no search for frames
-//! behind the damage: a length that cannot be trusted tells nothing about where the next frame begins.
+//! the very end is cut off. Anything else that is no frame is damage: its bytes are kept in `quarantine`, and reading goes on
+//! with the next sound frame, wherever that begins ([`damage`]).
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -17,9 +16,11 @@ use std::{
 use super::{
     ACKNOWLEDGED, JournalError, NUMBERS, Position, checked,
     contents::Contents,
+    damage,
     files::Files,
     folder::Folder,
     frame::{self, Found, Frames, HEADER, Header},
+    gaps::Gaps,
     index,
 };
 use crate::domain::ledger::{Admitted, Checkpoint, Record};
@@ -29,6 +30,9 @@ use crate::domain::ledger::{Admitted, Checkpoint, Record};
 pub(super) struct Replayed {
     pub(super) contents: Contents,
     pub(super) unsettled: Vec<Unsettled>,
+    /// Those of them whose settlements damage may have taken.
+    pub(super) doubtful: Vec<Doubtful>,
+    gaps: Gaps,
     /// How many damaged parts were put into quarantine.
     pub(super) damaged: u64,
     /// The number of the next segment.
@@ -40,6 +44,15 @@ pub(super) struct Replayed {
 /// A request that was running, and the last that is known of it.
 type Unsettled = (Admitted, Option<Checkpoint>);
 
+/// A request whose settlement is perhaps among the steps that damage has taken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Doubtful {
+    /// The request, with the last that is known of it.
+    pub request: Unsettled,
+    /// The number of the missing step: a store that has applied it has charged the request.
+    pub step: u64,
+}
+
 /// Takes over all there is.
 pub(super) fn replay(folder: &Folder) -> Result<Replayed, JournalError> {
     let mut distrusted = BTreeSet::new();
@@ -49,7 +62,13 @@ pub(super) fn replay(folder: &Folder) -> Result<Replayed, JournalError> {
         damaged += replayed.damaged;
         let (unsettled, missing) = unsettled(folder, &replayed.contents)?;
         if missing.is_empty() {
-            (replayed.unsettled, replayed.damaged) = (unsettled, damaged);
+            for (at, request) in unsettled {
+                match replayed.gaps.settled_by(&request.0.row.account, at) {
+                    Some(step) => replayed.doubtful.push(Doubtful { request, step }),
+                    None => replayed.unsettled.push(request),
+                }
+            }
+            replayed.damaged = damaged;
             return Ok(replayed);
         }
         for number in missing {
@@ -82,7 +101,10 @@ fn pass(folder: &Folder, distrusted: &BTreeSet<u64>) -> Result<Replayed, Journal
             .then(|| index::read(folder, number))
             .flatten();
         match index {
-            Some(index) => replayed.contents.indexed(number, index),
+            Some(index) => {
+                replayed.gaps.indexed(number, &index.steps);
+                replayed.contents.indexed(number, index);
+            }
             None => segment(folder, number, number == last, acknowledged, &mut replayed)?,
         }
     }
@@ -128,10 +150,11 @@ fn segment(
         last,
         replayed,
         |replayed, position, end, record| {
-            if let Record::Step { account, step } = record
-                && position < acknowledged
-            {
-                replayed.contents.accounts.known(account.clone(), step.seq, step.seq);
+            if let Record::Step { account, step } = record {
+                replayed.gaps.step(account, step.seq, position);
+                if position < acknowledged {
+                    replayed.contents.accounts.known(account.clone(), step.seq, step.seq);
+                }
             }
             replayed.contents.note(record, position, end, written_ms, false);
         },
@@ -157,8 +180,12 @@ fn segment(
     Ok(())
 }
 
-/// The requests that have not ended, with the last that is known of each; or the segments that lack records of them.
-fn unsettled(folder: &Folder, contents: &Contents) -> Result<(Vec<Unsettled>, BTreeSet<u64>), JournalError> {
+/// The requests that have not ended, each with the place of its admission and the last that is known of it; or the segments
+/// that lack records of them.
+fn unsettled(
+    folder: &Folder,
+    contents: &Contents,
+) -> Result<(Vec<(Position, Unsettled)>, BTreeSet<u64>), JournalError> {
     let mut requests: Vec<_> = contents.running.values().collect();
     requests.sort_unstable_by_key(|request| request.admitted);
     let mut files = Files::default();
@@ -166,13 +193,13 @@ fn unsettled(folder: &Folder, contents: &Contents) -> Result<(Vec<Unsettled>, BT
     let mut found = Vec::new();
     for request in &requests {
         match files.record(folder, request.admitted)? {
-            Some(Record::Admit(admitted)) => found.push((*admitted, None)),
+            Some(Record::Admit(admitted)) => found.push((request.admitted, (*admitted, None))),
             _ => {
                 missing.insert(request.admitted.segment);
             }
         }
     }
-    for (request, (_, last)) in requests.iter().zip(&mut found) {
+    for (request, (_, (_, last))) in requests.iter().zip(&mut found) {
         let Some(position) = request.checkpoint else { continue };
         match files.record(folder, position)? {
             Some(Record::Checkpoint(checkpoint)) => *last = Some(*checkpoint),
@@ -184,7 +211,7 @@ fn unsettled(folder: &Folder, contents: &Contents) -> Result<(Vec<Unsettled>, BT
     Ok((found, missing))
 }
 
-/// Reads a segment; says where its good records end, having put what lies behind into quarantine.
+/// Reads a segment; says where its good records end, having put what is damaged into quarantine.
 fn read(
     folder: &Folder,
     number: u64,
@@ -197,24 +224,31 @@ fn read(
     let mut frames = Frames::new(Arc::clone(file), number, HEADER as u64, length.max(HEADER as u64));
     loop {
         let end = frames.at();
+        let place = Position {
+            segment: number,
+            offset: end,
+        };
         let (at, record) = match frames.next()? {
+            Found::Frame { payload, .. } if frame::is_nothing(payload) => {
+                replayed.gaps.damaged(place);
+                continue;
+            }
             Found::Frame { at, payload } => (at, serde_json::from_slice::<Record>(payload)),
             Found::End if frame::zeros_from(file, end)? => return Ok(end),
             Found::Bad { claimed } if last && torn(file, end, claimed)? => return Ok(end),
             Found::End | Found::Bad { .. } => {
                 replayed.damaged += 1;
-                quarantine(folder, number, file, end, length)?;
+                replayed.gaps.damaged(place);
+                if frames.skip_damage()? {
+                    damage::cover(folder, number, file, end, frames.at())?;
+                    continue;
+                }
+                damage::give_up(folder, number, file, end, length)?;
                 return Ok(end);
             }
         };
         match record {
-            Ok(record) => {
-                let position = Position {
-                    segment: number,
-                    offset: at,
-                };
-                each(replayed, position, frames.at(), &record);
-            }
+            Ok(record) => each(replayed, place, frames.at(), &record),
             Err(error) => {
                 tracing::error!(segment = number, offset = at, %error, "a journal record cannot be understood and is passed over");
             }
@@ -230,21 +264,6 @@ fn torn(file: &File, at: u64, claimed: u64) -> io::Result<bool> {
         Some(lacking) => frame::zeros_from(file, lacking),
         None => Ok(false),
     }
-}
-
-/// Keeps the bytes of a segment from `from` to `end`, and says so.
-pub(super) fn quarantine(folder: &Folder, number: u64, file: &File, from: u64, end: u64) -> io::Result<()> {
-    let mut bytes = vec![0; usize::try_from(end.saturating_sub(from)).unwrap_or(0)];
-    let read = frame::read_at(file, &mut bytes, from)?;
-    bytes.truncate(read);
-    let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
-    bytes.truncate(used);
-    let kept = folder.quarantine(number, from, &bytes)?;
-    tracing::error!(
-        segment = %folder.segment(number).display(), from, bytes = used, kept = %kept.display(),
-        "a part of the journal is damaged: the records in front of it are used, it is kept aside, requests recorded in it may be unbilled",
-    );
-    Ok(())
 }
 
 /// The last segment that has a frame; 0 if none has.

@@ -100,6 +100,10 @@ impl Journal {
                 next += 1;
             }
         }
+        if unsent.lost > 0 {
+            let shared = &self.shared;
+            (shared.is_there()).map_err(|source| JournalError::io(&shared.folder.path, source))?;
+        }
         Ok(unsent)
     }
 

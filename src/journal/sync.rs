@@ -11,8 +11,10 @@ use std::{
 use super::{ACKNOWLEDGED, Position, Shared, frame};
 use crate::clock;
 
-/// How often the thread looks after segments when nothing is recorded.
+/// How often the thread looks after segments.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
+/// How often it looks whether the folder is where it was.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// How far the disk is known to hold what was recorded.
 #[derive(Clone, Copy, Debug)]
@@ -67,12 +69,16 @@ pub(super) fn start(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
 
 fn run(shared: &Shared) {
     let mut acknowledged = None;
-    let mut housekept = clock::instant();
+    let (mut housekept, mut looked, mut there) = (clock::instant(), clock::instant(), true);
     loop {
         let closing = wait(shared);
         sync(shared);
         let now = clock::instant();
-        if closing || now.duration_since(housekept) >= HOUSEKEEPING {
+        if closing || now.duration_since(looked) >= LOOK {
+            (looked, there) = (now, shared.look());
+        }
+        // In the place of a folder that is gone there may be another one, which is nobody's business.
+        if there && (closing || now.duration_since(housekept) >= HOUSEKEEPING) {
             housekept = now;
             keep_house(shared, &mut acknowledged);
         }
@@ -89,7 +95,7 @@ fn wait(shared: &Shared) -> bool {
     let idle = |state: &mut super::State| !state.dirty && !state.closing;
     let (state, _) = shared
         .work
-        .wait_timeout_while(state, HOUSEKEEPING, idle)
+        .wait_timeout_while(state, LOOK, idle)
         .unwrap_or_else(PoisonError::into_inner);
     state.closing
 }

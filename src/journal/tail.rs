@@ -8,11 +8,12 @@ use std::{
     fmt,
     fs::{self, File},
     io,
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use super::{Position, disk::Disk, folder::Folder, frame};
+use super::{JournalShut, Position, REQUEST_BYTES, disk::Disk, folder::Folder, frame};
 use crate::{clock, domain::ledger::NodeId};
 
 /// The largest record, in bytes of JSON.
@@ -47,14 +48,11 @@ pub(super) struct Tail {
     pub(super) named: bool,
     /// The disk has failed; nothing is promised until a new segment works.
     pub(super) broken: bool,
+    /// What is not where it was: the folder, or the current segment. Nothing is promised until it is there again.
+    pub(super) gone: Option<PathBuf>,
     /// A write to the current segment has failed: where it stopped is unknown, so what follows goes elsewhere.
     spoilt: bool,
 }
-
-/// There is no room for what was to be recorded.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("the journal has no room: {0}; free some space on its disk, nothing is served until then")]
-pub struct JournalFull(pub(super) String);
 
 impl Tail {
     pub(super) fn new(folder: &Folder, first: u64, segment_bytes: u64, disk: Arc<dyn Disk>) -> io::Result<Self> {
@@ -71,6 +69,7 @@ impl Tail {
             unsynced: Vec::new(),
             named: true,
             broken: false,
+            gone: None,
             spoilt: false,
         })
     }
@@ -92,9 +91,12 @@ impl Tail {
     }
 
     /// Promises room for that many bytes of frames, each at most [`Tail::frame_max`].
-    pub(super) fn promise(&mut self, bytes: u64, folder: &Folder) -> Result<(), JournalFull> {
+    pub(super) fn promise(&mut self, bytes: u64, folder: &Folder) -> Result<(), JournalShut> {
+        if let Some(path) = &self.gone {
+            return Err(JournalShut::Gone(path.clone()));
+        }
         if self.broken {
-            return Err(JournalFull("its disk has failed, see the messages before".to_owned()));
+            return Err(JournalShut::Failed);
         }
         let wanted = self.promised.saturating_add(bytes);
         while self.room() < wanted {
@@ -109,20 +111,38 @@ impl Tail {
         self.promised = self.promised.saturating_sub(bytes);
     }
 
-    /// Makes a segment ready before it is needed.
+    /// Why that many bytes could not be promised now, as far as that is known.
+    pub(super) fn shut(&self, bytes: u64) -> Option<JournalShut> {
+        if let Some(path) = &self.gone {
+            return Some(JournalShut::Gone(path.clone()));
+        }
+        if self.broken {
+            return Some(JournalShut::Failed);
+        }
+        let (_, reason) = self.refused.as_ref()?;
+        let lacks = self.room() < self.promised.saturating_add(bytes);
+        lacks.then(|| JournalShut::Full(reason.clone()))
+    }
+
+    /// Makes a segment ready before it is needed; also where there is no room, so that nobody has to ask for it to be found
+    /// again.
     pub(super) fn prepare_ahead(&mut self, folder: &Folder) {
-        if self.spare.is_empty() && self.current.at > self.segment_bytes / 2 {
+        let half_full = self.current.at > self.segment_bytes / 2;
+        if (self.spare.is_empty() && half_full) || matches!(self.shut(REQUEST_BYTES), Some(JournalShut::Full(_))) {
             // Whoever needs it hears of a failure.
             let _ = self.prepare(folder);
         }
     }
 
-    fn prepare(&mut self, folder: &Folder) -> Result<(), JournalFull> {
+    fn prepare(&mut self, folder: &Folder) -> Result<(), JournalShut> {
         let now = clock::instant();
         if let Some((at, reason)) = &self.refused
             && now.duration_since(*at) < RETRY
         {
-            return Err(JournalFull(reason.clone()));
+            return Err(JournalShut::Full(reason.clone()));
+        }
+        if let Some(path) = folder.gone() {
+            return Err(JournalShut::Gone(path));
         }
         let last = self.spare.back().unwrap_or(&self.current);
         match make(folder, last.number + 1, self.segment_bytes, &*self.disk) {
@@ -136,7 +156,7 @@ impl Tail {
                 let reason = format!("no segment of {} bytes can be made: {error}", self.segment_bytes);
                 tracing::error!(folder = %folder.path.display(), %error, "the journal cannot grow");
                 self.refused = Some((now, reason.clone()));
-                Err(JournalFull(reason))
+                Err(JournalShut::Full(reason))
             }
         }
     }
@@ -181,7 +201,7 @@ impl Tail {
     }
 
     /// The next segment, made if need be: what shows whether the disk is well again.
-    pub(super) fn next(&mut self, folder: &Folder) -> Result<(u64, Arc<File>), JournalFull> {
+    pub(super) fn next(&mut self, folder: &Folder) -> Result<(u64, Arc<File>), JournalShut> {
         if self.spare.is_empty() {
             self.prepare(folder)?;
         }

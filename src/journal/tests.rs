@@ -20,6 +20,7 @@ mod indexes;
 mod order;
 mod room;
 mod shares;
+mod shut;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -165,7 +166,7 @@ fn a_start_finds_what_was_recorded_and_what_had_not_ended() {
     drop((room, first.journal));
 
     let second = open(folder.path());
-    assert_eq!((second.node, second.damaged), (first.node, 0));
+    assert_eq!((second.node, second.journal.damaged_parts()), (first.node, 0));
     let left: Vec<_> = second
         .unsettled
         .iter()

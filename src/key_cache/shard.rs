@@ -95,6 +95,12 @@ impl Shard {
         (now.saturating_duration_since(read.at) <= lifetime).then(|| Arc::clone(&read.record))
     }
 
+    /// Whether the record of any key is not older than `lifetime`.
+    pub(super) fn has_read(&self, now: Instant, lifetime: Duration) -> bool {
+        let mut reads = self.keys.iter().filter_map(|(_, read)| read.as_ref());
+        reads.any(|read| now.saturating_duration_since(read.at) <= lifetime)
+    }
+
     pub(super) fn epoch(&self) -> Epoch {
         self.epoch
     }

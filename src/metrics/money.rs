@@ -37,7 +37,9 @@ pub struct MoneyFigures {
     pub journal_bytes: u64,
     /// What is free on the journal's disk, in bytes; 0 if that cannot be told.
     pub journal_disk_free: u64,
-    /// Damaged parts of the journal that were put aside at the start.
+    /// Whether the journal takes what is to be recorded.
+    pub journal_up: bool,
+    /// Damaged parts of the journal that were found and put aside.
     pub journal_damaged: u64,
     /// Steps that the journal has lost.
     pub journal_lost: u64,
@@ -57,6 +59,7 @@ pub(super) struct Money {
     oldest: IntGauge,
     bytes: IntGauge,
     disk_free: IntGauge,
+    up: IntGauge,
     damaged: IntGauge,
     lost: IntCounter,
 }
@@ -107,9 +110,13 @@ impl Money {
             )?,
             bytes: make.gauge("weir_journal_bytes", "What the journal takes on disk.")?,
             disk_free: make.gauge("weir_journal_disk_free_bytes", "What is free on the journal's disk.")?,
+            up: make.gauge(
+                "weir_journal_up",
+                "1 while the journal takes records; 0 where it has no room, its disk has failed, or its folder is gone.",
+            )?,
             damaged: make.gauge(
                 "weir_journal_damaged_parts",
-                "Damaged parts of the journal that were put into quarantine at the start.",
+                "Damaged parts of the journal that were found since the start, and put into quarantine.",
             )?,
             lost: make.counter(
                 "weir_journal_lost_steps_total",
@@ -138,6 +145,7 @@ impl Money {
         self.oldest.set(gauge(figures.oldest_ms));
         self.bytes.set(gauge(figures.journal_bytes));
         self.disk_free.set(gauge(figures.journal_disk_free));
+        self.up.set(i64::from(figures.journal_up));
         self.damaged.set(gauge(figures.journal_damaged));
         raise(&self.lost, figures.journal_lost);
     }

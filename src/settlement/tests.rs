@@ -9,9 +9,11 @@ use self::store::{Fault, Store};
 use super::*;
 use crate::{
     config::JournalConfig,
-    domain::{key::KeyId, money::NanoUsd},
+    domain::{key::KeyId, ledger::Change, money::NanoUsd},
+    journal::STEP_BYTES_MAX,
 };
 
+mod damaged;
 mod store;
 
 /// A journal that is being settled.

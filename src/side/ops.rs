@@ -9,6 +9,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::Serialize;
 
+use crate::journal::JournalShut;
 use crate::metrics::{self, Metrics};
 use crate::store::{StoreTrouble, time};
 
@@ -30,6 +31,10 @@ pub struct Readiness {
     pub store_trouble: StoreTrouble,
     /// Whether the store's user lacks rights.
     pub store_rights_missing: bool,
+    /// While the store is away or refused: this node serves keys of the last minutes on their grace.
+    pub serves_on_grace: bool,
+    /// Why nothing can be recorded; `None`: it can.
+    pub journal: Option<JournalShut>,
     /// The admin socket takes connections: keys and accounts can be seen to.
     pub admin_listening: bool,
     /// How many providers have a credential and are enabled; 0 means that every request would be refused.
@@ -43,22 +48,33 @@ pub struct Readiness {
 impl Readiness {
     /// Why no new requests should come; empty when all is well. The words are stable, for scripts.
     pub fn reasons(&self) -> Vec<&'static str> {
+        let journal = self.journal.as_ref().map(|shut| match shut {
+            JournalShut::Full(_) => "journal_full",
+            JournalShut::Failed => "journal_failed",
+            JournalShut::Gone(_) => "journal_gone",
+        });
         let checks = [
-            (!self.store_reachable, "store_unreachable"),
-            (self.store_trouble.refused, "store_refused"),
+            (!self.store_reachable && !self.serves_on_grace, "store_unreachable"),
+            (self.store_trouble.refused && !self.serves_on_grace, "store_refused"),
             (!self.admin_listening, "admin_not_listening"),
             (self.providers_on == 0, "no_provider_on"),
             (self.draining, "draining"),
         ];
-        checks
-            .into_iter()
-            .filter_map(|(holds, reason)| holds.then_some(reason))
-            .collect()
+        let holding = checks.into_iter().filter_map(|(holds, reason)| holds.then_some(reason));
+        holding.chain(journal).collect()
     }
 
     /// What an operator should see to although requests may come. The words are stable, for scripts.
     pub fn warnings(&self) -> Vec<&'static str> {
         let checks = [
+            (
+                !self.store_reachable && self.serves_on_grace,
+                "store_unreachable_on_grace",
+            ),
+            (
+                self.store_trouble.refused && self.serves_on_grace,
+                "store_refused_on_grace",
+            ),
             (self.clock_offset_ms.is_some_and(time::is_off), "clock_off"),
             (self.store_rights_missing, "store_rights_missing"),
         ];
@@ -66,6 +82,12 @@ impl Readiness {
             .into_iter()
             .filter_map(|(holds, warning)| holds.then_some(warning))
             .collect()
+    }
+
+    /// What is wrong, where, and what to do, as far as that is known.
+    pub fn details(&self) -> Vec<String> {
+        let of_store = self.store_trouble.details.iter().cloned();
+        of_store.chain(self.journal.as_ref().map(ToString::to_string)).collect()
     }
 }
 
@@ -106,7 +128,7 @@ async fn readiness(State(state): State<OpsState>) -> Response {
         ready,
         reasons,
         warnings: readiness.warnings(),
-        details: readiness.store_trouble.details,
+        details: readiness.details(),
         clock_offset_seconds: readiness.clock_offset_ms.map(|offset| offset / 1000),
     };
     (status, Json(reply)).into_response()
@@ -123,6 +145,8 @@ mod tests {
             details: Vec::new(),
         },
         store_rights_missing: false,
+        serves_on_grace: false,
+        journal: None,
         admin_listening: true,
         providers_on: 1,
         draining: false,
@@ -165,6 +189,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_node_that_serves_on_grace_is_ready_and_says_so() {
+        let alone = Readiness {
+            store_reachable: false,
+            serves_on_grace: true,
+            ..WELL
+        };
+        let response = readiness(state(alone)).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert!(
+            text(response)
+                .await
+                .contains(r#""warnings":["store_unreachable_on_grace"]"#)
+        );
+    }
+
+    #[test]
+    fn each_trouble_of_the_journal_has_its_word() {
+        let reasons = |shut| {
+            let journal = Some(shut);
+            Readiness { journal, ..WELL }.reasons()
+        };
+        assert_eq!(reasons(JournalShut::Failed), ["journal_failed"]);
+        assert_eq!(reasons(JournalShut::Gone("/journal".into())), ["journal_gone"]);
+    }
+
+    #[tokio::test]
     async fn every_reason_against_is_named() {
         let nothing = Readiness {
             store_reachable: false,
@@ -173,6 +223,8 @@ mod tests {
                 details: vec!["redis at h:1: user \"weir\" may not run \"get\": grant +get".to_owned()],
             },
             store_rights_missing: true,
+            serves_on_grace: false,
+            journal: Some(JournalShut::Full("the disk is full".to_owned())),
             admin_listening: false,
             providers_on: 0,
             draining: true,
@@ -182,8 +234,10 @@ mod tests {
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         let expected = concat!(
             r#"{"ready":false,"reasons":["store_unreachable","store_refused","admin_not_listening","no_provider_on","#,
-            r#""draining"],"warnings":["store_rights_missing"],"details":["redis at h:1: user \"weir\" may not run "#,
-            r#"\"get\": grant +get"],"clock_offset_seconds":null}"#
+            r#""draining","journal_full"],"warnings":["store_rights_missing"],"#,
+            r#""details":["redis at h:1: user \"weir\" may not run \"get\": grant +get","#,
+            r#""the journal has no room: the disk is full; free some space on its disk, nothing is served until then"],"#,
+            r#""clock_offset_seconds":null}"#
         );
         assert_eq!(text(response).await, expected);
     }

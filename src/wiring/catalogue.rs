@@ -9,7 +9,7 @@ use std::{
 use crate::{
     config::{Config, secret_source},
     domain::{
-        catalogue::{Catalogue, Warning},
+        catalogue::{Catalogue, SecretRef, Warning},
         price::PriceList,
         rules::{RuleFile, compile::compile, shipped},
         strict_toml::FileError,
@@ -22,7 +22,7 @@ const RULE_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Reads, checks and compiles everything that says which models there are and who serves them.
 pub fn build(config: &Config) -> Result<Catalogue, StartError> {
-    let (catalogue, warnings) = check(config)?;
+    let (catalogue, warnings) = check(config).map_err(|errors| refused(&errors))?;
     for warning in warnings
         .iter()
         .filter(|warning| !matches!(warning, Warning::SecretAbsent { .. }))
@@ -56,15 +56,30 @@ fn providers_off(warnings: &[Warning], any_on: bool) -> Option<String> {
     }
 }
 
-/// As [`build`], with the warnings returned instead of logged.
-pub fn check(config: &Config) -> Result<(Catalogue, Vec<Warning>), StartError> {
-    let files = rule_files(config).map_err(StartError::Configuration)?;
-    let prices = prices::list(config).map_err(|mut errors| {
-        // One look is enough: what is wrong with the rule files is told beside it.
-        errors.extend(files.iter().filter_map(|file| compile(file).err()).flatten());
-        refused(&errors)
-    })?;
-    Catalogue::build(&files, &config.catalogue, &prices, &secret_source::read).map_err(|errors| refused(&errors))
+/// As [`build`], with the warnings returned instead of logged, and with every fault.
+pub fn check(config: &Config) -> Result<(Catalogue, Vec<Warning>), Vec<FileError>> {
+    let (settings, mut errors) = (&config.catalogue, Vec::new());
+    let files = rule_files(config).unwrap_or_else(|error| {
+        errors.push(settings.places.fault("rules.folder", error));
+        if config.rules.shipped { shipped() } else { Vec::new() }
+    });
+    match prices::list(config) {
+        Ok(prices) => match Catalogue::build(&files, settings, &prices, &secret_source::read) {
+            Ok(checked) if errors.is_empty() => return Ok(checked),
+            Ok(_) => {}
+            // Where the files of the folder are not known, what they are needed for is not judged.
+            Err(_) if !errors.is_empty() => {}
+            Err(found) => errors.extend(found),
+        },
+        Err(found) => {
+            let judged = errors.is_empty();
+            errors.extend(found);
+            if judged {
+                errors.extend(Catalogue::faults_but_for_prices(&files, settings, &secret_source::read));
+            }
+        }
+    }
+    Err(errors)
 }
 
 fn refused(errors: &[FileError]) -> StartError {
@@ -93,6 +108,29 @@ pub fn rule_files(config: &Config) -> Result<Vec<RuleFile>, String> {
     files.retain(|file| own.iter().all(|own| base_name(&own.name) != base_name(&file.name)));
     files.extend(own);
     Ok(files)
+}
+
+/// Every file beside weir.toml that says something about models and providers, whether or not it is there: rule files and
+/// their folder, prices, secrets.
+pub fn files(config: &Config) -> BTreeSet<PathBuf> {
+    let mut files = BTreeSet::new();
+    if let Some(folder) = &config.rules.folder {
+        files.insert(folder.clone());
+        files.extend(folder_files(folder).into_iter().flatten());
+    }
+    files.extend(config.prices.file.clone());
+    let overrides = config.catalogue.overrides.values();
+    let mut secrets: Vec<SecretRef> = overrides.filter_map(|one| one.secret.clone()).collect();
+    // What is wrong with a rule file is in that file: its secrets are known once it is mended.
+    for compiled in rule_files(config)
+        .iter()
+        .flatten()
+        .filter_map(|file| compile(file).ok())
+    {
+        secrets.extend(compiled.secrets.into_iter().map(|place| place.secret));
+    }
+    files.extend(secrets.iter().filter_map(secret_source::path));
+    files
 }
 
 /// The paths of a folder's rule files.

@@ -14,9 +14,9 @@ use crate::{
     billing::{Billing, GraceLimits},
     config::Config,
     domain::consumption::UsageSource,
-    journal::{Journal, Opened},
+    journal::{Journal, JournalError, Opened},
     metrics::{Metrics, MoneyFigures},
-    settlement::{Settler, settle_left_over},
+    settlement::{Settler, judge_doubtful, settle_left_over},
     store::{KeyStore, ledger::LedgerStore},
     wiring::{StartError, store::Ledger},
 };
@@ -37,7 +37,6 @@ pub struct Money {
     pub billing: Billing,
     engine: Ledger,
     grace: GraceLimits,
-    damaged: u64,
     journal_folder: PathBuf,
     /// Ends after the last checkpoint, when `stop` has turned true.
     billing_task: JoinHandle<()>,
@@ -55,15 +54,24 @@ impl Money {
         let Opened {
             journal,
             unsettled,
-            damaged,
+            doubtful,
             ..
-        } = Journal::open(&config.journal).map_err(|error| StartError::failed("the journal", error))?;
+        } = Journal::open(&config.journal).map_err(journal_failed)?;
+        if let Ledger::Embedded(embedded) = &engine {
+            let begun = embedded.begin(journal.accounts_known());
+            begun.map_err(|error| StartError::failed("the embedded ledger", error))?;
+        }
         let cut: BTreeSet<String> = unsettled
             .iter()
             .map(|(admitted, _)| admitted.row.account.clone())
             .collect();
-        settle_left_over(&journal, unsettled).map_err(|error| StartError::failed("the journal", error))?;
         let ledger = engine.store();
+        settle_left_over(&journal, unsettled).map_err(journal_failed)?;
+        if !doubtful.is_empty() {
+            background
+                .block_on(judge_doubtful(&journal, &*ledger, doubtful))
+                .map_err(journal_failed)?;
+        }
         if let Ledger::Embedded(embedded) = &engine {
             let (embedded, stopped) = (Arc::clone(embedded), stopped.clone());
             background.spawn(async move { embedded.run(stopped).await });
@@ -84,7 +92,6 @@ impl Money {
             billing,
             engine,
             grace,
-            damaged,
             journal_folder: config.journal.path.clone(),
             billing_task,
         })
@@ -93,7 +100,7 @@ impl Money {
     /// Has the figures read when somebody scrapes.
     pub fn observe(&self, metrics: &Metrics) {
         let (billing, journal) = (self.billing.clone(), Arc::clone(&self.journal));
-        let (grace, damaged) = (self.grace, self.damaged);
+        let grace = self.grace;
         let folder = self.journal_folder.clone();
         metrics.sample(move |metrics| {
             let rows = billing.rows().map(|(source, total)| (source_name(source), total));
@@ -113,7 +120,8 @@ impl Money {
                 oldest_ms: journal.oldest_unacknowledged_ms(),
                 journal_bytes: journal.bytes(),
                 journal_disk_free: free_bytes(&folder).unwrap_or(0),
-                journal_damaged: damaged,
+                journal_damaged: journal.damaged_parts(),
+                journal_up: journal.shut().is_none(),
                 journal_lost: journal.lost_steps(),
             });
         });
@@ -140,6 +148,11 @@ impl Money {
             tracing::warn!(%error, "the ledger's file lacks the last changes: they are in the journal, and are applied at the next start");
         }
     }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is the mapper of map_err")]
+fn journal_failed(error: JournalError) -> StartError {
+    StartError::failed("the journal", error)
 }
 
 /// What is free on the disk of a folder for a process without privileges.

@@ -25,8 +25,8 @@ pub fn list(config: &Config) -> Result<PriceList, Vec<FileError>> {
     };
     let name = path.display().to_string();
     let text = read(path).map_err(|error| {
-        let message = format!("cannot be read: {error}; `[prices] file` of weir.toml names it");
-        vec![FileError::whole(&name, message)]
+        let message = format!("[prices] file {name}: {error}; name a readable price list");
+        vec![config.catalogue.places.fault("prices.file", message)]
     })?;
     Ok(list.with(PriceList::read(&name, &text)?))
 }

@@ -2,7 +2,7 @@
 //! holds, or nothing changes and the log says why.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     path::{Path, PathBuf},
     sync::Arc,
@@ -20,7 +20,7 @@ use tokio::{
 use crate::{
     clock,
     config::Config,
-    domain::catalogue::{Catalogue, SecretRef},
+    domain::catalogue::Catalogue,
     live::{Live, LiveCell},
     metrics::Metrics,
     pools::Pools,
@@ -56,8 +56,9 @@ impl Reloader {
             return;
         };
         let changed = Arc::new(Notify::new());
-        let mut _watched = Watched::start(&self.files(), &changed);
-        let mut seen = fingerprint(&self.files());
+        let mut refused = None;
+        let mut seen = self.look(refused.as_ref());
+        let mut _watched = Watched::start(&seen.paths(), &changed);
         loop {
             let forced = tokio::select! {
                 _ = hangup.recv() => true,
@@ -67,32 +68,57 @@ impl Reloader {
             if !forced {
                 tokio::time::sleep(QUIET).await;
             }
-            let now = fingerprint(&self.files());
-            if !forced && now == seen {
-                continue;
+            let now = self.look(refused.as_ref());
+            if forced || now != seen {
+                let (outcome, candidate) = self.reload(&stop).await;
+                self.tell(&outcome);
+                seen = now.after(outcome.is_ok(), candidate.as_ref());
+                refused = candidate.filter(|_| outcome.is_err());
             }
-            seen = now;
-            match self.reload(&stop).await {
-                Ok(()) => {
-                    tracing::info!(conf = %self.conf.display(), "configuration loaded anew");
-                    self.metrics.reloaded(true, clock::unix_seconds());
-                }
-                Err(error) => {
-                    tracing::error!(%error, "the configuration was not loaded anew: the one in force stays");
-                    self.metrics.reloaded(false, clock::unix_seconds());
-                }
+            // What is named now may be elsewhere. A change from before the watch is found by one more look.
+            _watched = Watched::start(&seen.paths(), &changed);
+            if self.look(refused.as_ref()) != seen {
+                changed.notify_one();
             }
-            // What is read now may be elsewhere. `seen` stays what it was before the reload: a change that came in
-            // between is found by the next look, which its event brings about.
-            _watched = Watched::start(&self.files(), &changed);
         }
         self.pools_task.abort();
     }
 
-    async fn reload(&mut self, stop: &watch::Receiver<bool>) -> Result<(), StartError> {
+    fn look(&self, refused: Option<&Candidate>) -> Seen {
+        Seen {
+            live: contents(&self.conf, &self.live.get().config),
+            refused: refused.map_or_else(Contents::new, |refused| contents(&self.conf, &refused.config)),
+        }
+    }
+
+    fn tell(&self, outcome: &Result<(), StartError>) {
+        match outcome {
+            Ok(()) => tracing::info!(conf = %self.conf.display(), "configuration loaded anew"),
+            Err(error) => tracing::error!(%error, "the configuration was not loaded anew: the one in force stays"),
+        }
+        self.metrics.reloaded(outcome.is_ok(), clock::unix_seconds());
+    }
+
+    /// The outcome, and the configuration that was read, if one was.
+    async fn reload(&mut self, stop: &watch::Receiver<bool>) -> (Result<(), StartError>, Option<Candidate>) {
         let conf = self.conf.clone();
-        let read = tokio::task::spawn_blocking(move || read(&conf));
-        let (mut config, catalogue) = read.await.map_err(|error| StartError::failed("the reload", error))??;
+        let read = tokio::task::spawn_blocking(move || read(&conf)).await;
+        let (candidate, catalogue) = match read {
+            Ok(Ok(read)) => read,
+            Ok(Err(error)) => return (Err(error), None),
+            Err(error) => return (Err(StartError::failed("the reload", error)), None),
+        };
+        let outcome = match catalogue {
+            Ok(catalogue) => {
+                self.put_in_force(candidate.config.clone(), catalogue, stop).await;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        };
+        (outcome, Some(candidate))
+    }
+
+    async fn put_in_force(&mut self, mut config: Config, catalogue: Catalogue, stop: &watch::Receiver<bool>) {
         let before = self.live.get();
         for section in config.needs_restart(&before.config) {
             tracing::warn!(
@@ -129,7 +155,6 @@ impl Reloader {
         // From here on nothing asks for names that have gone, but requests that run already, which have theirs.
         self.resolver.set_hosts(hosts);
         std::mem::replace(&mut self.pools_task, task).abort();
-        Ok(())
     }
 
     /// Waits for the addresses of new names, so that their first requests find them; bounded.
@@ -146,46 +171,69 @@ impl Reloader {
             tracing::warn!("not every provider's name is resolved; those providers answer 503 until it is");
         }
     }
+}
 
-    /// Every file that says something about the version in force.
-    fn files(&self) -> BTreeSet<PathBuf> {
-        let live = self.live.get();
-        let mut files = BTreeSet::from([self.conf.clone()]);
-        if let Some(folder) = &live.config.rules.folder {
-            files.insert(folder.clone());
-            files.extend(catalogue::folder_files(folder).into_iter().flatten());
-        }
-        files.extend(live.config.prices.file.clone());
-        let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
-        for secret in live.catalogue.secrets() {
-            match secret {
-                SecretRef::File(path) => {
-                    files.insert(PathBuf::from(path));
-                }
-                SecretRef::Credential(name) => files.extend(credentials.as_ref().map(|folder| folder.join(name))),
-                SecretRef::Env(_) => {}
+/// A configuration that was read, and the files that it names as they were before they were read.
+struct Candidate {
+    config: Config,
+    contents: Contents,
+}
+
+/// Reads a configuration, and what it names.
+fn read(conf: &Path) -> Result<(Candidate, Result<Catalogue, StartError>), StartError> {
+    let config = Config::load(conf).map_err(|error| StartError::Configuration(error.to_string()))?;
+    let contents = contents(conf, &config);
+    let catalogue = catalogue::build(&config);
+    Ok((Candidate { config, contents }, catalogue))
+}
+
+/// Files, each with a digest of what it holds. A file that is not there, and a folder, count by their name alone.
+type Contents = BTreeMap<PathBuf, [u8; 32]>;
+
+/// What the files hold that say something about a configuration.
+fn contents(conf: &Path, config: &Config) -> Contents {
+    let mut files = catalogue::files(config);
+    files.insert(conf.to_owned());
+    let digest = |file: PathBuf| {
+        let digest = Sha256::digest(std::fs::read(&file).unwrap_or_default());
+        (file, digest.into())
+    };
+    files.into_iter().map(digest).collect()
+}
+
+/// What a look at the files found.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    /// Those of the version in force.
+    live: Contents,
+    /// Those of the version that was refused last: once they change it may be accepted.
+    refused: Contents,
+}
+
+impl Seen {
+    fn paths(&self) -> BTreeSet<PathBuf> {
+        self.live.keys().chain(self.refused.keys()).cloned().collect()
+    }
+
+    /// What was found, with what a reload then read: a file counts as it was when it was looked at first.
+    fn after(self, accepted: bool, candidate: Option<&Candidate>) -> Self {
+        let Self { live, refused } = self;
+        let mut read = candidate
+            .map(|candidate| candidate.contents.clone())
+            .unwrap_or_default();
+        for (file, digest) in &mut read {
+            if let Some(before) = live.get(file).or_else(|| refused.get(file)) {
+                *digest = *before;
             }
         }
-        files
+        match accepted {
+            true => Self {
+                live: read,
+                refused: Contents::new(),
+            },
+            false => Self { live, refused: read },
+        }
     }
-}
-
-fn read(conf: &Path) -> Result<(Config, Catalogue), StartError> {
-    let config = Config::load(conf).map_err(|error| StartError::Configuration(error.to_string()))?;
-    let catalogue = catalogue::build(&config)?;
-    Ok((config, catalogue))
-}
-
-/// What the files hold, in one number: the folders that they lie in see other changes too.
-fn fingerprint(files: &BTreeSet<PathBuf>) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    for file in files {
-        hash.update(file.as_os_str().as_encoded_bytes());
-        hash.update([0]);
-        // A file that is gone, and a folder, count by their name alone.
-        hash.update(std::fs::read(file).unwrap_or_default());
-    }
-    hash.finalize().into()
 }
 
 /// Whether an event in a watched folder may be about a file that is read. Logs and stores may lie beside it and are written
@@ -225,22 +273,16 @@ impl Watched {
                 return Self { _watcher: None };
             }
         };
+        // A folder that is not there yet shows in the nearest one that is.
         let folders: BTreeSet<&Path> = files
             .iter()
-            .filter_map(|file| {
-                if file.is_dir() {
-                    Some(file.as_path())
-                } else {
-                    file.parent()
-                }
+            .map(|file| {
+                file.ancestors()
+                    .find(|folder| folder.is_dir())
+                    .unwrap_or(Path::new("."))
             })
             .collect();
         for folder in folders {
-            let folder = if folder.as_os_str().is_empty() {
-                Path::new(".")
-            } else {
-                folder
-            };
             if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
                 tracing::warn!(%error, folder = %folder.display(), "cannot be watched: send SIGHUP after a change");
             }

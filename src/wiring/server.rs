@@ -167,10 +167,13 @@ fn ops_service(
     let keys = Arc::clone(&parts.keys);
     let live = Arc::clone(&parts.live);
     let time = Arc::clone(parts.money.billing.time());
+    let (billing, journal) = (parts.money.billing.clone(), Arc::clone(&parts.money.journal));
     let ready = move || Readiness {
         store_reachable: keys.store_is_reachable(),
         store_trouble: store.trouble(),
         store_rights_missing: store.warnings().contains(&StoreWarning::MissingRights),
+        serves_on_grace: billing.has_grace() && keys.has_offline_keys(clock::instant()),
+        journal: journal.shut(),
         admin_listening: matches!(*admin.borrow(), Bound::Unix(_)),
         providers_on: live
             .get()

@@ -60,14 +60,28 @@ pub(super) fn run(command: &StoreCommand, out: &mut impl Write) -> Result<(), St
     printed(written)
 }
 
+/// Takes an embedded ledger into use as it is, whatever a journal knows.
+fn begin_ledger(folder: &Path) -> Result<(), StartError> {
+    let begun = EmbeddedLedger::open(folder, Arc::new(clock::unix_millis)).and_then(|ledger| ledger.begin(0));
+    begun.map_err(|error| StartError::failed("the embedded ledger", error))
+}
+
 /// What is told to a person, and to a script.
 type Told = (String, Value);
 
 fn init(args: &InitArgs) -> Result<Told, StartError> {
     let config = load(&args.store.conf)?;
-    let StoreConfig::Redis(redis) = &config.store else {
-        let text = "an embedded store needs no setting up: `weir serve` makes it".to_owned();
-        return Ok((text, json!({ "engine": "embedded", "changed": false })));
+    let redis = match &config.store {
+        StoreConfig::Redis(redis) => redis,
+        StoreConfig::Embedded(embedded) if args.adopt => {
+            begin_ledger(&embedded.path)?;
+            let text = "the ledger is taken as it is: `weir serve` adds what the journal has".to_owned();
+            return Ok((text, json!({ "engine": "embedded", "changed": true })));
+        }
+        StoreConfig::Embedded(_) => {
+            let text = "an embedded store needs no setting up: `weir serve` makes it".to_owned();
+            return Ok((text, json!({ "engine": "embedded", "changed": false })));
+        }
     };
     let adopt = if args.adopt { Adopt::Data } else { Adopt::Refuse };
     let found = with_redis(redis, async |store| store.init(adopt).await.map_err(failed))?;
@@ -170,6 +184,8 @@ fn restore(args: &RestoreArgs) -> Result<Told, StartError> {
                 load_all(&archives, &args.from).await?;
                 EmbeddedStore::restored(&embedded.path).map_err(refused)
             })?;
+            drop(archives);
+            begin_ledger(&embedded.path)?;
         }
         StoreConfig::Redis(redis) => with_redis(redis, async |store| {
             let (archives, ledger) = redis_archives(&store);

@@ -15,6 +15,7 @@ mod harness;
 mod agents;
 mod bodies;
 mod broken_streams;
+mod check;
 mod coded_answers;
 mod coded_bodies;
 mod count_tokens;

@@ -112,6 +112,7 @@ fn readiness_knows_the_store() {
         .redis(&redis)
         .set("key_cache.lifetime_seconds", 1)
         .set("key_cache.negative_seconds", 1)
+        .set("money.grace_usd", "0")
         .start();
     let key = weir.key().text;
     let unseen = weir.key().text;
@@ -132,6 +133,73 @@ fn readiness_knows_the_store() {
     wait_until("service again", || {
         weir.exchange(&Wire::Messages.request(&unseen, "hi")).status == 200
     });
+}
+
+#[test]
+fn a_node_is_ready_for_as_long_as_its_grace_serves_and_says_so() {
+    let Some(mut redis) = RedisServer::start() else {
+        skip!("redis-server is not installed")
+    };
+    let provider = RecordingProvider::recorded();
+    let weir = WeirBuilder::new()
+        .all_providers(&provider.base_url())
+        .redis(&redis)
+        .set("store.redis.budget_ms", 2_000)
+        .set("money.grace_usd", "0.01")
+        .set("money.grace_account_usd", "0.01")
+        .start();
+    let key = weir.key().text;
+    let ask = || weir.exchange(&Wire::Messages.request(&key, "hi")).status;
+    assert_eq!(ask(), 200);
+    redis.down();
+    weir.wait_for_store(false);
+    let ready = weir.ops_get("/readyz");
+    assert_eq!(ready.status, 200, "{}", ready.text());
+    assert!(
+        ready.text().contains("\"warnings\":[\"store_unreachable_on_grace\""),
+        "{}",
+        ready.text()
+    );
+    assert_eq!(ask(), 200);
+    wait_until("the grace to be used up", || ask() == 503);
+    let ready = weir.ops_get("/readyz");
+    assert_eq!(ready.status, 503, "{}", ready.text());
+    assert!(ready.text().contains("store_unreachable"), "{}", ready.text());
+}
+
+#[test]
+fn a_journal_whose_folder_is_gone_admits_nothing_until_it_is_back() {
+    let provider = RecordingProvider::recorded();
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    let ask = || weir.exchange(&Wire::Messages.request(&key, "hi"));
+    assert_eq!(ask().status, 200);
+    weir.books(1);
+    let (here, away) = (weir.folder().join("journal"), weir.folder().join("away"));
+    let reasons = || {
+        let ready = weir.ops_get("/readyz");
+        let told: Json = serde_json::from_str(&ready.text()).unwrap();
+        (ready.status, told["reasons"].clone())
+    };
+    for replaced in [false, true] {
+        let forwarded = provider.count();
+        std::fs::rename(&here, &away).unwrap();
+        if replaced {
+            std::fs::create_dir(&here).unwrap();
+        }
+        wait_until("not ready", || reasons() == (503, serde_json::json!(["journal_gone"])));
+        assert_eq!(ask().status, 503);
+        assert_eq!(provider.count(), forwarded, "nothing is forwarded");
+        assert_eq!(weir.figure("weir_journal_up"), 0);
+        assert!(weir.logs().contains("was removed or replaced while weir runs"));
+        if replaced {
+            std::fs::remove_dir_all(&here).unwrap();
+        }
+        std::fs::rename(&away, &here).unwrap();
+        wait_until("ready again", || reasons().0 == 200);
+        assert_eq!(ask().status, 200);
+    }
+    weir.books(3);
 }
 
 #[test]

@@ -106,7 +106,8 @@ fn a_redis_that_may_evict_counts_as_away_and_keys_in_use_go_on_within_their_grac
     redis.command(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
     wait_until("the policy to be refused", || {
         let (status, body) = readiness(&weir);
-        status == 503
+        status == 200
+            && body["warnings"].to_string().contains("store_refused_on_grace")
             && body["details"]
                 .to_string()
                 .contains("set maxmemory-policy to noeviction")

@@ -195,3 +195,64 @@ fn what_needs_a_restart_says_so() {
     let key = weir.key().text;
     assert_eq!(weir.exchange(&Wire::Messages.request(&key, "hi")).status, 200);
 }
+
+/// What is added to weir.toml, refused because of a file that it names for the first time, is taken once that file is mended.
+fn refused_then_mended(added: &str, file: &std::path::Path, bad: Option<&str>, good: &str) {
+    let provider = RecordingProvider::answering(OK);
+    let rules = RuleFolder::new(&[("one", &file_of(&provider))]);
+    let weir = rules.weir().variable("ONE_SECRET", "s").start();
+    let conf = weir.folder().join("weir.toml");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    if let Some(bad) = bad {
+        std::fs::write(file, bad).unwrap();
+    }
+    let failed = reloads(&weir, "failed");
+    std::fs::write(&conf, format!("{text}\n{added}\n")).unwrap();
+    wait_until("the configuration is refused", || reloads(&weir, "failed") > failed);
+    std::fs::write(file, good).unwrap();
+    wait_until("it is in force", || {
+        weir.metrics().contains("weir_config_reload_failed 0")
+    });
+    let key = weir.key().text;
+    let answer = weir.exchange(&Wire::Messages.request_for("one-model", &key, "hi"));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+fn file_of(provider: &RecordingProvider) -> String {
+    file(&provider.base_url(), "/nonexistent", 0).replace("file:/nonexistent", "env:ONE_SECRET")
+}
+
+#[test]
+fn a_price_list_that_is_named_for_the_first_time_is_read_again_once_it_is_mended() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let list = folder.path().join("prices.toml");
+    let added = format!("[prices]\nfile = {list:?}");
+    refused_then_mended(&added, &list, Some("version = 1"), "version = \"mine\"");
+}
+
+#[test]
+fn a_file_that_was_not_there_is_waited_for_in_a_folder_that_comes_later() {
+    let root = tempfile::TempDir::new().unwrap();
+    let folder = root.path().join("later").join("still");
+    let list = folder.join("prices.toml");
+    let provider = RecordingProvider::answering(OK);
+    let rules = RuleFolder::new(&[("one", &file_of(&provider))]);
+    let weir = rules.weir().variable("ONE_SECRET", "s").start();
+    let conf = weir.folder().join("weir.toml");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    std::fs::write(&conf, format!("{text}\n[prices]\nfile = {list:?}\n")).unwrap();
+    wait_until("the configuration is refused", || reloads(&weir, "failed") == 1);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(&list, "version = \"mine\"").unwrap();
+    wait_until("it is in force", || {
+        weir.metrics().contains("weir_config_reload_failed 0")
+    });
+}
+
+#[test]
+fn a_secret_that_is_named_for_the_first_time_is_read_again_once_it_is_mended() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let secret = folder.path().join("secret");
+    let added = format!("[provider.one]\nsecret = \"file:{}\"", secret.display());
+    refused_then_mended(&added, &secret, Some(""), "mended");
+}

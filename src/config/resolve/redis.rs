@@ -5,6 +5,7 @@ use crate::config::raw::RawRedis;
 use crate::config::values::{KeyPath, Values};
 use crate::config::{RedisConfig, RedisModeConfig};
 
+const MODE: KeyPath<'_> = &["store", "redis", "mode"];
 const NODES: KeyPath<'_> = &["store", "redis", "nodes"];
 
 pub(super) fn resolve(values: &mut Values<'_>, raw: RawRedis) -> RedisConfig {
@@ -19,7 +20,8 @@ pub(super) fn resolve(values: &mut Values<'_>, raw: RawRedis) -> RedisConfig {
         values.wrong(NODES, "empty, give at least one HOST:PORT");
     }
     if matches!(mode, RedisModeConfig::Standalone) && given.len() > 1 {
-        values.wrong(
+        values.wrong_beside(
+            &[MODE],
             NODES,
             "a standalone server is one, set mode = \"sentinel\" or \"cluster\" beside it for more",
         );
@@ -36,7 +38,8 @@ pub(super) fn resolve(values: &mut Values<'_>, raw: RawRedis) -> RedisConfig {
     user(values, &["store", "redis", "username"], raw.username.as_deref());
     let tls = raw.tls.unwrap_or(false);
     if raw.ca_file.is_some() && !tls {
-        values.wrong(
+        values.wrong_beside(
+            &[&["store", "redis", "tls"]],
             &["store", "redis", "ca_file"],
             "without effect, set tls = true beside it",
         );
@@ -75,7 +78,8 @@ fn mode(values: &mut Values<'_>, raw: &RawRedis) -> RedisModeConfig {
         Some("sentinel") => {
             let master_name = raw.master_name.clone().unwrap_or_default();
             if master_name.is_empty() {
-                values.wrong(
+                values.wrong_beside(
+                    &[],
                     MASTER_NAME,
                     "missing, give the name that the sentinels know the master by",
                 );
@@ -101,7 +105,7 @@ fn mode(values: &mut Values<'_>, raw: &RawRedis) -> RedisModeConfig {
         (PASSWORD, raw.sentinel_password.is_some()),
     ] {
         if is_given {
-            values.wrong(at, "without effect, set mode = \"sentinel\" beside it");
+            values.wrong_beside(&[MODE], at, "without effect, set mode = \"sentinel\" beside it");
         }
     }
     mode

@@ -1,46 +1,52 @@
 //! Provider files and weir.toml become a catalogue; every fault is gathered, so that one look is enough.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Catalogue, CatalogueSettings, Model, ProviderOverride, RawModel, SecretRef, Warning, pricing};
+use super::{Catalogue, CatalogueSettings, Places, ProviderOverride, SecretRef, Warning, models::Models, pricing};
 use crate::domain::{
-    json_scan::is_plausible_model,
     price::PriceList,
-    protocol::Protocol,
     rules::{
-        Provider, RuleFile,
+        RuleFile,
         compile::{Compiled, ONLY_CREDENTIAL, SecretPlace, compile},
         endpoint::Origin,
     },
     secret::Secret,
-    strict_toml::{FileError, suggestion},
+    strict_toml::{self, FileError, suggestion},
 };
-
-/// What faults of the settings are reported as.
-const SETTINGS_FILE: &str = "weir.toml";
 
 type Secrets<'a> = &'a dyn Fn(&SecretRef) -> Result<Option<Secret>, String>;
 
+/// Without `prices` no model lacks one.
 pub(super) fn build(
     files: &[RuleFile],
     settings: &CatalogueSettings,
-    prices: &PriceList,
+    prices: Option<&PriceList>,
     secrets: Secrets<'_>,
 ) -> Result<(Catalogue, Vec<Warning>), Vec<FileError>> {
-    let mut compiled = compile_all(files)?;
-    let mut errors = unknown_overrides(&compiled, settings);
+    let Files {
+        mut compiled,
+        broken,
+        mut errors,
+    } = compile_all(files);
+    errors.extend(unknown_overrides(&compiled, &broken, settings));
     let mut warnings = Vec::new();
     for (file, one) in &mut compiled {
         let own = ProviderOverride::default();
         let change = settings.overrides.get(&one.provider.name).unwrap_or(&own);
-        match complete(file, one, change, secrets) {
-            Ok(warning) => warnings.extend(warning),
-            Err(error) => errors.push(error),
-        }
+        let mut completion = Completion {
+            file,
+            text: files
+                .iter()
+                .find(|known| known.name == *file)
+                .map_or("", |known| &known.text),
+            places: &settings.places,
+            secrets,
+            warnings: &mut warnings,
+            errors: &mut errors,
+        };
+        completion.complete(one, change);
     }
-    let places = compiled.iter().flat_map(|(_, one)| &one.secrets);
-    let secrets = places.map(|place| place.secret.clone()).collect();
-    let mut models = Models::new(prices);
+    let mut models = Models::new(prices, &settings.places);
     let mut providers = Vec::new();
     for (file, one) in compiled {
         let provider = Arc::new(one.provider);
@@ -49,61 +55,76 @@ pub(super) fn build(
         }
         providers.push(provider);
     }
-    models.add_settings(&settings.models, &providers);
+    models.add_settings(&settings.models, &providers, &broken);
+    let aliases = models.aliases();
     errors.append(&mut models.errors);
     if !errors.is_empty() {
         return Err(errors);
     }
-    let aliases = models.aliases();
-    if !models.errors.is_empty() {
-        return Err(models.errors);
-    }
-    let models = models
-        .found
-        .into_iter()
-        .map(|(name, (_, model))| (name, model))
-        .collect();
-    warnings.extend(pricing::unused(prices, &models));
+    let models = models.found();
+    warnings.extend(prices.into_iter().flat_map(|prices| pricing::unused(prices, &models)));
     let catalogue = Catalogue {
         models,
         aliases,
         providers,
-        secrets,
     };
     Ok((catalogue, warnings))
 }
 
-fn compile_all(files: &[RuleFile]) -> Result<Vec<(&str, Compiled)>, Vec<FileError>> {
-    let mut all: Vec<(&str, Compiled)> = Vec::new();
-    let mut errors = Vec::new();
+/// The files that compile, the providers of those that do not, and why.
+struct Files<'f> {
+    compiled: Vec<(&'f str, Compiled)>,
+    /// Names of providers that are there, and of which nothing more is known.
+    broken: BTreeSet<String>,
+    errors: Vec<FileError>,
+}
+
+fn compile_all(files: &[RuleFile]) -> Files<'_> {
+    let mut all = Files {
+        compiled: Vec::new(),
+        broken: BTreeSet::new(),
+        errors: Vec::new(),
+    };
     for file in files {
         match compile(file) {
-            Ok(one) => match all.iter().find(|(_, other)| other.provider.name == one.provider.name) {
-                Some((other, _)) => errors.push(FileError {
+            Ok(one) => match (all.compiled.iter()).find(|(_, other)| other.provider.name == one.provider.name) {
+                Some((other, _)) => all.errors.push(FileError {
                     key: Some("name".to_owned()),
                     ..FileError::whole(
                         &file.name,
                         format!("provider `{}` is also in {other}", one.provider.name),
                     )
                 }),
-                None => all.push((&file.name, one)),
+                None => all.compiled.push((&file.name, one)),
             },
-            Err(mut found) => errors.append(&mut found),
+            Err(mut found) => {
+                all.errors.append(&mut found);
+                all.broken.insert(presumed_provider(file));
+            }
         }
     }
-    if errors.is_empty() { Ok(all) } else { Err(errors) }
+    all
 }
 
-fn settings_fault(key: String, message: impl Into<String>) -> FileError {
-    let message = format!("{key}: {}", message.into());
-    FileError {
-        key: Some(key),
-        ..FileError::whole(SETTINGS_FILE, message)
-    }
+/// The provider of a file that does not compile: by its `name`, or else by the file's own.
+fn presumed_provider(file: &RuleFile) -> String {
+    let document = toml::de::DeTable::parse(&file.text).ok();
+    let name = document.and_then(|document| Some(document.get_ref().get("name")?.get_ref().as_str()?.to_owned()));
+    name.unwrap_or_else(|| {
+        let base = file.name.rsplit('/').next().unwrap_or_default();
+        base.strip_suffix(".toml").unwrap_or(base).to_owned()
+    })
 }
 
-fn unknown_overrides(compiled: &[(&str, Compiled)], settings: &CatalogueSettings) -> Vec<FileError> {
-    let names = || compiled.iter().map(|(_, one)| one.provider.name.as_str());
+fn unknown_overrides(
+    compiled: &[(&str, Compiled)],
+    broken: &BTreeSet<String>,
+    settings: &CatalogueSettings,
+) -> Vec<FileError> {
+    let names = || {
+        let names = compiled.iter().map(|(_, one)| one.provider.name.as_str());
+        names.chain(broken.iter().map(String::as_str))
+    };
     let unknown = settings
         .overrides
         .keys()
@@ -111,246 +132,86 @@ fn unknown_overrides(compiled: &[(&str, Compiled)], settings: &CatalogueSettings
     unknown
         .map(|name| {
             let near = suggestion(name, names());
-            settings_fault(
-                format!("[provider.{name}]"),
-                format!("there is no provider `{name}`{near}"),
-            )
+            let message = format!("[provider.{name}]: there is no provider `{name}`{near}");
+            settings.places.fault(&format!("provider.{name}"), message)
         })
         .collect()
 }
 
-/// Applies the settings to a provider and looks its secrets up.
-fn complete(
-    file: &str,
-    one: &mut Compiled,
-    change: &ProviderOverride,
-    secrets: Secrets<'_>,
-) -> Result<Vec<Warning>, FileError> {
-    let provider = one.provider.name.clone();
-    if let Some(base_url) = &change.base_url {
-        let origin = Origin::parse(base_url)
-            .map_err(|error| settings_fault(format!("provider.{provider}.base_url"), error.to_string()))?;
-        one.provider.endpoints.move_to(&origin);
-        one.provider.origins.clear();
+/// A provider of a file is being completed.
+struct Completion<'c> {
+    file: &'c str,
+    text: &'c str,
+    places: &'c Places,
+    secrets: Secrets<'c>,
+    warnings: &'c mut Vec<Warning>,
+    errors: &'c mut Vec<FileError>,
+}
+
+impl Completion<'_> {
+    fn wrong(&mut self, key: &str, message: &str) {
+        self.errors.push(self.places.fault(key, format!("{key}: {message}")));
     }
-    if change.enabled == Some(false) {
-        return Ok(vec![Warning::Disabled { provider }]);
-    }
-    if let Some(secret) = &change.secret {
-        one.secrets = vec![SecretPlace {
-            name: ONLY_CREDENTIAL.to_owned(),
-            weight: 1,
-            secret: secret.clone(),
-        }];
-    }
-    let mut warnings = Vec::new();
-    let several = one.secrets.len() > 1;
-    for place in one.secrets.clone() {
-        let secret = place.secret.clone();
-        let fault = |message: &str| match &change.secret {
-            Some(_) => settings_fault(format!("provider.{provider}.secret"), format!("{secret}: {message}")),
-            None => FileError {
-                key: Some("secret".to_owned()),
-                ..FileError::whole(file, format!("key `auth.secret`: {secret}: {message}"))
-            },
-        };
-        match secrets(&secret) {
-            Ok(Some(found)) => one.authorize(&place, found).map_err(fault)?,
-            Ok(None) => {
-                one.provider.absent_secrets.push(secret.clone());
-                let provider = provider.clone();
-                warnings.push(match several {
-                    true => Warning::CredentialAbsent {
-                        provider,
-                        name: place.name,
-                        secret,
-                    },
-                    false => Warning::SecretAbsent { provider, secret },
-                });
+
+    /// Applies the settings to a provider and looks its secrets up.
+    fn complete(&mut self, one: &mut Compiled, change: &ProviderOverride) {
+        let provider = one.provider.name.clone();
+        if let Some(base_url) = &change.base_url {
+            match Origin::parse(base_url) {
+                Ok(origin) => one.provider.endpoints.move_to(&origin),
+                Err(error) => self.wrong(&format!("provider.{provider}.base_url"), &error.to_string()),
             }
-            Err(message) => return Err(fault(&message)),
+            one.provider.origins.clear();
         }
-    }
-    Ok(warnings)
-}
-
-/// The models found so far, each with the file it is from.
-struct Models<'a> {
-    prices: &'a PriceList,
-    found: BTreeMap<String, (String, Arc<Model>)>,
-    errors: Vec<FileError>,
-}
-
-impl<'a> Models<'a> {
-    fn new(prices: &'a PriceList) -> Self {
-        Self {
-            prices,
-            found: BTreeMap::new(),
-            errors: Vec::new(),
+        if change.enabled == Some(false) {
+            self.warnings.push(Warning::Disabled { provider });
+            return;
         }
-    }
-
-    /// Every alias with the model it stands for; one that is a model's name or another's alias is a fault.
-    fn aliases(&mut self) -> BTreeMap<String, String> {
-        let mut aliases: BTreeMap<String, String> = BTreeMap::new();
-        for (name, (file, model)) in &self.found {
-            for alias in &model.aliases {
-                let taken = match aliases.get(alias) {
-                    _ if self.found.contains_key(alias) => Some("a model's name".to_owned()),
-                    _ if !is_plausible_model(alias) => Some("not a model's name".to_owned()),
-                    Some(other) => Some(format!("an alias of `{other}` too")),
-                    None => None,
-                };
-                match taken {
-                    None => {
-                        aliases.insert(alias.clone(), name.clone());
-                    }
-                    Some(what) => self.errors.push(FileError {
-                        key: Some("aliases".to_owned()),
-                        ..FileError::whole(file, format!("model `{name}`: key `aliases`: `{alias}` is {what}"))
-                    }),
+        if let Some(secret) = &change.secret {
+            one.secrets = vec![SecretPlace {
+                name: ONLY_CREDENTIAL.to_owned(),
+                weight: 1,
+                secret: secret.clone(),
+            }];
+        }
+        let several = one.secrets.len() > 1;
+        for (number, place) in (1_usize..).zip(one.secrets.clone()) {
+            let secret = place.secret.clone();
+            let refused = match (self.secrets)(&secret) {
+                Ok(Some(found)) => one.authorize(&place, found).err().map(str::to_owned),
+                Ok(None) => {
+                    one.provider.absent_secrets.push(secret.clone());
+                    let provider = provider.clone();
+                    self.warnings.push(match several {
+                        true => Warning::CredentialAbsent {
+                            provider,
+                            name: place.name,
+                            secret: secret.clone(),
+                        },
+                        false => Warning::SecretAbsent {
+                            provider,
+                            secret: secret.clone(),
+                        },
+                    });
+                    None
                 }
-            }
-        }
-        aliases
-    }
-
-    fn add_shipped(&mut self, file: &str, line: usize, raw: &RawModel, provider: &Arc<Provider>) {
-        let other = self.found.get(&raw.name).map(|(other, _)| other.clone());
-        let result = match other {
-            Some(other) => Err(("name", format!("model `{}` is also in {other}", raw.name))),
-            None => model(raw, vec![Arc::clone(provider)], self.prices),
-        };
-        match result {
-            Ok(model) => {
-                self.found
-                    .insert(model.name.clone(), (file.to_owned(), Arc::new(model)));
-            }
-            Err((key, message)) => self.errors.push(FileError {
-                file: file.to_owned(),
-                line: Some(line),
-                key: Some(key.to_owned()),
-                message: format!("[[model]]: {message}"),
-            }),
-        }
-    }
-
-    fn add_settings(&mut self, models: &[RawModel], providers: &[Arc<Provider>]) {
-        for (index, raw) in models.iter().enumerate() {
-            let twice = models.iter().take(index).any(|earlier| earlier.name == raw.name);
-            let result = if twice {
-                Err(("name", format!("model `{}` is there twice", raw.name)))
-            } else {
-                named(&raw.providers, providers).and_then(|providers| model(raw, providers, self.prices))
+                Err(message) => Some(message),
             };
-            match result {
-                Ok(model) => {
-                    self.found
-                        .insert(model.name.clone(), (SETTINGS_FILE.to_owned(), Arc::new(model)));
+            match (refused, &change.secret) {
+                (Some(message), Some(_)) => {
+                    self.wrong(&format!("provider.{provider}.secret"), &format!("{secret}: {message}"));
                 }
-                Err((_, message)) => {
-                    self.errors
-                        .push(settings_fault(format!("[[model]] number {}", index + 1), message));
+                (Some(message), None) => {
+                    let lines = strict_toml::all::lines(self.text, &["auth", "credential"]);
+                    let place = [format!("credential.{number}.secret"), "auth.secret".to_owned()];
+                    self.errors.push(FileError {
+                        line: place.iter().find_map(|key| lines.get(key)).copied(),
+                        key: Some("secret".to_owned()),
+                        ..FileError::whole(self.file, format!("key `auth.secret`: {secret}: {message}"))
+                    });
                 }
+                (None, _) => {}
             }
         }
     }
-}
-
-/// The key at fault and the message.
-type Fault = (&'static str, String);
-
-fn named(names: &[String], providers: &[Arc<Provider>]) -> Result<Vec<Arc<Provider>>, Fault> {
-    if names.is_empty() {
-        return Err((
-            "providers",
-            "key `providers` is missing: who serves the model".to_owned(),
-        ));
-    }
-    let find = |name: &String| {
-        providers
-            .iter()
-            .find(|provider| provider.name == *name)
-            .cloned()
-            .ok_or_else(|| {
-                let near = suggestion(name, providers.iter().map(|provider| provider.name.as_str()));
-                ("providers", format!("there is no provider `{name}`{near}"))
-            })
-    };
-    names.iter().map(find).collect()
-}
-
-fn model(raw: &RawModel, providers: Vec<Arc<Provider>>, prices: &PriceList) -> Result<Model, Fault> {
-    let upstream_name = raw.upstream_name.as_ref().unwrap_or(&raw.name);
-    for (key, name) in [("name", &raw.name), ("upstream_name", upstream_name)] {
-        if !is_plausible_model(name) {
-            return Err((
-                key,
-                format!("key `{key}`: a model's name is 1 to 128 characters of A-Z, a-z, 0-9 and ._:/@-"),
-            ));
-        }
-    }
-    if let Some((provider, name)) = raw
-        .upstream_names
-        .iter()
-        .find(|(provider, name)| !is_plausible_model(name) || providers.iter().all(|known| known.name != **provider))
-    {
-        let message = format!(
-            "key `upstream_names`: `{provider}` is not one of the model's providers, or `{name}` no model's name"
-        );
-        return Err(("upstream_names", message));
-    }
-    let served = |protocol: &Protocol| providers.iter().any(|provider| provider.protocols().contains(protocol));
-    let all = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
-    let protocols: Vec<Protocol> = match &raw.protocols {
-        None => all.into_iter().filter(served).collect(),
-        Some(asked) => {
-            if let Some(unserved) = asked.iter().find(|protocol| !served(protocol)) {
-                let message = format!(
-                    "key `protocols`: no provider of the model serves `{}`",
-                    unserved.as_str()
-                );
-                return Err(("protocols", message));
-            }
-            all.into_iter().filter(|protocol| asked.contains(protocol)).collect()
-        }
-    };
-    if protocols.is_empty() {
-        return Err((
-            "protocols",
-            "key `protocols`: the model is served through none".to_owned(),
-        ));
-    }
-    Ok(Model {
-        name: raw.name.clone(),
-        display_name: raw.display_name.as_ref().unwrap_or(&raw.name).clone(),
-        aliases: raw.aliases.clone(),
-        upstream_name: upstream_name.clone(),
-        upstream_names: raw.upstream_names.clone(),
-        prices: pricing::prices(raw, &providers, prices).map_err(|message| ("price", message))?,
-        providers,
-        protocols,
-        context_tokens: raw.context_tokens,
-        output_tokens: raw.output_tokens,
-        price: pricing::price_name(raw).to_owned(),
-        free: raw.free,
-        hidden_reasoning: raw.hidden_reasoning,
-        created_unix: raw.created.as_deref().map_or(Ok(0), created_unix)?,
-    })
-}
-
-/// A date means its first second in UTC.
-fn created_unix(text: &str) -> Result<i64, Fault> {
-    let time = text.parse::<jiff::Timestamp>().or_else(|_| {
-        let date = text.parse::<jiff::civil::Date>()?;
-        date.to_zoned(jiff::tz::TimeZone::UTC)
-            .map(|midnight| midnight.timestamp())
-    });
-    let fault = || {
-        (
-            "created",
-            "key `created`: expected a date like 2026-11-21 or an RFC 3339 time".to_owned(),
-        )
-    };
-    time.map(jiff::Timestamp::as_second).map_err(|_| fault())
 }

@@ -40,7 +40,7 @@ fn refused(settings: &CatalogueSettings) -> String {
 fn change(provider: &str, change: ProviderOverride) -> CatalogueSettings {
     CatalogueSettings {
         overrides: [(provider.to_owned(), change)].into(),
-        models: Vec::new(),
+        ..CatalogueSettings::default()
     }
 }
 

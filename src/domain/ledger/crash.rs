@@ -3,6 +3,7 @@
 use crate::domain::{
     consumption::Row,
     ledger::{Admitted, Checkpoint, Settlement},
+    money::NanoUsd,
 };
 
 /// The outcome in its row.
@@ -45,13 +46,26 @@ pub fn settlement_after_crash(admitted: Admitted, checkpoint: Option<Checkpoint>
     }
 }
 
+/// The settlement of a request that was charged already: it ends the request and changes nothing else.
+pub fn settlement_of_charged(admitted: Admitted) -> Settlement {
+    let row = admitted.row;
+    Settlement {
+        request: row.request_id,
+        key: row.key_id,
+        at_ms: row.admitted_ms,
+        tokens_estimated: 0,
+        tokens_used: 0,
+        cost: NanoUsd::ZERO,
+        row: None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::domain::{
         consumption::{Modifiers, Part, UsageSource},
         key::KeyId,
-        money::NanoUsd,
         usage::{RunKind, Usage},
     };
 

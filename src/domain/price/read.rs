@@ -8,7 +8,7 @@ use super::raw::{RawDecimal, RawList, RawMultipliers, RawPerCall, RawPrice, RawT
 use crate::domain::{
     json_scan::is_plausible_model,
     price::{DecimalError, FREE_VERSION, Factor, Multipliers, PerCall, PerCallPrices, PerToken, Price, Tariff, Tier},
-    strict_toml::{Faults, FileError, parse},
+    strict_toml::{Faults, FileError, parse_all},
 };
 
 /// The longest version, in bytes.
@@ -18,8 +18,8 @@ const TIERS_MAX: usize = 16;
 
 /// The prices of a file in its order, each with its line.
 pub(super) fn read(file: &str, text: &str) -> Result<Vec<(usize, Tariff, Price)>, Vec<FileError>> {
-    let raw: RawList = parse(file, text).map_err(|error| vec![error])?;
-    let mut faults = Faults::new(file, text);
+    let parsed = parse_all::<RawList>(file, text);
+    let (raw, mut faults) = Faults::after(file, text, parsed)?;
     let version = version(&raw.version, &mut faults);
     let mut prices: Vec<(usize, Tariff, Price)> = Vec::with_capacity(raw.price.len());
     for price in &raw.price {

@@ -22,7 +22,7 @@ use crate::domain::{
         raw::{AuthStyle, RawAuth, RawEndpoints, RawModel, RawProvider, RawTimeouts},
     },
     secret::Secret,
-    strict_toml::{Faults, FileError, parse},
+    strict_toml::{Faults, FileError, parse_all},
 };
 
 /// The longest name of a provider, in bytes.
@@ -85,10 +85,10 @@ impl Compiled {
 /// Parses and compiles one file.
 ///
 /// # Errors
-/// Every fault that was found; a file that does not parse has one.
+/// Every fault that was found, in the order of their lines.
 pub fn compile(file: &RuleFile) -> Result<Compiled, Vec<FileError>> {
-    let raw: RawProvider = parse(&file.name, &file.text).map_err(|error| vec![error])?;
-    let mut faults = Faults::new(&file.name, &file.text);
+    let parsed = parse_all::<RawProvider>(&file.name, &file.text);
+    let (raw, mut faults) = Faults::after(&file.name, &file.text, parsed)?;
     check_name(&raw.name, &mut faults);
     let way = auth_way(&raw.auth, &mut faults);
     let endpoints = endpoints(&raw.endpoints, &mut faults);

@@ -135,7 +135,7 @@ async fn a_disk_that_takes_no_writes_is_told_and_gets_no_new_segments_and_recove
     journal.synced(position).await.unwrap();
     drop((room_again(&journal), room, journal));
     let again = open(folder.path());
-    assert_eq!((again.unsettled.len(), again.damaged), (0, 0));
+    assert_eq!((again.unsettled.len(), again.journal.damaged_parts()), (0, 0));
     assert_eq!(numbers(&again.journal, "acme"), [1]);
 }
 
@@ -159,7 +159,7 @@ fn a_settlement_that_was_not_recorded_is_made_up_for_at_the_next_start() {
         .iter()
         .map(|(one, last)| (one.row.request_id.as_str(), last.as_ref().map(|last| last.status)))
         .collect();
-    assert_eq!((left, again.damaged), (vec![("one", Some(200))], 0));
+    assert_eq!((left, again.journal.damaged_parts()), (vec![("one", Some(200))], 0));
 }
 
 #[tokio::test]

@@ -178,9 +178,13 @@ fn a_damaged_index_or_one_of_another_segment_is_made_again() {
 
     let opened = open(folder.path());
     assert_eq!(
-        (opened.damaged, opened.unsettled.len()),
-        (1, 1),
-        "the segment that was cut"
+        (
+            opened.journal.damaged_parts(),
+            opened.unsettled.len(),
+            opened.doubtful.len()
+        ),
+        (1, 0, 1),
+        "in the segment that was cut the settlement may have stood"
     );
     drop(opened);
     let owned = Folder::open(folder.path()).unwrap();
@@ -196,7 +200,7 @@ fn an_index_that_names_records_that_are_not_there_is_not_believed() {
     let places = eight_segments(folder.path());
     overwrite(folder.path(), 3, usize::try_from(places[1].offset).unwrap() + 50);
     let opened = open(folder.path());
-    assert_eq!(opened.damaged, 1);
+    assert_eq!(opened.journal.damaged_parts(), 1);
     assert!(
         matches!(opened.unsettled.as_slice(), [(_, None)]),
         "{:?}",

@@ -94,7 +94,7 @@ proptest! {
                 Act::Open => {
                     drop(journal);
                     let opened = open(folder.path());
-                    prop_assert_eq!((opened.damaged, opened.unsettled.len()), (0, 0));
+                    prop_assert_eq!((opened.journal.damaged_parts(), opened.unsettled.len()), (0, 0));
                     journal = opened.journal;
                     for (name, (_, acknowledged)) in &last {
                         prop_assert!(journal.acknowledged(name, *acknowledged), "more of {} was believed", name);

@@ -24,7 +24,7 @@ impl Disk for Full {
     }
 }
 
-fn on_a_disk(path: &Path) -> (Opened, Arc<AtomicBool>) {
+pub(super) fn on_a_disk(path: &Path) -> (Opened, Arc<AtomicBool>) {
     let full = Arc::new(AtomicBool::new(false));
     let disk = Arc::new(Full(Arc::clone(&full)));
     (Journal::open_with(&settings(path), disk).unwrap(), full)

@@ -34,7 +34,12 @@ fn open_file(path: &Path) -> io::Result<File> {
     }
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    options.open(path)
+    let file = options.open(path)?;
+    if let Some(folder) = path.parent() {
+        // A power cut must not take the name of a file that others rely on.
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(file)
 }
 
 pub(super) fn open_error(path: &Path, error: DatabaseError) -> OpenError {

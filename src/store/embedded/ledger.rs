@@ -5,7 +5,7 @@
 //! and rate limits are never written: after a start nothing runs. All accounts are in memory. The hourly buckets are in the
 //! file alone (`stability.rs`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +42,7 @@ pub type NowMs = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// The embedded ledger. Opening it takes a lock on its file: it has one owner.
 pub struct EmbeddedLedger {
+    folder: PathBuf,
     books: Arc<Books>,
     now_ms: NowMs,
     epochs: watch::Sender<u64>,
@@ -54,10 +55,36 @@ impl EmbeddedLedger {
     /// When another process has it open, the file system refuses, or the file is not what weir wrote.
     pub fn open(folder: &Path, now_ms: NowMs) -> Result<Self, OpenError> {
         Ok(Self {
+            folder: folder.to_owned(),
             books: Arc::new(Books::open(folder)?),
             now_ms,
             epochs: watch::channel(0).0,
         })
+    }
+
+    /// Takes the ledger into use beside a journal that knows so many accounts. Without any accounts it has to have been in use
+    /// before, as one that a crash caught before its first write: what was made in the place of a lost one knows nothing of
+    /// what the journal does not keep any more.
+    ///
+    /// # Errors
+    /// [`OpenError::Emptied`]; or the file system refuses. Nothing is changed then.
+    pub fn begin(&self, accounts_known: usize) -> Result<(), OpenError> {
+        let file = self.books.file();
+        let path = || self.folder.join(file::FILE_NAME);
+        let refused = |error: StoreError| OpenError::File {
+            path: path(),
+            reason: error.to_string(),
+        };
+        if file.is_begun().map_err(refused)? {
+            return Ok(());
+        }
+        if accounts_known > 0 && self.books.is_empty() {
+            return Err(OpenError::Emptied {
+                path: path(),
+                accounts: accounts_known,
+            });
+        }
+        file.begin().map_err(refused)
     }
 
     /// Writes what has changed. When it returns, everything applied before the call is on the disk.

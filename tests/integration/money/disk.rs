@@ -123,6 +123,9 @@ fn a_full_disk_refuses_what_it_could_not_record_and_loses_nothing_of_what_runs()
         }
     }
     assert_eq!(provider.count(), forwarded, "a refused request reaches no provider");
+    let ready = weir.ops_get("/readyz");
+    assert_eq!(ready.status, 503, "{}", ready.text());
+    assert!(ready.text().contains("\"journal_full\""), "{}", ready.text());
     // What runs ends well, and is charged.
     steps.permit();
     for (mut client, head) in running.drain(..) {
@@ -133,6 +136,8 @@ fn a_full_disk_refuses_what_it_could_not_record_and_loses_nothing_of_what_runs()
     assert!(books.rows.iter().all(|row| row["usage_source"] == "reported"));
 
     disk.free();
+    // Whoever sends nothing to a node that is not ready must see it come back.
+    wait_until("readiness", || weir.ops_get("/readyz").status == 200);
     wait_until("requests to be served again", || {
         client.exchange(&request).status == 200
     });

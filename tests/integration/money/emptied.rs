@@ -1,6 +1,9 @@
-//! A Redis that was emptied: nothing is admitted, and a backup with the journal behind it makes the books whole again.
+//! A store that was emptied: nothing is admitted, and a backup with the journal behind it makes the books whole again.
+
+use std::process::Command;
 
 use crate::harness::load::{assert_not_now, assert_served};
+use crate::harness::process::Process;
 use crate::harness::redis::RedisServer;
 use crate::harness::request::ALL_WIRES;
 use crate::harness::sample::SampleProvider;
@@ -82,4 +85,68 @@ fn an_emptied_redis_is_restored_to_the_last_charge() {
         weir.exchange(&ALL_WIRES[0].request(&revoked.text, "hi")).status == 401
     });
     weir.books_as_billed(&provider, CREDIT);
+}
+
+/// Starts weir on its own files, which it must refuse to serve on; what it says.
+fn refused(weir: &Weir) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(["serve", "--conf"]).arg(weir.folder().join("weir.toml"));
+    let mut process = Process::start(&command, weir.folder(), "refused");
+    let status = process.wait_ended();
+    assert!(!status.success(), "it serves without its accounts");
+    process.err()
+}
+
+#[test]
+fn a_lost_embedded_ledger_is_refused_until_a_backup_is_put_back() {
+    let provider = SampleProvider::start();
+    let mut weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    ask(&weir, &key);
+    weir.books_as_billed(&provider, 0);
+    let backup = weir.folder().join("backup").to_str().unwrap().to_owned();
+    let made = weir.store_command(&["backup", "--out", &backup]);
+    assert!(made.status.success(), "{made:?}");
+    ask(&weir, &key);
+    let before = weir.books_as_billed(&provider, 0);
+    weir.process().kill();
+
+    let store = weir.folder().join("store");
+    for empty in [false, true] {
+        std::fs::remove_file(store.join("ledger.redb")).unwrap();
+        if empty {
+            std::fs::write(store.join("ledger.redb"), "").unwrap();
+        }
+        // The second time over the new file that the first start has made.
+        for _ in 0..2 {
+            let told = refused(&weir);
+            assert!(
+                told.contains("has no accounts, but the journal knows 1") && told.contains("weir store restore"),
+                "{told}"
+            );
+        }
+    }
+    std::fs::rename(&store, weir.folder().join("aside")).unwrap();
+    let restored = weir.store_command(&["restore", "--from", &backup]);
+    assert!(restored.status.success(), "{restored:?}");
+    weir.kill_and_restart();
+    assert_eq!(weir.books_as_billed(&provider, 0).charged(), before.charged());
+    ask(&weir, &key);
+    weir.books_as_billed(&provider, 0);
+}
+
+#[test]
+fn a_lost_embedded_ledger_can_be_made_from_a_journal_that_has_everything() {
+    let provider = SampleProvider::start();
+    let mut weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    ask(&weir, &key);
+    let before = weir.books_as_billed(&provider, 0);
+    weir.process().kill();
+    std::fs::remove_file(weir.folder().join("store").join("ledger.redb")).unwrap();
+    refused(&weir);
+    let adopted = weir.store_command(&["init", "--adopt"]);
+    assert!(adopted.status.success(), "{adopted:?}");
+    weir.kill_and_restart();
+    assert_eq!(weir.books_as_billed(&provider, 0).charged(), before.charged());
 }

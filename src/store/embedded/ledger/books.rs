@@ -92,6 +92,12 @@ impl Books {
         &self.file
     }
 
+    /// Whether there is no account.
+    pub(super) fn is_empty(&self) -> bool {
+        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+        accounts.is_empty()
+    }
+
     pub(super) fn slot(&self, id: &str) -> Option<Arc<Slot>> {
         let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
         accounts.get(id).map(Arc::clone)

@@ -25,6 +25,7 @@ use crate::store::embedded::database::{self, unavailable};
 use crate::store::{OpenError, StoreError};
 
 mod archive;
+mod begun;
 pub(super) mod retention;
 mod stability;
 
@@ -41,7 +42,7 @@ const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const META_FORMAT: &str = "format";
 /// The layout written here. A file with another one is refused, not guessed at.
 const FORMAT: u64 = 1;
-const FILE_NAME: &str = "ledger.redb";
+pub(super) const FILE_NAME: &str = "ledger.redb";
 /// Memory redb may use to cache pages: accounts are in memory anyway, so only writes and queries of the log pass through it.
 const PAGE_CACHE_BYTES: usize = 16 << 20;
 /// The bytes of a checksum before a value.

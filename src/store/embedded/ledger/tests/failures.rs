@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Bound;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use redb::backends::FileBackend;
@@ -87,6 +88,7 @@ fn on_a_disk(folder: &Path, full: &Arc<AtomicBool>) -> EmbeddedLedger {
     });
     let (file, accounts) = LedgerFile::open_by(&path, opening).unwrap();
     EmbeddedLedger {
+        folder: PathBuf::new(),
         books: Arc::new(Books::of(file, accounts)),
         now_ms: TestClock::new().source(),
         epochs: watch::channel(0).0,

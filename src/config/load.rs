@@ -1,0 +1,67 @@
+//! Reading `weir.toml`: to use it, or to tell everything that is wrong with it.
+
+use std::path::Path;
+
+use super::{Config, ConfigError, resolve};
+use crate::domain::strict_toml::{self, FileError};
+
+/// A configuration file larger than this is refused unread.
+const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+impl Config {
+    /// Reads and checks a configuration file. Relative paths in it are relative to its folder.
+    ///
+    /// # Errors
+    /// The file is unreadable, not TOML, has unknown keys, or values are out of their limits (all of them are named).
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        sound(Self::examine(path)?)
+    }
+
+    /// What can be used of a configuration file, with everything that is wrong: defaults stand in for that. `None`: it is no
+    /// TOML.
+    ///
+    /// # Errors
+    /// The file is unreadable.
+    pub fn examine(path: &Path) -> Result<(Option<Self>, Vec<FileError>), ConfigError> {
+        let unreadable = |reason: String| ConfigError::Unreadable {
+            path: path.display().to_string(),
+            reason,
+        };
+        let bytes = std::fs::metadata(path)
+            .map_err(|error| unreadable(error.to_string()))?
+            .len();
+        if bytes > FILE_BYTES_MAX {
+            return Err(unreadable(format!("it has {bytes} bytes, more than {FILE_BYTES_MAX}")));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        Ok(understood(&path.display().to_string(), &text, folder))
+    }
+
+    /// Checks a configuration given as text. `file` names it in errors; relative paths are relative to `folder`.
+    /// An empty text gives the defaults.
+    ///
+    /// # Errors
+    /// As for [`Config::load`], except for reading.
+    pub fn parse(file: &str, text: &str, folder: &Path) -> Result<Self, ConfigError> {
+        sound(understood(file, text, folder))
+    }
+}
+
+fn sound(found: (Option<Config>, Vec<FileError>)) -> Result<Config, ConfigError> {
+    match found {
+        (Some(config), errors) if errors.is_empty() => Ok(config),
+        (_, errors) => Err(ConfigError::Invalid(errors)),
+    }
+}
+
+fn understood(file: &str, text: &str, folder: &Path) -> (Option<Config>, Vec<FileError>) {
+    let parsed = strict_toml::parse_all(file, text);
+    let mut errors = parsed.errors;
+    let Some(raw) = parsed.value else {
+        return (None, errors);
+    };
+    let (config, wrong) = resolve::resolve(file, text, folder, (raw, &parsed.struck));
+    errors.extend(wrong);
+    (Some(config), errors)
+}

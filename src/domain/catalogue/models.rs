@@ -1,0 +1,258 @@
+//! The models of provider files and of weir.toml, every fault of each gathered.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{Model, Places, RawModel, pricing};
+use crate::domain::{
+    json_scan::is_plausible_model,
+    price::PriceList,
+    protocol::Protocol,
+    rules::Provider,
+    strict_toml::{FileError, suggestion},
+};
+
+/// The models found so far, each with where it stands.
+pub(super) struct Models<'a> {
+    prices: Option<&'a PriceList>,
+    places: &'a Places,
+    found: BTreeMap<String, (Stand, Arc<Model>)>,
+    pub(super) errors: Vec<FileError>,
+}
+
+/// A file, and a line of it.
+#[derive(Clone)]
+struct Stand {
+    file: String,
+    line: Option<usize>,
+}
+
+impl<'a> Models<'a> {
+    pub(super) fn new(prices: Option<&'a PriceList>, places: &'a Places) -> Self {
+        Self {
+            prices,
+            places,
+            found: BTreeMap::new(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// The models by their names.
+    pub(super) fn found(self) -> BTreeMap<String, Arc<Model>> {
+        let found = self.found.into_iter();
+        found.map(|(name, (_, model))| (name, model)).collect()
+    }
+
+    /// Every alias with the model it stands for; one that is a model's name or another's alias is a fault.
+    pub(super) fn aliases(&mut self) -> BTreeMap<String, String> {
+        let mut aliases: BTreeMap<String, String> = BTreeMap::new();
+        for (name, (stand, model)) in &self.found {
+            for alias in &model.aliases {
+                let taken = match aliases.get(alias) {
+                    _ if self.found.contains_key(alias) => Some("a model's name".to_owned()),
+                    _ if !is_plausible_model(alias) => Some("not a model's name".to_owned()),
+                    Some(other) => Some(format!("an alias of `{other}` too")),
+                    None => None,
+                };
+                match taken {
+                    None => {
+                        aliases.insert(alias.clone(), name.clone());
+                    }
+                    Some(what) => self.errors.push(FileError {
+                        line: stand.line,
+                        key: Some("aliases".to_owned()),
+                        ..FileError::whole(
+                            &stand.file,
+                            format!("model `{name}`: key `aliases`: `{alias}` is {what}"),
+                        )
+                    }),
+                }
+            }
+        }
+        aliases
+    }
+
+    pub(super) fn add_shipped(&mut self, file: &str, line: usize, raw: &RawModel, provider: &Arc<Provider>) {
+        let other = self.found.get(&raw.name).map(|(other, _)| other.file.clone());
+        let result = match other {
+            Some(other) => Err(vec![("name", format!("model `{}` is also in {other}", raw.name))]),
+            None => model(raw, vec![Arc::clone(provider)], self.prices),
+        };
+        match result {
+            Ok(model) => {
+                let stand = Stand {
+                    file: file.to_owned(),
+                    line: Some(line),
+                };
+                self.found.insert(model.name.clone(), (stand, Arc::new(model)));
+            }
+            Err(faults) => self.errors.extend(faults.into_iter().map(|(key, message)| FileError {
+                file: file.to_owned(),
+                line: Some(line),
+                key: Some(key.to_owned()),
+                message: format!("[[model]]: {message}"),
+            })),
+        }
+    }
+
+    pub(super) fn add_settings(&mut self, models: &[RawModel], providers: &[Arc<Provider>], broken: &BTreeSet<String>) {
+        for (index, raw) in models.iter().enumerate() {
+            let mut faults = Vec::new();
+            if models.iter().take(index).any(|earlier| earlier.name == raw.name) {
+                faults.push(("name", format!("model `{}` is there twice", raw.name)));
+            }
+            let all_known = raw.providers.iter().all(|name| !broken.contains(name));
+            let served = named(&raw.providers, providers, broken, &mut faults);
+            if !all_known || served.is_empty() {
+                // By whom it is served says what else it has to have.
+                spelled(raw, &mut faults);
+            } else {
+                match model(raw, served, self.prices) {
+                    Ok(model) => {
+                        let stand = Stand {
+                            file: self.places.file().to_owned(),
+                            line: self.places.lines.get(&format!("model.{}", index + 1)).copied(),
+                        };
+                        self.found.insert(model.name.clone(), (stand, Arc::new(model)));
+                    }
+                    Err(mut found) => faults.append(&mut found),
+                }
+            }
+            let number = index + 1;
+            for (key, message) in faults {
+                let key = format!("model.{number}.{key}");
+                if !self.places.unread.contains(&key) {
+                    let message = format!("[[model]] number {number}: {message}");
+                    self.errors.push(self.places.fault(&key, message));
+                }
+            }
+        }
+    }
+}
+
+/// The key at fault and the message.
+type Fault = (&'static str, String);
+
+/// The providers of these names, as far as they are there.
+fn named(
+    names: &[String],
+    providers: &[Arc<Provider>],
+    broken: &BTreeSet<String>,
+    faults: &mut Vec<Fault>,
+) -> Vec<Arc<Provider>> {
+    if names.is_empty() {
+        let message = "key `providers` is missing: who serves the model".to_owned();
+        faults.push(("providers", message));
+    }
+    let mut found = Vec::new();
+    for name in names {
+        match providers.iter().find(|provider| provider.name == *name) {
+            Some(provider) => found.push(Arc::clone(provider)),
+            None if broken.contains(name) => {}
+            None => {
+                let near = suggestion(name, providers.iter().map(|provider| provider.name.as_str()));
+                faults.push(("providers", format!("there is no provider `{name}`{near}")));
+            }
+        }
+    }
+    found
+}
+
+fn model(raw: &RawModel, providers: Vec<Arc<Provider>>, prices: Option<&PriceList>) -> Result<Model, Vec<Fault>> {
+    let mut faults = Vec::new();
+    let upstream_name = raw.upstream_name.as_ref().unwrap_or(&raw.name);
+    let created_unix = spelled(raw, &mut faults);
+    let is_wrong = |(provider, name): &(&String, &String)| {
+        !is_plausible_model(name) || providers.iter().all(|known| known.name != **provider)
+    };
+    for (provider, name) in raw.upstream_names.iter().filter(is_wrong) {
+        let message = format!(
+            "key `upstream_names`: `{provider}` is not one of the model's providers, or `{name}` no model's name"
+        );
+        faults.push(("upstream_names", message));
+    }
+    let protocols = protocols(raw, &providers, &mut faults);
+    let found = prices.map(|prices| pricing::prices(raw, &providers, prices));
+    let prices = found.unwrap_or_else(|| Ok(BTreeMap::new())).unwrap_or_else(|message| {
+        faults.push(("price", message));
+        BTreeMap::new()
+    });
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    Ok(Model {
+        name: raw.name.clone(),
+        display_name: raw.display_name.as_ref().unwrap_or(&raw.name).clone(),
+        aliases: raw.aliases.clone(),
+        upstream_name: upstream_name.clone(),
+        upstream_names: raw.upstream_names.clone(),
+        prices,
+        providers,
+        protocols,
+        context_tokens: raw.context_tokens,
+        output_tokens: raw.output_tokens,
+        price: pricing::price_name(raw).to_owned(),
+        free: raw.free,
+        hidden_reasoning: raw.hidden_reasoning,
+        created_unix,
+    })
+}
+
+/// Checks what is wrong by itself, whoever serves the model; answers with when it appeared.
+fn spelled(raw: &RawModel, faults: &mut Vec<Fault>) -> i64 {
+    for (key, name) in [("name", Some(&raw.name)), ("upstream_name", raw.upstream_name.as_ref())] {
+        if name.is_some_and(|name| !is_plausible_model(name)) {
+            faults.push((
+                key,
+                format!("key `{key}`: a model's name is 1 to 128 characters of A-Z, a-z, 0-9 and ._:/@-"),
+            ));
+        }
+    }
+    let created = raw.created.as_deref().map_or(Ok(0), created_unix);
+    created.unwrap_or_else(|fault| {
+        faults.push(fault);
+        0
+    })
+}
+
+/// The protocols that a model is served through.
+fn protocols(raw: &RawModel, providers: &[Arc<Provider>], faults: &mut Vec<Fault>) -> Vec<Protocol> {
+    let served = |protocol: &Protocol| providers.iter().any(|provider| provider.protocols().contains(protocol));
+    let all = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
+    let protocols: Vec<Protocol> = match &raw.protocols {
+        None => all.into_iter().filter(served).collect(),
+        Some(asked) => {
+            for unserved in asked.iter().filter(|protocol| !served(protocol)) {
+                let message = format!(
+                    "key `protocols`: no provider of the model serves `{}`",
+                    unserved.as_str()
+                );
+                faults.push(("protocols", message));
+            }
+            all.into_iter().filter(|protocol| asked.contains(protocol)).collect()
+        }
+    };
+    if protocols.is_empty() {
+        let message = "key `protocols`: the model is served through none".to_owned();
+        faults.push(("protocols", message));
+    }
+    protocols
+}
+
+/// A date means its first second in UTC.
+fn created_unix(text: &str) -> Result<i64, Fault> {
+    let time = text.parse::<jiff::Timestamp>().or_else(|_| {
+        let date = text.parse::<jiff::civil::Date>()?;
+        date.to_zoned(jiff::tz::TimeZone::UTC)
+            .map(|midnight| midnight.timestamp())
+    });
+    let fault = || {
+        (
+            "created",
+            "key `created`: expected a date like 2026-11-21 or an RFC 3339 time".to_owned(),
+        )
+    };
+    time.map(jiff::Timestamp::as_second).map_err(|_| fault())
+}

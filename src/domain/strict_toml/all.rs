@@ -1,0 +1,371 @@
+//! Every fault of a file, not only the first that the parser comes upon: what cannot be understood is struck out, or stood
+//! in for where it has to be there, and the rest is read again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
+
+use serde::de::DeserializeOwned;
+use toml::{
+    Spanned,
+    de::{DeArray, DeTable, DeValue, Deserializer, Error},
+};
+
+use super::{FileError, explain, line_of, name_and_candidates, nearest};
+
+/// More faults than this are not looked for.
+const FAULTS_MAX: usize = 100;
+/// What may stand for a value that has to be there, one of each kind.
+const STAND_INS: [&str; 5] = ["\"\"", "0", "false", "[]", "{}"];
+
+/// What a file says, as far as it can be understood.
+#[derive(Debug)]
+pub struct Parsed<T> {
+    /// Without what is wrong; `None` where that leaves nothing.
+    pub value: Option<T>,
+    /// Every fault.
+    pub errors: Vec<FileError>,
+    /// Keys of which nothing is known, each behind the tables it stands in, joined by dots; elements have numbers from 1.
+    pub struck: BTreeSet<String>,
+    /// Where values stand that nothing can be said of: what stands in for others, and what may need a key that was struck out.
+    pub(super) unsure: Vec<Range<usize>>,
+}
+
+/// Parses `text` into `T`, and goes on after a fault. `T` (and every table in it) is expected to carry
+/// `#[serde(deny_unknown_fields)]`. The errors are syntax errors, or unknown keys (with the nearest valid name), missing keys
+/// and wrong types; `file` is only a label in them.
+pub fn parse_all<T: DeserializeOwned>(file: &str, text: &str) -> Parsed<T> {
+    let (document, syntax) = DeTable::parse_recoverable(text);
+    if !syntax.is_empty() {
+        let mut errors: Vec<FileError> = syntax.iter().map(|error| explain(file, text, error)).collect();
+        errors.sort_by_key(|error| error.line);
+        errors.dedup_by_key(|error| error.line);
+        return Parsed {
+            value: None,
+            errors,
+            struck: BTreeSet::new(),
+            unsure: Vec::new(),
+        };
+    }
+    let mut repair = Repair {
+        document,
+        struck: BTreeSet::new(),
+        unsure: Vec::new(),
+        end: text.len(),
+    };
+    let mut errors = Vec::new();
+    let value = loop {
+        match T::deserialize(Deserializer::from(repair.document.clone())) {
+            Ok(value) => break Some(value),
+            Err(error) => {
+                let mended = repair.mend::<T>(&error);
+                if mended.is_news {
+                    errors.push(explain(file, text, &error));
+                }
+                if !mended.goes_on || errors.len() >= FAULTS_MAX {
+                    break None;
+                }
+            }
+        }
+    };
+    errors.sort_by_key(|error| error.line);
+    Parsed {
+        value,
+        errors,
+        struck: repair.struck.iter().map(|path| path.join(".")).collect(),
+        unsure: repair.unsure,
+    }
+}
+
+/// Names of keys, and numbers of elements from 1, from the outside in.
+type Path = Vec<String>;
+
+struct Repair<'t> {
+    document: Spanned<DeTable<'t>>,
+    struck: BTreeSet<Path>,
+    unsure: Vec<Range<usize>>,
+    /// A place behind everything, for what stands nowhere.
+    end: usize,
+}
+
+struct Mended {
+    /// The fault is the file's own, and not what striking out another one has led to.
+    is_news: bool,
+    goes_on: bool,
+}
+
+impl<'t> Repair<'t> {
+    fn mend<T: DeserializeOwned>(&mut self, error: &Error) -> Mended {
+        let missing = (error.message().strip_prefix("missing field `")).and_then(|rest| rest.strip_suffix('`'));
+        let Some(span) = error.span() else {
+            return Mended {
+                is_news: true,
+                goes_on: false,
+            };
+        };
+        let root = self.document.span() == span && missing.is_some();
+        let path = if root {
+            Some(Path::new())
+        } else {
+            find(self.document.get_ref(), &span)
+        };
+        match (path, missing) {
+            (Some(table), Some(name)) => {
+                let mut key = table.clone();
+                key.push(name.to_owned());
+                let is_news = self.struck.insert(key);
+                let goes_on = self.stand_in::<T>(&table, name) || self.strike(table.clone());
+                Mended { is_news, goes_on }
+            }
+            (Some(path), None) => {
+                let is_news = !self.unsure.contains(&span);
+                if let (Some(meant), Some((_, table))) = (meant(error.message()), path.split_last()) {
+                    // Where it is missed, that is told already.
+                    self.struck.insert(table.iter().cloned().chain([meant]).collect());
+                }
+                let goes_on = self.strike(path);
+                Mended { is_news, goes_on }
+            }
+            (None, _) => Mended {
+                is_news: true,
+                goes_on: false,
+            },
+        }
+    }
+
+    /// Takes a key or an element out. `false`: there is none.
+    fn strike(&mut self, path: Path) -> bool {
+        let Some((last, tables)) = path.split_last() else {
+            return false;
+        };
+        let gone = match at(&mut self.document, tables) {
+            Some(Place::Table(table)) => {
+                let others = table.iter().filter(|_| judged_together(tables));
+                let spans = others
+                    .flat_map(|(key, value)| [key.span(), value.span()])
+                    .collect::<Vec<_>>();
+                self.unsure.extend(spans);
+                table.remove(last.as_str()).is_some()
+            }
+            Some(Place::Array(array)) => index(last).is_some_and(|index| {
+                let there = index < array.len();
+                let others = std::mem::replace(array, DeArray::new()).into_iter().enumerate();
+                *array = others
+                    .filter(|(at, _)| *at != index)
+                    .map(|(_, element)| element)
+                    .collect();
+                there
+            }),
+            None => false,
+        };
+        self.struck.insert(path);
+        gone
+    }
+
+    /// Puts something in the place of a key that has to be there. `false`: nothing fits.
+    fn stand_in<T: DeserializeOwned>(&mut self, table: &[String], name: &str) -> bool {
+        // Where nothing of the file stands: a place for each that no other has.
+        let span = self.end..self.end + 1 + self.unsure.len();
+        for text in STAND_INS {
+            let Ok(value) = DeValue::parse(text) else { continue };
+            let mut tried = self.document.clone();
+            let Some(Place::Table(place)) = at(&mut tried, table) else {
+                return false;
+            };
+            let key = Spanned::new(span.clone(), name.to_owned().into());
+            place.insert(key, Spanned::new(span.clone(), value.into_inner()));
+            let fits = match T::deserialize(Deserializer::from(tried.clone())) {
+                Ok(_) => true,
+                Err(error) => error.span() != Some(span.clone()),
+            };
+            if fits {
+                self.document = tried;
+                self.unsure.push(span);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// The key that an unknown one was meant to be.
+fn meant(message: &str) -> Option<String> {
+    let (name, candidates) = name_and_candidates(message.strip_prefix("unknown field `")?);
+    nearest(name, candidates.into_iter()).map(str::to_owned)
+}
+
+/// Whether what stands in a table may need its other keys: in the elements of a list, which say one thing each.
+fn judged_together(table: &[String]) -> bool {
+    table.iter().any(|name| name.parse::<usize>().is_ok()) || table.first().is_some_and(|name| name == "auth")
+}
+
+/// Where the element of a number is.
+fn index(number: &str) -> Option<usize> {
+    number.parse::<usize>().ok()?.checked_sub(1)
+}
+
+enum Place<'p, 't> {
+    Table(&'p mut DeTable<'t>),
+    Array(&'p mut DeArray<'t>),
+}
+
+fn at<'p, 't>(document: &'p mut Spanned<DeTable<'t>>, path: &[String]) -> Option<Place<'p, 't>> {
+    let mut place = Place::Table(document.get_mut());
+    for name in path {
+        let value = match place {
+            Place::Table(table) => table.get_mut(name.as_str())?,
+            Place::Array(array) => array.get_mut(index(name)?)?,
+        };
+        place = match value.get_mut() {
+            DeValue::Table(table) => Place::Table(table),
+            DeValue::Array(array) => Place::Array(array),
+            _ => return None,
+        };
+    }
+    Some(place)
+}
+
+/// The key, or the value, that stands at a place: the innermost one.
+fn find(table: &DeTable<'_>, span: &Range<usize>) -> Option<Path> {
+    for (key, value) in table {
+        let name = key.get_ref().to_string();
+        if key.span() == *span {
+            return Some(vec![name]);
+        }
+        if let Some(path) = find_in(value, span) {
+            return Some(std::iter::once(name).chain(path).collect());
+        }
+    }
+    None
+}
+
+fn find_in(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> Option<Path> {
+    let inner = match value.get_ref() {
+        DeValue::Table(table) => find(table, span),
+        DeValue::Array(array) => (1_usize..).zip(array.iter()).find_map(|(number, element)| {
+            let path = find_in(element, span)?;
+            Some(std::iter::once(number.to_string()).chain(path).collect())
+        }),
+        _ => None,
+    };
+    inner.or_else(|| (value.span() == *span).then(Path::new))
+}
+
+/// The line of every key below some keys of a file: the names of keys, and the numbers of elements from 1, joined by dots.
+pub fn lines(text: &str, below: &[&str]) -> BTreeMap<String, usize> {
+    let mut lines = BTreeMap::new();
+    if let Ok(document) = DeTable::parse(text) {
+        for (key, value) in document.get_ref() {
+            let name: &str = key.get_ref();
+            if below.contains(&name) {
+                note(text, name, value, &mut lines);
+            }
+        }
+    }
+    lines
+}
+
+fn note(text: &str, name: &str, value: &Spanned<DeValue<'_>>, lines: &mut BTreeMap<String, usize>) {
+    match value.get_ref() {
+        DeValue::Table(table) => {
+            for (key, value) in table {
+                let name = format!("{name}.{}", key.get_ref());
+                lines.insert(name.clone(), line_of(text, key.span().start));
+                note(text, &name, value, lines);
+            }
+        }
+        DeValue::Array(array) => {
+            for (number, element) in (1_usize..).zip(array.iter()) {
+                let name = format!("{name}.{number}");
+                lines.insert(name.clone(), line_of(text, element.span().start));
+                note(text, &name, element, lines);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        name: String,
+        limit: Option<u64>,
+        #[serde(default)]
+        list: Vec<Part>,
+        #[serde(default)]
+        part: BTreeMap<String, Part>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Part {
+        model: String,
+        size: Option<u32>,
+    }
+
+    fn told(text: &str) -> Vec<String> {
+        let parsed = parse_all::<File>("a.toml", text);
+        parsed.errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn every_unknown_key_wrong_type_and_missing_key_is_told_once_and_the_rest_is_read() {
+        let text = "name = 5\nlimit = \"x\"\nlmit = 3\n[[list]]\nsize = -1\n[[list]]\nmodel = \"m\"\nsise = 2\nsize = 7\n[part.p]\nmodel = true\nsize = 1\n";
+        assert_eq!(
+            told(text),
+            [
+                "a.toml:1: key `name`: expected a string, found integer",
+                "a.toml:2: key `limit`: expected u64, found string",
+                "a.toml:3: key `lmit` is unknown, did you mean `limit`?",
+                "a.toml:4: key `model` is missing",
+                "a.toml:5: key `size`: expected u32, found integer",
+                "a.toml:8: key `sise` is unknown, did you mean `size`?",
+                "a.toml:11: key `model`: expected a string, found boolean",
+            ]
+        );
+        let parsed = parse_all::<File>("a.toml", text);
+        let file = parsed.value.unwrap();
+        assert_eq!((file.name.as_str(), file.limit), ("", None));
+        assert_eq!((file.list.len(), file.list[1].size), (2, Some(7)));
+        assert_eq!(file.list[1].model, "m");
+        assert_eq!((file.part["p"].size, file.part["p"].model.as_str()), (Some(1), ""));
+        assert!(parsed.struck.contains("limit") && parsed.struck.contains("name"));
+    }
+
+    #[test]
+    fn every_line_that_is_no_toml_is_told() {
+        let lines: Vec<String> = told("name = \nlimit = 1\n= 3\n");
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(
+            lines[0].starts_with("a.toml:1: ") && lines[1].starts_with("a.toml:3: "),
+            "{lines:?}"
+        );
+    }
+
+    #[test]
+    fn a_good_file_has_no_fault() {
+        let parsed = parse_all::<File>("a.toml", "name = \"x\"\n");
+        assert!(parsed.errors.is_empty() && parsed.struck.is_empty() && parsed.value.is_some());
+    }
+
+    #[test]
+    fn a_file_full_of_faults_ends() {
+        let text: String = (0..500).map(|number| format!("unknown{number} = 1\n")).collect();
+        assert_eq!(told(&text).len(), FAULTS_MAX);
+    }
+
+    #[test]
+    fn keys_have_their_lines() {
+        let text = "[part.p]\nmodel = \"m\"\n[[list]]\n[[list]]\nmodel = \"m\"\n";
+        let lines = lines(text, &["list", "part"]);
+        assert_eq!(lines["part.p.model"], 2);
+        assert_eq!((lines["list.1"], lines["list.2"], lines["list.2.model"]), (3, 4, 5));
+    }
+}

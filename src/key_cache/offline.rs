@@ -1,0 +1,22 @@
+//! Keys that go on working while the store is away.
+
+use std::{sync::Arc, time::Instant};
+
+use super::{KeyCache, count, lock};
+use crate::domain::{key::KeyRecord, secret::KeyDigest};
+
+impl KeyCache {
+    /// What was known of a key that worked not long ago.
+    pub(super) fn offline(&self, digest: &KeyDigest, now: Instant) -> Option<Arc<KeyRecord>> {
+        let shard = self.shard(digest)?;
+        let record = shard.last_read(digest, now, self.settings.offline_lifetime)?;
+        count(&self.counters.offline_hits);
+        Some(record)
+    }
+
+    /// Whether any key would go on working if the store were away now.
+    pub fn has_offline_keys(&self, now: Instant) -> bool {
+        let lifetime = self.settings.offline_lifetime;
+        self.shards.iter().any(|shard| lock(shard).has_read(now, lifetime))
+    }
+}

@@ -1,0 +1,78 @@
+//! What the process before left running is settled once, before anything is admitted.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use crate::{
+    domain::ledger::{Admitted, Change, Checkpoint, Settlement, settlement_after_crash, settlement_of_charged},
+    journal::{Doubtful, Journal, JournalError, STEP_BYTES_MAX},
+    store::ledger::LedgerStore,
+};
+
+/// How long the store may take to tell what it has applied.
+const TOLD_WITHIN: Duration = Duration::from_millis(500);
+
+/// Settles requests with what is known of each. To be called once, before anything is admitted.
+///
+/// # Errors
+/// The journal has no room. The rest is still found at the next start.
+pub fn settle_left_over(
+    journal: &Journal,
+    unsettled: Vec<(Admitted, Option<Checkpoint>)>,
+) -> Result<u64, JournalError> {
+    let mut count = 0;
+    for (admitted, checkpoint) in unsettled {
+        let account = admitted.row.account.clone();
+        settle(journal, &account, settlement_after_crash(admitted, checkpoint))?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Settles requests that may have been settled in a damaged part of the journal. Whom the store has charged, or may have, for
+/// it cannot be asked, is not charged again; that the step is lost then is said when it is passed over.
+///
+/// # Errors
+/// As for [`settle_left_over`].
+pub async fn judge_doubtful(
+    journal: &Journal,
+    store: &dyn LedgerStore,
+    doubtful: Vec<Doubtful>,
+) -> Result<(), JournalError> {
+    let told = doubtful.into_iter().map(|one| async move {
+        let account = &one.request.0.row.account;
+        let asked = tokio::time::timeout(TOLD_WITHIN, store.watermark(journal.node(), account)).await;
+        let charged = asked
+            .ok()
+            .and_then(Result::ok)
+            .is_none_or(|applied| applied >= one.step);
+        (one.request, charged)
+    });
+    let (mut charged, mut lost) = (0_u64, Vec::new());
+    for (request, was_charged) in join_all(told).await {
+        if was_charged {
+            let account = request.0.row.account.clone();
+            settle(journal, &account, settlement_of_charged(request.0))?;
+            charged += 1;
+        } else {
+            lost.push(request);
+        }
+    }
+    let charged_now = settle_left_over(journal, lost)?;
+    if charged + charged_now > 0 {
+        tracing::warn!(
+            charged,
+            charged_now,
+            "requests whose settlements stood in a damaged part of the journal: the store has most likely charged some, the others are charged now"
+        );
+    }
+    Ok(())
+}
+
+fn settle(journal: &Journal, account: &str, settlement: Settlement) -> Result<(), JournalError> {
+    let mut room = journal.reserve(STEP_BYTES_MAX)?;
+    // The store knows no step that is not on this disk, so the journal's own number is right.
+    journal.append_step(account, Change::Settle(Box::new(settlement)), 0, &mut room)?;
+    Ok(())
+}

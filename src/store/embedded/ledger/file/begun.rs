@@ -1,0 +1,28 @@
+//! Whether a ledger file has been taken into use: what was made in the place of one that is gone has not.
+
+use redb::ReadableDatabase;
+
+use super::{LedgerFile, META, begin_write};
+use crate::store::StoreError;
+
+const META_BEGUN: &str = "begun";
+
+impl LedgerFile {
+    /// Whether [`LedgerFile::begin`] was ever called on it.
+    pub(in crate::store::embedded::ledger) fn is_begun(&self) -> Result<bool, StoreError> {
+        self.with(|database| {
+            let meta = database.begin_read()?.open_table(META)?;
+            Ok(meta.get(META_BEGUN)?.is_some())
+        })
+    }
+
+    /// Takes it into use. That is on the disk when it returns.
+    pub(in crate::store::embedded::ledger) fn begin(&self) -> Result<(), StoreError> {
+        self.recover()?;
+        self.with(|database| {
+            let transaction = begin_write(database)?;
+            transaction.open_table(META)?.insert(META_BEGUN, 1)?;
+            Ok(transaction.commit()?)
+        })
+    }
+}

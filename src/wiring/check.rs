@@ -1,0 +1,102 @@
+//! `weir check`: everything that `serve` would read, read; nothing started. Every mistake is told, not only the first. The
+//! store is asked on request only.
+
+use std::io::Write;
+
+use serde_json::json;
+
+use crate::{
+    cli::CheckArgs,
+    config::Config,
+    domain::strict_toml::FileError,
+    wiring::{StartError, catalogue, printed, store_check, trust},
+};
+
+/// What is wrong nowhere, and of what nobody would be served.
+const NOTHING_ON: &str = "no provider is on, so every request would be refused: give one its secret, as its file or [provider.NAME] secret in weir.toml says";
+
+/// What a configuration comes to that has no mistake.
+struct Sound {
+    providers: usize,
+    on: usize,
+    models: usize,
+    warnings: Vec<String>,
+}
+
+/// Checks, and tells.
+pub(super) fn run(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartError> {
+    let unreadable = |error: crate::config::ConfigError| StartError::Configuration(error.to_string());
+    let (config, mut errors) = Config::examine(&args.conf).map_err(unreadable)?;
+    if let Some(config) = &config {
+        errors.extend(store_check::faults(config, &args.conf));
+    }
+    let sound = config.as_ref().and_then(|config| examine(config, &mut errors));
+    match (sound, &config) {
+        (Some(mut sound), Some(config)) if errors.is_empty() => {
+            if args.store {
+                sound.warnings.extend(store_check::look(config)?);
+            }
+            printed(tell(args, &sound, out))
+        }
+        _ => {
+            if args.json {
+                let told = json!({ "ok": false, "errors": errors.iter().map(told).collect::<Vec<_>>() });
+                printed(writeln!(out, "{told}"))?;
+            }
+            let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            Err(StartError::Configuration(lines.join("\n")))
+        }
+    }
+}
+
+/// What the configuration names, read; `None` with a mistake in it.
+fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<Sound> {
+    let places = &config.catalogue.places;
+    if let Some(ca_file) = &config.upstream.ca_file
+        && let Err(message) = trust::bundle(ca_file)
+    {
+        errors.push(places.fault("upstream.ca_file", message));
+    }
+    match catalogue::check(config) {
+        Ok((catalogue, warnings)) => {
+            let on = catalogue.providers().filter(|provider| provider.is_on()).count();
+            let nothing = (on == 0).then(|| NOTHING_ON.to_owned());
+            Some(Sound {
+                providers: catalogue.providers().count(),
+                on,
+                models: catalogue.models().count(),
+                warnings: warnings.iter().map(ToString::to_string).chain(nothing).collect(),
+            })
+        }
+        Err(found) => {
+            errors.extend(found);
+            None
+        }
+    }
+}
+
+fn told(error: &FileError) -> serde_json::Value {
+    json!({ "file": error.file, "line": error.line, "key": error.key, "message": error.message })
+}
+
+fn tell(args: &CheckArgs, sound: &Sound, out: &mut impl Write) -> std::io::Result<()> {
+    let Sound {
+        providers,
+        on,
+        models,
+        warnings,
+    } = sound;
+    if args.json {
+        let result =
+            json!({ "ok": true, "providers": providers, "providers_on": on, "models": models, "warnings": warnings });
+        return writeln!(out, "{result}");
+    }
+    for warning in warnings {
+        writeln!(out, "warning: {warning}")?;
+    }
+    let conf = args.conf.display();
+    writeln!(
+        out,
+        "ok: {conf} with {providers} providers ({on} on) and {models} models"
+    )
+}

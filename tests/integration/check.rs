@@ -1,0 +1,145 @@
+//! `weir check` tells every mistake at once: file, line and key, also for scripts.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+
+/// The exit code of a configuration that cannot be used (sysexits.h).
+const EX_CONFIG: i32 = 78;
+
+const CONF: &str = r#"[gateway]
+listen = 5
+json_depth_max = 0
+keepalive_secnds = 3
+[upstream]
+ca_file = "nowhere.pem"
+[rules]
+shipped = false
+folder = "rules"
+[prices]
+file = "prices.toml"
+[provider.nobody]
+enabled = true
+[[model]]
+name = "house"
+providers = ["nobody-else"]
+created = "yesterday"
+[[model]]
+providers = "one"
+"#;
+
+const RULES: &str = r#"name = "one"
+[auth]
+style = "bearer"
+secret = "plain"
+[endpoints]
+mesages = "https://one.example/v1/messages"
+responses = "nonsense"
+[timeouts]
+connect_ms = 0
+idle_seconds = "x"
+[[body]]
+op = "st"
+path = "a"
+"#;
+
+const PRICES: &str = r#"version = "mine"
+[[price]]
+name = "m"
+tiers = [{ input = 1, output = "x" }]
+per_call = 3
+"#;
+
+fn check(folder: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command
+        .arg("check")
+        .args(words)
+        .arg("--conf")
+        .arg(folder.join("weir.toml"));
+    command.env_clear().output().unwrap()
+}
+
+fn folder(conf: &str) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    std::fs::create_dir(folder.path().join("rules")).unwrap();
+    for (name, text) in [("weir.toml", conf), ("rules/one.toml", RULES), ("prices.toml", PRICES)] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn every_mistake_is_told_with_file_line_and_key() {
+    let folder = folder(CONF);
+    let output = check(folder.path(), &["--json"]);
+    assert_eq!(output.status.code(), Some(EX_CONFIG), "{output:?}");
+    let told: Json = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["ok"], false);
+    let errors = told["errors"].as_array().unwrap();
+    let mut places: Vec<(String, u64, String)> = errors
+        .iter()
+        .map(|error| {
+            let file = Path::new(error["file"].as_str().unwrap());
+            let name = file.strip_prefix(folder.path()).unwrap().to_str().unwrap().to_owned();
+            let key = error["key"].as_str().unwrap().to_owned();
+            assert!(!error["message"].as_str().unwrap().is_empty());
+            (name, error["line"].as_u64().unwrap(), key)
+        })
+        .collect();
+    places.sort();
+    let expected = [
+        ("prices.toml", 4, "input"),
+        ("prices.toml", 4, "output"),
+        ("prices.toml", 5, "per_call"),
+        ("rules/one.toml", 4, "secret"),
+        ("rules/one.toml", 6, "mesages"),
+        ("rules/one.toml", 7, "responses"),
+        ("rules/one.toml", 9, "connect_ms"),
+        ("rules/one.toml", 10, "idle_seconds"),
+        ("rules/one.toml", 12, "op"),
+        ("weir.toml", 2, "listen"),
+        ("weir.toml", 3, "gateway.json_depth_max"),
+        ("weir.toml", 4, "keepalive_secnds"),
+        ("weir.toml", 6, "upstream.ca_file"),
+        ("weir.toml", 12, "provider.nobody"),
+        ("weir.toml", 16, "model.1.providers"),
+        ("weir.toml", 17, "model.1.created"),
+        ("weir.toml", 18, "name"),
+        ("weir.toml", 19, "providers"),
+    ]
+    .map(|(file, line, key)| (file.to_owned(), line, key.to_owned()));
+    assert_eq!(places, expected, "{errors:#?}");
+
+    let output = check(folder.path(), &[]);
+    assert_eq!(output.status.code(), Some(EX_CONFIG));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(text.lines().count(), expected.len(), "{text}");
+    assert!(
+        !text.contains("plain"),
+        "what stands where a secret belongs is not repeated"
+    );
+}
+
+#[test]
+fn a_configuration_that_serves_nothing_is_warned_of() {
+    let folder = folder("[gateway]\nlisten = \"127.0.0.1:0\"\n");
+    let output = check(folder.path(), &["--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let told: Json = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&told["ok"], &told["providers_on"]), (&json!(true), &json!(0)));
+    let warnings = told["warnings"].as_array().unwrap();
+    let nothing = |warning: &&Json| warning.as_str().unwrap().contains("no provider is on");
+    assert_eq!(warnings.iter().filter(nothing).count(), 1, "{warnings:?}");
+
+    let on = folder.path().join("secret");
+    std::fs::write(&on, "secret").unwrap();
+    let conf = "[provider.openai]\nsecret = \"file:secret\"\n";
+    std::fs::write(folder.path().join("weir.toml"), conf).unwrap();
+    let output = check(folder.path(), &[]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("(1 on)") && !text.contains("no provider is on"), "{text}");
+}
