@@ -126,7 +126,7 @@ impl ErrorAnswer {
             too_large,
             is_judged,
         } = self;
-        let text = if too_large { None } else { plain(coded, held) };
+        let text = if too_large { None } else { plain(&coded, held) };
         let status = head.status.as_u16();
         let wait = text.as_deref().filter(|_| status == 429).and_then(retry_delay);
         if !is_judged {
@@ -177,10 +177,10 @@ fn is_json(content_type: &[u8]) -> bool {
 }
 
 /// The decoded text, if it is one within the limit.
-fn plain(coded: Coded, held: BytesMut) -> Option<Bytes> {
+fn plain(coded: &Coded, held: BytesMut) -> Option<Bytes> {
     match coded {
         Coded::No => Some(held.freeze()),
-        Coded::By(coding) => decoded(coding, &held),
+        Coded::By(coding) => decoded(*coding, &held),
         Coded::Otherwise(_) => None,
     }
 }
@@ -222,7 +222,7 @@ mod tests {
         if answer.too_large {
             None
         } else {
-            plain(answer.coded, answer.held)
+            plain(&answer.coded, answer.held)
         }
     }
 
