@@ -178,7 +178,11 @@ fn a_damaged_index_or_one_of_another_segment_is_made_again() {
 
     let opened = open(folder.path());
     assert_eq!(
-        (opened.journal.damaged_parts(), opened.unsettled.len(), opened.doubtful.len()),
+        (
+            opened.journal.damaged_parts(),
+            opened.unsettled.len(),
+            opened.doubtful.len()
+        ),
         (1, 0, 1),
         "in the segment that was cut the settlement may have stood"
     );
