@@ -36,6 +36,7 @@ fn an_emptied_redis_is_restored_to_the_last_charge() {
     let weir = WeirBuilder::new()
         .all_providers(&provider.base_url())
         .redis(&redis)
+        .set("store.redis.budget_ms", 2_000)
         .set("money.grace_usd", "0")
         .start();
     let [key, revoked] = [(); 2].map(|()| weir.key());
