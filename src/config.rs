@@ -304,13 +304,6 @@ pub enum ConfigError {
     Invalid(Vec<FileError>),
 }
 
-/// A fault that shows only in what a file's value refers to, told with the place of that value.
-pub fn fault(path: &Path, at: &[&str], message: &str) -> FileError {
-    // A file that has gone in the meantime has no places.
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    values::fault(&path.display().to_string(), &text, at, message)
-}
-
 impl Config {
     /// The sections that differ from `before` in what is read only at the start.
     pub fn needs_restart(&self, before: &Self) -> Vec<&'static str> {

@@ -76,7 +76,7 @@ pub(super) fn resolve(
         models: raw.model,
         places: Places {
             file: file.to_owned(),
-            lines: strict_toml::all::lines(text, &["provider", "model", "rules", "prices", "upstream"]),
+            lines: strict_toml::all::lines(text, &["provider", "model", "rules", "prices", "upstream", "store"]),
             unread: struck.clone(),
         },
     };

@@ -186,7 +186,7 @@ fn host_port(text: &str) -> Option<HostPort> {
 }
 
 /// A fault of the value at `at`.
-pub(super) fn fault(file: &str, text: &str, at: KeyPath<'_>, message: impl std::fmt::Display) -> FileError {
+fn fault(file: &str, text: &str, at: KeyPath<'_>, message: impl std::fmt::Display) -> FileError {
     let key = at.join(".");
     let message = format!("key `{key}`: {message}");
     match span_of(text, at) {

@@ -28,7 +28,7 @@ pub(super) fn run(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartErr
     let unreadable = |error: crate::config::ConfigError| StartError::Configuration(error.to_string());
     let (config, mut errors) = Config::examine(&args.conf).map_err(unreadable)?;
     if let Some(config) = &config {
-        errors.extend(store_check::faults(config, &args.conf));
+        errors.extend(store_check::faults(config));
     }
     let sound = config.as_ref().and_then(|config| examine(config, &mut errors));
     match (sound, &config) {

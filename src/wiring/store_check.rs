@@ -5,7 +5,7 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 use crate::{
-    config::{self, Config, RedisConfig, RedisModeConfig, StoreConfig, secret_source},
+    config::{Config, RedisConfig, RedisModeConfig, StoreConfig, secret_source},
     domain::{catalogue::SecretRef, strict_toml::FileError},
     store::{
         KeyStore, StoreWarning,
@@ -20,7 +20,7 @@ const CONNECT_WAIT: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What the settings of the configured store refer to and is not there, or is not what it has to be.
-pub(super) fn faults(config: &Config, conf: &Path) -> Vec<FileError> {
+pub(super) fn faults(config: &Config) -> Vec<FileError> {
     let StoreConfig::Redis(redis) = &config.store else {
         return Vec::new();
     };
@@ -28,7 +28,10 @@ pub(super) fn faults(config: &Config, conf: &Path) -> Vec<FileError> {
     if let RedisModeConfig::Sentinel { password, .. } = &redis.mode {
         secrets.push(("sentinel_password", password.as_ref()));
     }
-    let fault = |key: &str, why: &str| config::fault(conf, &["store", "redis", key], why);
+    let fault = |key: &str, why: &str| {
+        let key = format!("store.redis.{key}");
+        config.catalogue.places.fault(&key, format!("key `{key}`: {why}"))
+    };
     let mut faults: Vec<FileError> = secrets
         .into_iter()
         .filter_map(|(key, reference)| Some(fault(key, &secret_fault(reference?)?)))
