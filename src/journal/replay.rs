@@ -44,6 +44,9 @@ pub(super) struct Replayed {
 /// A request that was running, and the last that is known of it.
 type Unsettled = (Admitted, Option<Checkpoint>);
 
+/// The same with the place of its admission.
+type Admission = (Position, Unsettled);
+
 /// A request whose settlement is perhaps among the steps that damage has taken.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Doubtful {
@@ -182,10 +185,7 @@ fn segment(
 
 /// The requests that have not ended, each with the place of its admission and the last that is known of it; or the segments
 /// that lack records of them.
-fn unsettled(
-    folder: &Folder,
-    contents: &Contents,
-) -> Result<(Vec<(Position, Unsettled)>, BTreeSet<u64>), JournalError> {
+fn unsettled(folder: &Folder, contents: &Contents) -> Result<(Vec<Admission>, BTreeSet<u64>), JournalError> {
     let mut requests: Vec<_> = contents.running.values().collect();
     requests.sort_unstable_by_key(|request| request.admitted);
     let mut files = Files::default();

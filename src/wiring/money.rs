@@ -150,7 +150,6 @@ impl Money {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is the mapper of map_err")]
 fn journal_failed(error: JournalError) -> StartError {
     StartError::failed("the journal", error)
 }
