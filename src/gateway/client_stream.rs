@@ -235,7 +235,7 @@ impl Peek for ClientStream {
             let read = tokio::select! {
                 biased;
                 read = missing.read_buf(&mut self.peeked) => read?,
-                _ = self.closing.wait_for(|closing| *closing) => return Err(ErrorKind::ConnectionAborted.into()),
+                Ok(_) = self.closing.wait_for(|closing| *closing) => return Err(ErrorKind::ConnectionAborted.into()),
             };
             if read == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());

@@ -216,8 +216,8 @@ mod tests {
 
     #[test]
     fn the_examples_ask_for_models_that_people_know() {
-        let (folder, anywhere) = (TempDir::new().unwrap(), SocketAddr::from(([127, 0, 0, 1], 0)));
-        let config = config(folder.path(), anywhere, anywhere).unwrap();
+        let (folder, somewhere) = (TempDir::new().unwrap(), SocketAddr::from(([127, 0, 0, 1], 9)));
+        let config = config(folder.path(), somewhere, somewhere).unwrap();
         let (catalogue, _) = catalogue::check(&config).unwrap();
         for (protocol, name) in WELL_KNOWN {
             let provider = catalogue.named(name).unwrap().providers.first().unwrap();
