@@ -123,7 +123,7 @@ impl Gateway {
     fn arrive(&self, session: &mut Session, exchange: &mut Exchange) {
         let limits = &exchange.live.config.gateway;
         keepalive::offer(session, limits.keepalive);
-        self.let_go(session);
+        keepalive::withdraw(session, &self.drain);
         session.set_write_timeout(Some(limits.write));
         session.set_total_drain_timeout(Some(Duration::from_secs(1)));
         unseen::keep_from_client(session);
@@ -141,13 +141,6 @@ impl Gateway {
         exchange.stage = Stage::Arrived(Box::new(entry));
     }
 
-    /// Once nothing new is taken the connection ends with the answer that runs on it, and says so.
-    fn let_go(&self, session: &mut Session) {
-        if self.drain.is_closing() {
-            session.set_keepalive(None);
-        }
-    }
-
     /// Reads and checks the request. True when it has been answered here.
     async fn handle(&self, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
         fail::fail_point!("request_filter");
@@ -157,7 +150,7 @@ impl Gateway {
         let shape = exchange.shape;
         let live = Arc::clone(&exchange.live);
         let admitted = self.admit(session, &live, shape, &exchange.query_keys, *entry).await;
-        self.let_go(session);
+        keepalive::withdraw(session, &self.drain);
         match admitted {
             Ok(Some(forward)) => {
                 exchange.stage = Stage::Forwarding(Box::new(forward));
@@ -335,7 +328,7 @@ impl ProxyHttp for Gateway {
         head: &mut ResponseHeader,
         exchange: &mut Exchange,
     ) -> Result<()> {
-        self.let_go(session);
+        keepalive::withdraw(session, &self.drain);
         let forward = exchange.forward().ok_or_else(not_admitted)?;
         guard::immediate(self.metrics(), || relay::edit_head(session, forward, head))
     }
@@ -359,7 +352,7 @@ impl ProxyHttp for Gateway {
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &Error, exchange: &mut Exchange) -> FailToProxy {
-        self.let_go(session);
+        keepalive::withdraw(session, &self.drain);
         reply::fail(session, error, exchange).await
     }
 

@@ -17,7 +17,7 @@ use pingora::{
 };
 use pingora_proxy::Session;
 
-use crate::gateway::client_stream::ClientStream;
+use crate::gateway::{client_stream::ClientStream, drain::Drain};
 
 /// The head is here: offers to keep the connection for `idle` behind this request, where the client wants it and the process
 /// does not end. An HTTP/1.0 client's is closed, because nothing else tells it where an answer of unknown length ends.
@@ -28,6 +28,13 @@ pub fn offer(session: &mut Session, idle: Duration) {
     // Pingora would give up every connection whose request is answered before its end, and with `100 Continue` at that. What
     // is left of a body is read behind the answer; where that is too much `reply` gives the connection up.
     session.set_close_on_response_before_downstream_finish(false);
+}
+
+/// Once nothing new is taken the connection ends with the answer that runs on it, and says so.
+pub fn withdraw(session: &mut Session, drain: &Drain) {
+    if drain.is_closing() {
+        session.set_keepalive(None);
+    }
 }
 
 /// The request has failed, and its client has a whole answer: parks the connection if it can carry further requests.

@@ -8,7 +8,6 @@
 //! The crate's own clients for sentinels and clusters are not used: they try again calls that may have been done, and show
 //! neither which server answered nor when it changed, on which breaker and epochs rest.
 
-use std::collections::{BTreeSet, HashMap};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,12 +29,13 @@ use super::dialer::Dialer;
 use super::scripts::Scripts;
 use super::settings::{RedisMode, RedisSettings};
 use crate::clock;
-use crate::store::{OpenError, StoreError, StoreMemory, StoreTrouble, StoreWarning};
+use crate::store::{OpenError, StoreError};
 
 mod breaker;
 mod cluster;
 mod epochs;
 mod finder;
+mod inspection;
 mod keeper;
 mod lane;
 mod own;
@@ -310,7 +310,6 @@ impl Link {
         }
     }
 
-    /// Moves at every reconnect and whenever a master has changed: then what was acknowledged may be lost.
     /// What was acknowledged may be gone, for a reason that the link cannot see.
     pub(super) fn move_epoch(&self) {
         self.epochs.move_on();
@@ -325,6 +324,7 @@ impl Link {
         }
     }
 
+    /// Moves at every reconnect and whenever a master has changed: then what was acknowledged may be lost.
     pub(super) fn epochs(&self) -> watch::Receiver<u64> {
         self.epochs.subscribe()
     }
@@ -337,71 +337,11 @@ impl Link {
         }
     }
 
-    /// What is wrong with how the servers are set up.
-    pub(super) fn warnings(&self) -> BTreeSet<StoreWarning> {
-        let mut warnings: BTreeSet<StoreWarning> = self.lanes().iter().flat_map(|lane| lane.warnings()).collect();
-        if self.sentinels_deny().is_some() {
-            warnings.insert(StoreWarning::MissingRights);
-        }
-        if let Route::Cluster(cluster) = &self.route
-            && cluster.is_split()
-        {
-            warnings.insert(StoreWarning::SplitSlot);
-        }
-        warnings
-    }
-
-    /// What keeps the servers from being used.
-    pub(super) fn trouble(&self) -> StoreTrouble {
-        let apart = match &self.route {
-            Route::One { .. } => self.sentinels_deny(),
-            Route::Cluster(cluster) => cluster.unreadable(),
-        };
-        let mut trouble = StoreTrouble {
-            refused: false,
-            details: apart.into_iter().collect(),
-        };
-        for lane in self.lanes() {
-            let StoreTrouble { refused, details } = lane.trouble();
-            trouble.refused |= refused;
-            trouble.details.extend(details);
-        }
-        trouble
-    }
-
     /// Whether there is a connection to each master that is known, and the sentinels, if there are any, have been heard.
     pub(super) fn is_connected(&self) -> bool {
         match &self.route {
             Route::One { lane, finder } => lane.live_now().is_some() && finder.has_heard(),
             Route::Cluster(cluster) => cluster.is_whole(),
-        }
-    }
-
-    /// What the masters that are connected say of one of their settings; nothing where the user may not ask.
-    pub(super) async fn setting(&self, name: &str) -> Vec<String> {
-        let mut values = Vec::new();
-        for mut live in self.lanes().iter().filter_map(|lane| lane.live_now()) {
-            let mut ask = ::redis::cmd("CONFIG");
-            ask.arg("GET").arg(name);
-            let told = timeout(CONNECT_WAIT_MAX, ask.query_async(&mut live.connection)).await;
-            let told: HashMap<String, String> = told.ok().and_then(RedisResult::ok).unwrap_or_default();
-            values.extend(told.into_values());
-        }
-        values
-    }
-
-    /// How full the fullest master is.
-    pub(super) fn memory(&self) -> Option<StoreMemory> {
-        let all = self.lanes();
-        all.iter()
-            .filter_map(|lane| lane.seen().memory)
-            .reduce(StoreMemory::fuller)
-    }
-
-    fn sentinels_deny(&self) -> Option<String> {
-        match &self.route {
-            Route::One { finder, .. } => finder.complaint(),
-            Route::Cluster(_) => None,
         }
     }
 
