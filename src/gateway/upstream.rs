@@ -306,9 +306,6 @@ fn go_on_unanswered(session: &Session, forward: &mut Forward, error: &Error) -> 
     if forward.head_seen || *error.esource() != ErrorSource::Upstream || forward.is_unattended() {
         return false;
     }
-    let written = session.response_written();
-    let may = forward.live.config.retry.after_timeout
-        && written.is_none_or(|head| head.status.is_informational())
-        && admission::can_resend(forward);
+    let may = forward.live.config.retry.after_timeout && !reply::has_begun(session) && admission::can_resend(forward);
     forward.attempts.unanswered(may, rand::rng().random(), clock::instant())
 }

@@ -2,23 +2,12 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::harness::client::Response;
 use crate::harness::provider::Welcome;
 use crate::harness::recordings::unary;
 use crate::harness::request::{ALL_WIRES, Upload, Wire, wire_of};
 use crate::harness::rules::RuleFolder;
 use crate::harness::shapes::assert_unauthorized;
-use crate::harness::{Client, RecordingProvider, Request, Weir};
-
-/// Sends the head, waits to be asked for the body, sends it.
-#[track_caller]
-fn expecting(client: &mut Client, request: &Request, upload: Upload) -> Response {
-    let request = request.clone().header("expect", "100-continue");
-    client.write(&request.head_bytes(upload));
-    assert_eq!(client.head_to("POST").status, 100);
-    client.write(&request.body_bytes(upload));
-    client.response_to("POST")
-}
+use crate::harness::{RecordingProvider, Weir};
 
 #[test]
 fn a_request_that_expected_100_is_tried_again_like_any_other() {
@@ -39,7 +28,7 @@ fn a_request_that_expected_100_is_tried_again_like_any_other() {
     for wire in ALL_WIRES {
         for upload in [Upload::Length, Upload::Chunked(100)] {
             let before = provider.count();
-            let answer = expecting(&mut weir.connect(), &wire.request(&key, "hi"), upload);
+            let answer = weir.connect().exchange_expecting(&wire.request(&key, "hi"), upload);
             assert_eq!(answer.status, 200, "{wire:?} {upload:?}: {}", answer.text());
             assert_eq!(provider.count(), before + 2, "{wire:?} {upload:?}");
         }
@@ -57,7 +46,7 @@ fn a_providers_last_word_reaches_who_expected_100() {
     });
     let weir = Weir::start(&provider.base_url());
     let request = Wire::Messages.request(&weir.key().text, "hi");
-    let answer = expecting(&mut weir.connect(), &request, Upload::Length);
+    let answer = weir.connect().exchange_expecting(&request, Upload::Length);
     assert_eq!(
         (answer.status, answer.header("retry-after")),
         (529, Some("60")),
@@ -87,7 +76,7 @@ fn who_expected_100_is_served_by_another_place_or_over_another_connection() {
     let request = Wire::Messages.request_for("m", &weir.key().text, "hi");
     let mut client = weir.connect();
     for turn in 0..20 {
-        let answer = expecting(&mut client, &request, Upload::Length);
+        let answer = client.exchange_expecting(&request, Upload::Length);
         assert_eq!(answer.status, 200, "turn {turn}: {}", answer.text());
     }
     assert_eq!(alive.count(), 20);
@@ -101,7 +90,7 @@ fn a_connection_serves_on_after_100() {
     let key = weir.key().text;
     let mut client = weir.connect();
     for turn in 0..3 {
-        let answer = expecting(&mut client, &Wire::Messages.request(&key, "hi"), Upload::Length);
+        let answer = client.exchange_expecting(&Wire::Messages.request(&key, "hi"), Upload::Length);
         assert_eq!(
             (answer.status, answer.header("connection")),
             (200, Some("keep-alive")),

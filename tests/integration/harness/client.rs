@@ -73,6 +73,16 @@ impl Client {
         self.response_to(&request.method)
     }
 
+    /// Sends the head with `Expect: 100-continue`, waits to be asked for the body, sends it, and reads the answer.
+    #[track_caller]
+    pub(crate) fn exchange_expecting(&mut self, request: &Request, upload: Upload) -> Response {
+        let request = request.clone().header("expect", "100-continue");
+        self.write(&request.head_bytes(upload));
+        assert_eq!(self.head_to("POST").status, 100);
+        self.write(&request.body_bytes(upload));
+        self.response_to("POST")
+    }
+
     /// Writes bytes; a peer that no longer listens is seen when reading.
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
