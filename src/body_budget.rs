@@ -1,7 +1,7 @@
 //! The process-wide budget for request bytes that are held in memory.
 //!
-//! Bodies are gathered whole before they are forwarded (design, section 3), so many large uploads at once could eat all
-//! memory. Whoever buffers takes a lease first; without one the request is refused with 503.
+//! Bodies are gathered whole before they are forwarded (ARCHITECTURE.md, "One streaming request"), so many large uploads
+//! at once could eat all memory. Whoever buffers takes a lease first; without one the request is refused with 503.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

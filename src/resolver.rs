@@ -1,7 +1,7 @@
 //! Provider host names to socket addresses, in the background.
 //!
 //! The request path must neither wait for a name server nor depend on one: `HttpPeer::new` with a name would resolve it
-//! blocking and panic on failure (design, section 4). So a task resolves every name at start and again every `refresh`;
+//! blocking and panic on failure. So a task resolves every name at start and again every `refresh`;
 //! requests read the last good answer without a lock. An unknown name means 503.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Which key a request is made with (spec section 5, design.md section 7).
+//! Which key a request is made with (docs/interface.md, Authentication).
 
 use crate::domain::{
     protocol::Protocol,
@@ -22,7 +22,7 @@ pub struct Offered<'a> {
     pub x_api_key: Vec<&'a str>,
     /// The text after `Bearer ` in `authorization`.
     pub bearer: Vec<&'a str>,
-    /// `x-goog-api-key` and `x-genai-api-key`, the spec's name for the same header.
+    /// `x-goog-api-key` and `x-genai-api-key`, two names of one place.
     pub x_goog_api_key: Vec<&'a str>,
     /// The `key` parameter of the query.
     pub query_key: Vec<&'a str>,

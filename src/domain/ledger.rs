@@ -1,6 +1,6 @@
 //! Accounts, quotas and holds: what every ledger store is asked, what it answers, and what changes it.
 //!
-//! A request's money goes through three steps (design.md section 5): [`Admit`] checks everything and puts a hold,
+//! A request's money goes through three steps: [`Admit`] checks everything and puts a hold,
 //! [`TopUp`] enlarges the hold while the answer runs, and a [`Step`] with a [`Settlement`] charges what was used and ends
 //! the hold. Steps are numbered per account and node; a store applies each exactly once, in order. [`account`] is the
 //! reference model that every store obeys.

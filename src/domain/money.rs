@@ -19,7 +19,7 @@ impl NanoUsd {
     /// Nothing.
     pub const ZERO: Self = Self(0);
     /// The largest balance, quota or charge: 2^53 - 1 nano-USD, about 9 million USD. Lua counts in doubles, and up to here
-    /// a double is exact (design.md section 5).
+    /// a double is exact (ARCHITECTURE.md, "Invariants").
     pub const MAX: Self = Self((1 << 53) - 1);
 
     /// That many nano-USD.

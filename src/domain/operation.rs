@@ -1,4 +1,4 @@
-//! What a client may ask for, read from method and path (spec section 4).
+//! What a client may ask for, read from method and path (docs/interface.md, Endpoints).
 
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
@@ -90,7 +90,7 @@ pub enum TargetError {
         /// The `allow` header.
         allow: &'static str,
     },
-    /// `/v1/chat/completions` (spec section 1, point 7).
+    /// `/v1/chat/completions` (docs/interface.md, Versioning).
     ChatCompletionsRemoved,
     /// A model name in the path that is empty, too long or has characters outside `[A-Za-z0-9._-]`; where the path is not
     /// forwarded, outside those that a catalogue's names may have.
@@ -117,11 +117,12 @@ pub fn target(method: &str, path: &str) -> Result<Target, TargetError> {
     }
 }
 
-/// The protocol whose error shape a path gets when nothing better is known: that of its prefix (design.md section 3).
+/// The protocol whose error shape a path gets when nothing better is known: that of its prefix (docs/interface.md,
+/// Errors).
 pub fn shape_of(path: &str) -> Protocol {
     let gemini_method =
         || path.starts_with("/v1/models/") && (path.contains(':') || path.contains("%3A") || path.contains("%3a"));
-    // Tuned models are not offered; who asks for one speaks this protocol (protocols.md 4.1).
+    // Tuned models are not offered; who asks for one speaks this protocol (docs/interface.md, Gemini-style).
     let tuned = || path.starts_with("/v1/tunedModels/");
     if path == "/v1beta" || path.starts_with("/v1beta/") || gemini_method() || tuned() {
         Protocol::Gemini

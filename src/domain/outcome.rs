@@ -69,8 +69,8 @@ impl Outcome {
 const CLIENT_LEFT: u16 = 499;
 
 impl Outcome {
-    /// The status that the request is recorded with (spec section 7.4): what the client got, or what stands for it where
-    /// the answer failed behind its 200.
+    /// The status that the request is recorded with (docs/interface.md, The public record): what the client got, or what
+    /// stands for it where the answer failed behind its 200.
     pub fn recorded_status(self, answered: u16) -> u16 {
         match self {
             Self::ProviderCut | Self::InBandError | Self::ProviderUnreachable => answered.max(502),
@@ -87,8 +87,8 @@ impl Outcome {
         }
     }
 
-    /// Whether a request that was forwarded is billed (design.md section 5): all but what weir refused and what the provider
-    /// says was the client's own mistake.
+    /// Whether a request that was forwarded is billed (docs/interface.md, The public record): all but what weir refused and
+    /// what the provider says was the client's own mistake.
     pub fn is_billed(self, status: u16) -> bool {
         match self {
             Self::Refused => false,

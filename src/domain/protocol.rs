@@ -20,7 +20,7 @@ pub use made::Made;
 pub use model_list::{ListedModel, model_entry, models_list};
 pub use observer::{FailureKind, Framing, InBandError, MidStreamFailure, Observed, Observer, framing_of};
 
-/// A wire protocol that clients speak to weir (spec sections 4.1, 4.3, 4.5).
+/// A wire protocol that clients speak to weir (docs/interface.md, Endpoints).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {

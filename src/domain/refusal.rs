@@ -24,7 +24,7 @@ pub enum Refusal {
         /// The methods it has, as in the `allow` header.
         allow: &'static str,
     },
-    /// A WebSocket is asked for, which is not offered (protocols.md, point 7).
+    /// A WebSocket is asked for, which is not offered (docs/interface.md, Endpoints).
     UpgradeUnavailable,
     /// The chat completions path, which is no longer offered.
     ChatCompletionsRemoved,

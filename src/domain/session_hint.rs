@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::{json_scan::Scan, protocol::Protocol, provider_state::StateKey};
 
-/// Headers by which agents name their session (protocols.md section 11), the surest first.
+/// Headers by which agents name their session, the surest first.
 const SESSION_HEADERS: [&str; 5] = [
     "x-claude-code-session-id",
     "session-id",

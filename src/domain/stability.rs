@@ -1,4 +1,5 @@
-//! How stable each model is: hourly counters from billed requests, and what is published of them (spec section 2.5).
+//! How stable each model is: hourly counters from billed requests, and what is published of them
+//! (docs/interface.md, The public record).
 //!
 //! A billed request is one [`Row`] of the consumption log and one entry of a [`Bucket`], that of the hour it ended in, under
 //! the catalogue model that served it. A node adds up its own rows; its [`Share`] of an hour only ever grows, so it is told

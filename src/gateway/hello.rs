@@ -1,5 +1,5 @@
 //! `HEAD /`, `HEAD` and `GET /api/hello`: whether somebody is there. Claude Code asks before its first request, without a
-//! key (protocols.md section 11), so the answer says nothing about anybody.
+//! key (docs/interface.md, Endpoints), so the answer says nothing about anybody.
 
 use crate::domain::refusal::Reply;
 

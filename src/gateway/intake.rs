@@ -51,7 +51,7 @@ pub fn shape(head: &RequestHeader, keys: &QueryKeys) -> Protocol {
     if !listing {
         return operation::shape_of(path);
     }
-    // Three clients share this path (protocols.md, point 3); their headers tell them apart.
+    // Three clients share this path (docs/interface.md, Authentication); their headers tell them apart.
     let has = |name: &str| head.headers.contains_key(name);
     if has("x-goog-api-key") || has("x-genai-api-key") || !keys.0.is_empty() {
         Protocol::Gemini
@@ -73,7 +73,8 @@ pub fn target(head: &RequestHeader) -> Result<Target, Refusal> {
         && head.uri.path() == "/v1/responses"
         && head.headers.get_all(header::UPGRADE).iter().any(is_websocket)
     {
-        // Codex asks so first. Any other refusal costs it seven tries, or the turn (protocols.md, point 7).
+        // Codex asks so first. Any other refusal costs it seven tries, or the turn (ARCHITECTURE.md, "What clients make
+        // of weir's refusals").
         return Err(Refusal::UpgradeUnavailable);
     }
     operation::target(head.method.as_str(), head.uri.path()).map_err(|error| match error {

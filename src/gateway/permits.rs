@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// A place among those that the key has for counting tokens. Agents count in bursts (25 at once were seen) and pay
-/// nothing for it, so this limit is apart from those on generation (protocols.md 1.6).
+/// nothing for it, so this limit is apart from those on generation (docs/interface.md, Token counts).
 pub fn count_slot(
     gateway: &Gateway,
     live: &Live,

@@ -52,7 +52,7 @@ fn decoded(key: &str) -> Cow<'_, str> {
     percent_decode_str(key).decode_utf8().unwrap_or_default()
 }
 
-/// Refuses every `hours` but one 24 (spec section 4.6). Other parameters are not looked at.
+/// Refuses every `hours` but one 24 (docs/interface.md, The public record). Other parameters are not looked at.
 pub(super) fn check_hours(query: Option<&str>) -> Result<(), Refusal> {
     let pairs = query.unwrap_or_default().split('&');
     let mut hours = pairs

@@ -1,4 +1,5 @@
-//! The published record as JSON: exactly the fields of spec section 2.5. No count of requests is among them.
+//! The published record as JSON: exactly the fields that docs/interface.md, The public record, names. No count of requests is
+//! among them.
 
 use serde::Serialize;
 

@@ -142,7 +142,7 @@ fn error_body(protocol: Protocol, status: u16, message: &str, request_id: &str, 
     body.to_string().into()
 }
 
-/// An error in a shape of the provider's own (spec section 7, Messages provider 3).
+/// An error in a shape of the provider's own (docs/interface.md, Errors: provider 3).
 fn native_error(status: u16, message: &str) -> Value {
     json!({ "code": status.to_string(), "message": message, "param": null, "type": "sample_error" })
 }

@@ -109,7 +109,7 @@ fn h2c_form_arrives(
     let before = provider.count();
     let answer = h2c::exchange(weir.gateway, request, end, length);
     if answer.status == 411 && body.len() > 65_536 && (end, length) == (EndStream::OnLastFrame, Length::Unsaid) {
-        // The one form that may be refused rather than hang (design.md section 4).
+        // The one form that may be refused rather than hang (docs/interface.md, Errors: `length_required`).
         assert_refusal(Wire::Messages, &answer, 411, "invalid_request_error");
         return;
     }

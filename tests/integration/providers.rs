@@ -1,12 +1,12 @@
 //! Every shipped provider with the sample provider behind it: answers, streams, and each kind of error in the shape that
-//! the spec's table gives it (section 7).
+//! docs/interface.md, Errors, gives it.
 
 use crate::harness::request::Wire;
 use crate::harness::sample::SampleProvider;
 use crate::harness::shapes::assert_refusal;
 use crate::harness::{Request, Weir, client::Response};
 
-/// The Messages providers in the spec's order, each with a model of its file.
+/// The Messages providers in the order of docs/interface.md, Messages, each with a model of its file.
 const MESSAGES: [(&str, &str); 7] = [
     ("anthropic", "claude-opus-5-5"),
     ("deepseek", "deepseek-flash"),
@@ -33,7 +33,7 @@ fn each(mut check: impl FnMut(&Weir, &str, Wire, &str, &str)) {
     }
 }
 
-/// The shape that the spec's table gives a provider: the third of the Messages ones has its own.
+/// The shape that docs/interface.md, Errors, gives a provider: the third of the Messages ones has its own.
 fn has_its_shape(provider: &str, wire: Wire, answer: &Response) -> bool {
     let body = answer.json();
     if provider == "mimo" && wire == Wire::Messages {
@@ -64,7 +64,7 @@ fn each_provider_answers_in_one_piece_and_as_a_stream() {
 }
 
 #[test]
-fn errors_have_the_shape_that_the_spec_gives_each_provider() {
+fn errors_have_the_shape_that_each_provider_has_here() {
     each(|weir, key, wire, provider, model| {
         for status in [400, 404, 408, 409, 422, 429, 500, 502, 503, 504, 529] {
             let prompt = format!("[[sample: status={status} retry_after=30]]");

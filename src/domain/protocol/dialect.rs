@@ -129,7 +129,7 @@ impl Dialect {
         }
     }
 
-    /// Whether `data: [DONE]` ends a stream (spec section 6.1). In a Gemini-style stream it breaks clients.
+    /// Whether `data: [DONE]` ends a stream (docs/interface.md, Streams). In a Gemini-style stream it breaks clients.
     pub(super) const fn ends_with_done(&self) -> bool {
         matches!(self, Self::Responses(_))
     }

@@ -9,7 +9,7 @@ use crate::domain::protocol::Protocol;
 pub enum ErrorForm {
     /// The protocol's own.
     Of(Protocol),
-    /// `code`, `message` and `type` at the root, without a wrapper: of a Messages provider (spec section 7, provider 3).
+    /// `code`, `message` and `type` at the root, without a wrapper: of a Messages provider (docs/interface.md, Errors: provider 3).
     NativeRoot,
 }
 

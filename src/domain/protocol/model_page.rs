@@ -1,4 +1,4 @@
-//! Which part of the model list is asked for: the paging of the protocols that have one (protocols.md 1.7 and 2).
+//! Which part of the model list is asked for: the paging of the protocols that have one (docs/interface.md, Model lists).
 
 use std::ops::Range;
 

@@ -318,7 +318,7 @@ impl Observer {
 
     /// The bytes to append to a complete stream: the `[DONE]` marker, where the protocol has one and the provider sent none.
     ///
-    /// Providers of the Responses protocol send none although it is promised (spec section 6.1, protocols.md 3.4).
+    /// Providers of the Responses protocol send none, although clients here are promised it (docs/interface.md, Streams).
     pub fn closing(&self) -> Option<Vec<u8>> {
         let Frame::Sse { framer, head, .. } = &self.frame else {
             return None;

@@ -77,7 +77,7 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
 }
 
 fn messages_body(refusal: &Refusal, message: &str, request_id: &str) -> Value {
-    // The protocol's own codes (protocols.md 1.1).
+    // The protocol's own codes (docs/interface.md, Errors).
     let code = match refusal {
         Refusal::BodyEncodingUnsupported { .. } => Some("request_body_encoding_unsupported"),
         Refusal::BodyEncodingInvalid { .. } => Some("request_body_encoding_invalid"),

@@ -131,7 +131,7 @@ pub struct RawTimeouts {
     pub total_seconds: Option<Spanned<u32>>,
 }
 
-/// What becomes of a provider's error bodies, once what resembles a credential is masked (design.md section 7).
+/// What becomes of a provider's error bodies, once what resembles a credential is masked (docs/interface.md, Errors).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ErrorShape {

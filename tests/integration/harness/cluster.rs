@@ -89,7 +89,8 @@ impl Cluster {
         told.lines().nth(1).unwrap().to_owned()
     }
 
-    /// The slot of a key: CRC16 of what stands in its first braces, or of all of it (Redis Cluster specification).
+    /// The slot of a key: CRC16 of what stands in its first braces, or of all of it
+    /// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags>).
     pub(crate) fn slot_of(key: &str) -> u32 {
         let tag = key.split_once('{').and_then(|(_, rest)| Some(rest.split_once('}')?.0));
         let crc = tag.unwrap_or(key).bytes().fold(0_u32, |crc, byte| {

@@ -45,14 +45,14 @@ pub struct RawRetry {
     pub budget_percent: Option<Spanned<u16>>,
 }
 
-/// The shape of errors and of weir's own refusals at this provider (design.md section 7).
+/// The shape of errors and of weir's own refusals at this provider (docs/interface.md, Errors).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalShape {
     /// The protocol's own.
     #[default]
     Protocol,
-    /// `code`, `message` and `type` at the root, without a wrapper (spec section 7, Messages provider 3).
+    /// `code`, `message` and `type` at the root, without a wrapper (docs/interface.md, Errors: provider 3).
     NativeRoot,
 }
 

@@ -12,7 +12,8 @@ pub(super) type Slot = u16;
 /// How many there are.
 pub(super) const SLOTS: u16 = 16_384;
 
-/// The slot of a key: CRC16 of what stands in its first braces, or of all of it (Redis Cluster specification, "Hash tags").
+/// The slot of a key: CRC16 of what stands in its first braces, or of all of it
+/// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags>).
 pub(super) fn of_key(key: &[u8]) -> Slot {
     let tag = || {
         let open = key.iter().position(|byte| *byte == b'{')?;
