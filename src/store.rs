@@ -229,7 +229,7 @@ impl StoreWarning {
                 "redis acknowledges changes that no replica has, a failover may lose them: set min-replicas-to-write to 1"
             }
             Self::SplitSlot => {
-                "a redis master has keys of a slot that is another's: if no slots are being moved, the move was cut off; end it with redis-cli --cluster fix, see \"Moving slots\" in the README"
+                "a redis master has keys of a slot that is another's: if no slots are being moved, the move was cut off; end it with redis-cli --cluster fix, see \"Moving slots\" in docs/redis.md"
             }
             Self::MissingRights => {
                 "the redis user lacks rights that weir needs: grant those that the log and /readyz name"

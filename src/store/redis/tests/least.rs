@@ -1,4 +1,4 @@
-//! The users that the README grants rights to keep the contracts, in each mode.
+//! The users that docs/redis.md grants rights to keep the contracts, in each mode.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::store::redis::{RedisLedger, RedisMode, RedisSettings};
 use crate::store::stability::contract::stability_suite;
 use crate::store::{StoreTrouble, StoreWarning};
 
-const README: &str = include_str!("../../../../README.md");
+const DOCUMENT: &str = include_str!("../../../../docs/redis.md");
 pub(super) const PASSWORD: &str = "pw";
 
-/// The words of the README's `ACL SETUSER` line below a heading, for this user and namespace.
+/// The words of the `ACL SETUSER` line of docs/redis.md below a heading, for this user and namespace.
 pub(super) fn documented(heading: &str, user: &str, namespace: &str) -> Vec<String> {
-    let (_, rest) = README.split_once(&format!("# {heading}\n")).expect(heading);
+    let (_, rest) = DOCUMENT.split_once(&format!("# {heading}\n")).expect(heading);
     // A line that goes on ends with a backslash.
     let text: Vec<&str> = rest
         .lines()

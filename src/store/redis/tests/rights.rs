@@ -11,7 +11,7 @@ use crate::store::redis::test_server::sentinel::Watched;
 use crate::store::redis::{RedisLedger, RedisMode, RedisSettings};
 use crate::store::{StoreTrouble, StoreWarning};
 
-/// The rights in a line of the README.
+/// The rights in a line of docs/redis.md.
 fn rights_in(words: &[String]) -> BTreeSet<String> {
     words.iter().filter(|word| word.starts_with('+')).cloned().collect()
 }
@@ -71,7 +71,7 @@ fn every_command_of_a_script_is_asked_about() {
     let missing: Vec<&String> = called.difference(&asked).collect();
     assert!(
         missing.is_empty(),
-        "add them to SCRIPTED and to the README: {missing:?}"
+        "add them to SCRIPTED and to docs/redis.md: {missing:?}"
     );
     // And none is asked for that nothing needs.
     let others = [
