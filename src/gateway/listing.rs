@@ -58,7 +58,7 @@ pub fn reply(
     })
 }
 
-/// Models that the key may use and that have a provider for `operation`, at most [`NAMED_MODELS_MAX`].
+/// Models that the key may use and that have a provider for `operation`, as many as fit into a refusal's message.
 pub fn serving(catalogue: &Catalogue, key: &KeyRecord, operation: Operation) -> Vec<String> {
     let fits = |model: &Model| model.providers_for(operation).next().is_some() && key.allows_model(&model.name);
     let models = catalogue.models().filter(|model| fits(model));
