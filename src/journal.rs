@@ -77,7 +77,7 @@ const NUMBERS: &str = "numbers";
 /// An open journal and what it held.
 #[derive(Debug)]
 pub struct Opened {
-    /// The journal.
+    /// The opened journal.
     pub journal: Arc<Journal>,
     /// The node that it makes of this process.
     pub node: NodeId,
@@ -98,9 +98,9 @@ struct Shared {
     /// There is something to sync, or the journal is to close.
     work: Condvar,
     synced: watch::Sender<Synced>,
-    /// Steps are on disk.
+    /// Notified when further steps are on disk.
     woken: Notify,
-    /// Steps were acknowledged.
+    /// Notified when the store has acknowledged steps.
     progress: Notify,
     /// Held while forgotten steps are looked up.
     lookup: Mutex<()>,
@@ -113,7 +113,7 @@ struct Shared {
 struct State {
     tail: Tail,
     contents: Contents,
-    /// The frame being written.
+    /// The frame being encoded; reused.
     buffer: Vec<u8>,
     dirty: bool,
     /// Accounts with steps on disk that nobody has taken notice of.

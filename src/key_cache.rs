@@ -103,7 +103,7 @@ struct Counters {
     limited_all: AtomicU64,
 }
 
-/// See the module.
+/// The bounded cache of key records in front of the store.
 pub struct KeyCache {
     store: Arc<dyn KeyStore>,
     settings: KeyCacheSettings,

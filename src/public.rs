@@ -51,26 +51,26 @@ const OPENAPI: &str = include_str!("public/openapi.json");
 /// One request, as far as it matters.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// Its method.
+    /// The request's method.
     pub method: &'a Method,
     /// Its path, still percent-encoded.
     pub path: &'a str,
-    /// What stands behind `?`.
+    /// The query, without `?`.
     pub query: Option<&'a str>,
-    /// Its headers.
+    /// The request's headers.
     pub headers: &'a HeaderMap,
     /// The other end of the connection.
     pub peer: IpAddr,
     /// The wall clock, in milliseconds since the Unix epoch.
     pub now_ms: i64,
-    /// The monotonic clock.
+    /// The time by the monotonic clock.
     pub now: Instant,
 }
 
 /// What is sent. The writer adds `content-length` (not to 204 and 304), and leaves the body out for HEAD.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The status.
+    /// The answer's status.
     pub status: StatusCode,
     /// All headers but `content-length` and `date`.
     pub headers: HeaderMap,

@@ -134,7 +134,7 @@ pub struct Lookup {
 pub struct KeyView {
     /// The digest that finds it.
     pub digest: KeyDigest,
-    /// The record.
+    /// The key's record.
     pub record: KeyRecord,
     /// When it was last used, in seconds since the Unix epoch; some seconds late, `None` if never.
     pub last_used: Option<i64>,
@@ -163,7 +163,7 @@ pub struct StoreTrouble {
 /// How full the fullest server of a store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreMemory {
-    /// What it uses, in bytes.
+    /// Memory in use, in bytes.
     pub used: u64,
     /// What it may use, or where it has no limit of its own what its machine has, in bytes.
     pub most: u64,
@@ -198,7 +198,7 @@ pub enum StoreWarning {
 }
 
 impl StoreWarning {
-    /// All of them.
+    /// All warnings, for the metrics.
     pub const ALL: [Self; 5] = [
         Self::Eviction,
         Self::NoAppendOnlyFile,

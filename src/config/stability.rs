@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::resolve::loopback;
 use super::values::Values;
 
-/// As typed.
+/// The section as in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawStability {
@@ -21,7 +21,7 @@ pub(super) struct RawStability {
     trusted_proxies: Option<Vec<String>>,
 }
 
-/// Checked.
+/// The section, checked and with defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StabilityConfig {
     /// Where the public service answers, beside the gateway's port; port 0 takes a free one.

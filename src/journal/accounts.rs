@@ -44,7 +44,7 @@ struct Account {
 pub(super) struct Accounts {
     by_name: HashMap<String, Account>,
     unacknowledged: u64,
-    /// How many steps are kept.
+    /// The number of steps kept.
     kept: usize,
     /// Those with steps that nobody has taken notice of.
     woken: HashSet<String>,
@@ -173,7 +173,7 @@ impl Accounts {
         self.by_name.get(account).map_or(0, |account| account.acked)
     }
 
-    /// The last number given.
+    /// The number of the account's last step; 0 if it has none.
     pub(super) fn last(&self, account: &str) -> u64 {
         self.by_name.get(account).map_or(0, |account| account.last)
     }

@@ -40,7 +40,7 @@ pub(super) struct Rest {
     pub(super) keys: HashMap<KeyId, u64>,
     /// Requests of earlier segments that ended in this one.
     pub(super) ended: Vec<String>,
-    /// What its rows count.
+    /// What the segment's settled rows count, by hour and model.
     pub(super) tallies: BTreeMap<Hour, Bucket>,
     /// Requests with records in it that had not ended when it was complete; `None` before it is.
     pub(super) left: Option<HashMap<String, Left>>,

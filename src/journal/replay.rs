@@ -25,7 +25,7 @@ use super::{
 };
 use crate::domain::ledger::{Admitted, Checkpoint, Record};
 
-/// What a start found.
+/// What reading the journal at a start has found.
 #[derive(Debug, Default)]
 pub(super) struct Replayed {
     pub(super) contents: Contents,

@@ -32,7 +32,7 @@ pub(super) struct Segment {
     pub(super) at: u64,
 }
 
-/// See the module.
+/// The journal's end: the segment being written, the spare ones, and the room promised to requests.
 pub(super) struct Tail {
     pub(super) current: Segment,
     spare: VecDeque<Segment>,

@@ -8,7 +8,7 @@ use crate::{
     limiter::{Allowance, Limiter, client::Client},
 };
 
-/// See the module.
+/// Limits lookups of unknown keys: per client address, and for the whole node.
 #[derive(Debug)]
 pub(super) struct Limits {
     per_address: Limiter<Client>,

@@ -13,7 +13,7 @@ use lru::LruCache;
 
 use crate::domain::{key::KeyRecord, secret::KeyDigest};
 
-/// See the module.
+/// One shard of the key cache.
 pub(super) struct Shard {
     /// The version up to which the feed has been followed; none before it was read first.
     version: Option<u64>,

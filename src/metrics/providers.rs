@@ -4,7 +4,7 @@ use prometheus::{IntCounterVec, IntGaugeVec};
 
 use super::{Health, Maker, Metrics, raise};
 
-/// The providers' metrics.
+/// Metrics by provider.
 pub(super) struct Providers {
     retries: IntCounterVec,
     on: IntGaugeVec,
@@ -18,7 +18,7 @@ pub(super) struct Providers {
 /// How a provider stands on this node.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProviderFigures {
-    /// Credentials that rest.
+    /// The number of credentials that rest.
     pub credentials_resting: usize,
     /// Addresses that are left out.
     pub places_ejected: usize,

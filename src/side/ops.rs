@@ -13,7 +13,7 @@ use crate::journal::JournalShut;
 use crate::metrics::{self, Metrics};
 use crate::store::{StoreTrouble, time};
 
-/// What the endpoints show.
+/// What the ops endpoints report on.
 #[derive(Clone)]
 pub struct OpsState {
     /// For `/metrics`.

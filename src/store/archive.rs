@@ -26,16 +26,16 @@ pub mod file;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Item {
-    /// A service key.
+    /// A key, with its record.
     Key {
-        /// Its digest.
+        /// The digest under which the key is found.
         digest: KeyDigest,
-        /// Everything else.
+        /// The key's record.
         record: Box<KeyRecord>,
         /// When it was last used, in seconds since the Unix epoch.
         last_used: Option<i64>,
     },
-    /// A key that was deleted.
+    /// A deleted key.
     KeyGone {
         /// Which.
         id: KeyId,

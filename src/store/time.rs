@@ -14,7 +14,7 @@ pub const OFFSET_MAX: Duration = Duration::from_secs(30);
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 const UNKNOWN: i64 = i64::MIN;
 
-/// See the module.
+/// The store's clock, estimated from its last answer and this node's monotonic clock.
 #[derive(Debug)]
 pub struct StoreTime {
     /// Where this node's monotonic clock stood.

@@ -34,13 +34,13 @@ const QUIET: Duration = Duration::from_millis(200);
 /// How often a name that a new version needs is looked for before it serves.
 const RESOLVED_POLL: Duration = Duration::from_millis(10);
 
-/// What a reload works on.
+/// What a reload reads and replaces.
 pub struct Reloader {
-    /// The configuration file.
+    /// The path of the configuration file.
     pub conf: PathBuf,
-    /// The version in force.
+    /// Holds the current version.
     pub live: Arc<LiveCell>,
-    /// Providers' addresses.
+    /// Resolves the providers' names in the background.
     pub resolver: Arc<Resolver>,
     /// Where the outcome is counted.
     pub metrics: Arc<Metrics>,

@@ -62,7 +62,7 @@ const REDIRECTS_MAX: usize = 8;
 /// The pause before a call is sent again about a slot that is on its way.
 const SLOT_PAUSE: Duration = Duration::from_millis(5);
 
-/// See the module.
+/// Sends calls to Redis, in any of its modes.
 pub(super) struct Link {
     route: Route,
     dialer: Arc<Dialer>,

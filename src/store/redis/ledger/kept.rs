@@ -19,7 +19,7 @@ use crate::{
     store::StoreError,
 };
 
-/// See the module.
+/// The durable state of one account.
 #[derive(Default)]
 pub(super) struct Kept {
     pub(super) standing: Standing,

@@ -35,7 +35,7 @@ const READ_WAIT_MAX: Duration = Duration::from_millis(300);
 /// After how many maps without it a server's lane ends.
 const ABSENT_MAX: u32 = 10;
 
-/// See the module.
+/// The lanes of a cluster and its slot map.
 pub(super) struct Cluster {
     seeds: Vec<Address>,
     map: watch::Sender<MapState>,

@@ -28,7 +28,7 @@ use crate::store::{StoreError, StoreMemory, StoreTrouble, StoreWarning};
 /// How many calls may be under way to one server, those that wait their turn there included; more are refused at once.
 pub(in crate::store::redis) const CALLS_MAX: usize = 4096;
 
-/// See the module.
+/// The connection to one master, with its breaker.
 pub(super) struct Lane {
     pub(super) state: Arc<watch::Sender<State>>,
     pub(super) dialer: Arc<Dialer>,

@@ -34,7 +34,7 @@ const NAMED_MAX: usize = 5;
 /// What was found, by slot.
 type Found = BTreeMap<Slot, Stray>;
 
-/// See the module.
+/// Searches the masters for keys in slots that they do not own.
 pub(super) struct Strays {
     /// What the names of weir's keys begin with.
     prefix: String,
