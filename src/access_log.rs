@@ -50,7 +50,7 @@ pub enum AccessLogError {
     Open {
         /// The configured path.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The writer thread cannot be started.

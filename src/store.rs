@@ -270,12 +270,12 @@ pub enum OpenError {
     /// A backup was being put back and that was cut short.
     #[error("a restore into {} did not finish: remove the store's files there and restore again", .0.display())]
     Unfinished(PathBuf),
-    /// The file system refused.
+    /// The store's file cannot be opened.
     #[error("cannot open the key store {}: {reason}", path.display())]
     File {
-        /// Which file.
+        /// The store's file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         reason: String,
     },
     /// It has no accounts, and has never been in use.
@@ -294,9 +294,9 @@ pub enum OpenError {
     /// The data is not what weir wrote.
     #[error("the key store {} is unreadable: {reason}, restore it from a backup", path.display())]
     Corrupt {
-        /// Which file.
+        /// The damaged file.
         path: PathBuf,
-        /// What was found.
+        /// What is wrong with its content.
         reason: String,
     },
 }

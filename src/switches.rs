@@ -10,7 +10,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 
-/// The switches.
+/// The providers that an operator has switched off, kept in a file.
 #[derive(Debug)]
 pub struct Switches {
     off: ArcSwap<BTreeSet<String>>,

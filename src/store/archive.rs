@@ -37,14 +37,14 @@ pub enum Item {
     },
     /// A deleted key.
     KeyGone {
-        /// Which.
+        /// The deleted key.
         id: KeyId,
     },
     /// An account: balance, limits and watermarks.
     Account {
-        /// Its name.
+        /// The account's name.
         id: String,
-        /// Its state.
+        /// Its balance, limits and watermarks.
         standing: Box<Standing>,
         /// The operations that it remembers, the oldest first.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -52,25 +52,25 @@ pub enum Item {
     },
     /// What an account knows of one of its keys: the mirror of its record, and its counters.
     AccountKey {
-        /// The account.
+        /// The account that the key belongs to.
         account: String,
-        /// The key.
+        /// The key's id.
         id: KeyId,
-        /// Its state.
+        /// The mirror of its record, and its spending.
         state: Box<AccountKey>,
     },
     /// A row of the consumption log. Rows of one account and day come in their order.
     Row {
-        /// It.
+        /// One row.
         row: Box<Row>,
     },
     /// What a node has counted in an hour.
     Stability {
-        /// The node.
+        /// The node that counted.
         node: NodeId,
-        /// The hour.
+        /// The hour, in UTC.
         hour: Hour,
-        /// Its counters.
+        /// The hour's counters by model.
         bucket: Bucket,
     },
 }
