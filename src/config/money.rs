@@ -1,4 +1,4 @@
-//! `[money]`: what happens to a request's money where the store cannot be asked, and where others hold it.
+//! `[money]`: grace without the store, and waiting for holds of running requests.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `[retry]`: what weir sends to another provider although the first may have served it.
+//! `[retry]`: whether a request goes to another provider although the first may have served it.
 
 use serde::Deserialize;
 

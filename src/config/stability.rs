@@ -1,4 +1,4 @@
-//! `[stability]`: who may read how the models behave, where, and how often.
+//! `[stability]`: the public record of the models' behaviour: whether and where it is served, and to how many.
 
 use std::net::SocketAddr;
 use std::time::Duration;

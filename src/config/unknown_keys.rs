@@ -1,4 +1,4 @@
-//! `[key_cache.unknown]`: what keys that do not exist may cost.
+//! `[key_cache.unknown]`: limits on lookups of keys that do not exist.
 
 use serde::Deserialize;
 

@@ -1,5 +1,5 @@
-//! What finished requests teach about those that come: how far a model's tokens are from the estimate, and what a key's
-//! requests to a model usually read from a cache and put out.
+//! Learns from finished requests: how far a model's tokens are from the estimate, and how much a key's requests to a
+//! model usually read from a cache and put out.
 
 mod input;
 

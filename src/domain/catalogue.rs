@@ -1,5 +1,5 @@
-//! The models weir serves and the providers behind them: compiled once from provider files and weir.toml, then only
-//! read.
+//! The models that weir serves and the providers behind them: compiled once from provider files and weir.toml, then
+//! read only.
 
 mod build;
 mod models;

@@ -1,4 +1,4 @@
-//! A service key as the store keeps it: who it belongs to and what it may do, never the key itself.
+//! A service key's record in the store: its owner and its rights, never the key itself.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! What may be tried again, how long to wait before it, and how much of it a provider's load may bear. No clock, no
-//! dice: both are arguments.
+//! Retry rules: what may be tried again, after which pause, and how much extra load a provider may get. Time and
+//! randomness are arguments.
 
 use std::time::Duration;
 

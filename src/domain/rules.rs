@@ -1,4 +1,4 @@
-//! Provider files: what differs between providers is data, one TOML file each, checked and compiled once.
+//! Provider files: differences between providers are data, one TOML file each, checked and compiled once.
 
 pub mod apply;
 pub mod body;

@@ -1,6 +1,6 @@
-//! What an answer says that it has made at the provider's account: items, containers, files. A later request may name it.
+//! Finds the state that an answer has created at the provider: items, containers, files. A later request may name it.
 //!
-//! Only places that the provider fills are listed: what a model writes, such as the input of a tool, may hold any name.
+//! Only places that the provider fills are read. What a model writes, such as a tool's input, could contain any name.
 
 use std::borrow::Cow;
 

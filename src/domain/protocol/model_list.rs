@@ -1,4 +1,4 @@
-//! The list of models, in the three shapes that clients expect on one path.
+//! The list of models, in the three shapes that clients expect on the same path.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! A provider's error body: put into the protocol's shape, and cleaned of what resembles the credential it was asked with.
+//! Reads a provider's error body, puts it into the client's form, and masks what resembles the credential.
 
 use serde_json::Value;
 

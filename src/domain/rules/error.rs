@@ -1,4 +1,4 @@
-//! What single errors of a provider mean, where their status does not say it.
+//! Error rules: the meaning of a provider's errors whose status does not tell it.
 
 use crate::domain::{
     protocol::provider_error,

@@ -1,4 +1,4 @@
-//! What a provider's file does to one request, and which line of it does what: the edits, applied one by one.
+//! Explains what a provider's file does to one request, by applying the edits one by one with their lines.
 
 use std::collections::BTreeMap;
 
