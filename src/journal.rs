@@ -1,13 +1,14 @@
-//! The journal: what this node owes to accounts, on its own disk before it is true anywhere else.
+//! The journal: this node's own durable record of what it owes to accounts.
 //!
-//! A folder of append-only segments, each set aside in full before it is written, so that a full disk is found at admission
-//! ([`Journal::reserve`]) and never at the end of an answer. A record is in the page cache when [`Journal::append`]
-//! returns: the end of the process loses nothing. It is on disk at most [`crate::config::JournalConfig::sync`] later, which
-//! nobody waits for but changes by operators ([`Journal::synced`]): a power cut loses at most that.
+//! It is a folder of append-only segments. Each is allocated in full before it is written, so a full disk is found at
+//! admission ([`Journal::reserve`]) and never at the end of an answer. A record is in the page cache when
+//! [`Journal::append`] returns, so the end of the process loses nothing. It is on disk at most
+//! [`crate::config::JournalConfig::sync`] later, so a power cut loses at most that; only operators' changes wait for it
+//! ([`Journal::synced`]).
 //!
-//! The journal numbers the steps of each account, so that their order in the file is the order of their numbers. It keeps at
-//! hand where the steps stand that the store has not acknowledged; [`crate::settlement`] sends them. It also keeps at hand
-//! what the settled rows count by hour and model; the stability record is told that.
+//! The journal numbers the steps of each account, so their order in the file is the order of their numbers. It keeps in
+//! memory where the steps are that the store has not acknowledged; [`crate::settlement`] sends them. It also keeps in
+//! memory what the settled rows count by hour and model, for the stability record.
 
 use std::{
     collections::HashSet,

@@ -1,11 +1,12 @@
-//! Keys at hand: a bounded cache in front of the store, invalidated by the store's change feed.
+//! A bounded cache of key records in front of the store, invalidated by the store's change feed.
 //!
-//! A push from the store only says "read the feed now"; a poll over the data connection reads it anyway, so a revoked key is
-//! refused within the poll's period when the push connection is cut. An entry loaded at version v is kept only if no
-//! later version has been processed: whoever read before a revocation cannot write it back after.
+//! A push from the store only says that the feed should be read now. A poll over the data connection reads it anyway,
+//! so a revoked key is refused within the poll's period even if the push connection is cut. A record loaded at version
+//! v is kept only if no later version has been processed, so a record read before a revocation cannot be cached after
+//! it.
 //!
-//! The entries lie in shards, each under a lock of its own together with the version it has processed. That keys exist and that
-//! they do not is kept apart (`shard`), and the store is asked for unknown ones only so often (`limits`).
+//! The entries are divided into shards, each under one lock together with the version it has processed. Existing keys
+//! and unknown digests are kept apart (`shard`), and lookups of unknown keys are rate-limited (`limits`).
 
 use std::{
     sync::{

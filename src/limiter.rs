@@ -1,5 +1,5 @@
-//! How often one client may do something: the generic cell rate algorithm (ITU-T I.371), which is a bucket of tokens kept as
-//! one moment per client. In whole numbers, so nothing is lost by rounding.
+//! Rate limits per client by the generic cell rate algorithm (ITU-T I.371): a token bucket kept as one time per client.
+//! In integers, so nothing is lost by rounding.
 
 pub mod client;
 

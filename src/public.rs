@@ -1,10 +1,10 @@
-//! The public stability service: anybody may ask how the models behave, nobody learns how much they are used.
+//! The public stability service. Anybody may read how the models behave; nobody learns how much they are used.
 //!
-//! Pure but for what it remembers (rendered answers, who asked how often): the time and the request come as an [`Ask`],
-//! the answer goes out as an [`Answer`], whichever listener took it in. `openapi.json` is its description for users.
+//! Pure except for rendered answers and rate limits: time and request come in as an [`Ask`], the answer goes out as an
+//! [`Answer`], whichever listener serves it. `openapi.json` describes it for users.
 //!
-//! A model named `summary` cannot be asked for by itself: that path is the summary of all models. It is in there, and on
-//! the status page.
+//! A model named `summary` cannot be requested by itself, because that path is the summary of all models. It is listed
+//! there, and on the status page.
 
 mod accept;
 mod conditional;

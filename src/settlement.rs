@@ -1,8 +1,8 @@
-//! Brings what the journal holds to the store: every step once, in order, whatever becomes of the store in between.
+//! Sends the journal's steps to the store: every step once, in order, whatever happens to the store meanwhile.
 //!
-//! Each account with steps that are not acknowledged has one task that sends them, so that its order holds; a store that is
-//! away delays nothing but the steps. When the store may have forgotten something ([`LedgerStore::epochs`]), it is asked
-//! for the watermark of every account in the journal, and what it lacks is sent again; so are the keys.
+//! Each account with unacknowledged steps has one task that sends them, which keeps their order. An unreachable store
+//! delays only the steps. If the store may have forgotten something ([`LedgerStore::epochs`]), it is asked for the
+//! watermark of every account in the journal, and what it lacks is sent again; so are the keys.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -1,5 +1,4 @@
-//! The numbers of the steps: per account the last one given, the last one the store has acknowledged, and where those in
-//! between stand.
+//! Step numbers by account: the last one given, the last one acknowledged by the store, and where those in between are.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},

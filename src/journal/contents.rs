@@ -1,4 +1,4 @@
-//! What stands in the segments, as far as it has to be at hand.
+//! What the journal keeps in memory about its segments.
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},

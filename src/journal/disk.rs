@@ -1,4 +1,4 @@
-//! What the journal asks of its disk; tests put one in its place that fails.
+//! The disk operations of the journal; tests replace them by a disk that fails.
 
 use std::{fmt, fs::File, io, os::unix::fs::FileExt};
 

@@ -1,7 +1,7 @@
-//! The index of a complete segment: what a start needs of it, in a small file beside it, `NNN.idx`.
+//! The index of a complete segment: what a start needs of it, in a small file next to it, `NNN.idx`.
 //!
-//! It saves reading the segment and is worth no more than that: with a wrong checksum, of another node, or beside a segment
-//! that is not as long as it says, it is passed over, and written again after the segment was read. So it is not synced.
+//! It only saves reading the segment. An index with a wrong checksum, of another node, or for another segment length is
+//! ignored, and written again after the segment was read. Therefore it is not synced.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,4 +1,4 @@
-//! Why the journal takes nothing, and for how long.
+//! Why the journal accepts no records, and when it does again.
 
 use std::{
     fs::{self, File},

@@ -1,4 +1,4 @@
-//! The steps that the store has not acknowledged: what [`crate::settlement`] sends, and what it makes of the answers.
+//! The steps that the store has not acknowledged: [`crate::settlement`] sends them and reports the answers here.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -1,7 +1,7 @@
-//! The end of the journal: the segment that is written, those that are ready behind it, and how much of them is promised.
+//! The end of the journal: the current segment, the spare ones, and how much of them is reserved.
 //!
-//! Room is reckoned so that a promise always holds: a frame never lies in two segments, so of each segment up to one
-//! largest frame may stay unused.
+//! A reservation always holds: a frame never spans two segments, so in each segment up to one largest frame may stay
+//! unused.
 
 use std::{
     collections::VecDeque,

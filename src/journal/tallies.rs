@@ -1,4 +1,4 @@
-//! What settled requests count for the stability record, by the hour they ended in.
+//! Counts settled requests for the stability record, by the hour they ended in.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! How often the store is asked for keys that turn out not to exist. Only what found nothing counts, so many real keys may
-//! come at once from one address; then a digest that nothing is known of is not looked up until time has passed.
+//! Limits lookups of keys that turn out not to exist. Only failed lookups count, so many real keys may come from one
+//! address. Beyond the limit an unknown digest is not looked up until time has passed.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Keys that go on working while the store is away.
+//! Which cached keys remain valid while the store is unreachable.
 
 use std::{sync::Arc, time::Instant};
 

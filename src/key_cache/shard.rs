@@ -1,8 +1,8 @@
-//! A part of what is at hand, under one lock: the keys that exist, and apart from them digests that stand for none. Made-up
-//! keys fill the second table only, so they never push a real key out.
+//! One shard of the cache, under one lock: existing keys, and in a second table digests that belong to no key. Made-up
+//! keys fill only the second table, so they never displace a real key.
 //!
-//! A record read at version v is kept only if no later version has been processed. The rule holds for each digest because it
-//! holds for its shard: a change takes effect here in one step with the new version.
+//! A record read at version v is kept only if no later version has been processed. The rule holds for each digest
+//! because it holds for its shard: a change and its version take effect here in one step.
 
 use std::{
     sync::Arc,

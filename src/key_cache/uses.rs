@@ -1,4 +1,4 @@
-//! When keys were used last, gathered until it is written to the store in one call.
+//! Collects when keys were last used, to write it to the store in one call.
 
 use std::{collections::HashMap, sync::Mutex};
 

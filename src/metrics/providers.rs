@@ -1,4 +1,4 @@
-//! What is known of the providers, as figures.
+//! Metrics of the providers: credentials, places, breakers.
 
 use prometheus::{IntCounterVec, IntGaugeVec};
 

@@ -1,4 +1,4 @@
-//! Answers that are read to their end although their clients have left.
+//! Metrics of answers that are read to their end after their clients have disconnected.
 
 use prometheus::{IntCounterVec, IntGauge};
 

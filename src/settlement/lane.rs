@@ -1,4 +1,4 @@
-//! One account's steps, sent in order until the store has them all.
+//! Sends one account's steps in order until the store has them all.
 
 use super::{APPLY_STEPS_MAX, Settler, rest};
 use crate::{

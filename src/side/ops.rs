@@ -1,4 +1,5 @@
-//! What operators' machines ask: `/metrics`, `/livez`, `/readyz`. Bound to loopback by default, without credentials.
+//! The endpoints for operators' machines: `/metrics`, `/livez`, `/readyz`. Bound to loopback by default, without
+//! credentials.
 
 use std::sync::Arc;
 

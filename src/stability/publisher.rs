@@ -1,8 +1,7 @@
-//! Brings what this node has counted to the store.
+//! Sends this node's counts to the store.
 //!
-//! A share is told in full, when what it counts is on this node's disk: one that is told after a crash knows all that the one
-//! before did. Telling one again has no effect, so nothing has to be remembered of a call that failed but the hours it was
-//! about.
+//! A share is sent in full once its counts are on this node's disk, so a share sent after a crash has everything that
+//! an earlier one had. Sending it again has no effect, so after a failed call only its hours need to be remembered.
 
 use std::{
     sync::{

@@ -1,4 +1,4 @@
-//! The published record as it was read last: whoever asks for it reads memory, so readers cost the store nothing.
+//! The last published record, in memory: readers cost the store nothing.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

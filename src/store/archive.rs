@@ -1,4 +1,4 @@
-//! Everything a store keeps, as a backup holds it: the same items whatever the engine, one after the other.
+//! The content of a store as a sequence of items, the same whatever the engine; used for backups.
 
 use std::sync::Arc;
 

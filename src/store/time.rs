@@ -1,5 +1,5 @@
-//! The store's clock, as this node knows it. What is recorded carries its time, so that all nodes agree on the day of a row,
-//! whatever their own clocks say.
+//! The store's clock, as this node knows it. Records carry its time, so all nodes agree on the day of a row, whatever
+//! their own clocks say.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicI64, Ordering},

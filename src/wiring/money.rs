@@ -1,4 +1,4 @@
-//! The money side: ledger, journal, settlement and billing, built in the order of their dependence.
+//! Builds the parts that deal with money: ledger, journal, settlement and billing, in the order of their dependencies.
 
 use std::{
     collections::BTreeSet,

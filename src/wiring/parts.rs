@@ -1,4 +1,4 @@
-//! The long-lived parts, built from the configuration in the order of their dependence.
+//! Builds the long-lived parts from the configuration, in the order of their dependencies.
 
 use std::{path::Path, sync::Arc};
 

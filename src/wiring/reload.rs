@@ -1,5 +1,5 @@
-//! Loading everything anew while weir runs: on SIGHUP, and when a file that was read has changed. Either all of it
-//! holds, or nothing changes and the log says why.
+//! Reloads everything at run time: on SIGHUP, and when a file that was read has changed. Either all of it takes effect,
+//! or nothing changes and the log says why.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

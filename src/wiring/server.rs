@@ -1,4 +1,4 @@
-//! Running: Pingora with its services.
+//! Runs Pingora with all services.
 
 use std::{
     net::SocketAddr,

@@ -1,12 +1,12 @@
-//! Calls to the store's Redis, whatever its servers are: one, a master that sentinels watch, or a cluster.
+//! Sends calls to the store's Redis in any mode: one server, a master watched by sentinels, or a cluster.
 //!
-//! A call is one script whose keys share one slot. It is sent once; again only when it is known not to have been done (sent
-//! elsewhere, a script that had to be given again, a server that is no master any more), or when it changes nothing. All
-//! tries together keep within its [`patience`]: the budget is what Redis may be silent, not the queue in front of it. Each
-//! master has a connection and a breaker of its own ([`lane`]).
+//! A call is one script whose keys share one slot. It is sent once. It is repeated only if it is known not to have run
+//! (redirected, script unknown, server no longer the master), or if it changes nothing. All tries together stay within
+//! its [`patience`]: the budget limits Redis's silence, not the queue in front of it. Each master has its own
+//! connection and breaker ([`lane`]).
 //!
-//! The crate's own clients for sentinels and clusters are not used: they try again calls that may have been done, and show
-//! neither which server answered nor when it changed, on which breaker and epochs rest.
+//! The crate's own clients for sentinels and clusters are not used: they repeat calls that may have run, and show
+//! neither which server answered nor when it changed, which breakers and epochs need.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};

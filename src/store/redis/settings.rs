@@ -1,4 +1,4 @@
-//! Where the Redis is and how to talk to it.
+//! The address of Redis and how to talk to it.
 
 use std::path::PathBuf;
 use std::time::Duration;

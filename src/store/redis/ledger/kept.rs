@@ -1,4 +1,4 @@
-//! What lasts of an account in Redis, read from what `kept.lua` answers.
+//! Reads an account's durable state from the answer of `kept.lua`.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! A cluster: one lane to each master, and the map that says which slot is whose.
+//! A cluster: one lane per master, and the slot map.
 //!
-//! The map is read again each second, at once when a server sends a call elsewhere, and more often while a master is away.
+//! The map is read each second, at once when a server redirects a call, and more often while a master is unreachable.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,8 @@
-//! One connection to one master, behind a breaker: what calls see of it. [`super::keeper`] makes it and makes it again.
+//! The connection to one master, behind a breaker, as calls see it. [`super::keeper`] establishes it.
 //!
-//! A call never makes a connection. While the lane is up it is sent at once; while the lane is being made for the first time,
-//! or again after a drop, it waits within its budget; while the server is known to be away it fails at once. So a dead server
-//! costs a caller nothing, and the only probe of it is the background's next attempt.
+//! A call never connects. While the lane is up, a call is sent at once. During the first connect, or a reconnect after
+//! a drop, it waits within its budget. While the server is known to be unreachable, it fails at once. So a dead server
+//! costs callers nothing, and only the keeper's next attempt probes it.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
