@@ -15,7 +15,7 @@ pub(super) struct Limits {
     in_all: Limiter<()>,
 }
 
-/// Which limit is reached, and for how long.
+/// The limit that is reached, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reached {
     Address(Duration),
@@ -23,7 +23,7 @@ pub(super) enum Reached {
 }
 
 impl Limits {
-    /// Nothing was asked for yet. `start` is a moment before the first time.
+    /// Starts without any lookup. `start` is a time before the first use.
     pub(super) fn new(settings: &UnknownSettings, start: Instant) -> Self {
         let in_all = Allowance {
             clients_max: 1,
@@ -35,13 +35,13 @@ impl Limits {
         }
     }
 
-    /// Whether the store may be asked for a digest that nothing is known of.
+    /// Whether the store may be asked for an unknown digest.
     pub(super) fn check(&self, asker: Client, now: Instant) -> Result<(), Reached> {
         self.per_address.check(asker, now).map_err(Reached::Address)?;
         self.in_all.check((), now).map_err(Reached::All)
     }
 
-    /// The store was asked, and had no such key.
+    /// Counts a lookup that found no key.
     pub(super) fn found_nothing(&self, asker: Client, now: Instant) {
         self.per_address.count(asker, now);
         self.in_all.count((), now);
