@@ -91,7 +91,7 @@ pub enum NotAdmitted {
     StaleKey,
     /// The store is unreachable or overloaded, and this node has no grace left for the key.
     StoreAway,
-    /// The journal has no room to record the request.
+    /// The journal cannot record the request: it has no room, or its disk has failed.
     JournalFull,
 }
 

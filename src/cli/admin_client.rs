@@ -81,7 +81,7 @@ pub enum ClientError {
     /// A file cannot be written.
     #[error("{}: {source}", path.display())]
     File {
-        /// The path of the socket or file.
+        /// The file's path.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,

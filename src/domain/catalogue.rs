@@ -128,7 +128,7 @@ pub struct ProviderOverride {
 /// What an operator should know although weir can serve.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// A provider's only secret is missing.
+    /// A provider's secret is missing.
     #[error("provider `{provider}` is off: its secret {secret} is absent, its models are not listed")]
     SecretAbsent {
         /// The provider's name in the configuration.

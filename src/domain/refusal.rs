@@ -30,7 +30,7 @@ pub enum Refusal {
     ChatCompletionsRemoved,
     /// The request has no credential.
     CredentialMissing,
-    /// The request has one credential header twice.
+    /// One place holds two credentials, such as a header that was sent twice.
     CredentialAmbiguous,
     /// The key does not exist, or has not the format of this service's keys.
     KeyUnknown,
@@ -131,7 +131,7 @@ pub enum Refusal {
     Limited(Limit),
     /// The store does not answer.
     StoreUnavailable,
-    /// The journal has no room to record the request's cost.
+    /// The journal cannot record the request's cost: it has no room, or its disk has failed.
     JournalFull,
     /// The model's provider is switched off.
     ProviderDisabled {

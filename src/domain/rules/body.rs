@@ -66,7 +66,7 @@ pub enum BodyOp {
     },
     /// Replaces equal strings: unescaped string to JSON text.
     Map {
-        /// Old and new values, as JSON texts.
+        /// Old strings, unescaped, each with the JSON text that replaces it.
         values: Vec<(String, String)>,
     },
     /// Changes nothing: the request is refused.
