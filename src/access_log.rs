@@ -1,11 +1,10 @@
-//! The access log: one JSON line per request, written by a thread of its own.
+//! The access log: one JSON line per request, written by its own thread.
 //!
-//! A request hands its record over and goes on; it never waits for a disk or a pipe. The queue is bounded: when it is
-//! full, lines are dropped and counted, because answering is worth more than logging. Keys, prompts and answers have no
-//! field to get in.
+//! A request hands over its record and never waits for a disk or pipe. The queue is bounded: if it is full, lines are
+//! dropped and counted, because answering matters more than logging. No field can hold a key, a prompt or an answer.
 //!
-//! The file may be renamed at any time, as log rotation does: the writer looks where its path leads and opens what is there, or
-//! makes it. SIGHUP has it look at once.
+//! The file may be renamed at any time, as log rotation does. The writer notices and opens or creates the file under
+//! its path; SIGHUP makes it check at once.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -50,7 +49,7 @@ pub enum AccessLogError {
     Open {
         /// The configured path.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The writer thread cannot be started.

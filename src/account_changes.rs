@@ -1,5 +1,5 @@
-//! Operators' changes on their way into the journal: a credit, a suspension or a revocation that a store acknowledged and
-//! then forgot, in a failover, is told to it again from there.
+//! Brings operators' changes to the journal. If a failover loses a credit, a suspension or a revocation that the store
+//! had acknowledged, it is repeated from there.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The money of requests on their way: admission against the ledger, the journal's records, larger holds while an answer
-//! runs, and the one settlement at its end. Nobody waits for the store but the admission.
+//! The money of running requests: admission by the ledger, records in the journal, larger holds while an answer runs,
+//! and one settlement at its end. Only admission waits for the store.
 
 use std::{
     collections::HashSet,
@@ -51,18 +51,18 @@ pub use grace::GraceLimits;
 pub use line::{Place, WaitingMax};
 pub use wanted::Wanted;
 
-/// How often running requests are written to the journal.
+/// How often the consumption of running requests is written to the journal.
 const CHECKPOINT_EVERY: Duration = Duration::from_millis(800);
-/// How often the node says that its holds are alive, and asks for the time; a third of their lease.
+/// How often the node renews the lease of its holds and reads the store's clock: a third of the lease.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 
-/// The money side of all requests of this node.
+/// Bills all requests of this node. Clones share the state.
 #[derive(Clone)]
 pub struct Billing {
     shared: Arc<Shared>,
 }
 
-/// What bills share.
+/// The state that all bills share.
 pub(crate) struct Shared {
     ledger: Arc<dyn LedgerStore>,
     journal: Arc<Journal>,
@@ -70,12 +70,12 @@ pub(crate) struct Shared {
     time: Arc<StoreTime>,
     running: RunningRequests,
     grace: Grace,
-    /// Who waits for what running requests hold.
+    /// Requests that wait for holds of running requests.
     lines: Arc<Lines>,
     free: Price,
-    /// Admissions whose answer did not come: each may have put a hold that nobody knows of.
+    /// Admissions without an answer from the store; each may have left a hold there.
     uncertain: Uncertain,
-    /// Accounts whose balance was low when they were last asked for.
+    /// Accounts whose balance was low at their last admission.
     low: Mutex<HashSet<String>>,
     counters: Counters,
 }
@@ -83,15 +83,15 @@ pub(crate) struct Shared {
 /// Why a request is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotAdmitted {
-    /// A limit, or the key itself.
+    /// The store denied it: a limit, the account, or the key itself.
     Denied(Denied),
-    /// A rate or concurrency limit, by what this node alone knows: the store is away.
+    /// The store is unreachable, and this node's own counts exceed a rate or concurrency limit.
     DeniedAlone(Denied),
-    /// The key was changed: read it again, then ask again.
+    /// The key's record has changed: read it again and retry.
     StaleKey,
-    /// The store is away or has too much to do, and this node has no grace for the key.
+    /// The store is unreachable or overloaded, and this node has no grace left for the key.
     StoreAway,
-    /// What it costs could not be recorded.
+    /// The journal cannot record the request: it has no room, or its disk has failed.
     JournalFull,
 }
 
@@ -104,7 +104,8 @@ impl std::fmt::Debug for Billing {
 }
 
 impl Billing {
-    /// Bills over a ledger and this node's journal; within `grace` requests are admitted while the ledger is away.
+    /// Bills over a ledger and this node's journal. While the ledger is unreachable, requests are admitted within
+    /// `grace`.
     pub fn new(ledger: Arc<dyn LedgerStore>, journal: Arc<Journal>, grace: GraceLimits) -> Self {
         let node = journal.node().clone();
         Self {
@@ -124,7 +125,7 @@ impl Billing {
         }
     }
 
-    /// Asks the ledger, in one round trip, and records the admission before it is given.
+    /// Asks the ledger in one round trip, and records the admission in the journal before it returns.
     pub async fn admit(&self, wanted: Wanted<'_>) -> Result<Bill, NotAdmitted> {
         let shared = &self.shared;
         let Ok(mut reservation) = shared.journal.reserve(REQUEST_BYTES) else {
@@ -196,7 +197,7 @@ impl Billing {
             tokio::select! {
                 _ = checkpoint.tick() => self.shared.checkpoint(),
                 _ = renew.tick() => self.renew(),
-                // A store that is back is told at once which requests still run, and which never did.
+                // After an outage the store learns at once which requests still run, and which holds to end.
                 moved = epochs.changed(), if watching => {
                     watching = moved.is_ok();
                     if watching {
@@ -222,7 +223,7 @@ impl Billing {
         &self.shared.time
     }
 
-    /// An operator has changed an account at this node, whether or not the store knows of it yet.
+    /// An operator has changed an account on this node. A suspended account gets no further grace here.
     pub fn account_changed(&self, account: &str, change: &Change) {
         if matches!(change, Change::Suspend) {
             self.shared.grace.stopped(account);
@@ -261,7 +262,7 @@ impl Shared {
             }
             Err(error) => {
                 let seat = self.grace(ask, &error)?;
-                // Its settlement ends the hold that the store may have put.
+                // Its settlement ends the hold that the store may have.
                 doubt.settled();
                 Ok(Held {
                     seat,
@@ -270,18 +271,18 @@ impl Shared {
                     watermark: 0,
                     balance: None,
                     quota: None,
-                    // Nobody can say what the operator has allowed.
+                    // What the operator allows is unknown, so the narrower right applies.
                     provider_state: ProviderState::Own,
                 })
             }
         }
     }
 
-    /// The store cannot be asked: what is admitted all the same.
+    /// Admits a request without the store, as far as the grace allows.
     fn grace(&self, ask: &Admit, error: &StoreError) -> Result<Seat, NotAdmitted> {
         tracing::debug!(%error, "the ledger did not answer");
         if matches!(error, StoreError::Busy(_)) {
-            // It is there: whoever comes again in a moment is asked for as usual.
+            // The store is only busy: a retry is admitted normally.
             return Err(NotAdmitted::StoreAway);
         }
         let seat = self.grace.admit(ask).map_err(|no| match no {

@@ -72,7 +72,7 @@ pub struct BodyLease {
 }
 
 impl BodyLease {
-    /// Takes `more` bytes in addition; `false` (and nothing taken) when so much is not left.
+    /// Takes `more` bytes in addition. Returns false, and takes nothing, if the budget has not enough left.
     #[must_use]
     pub fn grow(&mut self, more: u64) -> bool {
         let taken = self.inner.take(more);

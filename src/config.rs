@@ -30,31 +30,31 @@ pub const DEFAULT_PATH: &str = "/etc/weir/weir.toml";
 /// Everything `weir serve` needs to know, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The client side.
+    /// `[gateway]`: the listener for clients.
     pub gateway: GatewayConfig,
-    /// The provider side.
+    /// `[upstream]`: connections to providers.
     pub upstream: UpstreamConfig,
-    /// What is sent to another provider when the first does not answer.
+    /// `[retry]`: whether an unanswered request goes to another provider.
     pub retry: retry::RetryConfig,
-    /// Where keys are kept.
+    /// `[store]`: where keys and accounts are kept.
     pub store: StoreConfig,
-    /// The local cache in front of the store.
+    /// `[key_cache]`: the local cache in front of the store.
     pub key_cache: KeyCacheConfig,
-    /// What happens to money where the store cannot be asked.
+    /// `[money]`: grace without the store, and waiting for holds.
     pub money: money::MoneyConfig,
-    /// What this node owes to accounts.
+    /// `[journal]`: this node's record of requests and charges.
     pub journal: JournalConfig,
-    /// Metrics and health.
+    /// `[ops]`: the listener for metrics and health.
     pub ops: OpsConfig,
-    /// The public record of how the models behave.
+    /// `[stability]`: the public record of how the models behave.
     pub stability: stability::StabilityConfig,
-    /// The admin API.
+    /// `[admin]`: the admin API.
     pub admin: AdminConfig,
-    /// Access log and messages.
+    /// `[log]`: access log and messages.
     pub log: LogConfig,
-    /// Which rule files are read.
+    /// `[rules]`: which rule files are read.
     pub rules: RulesConfig,
-    /// Which price lists are read.
+    /// `[prices]`: which price lists are read.
     pub prices: PricesConfig,
     /// `[provider.NAME]` and `[[model]]`, for the catalogue.
     pub catalogue: CatalogueSettings,
@@ -125,23 +125,23 @@ pub struct UpstreamConfig {
 /// `[store]`: the engine chosen, with its own settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreConfig {
-    /// Files of this node.
+    /// Files of this node; for a single node only.
     Embedded(EmbeddedConfig),
     /// A Redis shared between nodes.
     Redis(Box<RedisConfig>),
 }
 
-/// `[store.embedded]`
+/// `[store.embedded]`: the store in files of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmbeddedConfig {
     /// The folder of the store's files.
     pub path: PathBuf,
 }
 
-/// `[store.redis]`
+/// `[store.redis]`: the store in Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisConfig {
-    /// What the nodes are.
+    /// How the servers in `nodes` belong together.
     pub mode: RedisModeConfig,
     /// Where Redis, or its sentinels, listen; never empty, one in standalone mode.
     pub nodes: Vec<HostPort>,
@@ -149,7 +149,7 @@ pub struct RedisConfig {
     pub username: Option<String>,
     /// Where the password is found.
     pub password: Option<SecretRef>,
-    /// The database number.
+    /// The Redis database number.
     pub database: u16,
     /// Whether connections are TLS.
     pub tls: bool,
@@ -166,7 +166,7 @@ pub struct RedisConfig {
 /// How the servers of a Redis belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RedisModeConfig {
-    /// One server.
+    /// A single server.
     Standalone,
     /// A master and its replicas, watched by the nodes.
     Sentinel {
@@ -186,7 +186,7 @@ pub enum RedisModeConfig {
 pub struct HostPort {
     /// A DNS name or an IP address, an IPv6 address without its brackets; never empty.
     pub host: String,
-    /// Never 0.
+    /// The TCP port, never 0.
     pub port: u16,
 }
 
@@ -200,7 +200,7 @@ impl std::fmt::Display for HostPort {
     }
 }
 
-/// `[key_cache]`
+/// `[key_cache]`: the local cache in front of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyCacheConfig {
     /// Longest use of a cached key record without asking the store.
@@ -209,7 +209,7 @@ pub struct KeyCacheConfig {
     pub offline: Duration,
     /// How long an unknown key is remembered as unknown.
     pub negative: Duration,
-    /// Most cached records.
+    /// The most cached records.
     pub entries_max: usize,
     /// What keys that do not exist may cost.
     pub unknown: unknown_keys::UnknownKeysConfig,
@@ -219,12 +219,12 @@ pub struct KeyCacheConfig {
     pub flush_used: Duration,
 }
 
-/// `[journal]`
+/// `[journal]`: this node's record of requests and charges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalConfig {
     /// The folder, of this process alone.
     pub path: PathBuf,
-    /// The size of one file.
+    /// The size of one segment file, in bytes.
     pub segment_bytes: u64,
     /// How long files are kept after the store has taken over what is in them.
     pub keep: Duration,
@@ -232,14 +232,14 @@ pub struct JournalConfig {
     pub sync: Duration,
 }
 
-/// `[ops]`
+/// `[ops]`: the listener for metrics and health.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpsConfig {
     /// Where `/metrics`, `/livez` and `/readyz` answer; port 0 takes a free one.
     pub listen: SocketAddr,
 }
 
-/// `[admin]`
+/// `[admin]`: the admin API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminConfig {
     /// The unix socket of the admin API; short enough for the kernel.
@@ -248,10 +248,10 @@ pub struct AdminConfig {
     pub audit: PathBuf,
 }
 
-/// `[log]`
+/// `[log]`: access log and messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfig {
-    /// Where access lines go.
+    /// Where access lines are written.
     pub access: AccessTarget,
     /// The least important message that is written to stderr.
     pub level: LevelFilter,
@@ -259,18 +259,18 @@ pub struct LogConfig {
     pub access_queue_lines: usize,
 }
 
-/// Where access lines go.
+/// Where access lines are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessTarget {
-    /// To a file, appended.
+    /// A file; lines are appended.
     File(PathBuf),
-    /// Nowhere.
+    /// Access lines are discarded.
     Off,
-    /// To standard output.
+    /// Standard output.
     Stdout,
 }
 
-/// `[rules]`
+/// `[rules]`: which rule files are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RulesConfig {
     /// Whether the rule files inside the binary are used.
@@ -279,7 +279,7 @@ pub struct RulesConfig {
     pub folder: Option<PathBuf>,
 }
 
-/// `[prices]`
+/// `[prices]`: which price lists are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PricesConfig {
     /// Whether the price list inside the binary is used.
@@ -294,9 +294,9 @@ pub enum ConfigError {
     /// The file could not be read.
     #[error("cannot read the configuration {path}: {reason}; name another with --conf FILE")]
     Unreadable {
-        /// The file.
+        /// The configuration file.
         path: String,
-        /// What the system said.
+        /// The operating system's error.
         reason: String,
     },
     /// Values are wrong; one error each, in the order of the sections.

@@ -1,4 +1,5 @@
-//! The gateway: Pingora's hooks, each a few lines that call one function. ARCHITECTURE.md walks one request through.
+//! The gateway: Pingora's hooks. Each hook is a few lines that call one function of a module below. ARCHITECTURE.md
+//! follows one request through them.
 
 pub mod admission;
 pub mod attempts;
@@ -81,36 +82,37 @@ use crate::{
     usual::Learnt,
 };
 
-/// Everything a request needs, shared by all of them.
+/// What all requests share. Built once by `wiring`; Pingora holds it as the proxy application.
 #[derive(Debug)]
 pub struct Gateway {
-    /// Configuration, catalogue and what is known of the providers; replaced by a reload.
+    /// Configuration, catalogue and pools. A reload replaces them as a whole; a running request keeps the version it
+    /// began with.
     pub live: Arc<LiveCell>,
-    /// Providers that an operator has switched off.
+    /// Providers that an operator has switched off on this node.
     pub switches: Arc<Switches>,
-    /// The keys, through the local cache.
+    /// Looks up API keys: in the local cache first, then in the store.
     pub keys: Arc<KeyCache>,
-    /// The peers whose `X-Forwarded-For` says who asks.
+    /// Networks of proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<IpNet>,
-    /// Whose state at a provider is, and who serves it.
+    /// Which account owns state at a provider, and which provider and credential serve it.
     pub sessions: Arc<Sessions>,
-    /// What was learnt of models and keys from finished requests.
+    /// Estimation factors per model and typical usage per key, learnt from finished requests.
     pub learnt: Arc<Learnt>,
-    /// The money of requests.
+    /// Admits requests against balance, quota and rates, and charges them.
     pub billing: Billing,
-    /// Memory for request bodies.
+    /// The process-wide memory limit for request bodies.
     pub budget: BodyBudget,
-    /// What anybody may read without a key.
+    /// The public stability service, which asks for no key.
     pub public: Arc<Public>,
     /// Metrics and access log.
     pub sinks: Arc<Sinks>,
-    /// Counts what runs.
+    /// Counts running requests and connections, and stops them at shutdown.
     pub drain: Drain,
-    /// Places for answers that are read to their end although their clients have left.
+    /// Limits the answers that are read to their end after the client has disconnected.
     pub finishing: Arc<Semaphore>,
-    /// Who counts tokens, and how often at once.
+    /// Limits concurrent token counts per key.
     pub count_slots: KeySlots,
-    /// Keys that were refused a moment ago.
+    /// Recent refusals by key.
     pub lately: Lately,
 }
 
@@ -119,7 +121,8 @@ impl Gateway {
         &self.sinks.metrics
     }
 
-    /// The head is here: limits for this connection, a record, no key in the query any more.
+    /// First look at a request's head: sets the connection's timeouts, opens the log entry and takes keys out of the
+    /// query.
     fn arrive(&self, session: &mut Session, exchange: &mut Exchange) {
         let limits = &exchange.live.config.gateway;
         keepalive::offer(session, limits.keepalive);
@@ -141,7 +144,7 @@ impl Gateway {
         exchange.stage = Stage::Arrived(Box::new(entry));
     }
 
-    /// Reads and checks the request. True when it has been answered here.
+    /// Reads and checks the request. Returns true if weir has answered it here and nothing is forwarded.
     async fn handle(&self, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
         fail::fail_point!("request_filter");
         let Stage::Arrived(entry) = std::mem::replace(&mut exchange.stage, Stage::Answered) else {
@@ -386,7 +389,8 @@ impl ProxyHttp for Gateway {
         true
     }
 
-    /// Method and path only: the query may hold a key, and the default would put it into the error log.
+    /// Method, path and request id only. The query may hold a key, and Pingora's default would put it into the error
+    /// log.
     fn request_summary(&self, session: &Session, exchange: &Exchange) -> String {
         let head = session.req_header();
         format!("{} {}, {}", head.method, head.uri.path(), exchange.request_id)

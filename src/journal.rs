@@ -1,13 +1,14 @@
-//! The journal: what this node owes to accounts, on its own disk before it is true anywhere else.
+//! The journal: this node's own durable record of what it owes to accounts.
 //!
-//! A folder of append-only segments, each set aside in full before it is written, so that a full disk is found at admission
-//! ([`Journal::reserve`]) and never at the end of an answer. A record is in the page cache when [`Journal::append`]
-//! returns: the end of the process loses nothing. It is on disk at most [`crate::config::JournalConfig::sync`] later, which
-//! nobody waits for but changes by operators ([`Journal::synced`]): a power cut loses at most that.
+//! It is a folder of append-only segments. Each is allocated in full before it is written, so a full disk is found at
+//! admission ([`Journal::reserve`]) and never at the end of an answer. A record is in the page cache when
+//! [`Journal::append`] returns, so the end of the process loses nothing. It is on disk at most
+//! [`crate::config::JournalConfig::sync`] later, so a power cut loses at most that; only operators' changes wait for it
+//! ([`Journal::synced`]).
 //!
-//! The journal numbers the steps of each account, so that their order in the file is the order of their numbers. It keeps at
-//! hand where the steps stand that the store has not acknowledged; [`crate::settlement`] sends them. It also keeps at hand
-//! what the settled rows count by hour and model; the stability record is told that.
+//! The journal numbers the steps of each account, so their order in the file is the order of their numbers. It keeps in
+//! memory where the steps are that the store has not acknowledged; [`crate::settlement`] sends them. It also keeps in
+//! memory what the settled rows count by hour and model, for the stability record.
 
 use std::{
     collections::HashSet,
@@ -69,40 +70,40 @@ use folder::Folder;
 use sync::Synced;
 use tail::Tail;
 
-/// The file that says up to where the store has acknowledged everything: saves work at the start, no more.
+/// The file with the position up to which the store has acknowledged everything. It only speeds up the start.
 const ACKNOWLEDGED: &str = "acknowledged";
-/// The file of the last number of each account and the last that is acknowledged, as of the last removal of segments.
+/// The file with each account's last number and last acknowledged number, as of the last removal of segments.
 const NUMBERS: &str = "numbers";
 
-/// An open journal and what it held.
+/// An open journal and what it contained.
 #[derive(Debug)]
 pub struct Opened {
-    /// The journal.
+    /// The opened journal.
     pub journal: Arc<Journal>,
-    /// The node that it makes of this process.
+    /// The name of the node, from the journal's folder.
     pub node: NodeId,
-    /// Requests that were running when the process before ended, in the order of their admission, with the last that is
-    /// known of them. [`crate::settlement::settle_left_over`] charges them.
+    /// Requests that were running when the previous process ended, in the order of their admission, with their last
+    /// checkpoint. [`crate::settlement::settle_left_over`] charges them.
     pub unsettled: Vec<(Admitted, Option<Checkpoint>)>,
-    /// Requests that may have been settled in a part of the journal that is damaged: [`crate::settlement::judge_doubtful`].
+    /// Requests whose settlement may be in a damaged part of the journal: [`crate::settlement::judge_doubtful`].
     pub doubtful: Vec<Doubtful>,
 }
 
-/// What all handles of a journal share.
+/// The state that all handles of a journal share.
 #[derive(Debug)]
 struct Shared {
     folder: Folder,
     disk: Arc<dyn Disk>,
     settings: JournalSettings,
     state: Mutex<State>,
-    /// There is something to sync, or the journal is to close.
+    /// Signalled when there is something to sync, or the journal closes.
     work: Condvar,
     synced: watch::Sender<Synced>,
-    /// Steps are on disk.
+    /// Notified when further steps are on disk.
     woken: Notify,
-    /// Steps were acknowledged.
+    /// Notified when the store has acknowledged steps.
     progress: Notify,
-    /// Held while forgotten steps are looked up.
+    /// Locked while forgotten steps are looked up.
     lookup: Mutex<()>,
     failures: AtomicU64,
     lost: AtomicU64,
@@ -113,10 +114,10 @@ struct Shared {
 struct State {
     tail: Tail,
     contents: Contents,
-    /// The frame being written.
+    /// The frame being encoded; reused.
     buffer: Vec<u8>,
     dirty: bool,
-    /// Accounts with steps on disk that nobody has taken notice of.
+    /// Accounts with steps on disk that settlement has not picked up.
     ready: HashSet<String>,
     /// How far removal of old segments has gone; `None` before the first housekeeping.
     retention: Option<Retention>,
@@ -204,7 +205,7 @@ impl Journal {
         })
     }
 
-    /// The node that this journal makes of the process.
+    /// The name of the node.
     pub fn node(&self) -> &NodeId {
         &self.shared.folder.node
     }
@@ -330,17 +331,17 @@ impl Journal {
         Reader::new(Arc::clone(&self.shared), from)
     }
 
-    /// How many requests of a key, and of its account, this process has settled here that the store has not acknowledged.
+    /// How many requests of a key, and of its account, this process has settled that the store has not acknowledged.
     pub fn pending(&self, account: &str, key: &KeyId) -> (u64, u64) {
         self.shared.lock().contents.accounts.pending(account, key)
     }
 
-    /// Told whenever the store has acknowledged steps of an account: holds have ended there.
+    /// Notified whenever the store has acknowledged steps of an account, which may have ended holds.
     pub fn acknowledgements(&self, account: &str) -> Arc<Notify> {
         self.shared.lock().contents.accounts.acknowledgements(account)
     }
 
-    /// What the journal takes on disk, in bytes.
+    /// The journal's size on disk, in bytes.
     pub fn bytes(&self) -> u64 {
         let state = self.shared.lock();
         let segments = state
@@ -352,12 +353,12 @@ impl Journal {
         segments.saturating_add(state.tail.spare_bytes())
     }
 
-    /// How many steps the store has not acknowledged.
+    /// The number of steps that the store has not acknowledged.
     pub fn unacknowledged_steps(&self) -> u64 {
         self.shared.lock().contents.accounts.unacknowledged()
     }
 
-    /// How long the oldest of them has waited, in milliseconds; 0 if there is none.
+    /// The age of the oldest unacknowledged step, in milliseconds; 0 if there is none.
     pub fn oldest_unacknowledged_ms(&self) -> u64 {
         let oldest = self.shared.lock().contents.accounts.oldest_ms();
         oldest.map_or(0, |at| {
@@ -365,17 +366,17 @@ impl Journal {
         })
     }
 
-    /// How often the disk has failed.
+    /// How often writing or syncing has failed since the start.
     pub fn failures(&self) -> u64 {
         self.shared.failures.load(Ordering::Relaxed)
     }
 
-    /// How many steps were found lost: numbered, not applied by the store, and not in the journal any more.
+    /// Steps found lost since the start: numbered, not applied by the store, and no longer in the journal.
     pub fn lost_steps(&self) -> u64 {
         self.shared.lost.load(Ordering::Relaxed)
     }
 
-    /// Where the next record will stand.
+    /// The position of the next record.
     pub fn end(&self) -> Position {
         let state = self.shared.lock();
         Position {
@@ -390,7 +391,7 @@ impl Drop for Journal {
         self.shared.lock().closing = true;
         self.shared.work.notify_one();
         if let Some(thread) = self.thread.take() {
-            // It ends within one sync.
+            // The thread ends within one sync.
             let _ = thread.join();
         }
     }

@@ -1,11 +1,12 @@
-//! Keys at hand: a bounded cache in front of the store, invalidated by the store's change feed.
+//! A bounded cache of key records in front of the store, invalidated by the store's change feed.
 //!
-//! A push from the store only says "read the feed now"; a poll over the data connection reads it anyway, so a revoked key is
-//! refused within the poll's period when the push connection is cut. An entry loaded at version v is kept only if no
-//! later version has been processed: whoever read before a revocation cannot write it back after.
+//! A push from the store only says that the feed should be read now. A poll over the data connection reads it anyway,
+//! so a revoked key is refused within the poll's period even if the push connection is cut. A record loaded at version
+//! v is kept only if no later version has been processed, so a record read before a revocation cannot be cached after
+//! it.
 //!
-//! The entries lie in shards, each under a lock of its own together with the version it has processed. That keys exist and that
-//! they do not is kept apart (`shard`), and the store is asked for unknown ones only so often (`limits`).
+//! The entries are divided into shards, each under one lock together with the version it has processed. Existing keys
+//! and unknown digests are kept apart (`shard`), and lookups of unknown keys are rate-limited (`limits`).
 
 use std::{
     sync::{
@@ -40,57 +41,57 @@ mod shard;
 mod tests;
 mod uses;
 
-/// How many parts the entries and the last uses are kept in, so that requests do not queue for one lock.
+/// The most shards of the entries and last uses, so that requests do not contend for one lock.
 const SHARDS_MAX: usize = 16;
-/// Cold keys asked for at the same time wait for one another on this many locks. So many lookups are under way at most, and by
-/// so many less one may those that find nothing exceed their limits.
+/// Concurrent lookups of one cold key wait for each other on this many locks. This also limits the concurrent lookups,
+/// and so by how many the failing ones may exceed their limits.
 const FLIGHT_LOCKS: usize = 64;
 
-/// How the cache behaves.
+/// The cache's limits and lifetimes.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyCacheSettings {
-    /// The longest an entry is believed without asking again.
+    /// The longest use of an entry without asking the store.
     pub lifetime: Duration,
-    /// The longest an entry is believed while the store is away: a key that was used in the last minutes goes on working.
+    /// The longest use of an entry while the store is unreachable, so that recently used keys remain valid.
     pub offline_lifetime: Duration,
-    /// The same for "no such key".
+    /// The longest use of an entry for an unknown key.
     pub negative_lifetime: Duration,
-    /// The most keys; when their share of it is full, the one that was not used for the longest time goes.
+    /// The most keys. A full shard drops its least recently used key.
     pub entries_max: usize,
-    /// Digests that stand for no key.
+    /// Limits for digests that belong to no key.
     pub unknown: UnknownSettings,
-    /// How often the feed is read without being told to.
+    /// How often the feed is read without a push.
     pub poll: Duration,
-    /// How often the last use of keys is written to the store.
+    /// How often last uses are written to the store.
     pub flush_used: Duration,
 }
 
-/// What made-up keys may cost.
+/// Limits on what made-up keys may cost.
 #[derive(Clone, Copy, Debug)]
 pub struct UnknownSettings {
-    /// The most digests that are remembered as standing for no key.
+    /// The most digests remembered as unknown.
     pub entries_max: usize,
-    /// How many lookups that find nothing one client may cause.
+    /// How many failing lookups one client may cause.
     pub per_address: Allowance,
-    /// How many all clients together may cause; `clients_max` is not used.
+    /// How many failing lookups all clients together may cause; `clients_max` is not used.
     pub in_all: Allowance,
 }
 
-/// Why it is not known whether there is a key.
+/// Why it is unknown whether the key exists.
 #[derive(Debug, Error)]
 pub enum FindError {
-    /// The store was asked.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It was not asked: the client, or all together, asked too often for keys that do not exist.
+    /// The store was not asked, because the client, or all together, asked for too many keys that do not exist.
     #[error("too many unknown keys were asked for, the next lookup is in {} ms", .wait.as_millis())]
     Limited {
-        /// How long until it is worth asking again.
+        /// How long until a lookup is allowed again.
         wait: Duration,
     },
 }
 
-/// What has happened since the start.
+/// Counts of events since the start.
 #[derive(Debug, Default)]
 struct Counters {
     hits: AtomicU64,
@@ -103,7 +104,7 @@ struct Counters {
     limited_all: AtomicU64,
 }
 
-/// See the module.
+/// The bounded cache of key records in front of the store.
 pub struct KeyCache {
     store: Arc<dyn KeyStore>,
     settings: KeyCacheSettings,
@@ -125,7 +126,7 @@ impl std::fmt::Debug for KeyCache {
 }
 
 impl KeyCache {
-    /// An empty cache. [`KeyCache::run`] has to run for it to stay true.
+    /// An empty cache. [`KeyCache::run`] must run to keep it up to date.
     pub fn new(store: Arc<dyn KeyStore>, settings: KeyCacheSettings) -> Arc<Self> {
         let shards = settings.entries_max.clamp(1, SHARDS_MAX);
         let sizes = Sizes {
@@ -148,8 +149,8 @@ impl KeyCache {
         })
     }
 
-    /// The record behind a digest: from the cache, else from the store in one round trip. `asker` says who asks, and is called
-    /// only when the cache has no answer.
+    /// The record for a digest: from the cache, or else from the store in one round trip. `asker` returns the client,
+    /// and is called only if the cache has no answer.
     pub async fn find(
         &self,
         digest: &KeyDigest,
@@ -162,8 +163,8 @@ impl KeyCache {
         }
     }
 
-    /// The record as the store has it now, of a key that was found before: for one that turned out to be out of date. It never
-    /// is [`FindError::Limited`].
+    /// The store's current record of a key that was found before, when the cached one turned out to be outdated. Never
+    /// returns [`FindError::Limited`].
     pub async fn find_anew(&self, digest: &KeyDigest, now: Instant) -> Result<Option<Arc<KeyRecord>>, FindError> {
         if let Some(mut shard) = self.shard(digest) {
             shard.outdate(digest);
@@ -171,7 +172,7 @@ impl KeyCache {
         self.fetch(digest, now, Cold::Outdated, None).await
     }
 
-    /// Asks the store for a digest that is `cold`. Without an `asker` no limit holds.
+    /// Asks the store for a `cold` digest. Without an `asker` no limit applies.
     async fn fetch(
         &self,
         digest: &KeyDigest,
@@ -180,7 +181,7 @@ impl KeyCache {
         asker: Option<Client>,
     ) -> Result<Option<Arc<KeyRecord>>, FindError> {
         self.check(cold, asker, now)?;
-        // One asks, the others wait and find the answer in the cache.
+        // One task asks; the others wait and find the answer in the cache.
         let _flight = match pick(&self.flights, digest.as_bytes().first()) {
             Some(flight) => Some(flight.lock().await),
             None => None,
@@ -217,7 +218,7 @@ impl KeyCache {
         Ok(record)
     }
 
-    /// Notes that a key is used now; written to the store in batches.
+    /// Notes that a key is used now. Written to the store in batches.
     pub fn touch(&self, id: &KeyId, now_unix: i64) {
         self.uses.note(id, now_unix);
     }
@@ -320,7 +321,7 @@ impl KeyCache {
         pick(&self.shards, digest.as_bytes().last()).map(lock)
     }
 
-    /// What is at hand of a digest. An answer is counted.
+    /// The cached answer for a digest, counted as an event.
     fn at_hand(&self, digest: &KeyDigest, now: Instant) -> Result<Option<Arc<KeyRecord>>, Cold> {
         let mut shard = self.shard(digest).ok_or(Cold::Unseen)?;
         let found = shard.look(digest, now, &self.lifetimes)?;
@@ -331,7 +332,7 @@ impl KeyCache {
         Ok(found)
     }
 
-    /// Whether the store may be asked. A key that was one not long ago always has its turn.
+    /// Whether the store may be asked. A digest that recently belonged to a key may always be looked up.
     fn check(&self, cold: Cold, asker: Option<Client>, now: Instant) -> Result<(), FindError> {
         let (Cold::Unseen, Some(asker)) = (cold, asker) else {
             return Ok(());
@@ -346,7 +347,7 @@ impl KeyCache {
         })
     }
 
-    /// Takes in what happened after the version `known`.
+    /// Applies the changes after the version `known`.
     fn apply(&self, known: Option<u64>, changes: Changes) {
         let Changes { version, digests } = changes;
         let digests = digests.filter(|_| known.is_some());

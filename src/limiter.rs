@@ -1,5 +1,5 @@
-//! How often one client may do something: the generic cell rate algorithm (ITU-T I.371), which is a bucket of tokens kept as
-//! one moment per client. In whole numbers, so nothing is lost by rounding.
+//! Rate limits per client by the generic cell rate algorithm (ITU-T I.371): a token bucket kept as one time per client.
+//! In integers, so nothing is lost by rounding.
 
 pub mod client;
 
@@ -15,17 +15,17 @@ use lru::LruCache;
 mod tests;
 
 const MINUTE_NANOS: u128 = 60_000_000_000;
-/// Clients at rest that one request sweeps out at most: the memory of a crowd goes as it came.
+/// The most idle clients that one request removes, so that memory shrinks as gradually as it grew.
 const SWEPT_MAX: usize = 2;
 
-/// How often that is, and how many clients are remembered.
+/// A rate limit, and how many clients it is kept for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// What one client may do in a minute, in the long run; at least 1.
+    /// Events per minute and client in the long run; at least 1.
     pub per_minute: u32,
-    /// What it may do at once after a rest; at least 1.
+    /// Events of one client at once after a rest; at least 1.
     pub burst: u32,
-    /// Clients that are remembered; at least 1.
+    /// The most clients remembered; at least 1.
     pub clients_max: usize,
 }
 
@@ -35,7 +35,7 @@ pub struct Allowance {
 pub struct Limiter<C: Hash + Eq> {
     start: Instant,
     per_minute: u128,
-    /// How far a client may be ahead of its rate and still be let in.
+    /// How far a client may be ahead of its rate.
     ahead: u128,
     clients_max: usize,
     /// Until when what each client has done so far would last at its rate, who asked last in front. Sip hashing: the
@@ -44,7 +44,7 @@ pub struct Limiter<C: Hash + Eq> {
 }
 
 impl<C: Copy + Hash + Eq> Limiter<C> {
-    /// Nobody has done anything yet. `start` is a moment before the first time.
+    /// Starts without any event. `start` is a time before the first use.
     pub fn new(allowance: Allowance, start: Instant) -> Self {
         let burst = u128::from(allowance.burst.max(1));
         Self {
@@ -52,15 +52,15 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
             per_minute: u128::from(allowance.per_minute.max(1)),
             ahead: (burst - 1) * MINUTE_NANOS,
             clients_max: allowance.clients_max.max(1),
-            // Grows with the clients that there are, not to the limit at once.
+            // Grows with the number of clients, not to the limit at once.
             clients: Mutex::new(LruCache::unbounded_with_hasher(RandomState::new())),
         }
     }
 
-    /// Lets a client in and counts it.
+    /// Admits and counts an event of a client.
     ///
     /// # Errors
-    /// The client asks too often; how long until it would be let in. What is refused is not counted.
+    /// The limit is reached; the time until the event would be admitted. A refused event is not counted.
     pub fn admit(&self, client: C, now: Instant) -> Result<(), Duration> {
         let now = self.at(now);
         let mut clients = self.lock();
@@ -69,7 +69,7 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
         Ok(())
     }
 
-    /// Whether a client would be let in, without counting it.
+    /// Whether an event of a client would be admitted, without counting it.
     ///
     /// # Errors
     /// As for [`Limiter::admit`].
@@ -77,7 +77,7 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
         self.allowed(&mut self.lock(), client, self.at(now)).map(drop)
     }
 
-    /// Counts what a client has done, also beyond its limit: it then waits for as much longer.
+    /// Counts an event of a client, even beyond its limit; it then waits longer.
     pub fn count(&self, client: C, now: Instant) {
         let now = self.at(now);
         let mut clients = self.lock();
@@ -97,7 +97,7 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
     fn keep(&self, clients: &mut Clients<C>, client: C, until: u128, now: u128) {
         clients.put(client, until + MINUTE_NANOS);
         for _ in 0..SWEPT_MAX {
-            // Who is at rest may do what a stranger may: nothing is forgotten with it.
+            // An idle client has the same rights as an unknown one, so removing it loses nothing.
             if clients.peek_lru().is_some_and(|(_, until)| *until <= now) {
                 clients.pop_lru();
             }

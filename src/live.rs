@@ -1,5 +1,5 @@
-//! What a reload replaces as a whole. A request takes one of these when it begins and keeps it to its end, so that it
-//! never sees half of one configuration and half of another.
+//! What a reload replaces as a whole. A request takes one version when it begins and keeps it to its end, so it never
+//! mixes two configurations.
 
 use std::sync::Arc;
 
@@ -7,33 +7,33 @@ use arc_swap::ArcSwap;
 
 use crate::{config::Config, domain::catalogue::Catalogue, pools::Pools};
 
-/// One version of everything that can be loaded anew.
+/// One version of everything that a reload replaces. Made at the start and by each reload.
 #[derive(Debug)]
 pub struct Live {
-    /// The configuration.
+    /// The checked configuration.
     pub config: Arc<Config>,
     /// Models, providers and their rules.
     pub catalogue: Arc<Catalogue>,
-    /// The providers' credentials and places, with what is known of their health.
+    /// Run-time state of the catalogue's providers: credentials, places, breakers, retry budgets.
     pub pools: Arc<Pools>,
 }
 
-/// The version in force.
+/// Holds the current version; readers never block.
 #[derive(Debug)]
 pub struct LiveCell(ArcSwap<Live>);
 
 impl LiveCell {
-    /// Begins with a version.
+    /// Starts with a first version.
     pub fn new(live: Live) -> Self {
         Self(ArcSwap::from_pointee(live))
     }
 
-    /// The version in force now.
+    /// The current version.
     pub fn get(&self) -> Arc<Live> {
         self.0.load_full()
     }
 
-    /// Puts another version in force; requests that run keep theirs.
+    /// Replaces the current version. Running requests keep theirs.
     pub fn set(&self, live: Live) {
         self.0.store(Arc::new(live));
     }

@@ -1,6 +1,6 @@
-//! What weir knows of its providers while it runs: what has failed lately (a place, a credential, a model at a provider) and
-//! is passed over until a probe finds it well, and how much may be tried again. One pool per provider; a reload takes over
-//! what it can.
+//! What weir knows of its providers at run time. Circuit breakers pass over places, credentials and models that have
+//! failed recently, until a probe succeeds; retry budgets limit how much is retried. There is one pool per provider,
+//! and a reload keeps the state of what stays configured.
 
 mod breaker;
 mod check;
@@ -34,45 +34,45 @@ use crate::{
     resolver::Resolver,
 };
 
-/// How often changed addresses are taken over.
+/// How often address changes are taken over from the resolver.
 const UPDATE_EVERY: Duration = Duration::from_secs(1);
-/// How often places are checked, where a provider has more than one.
+/// How often health checks run, for providers with more than one address.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
 
-/// All providers' pools.
+/// The pools of all providers. `live` holds them with the catalogue that they were built for.
 #[derive(Debug)]
 pub struct Pools {
     providers: BTreeMap<String, Arc<Pool>>,
 }
 
-/// One provider's credentials, places, models and budget.
+/// One provider's credentials, places, model breakers and retry budget.
 #[derive(Debug)]
 pub struct Pool {
-    /// Its credentials.
+    /// The provider's credentials, with their rests.
     pub credentials: Credentials,
-    /// Its places; operations with the same places share their health.
+    /// The provider's places. Operations with the same places share their health.
     places: Vec<SharedPlaces>,
-    /// What is known of its models, by its names for them: no more than the configuration has.
+    /// Breakers by the provider's name for the model; bounded by the configuration.
     models: Arc<Mutex<BTreeMap<String, ModelBreakers>>>,
-    /// How often a request went elsewhere because of that.
+    /// How often a request went to another provider because of an open breaker here.
     passed_over: Arc<AtomicU64>,
     budget: Arc<Mutex<RetryBudget>>,
     budget_percent: u16,
 }
 
-/// What fails by itself at a provider: one may be overloaded for one model and well for another, and counts tokens elsewhere.
+/// Separate breakers, since a provider may be overloaded for one model only, and token counting may run elsewhere.
 #[derive(Debug, Default)]
 struct ModelBreakers {
     generating: Breaker,
     counting: Breaker,
 }
 
-/// A model that a provider is not asked for now.
+/// A model that is currently not requested from this provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassedOver {
-    /// The provider's name for it.
+    /// The provider's name for the model.
     pub upstream_model: String,
-    /// Until when.
+    /// When the next probe may go there.
     pub until: Instant,
 }
 
@@ -85,7 +85,7 @@ struct SharedPlaces {
 }
 
 impl Pools {
-    /// Pools for a catalogue. Credentials, places and budgets that `before` has too keep what is known of them.
+    /// The pools for a catalogue. Credentials, places and budgets that `before` has as well keep their state.
     pub fn build(catalogue: &Catalogue, resolver: &Arc<Resolver>, before: Option<&Self>) -> Self {
         let pool = |provider: &Arc<Provider>| {
             let known = before.and_then(|pools| pools.providers.get(&provider.name));
@@ -99,12 +99,12 @@ impl Pools {
         }
     }
 
-    /// A provider's pool.
+    /// The provider's pool; `None` for a provider that the catalogue does not have.
     pub fn of(&self, provider: &str) -> Option<&Arc<Pool>> {
         self.providers.get(provider)
     }
 
-    /// Whether any provider of a route has more than one credential.
+    /// Whether a provider of the route has more than one credential.
     pub fn has_choice(&self, route: &Route) -> bool {
         let several = |leg: &Leg| {
             self.of(&leg.provider.name)
@@ -113,19 +113,19 @@ impl Pools {
         route.legs.iter().any(several)
     }
 
-    /// All of them, by provider.
+    /// All pools with their providers' names, in the order of the names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Arc<Pool>)> {
         self.providers.iter().map(|(name, pool)| (name.as_str(), pool))
     }
 
-    /// Takes over the addresses that the resolver has now.
+    /// Takes over the resolver's current addresses.
     pub async fn update(&self) {
         for places in self.all_places() {
             places.update().await;
         }
     }
 
-    /// Keeps addresses and health current until `stop` turns true.
+    /// Keeps addresses and health up to date until `stop` turns true.
     pub async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let updating = async {
             loop {
@@ -187,13 +187,13 @@ impl Pool {
         }
     }
 
-    /// The places where an operation is served.
+    /// The places that serve an operation; `None` if the provider does not serve it.
     pub fn places(&self, operation: Operation) -> Option<&Arc<Places>> {
         let serving = self.places.iter().find(|shared| shared.operations.contains(&operation));
         serving.map(|shared| &shared.places)
     }
 
-    /// What is known of a model here.
+    /// The breaker of a model at this provider, one for token counts and one for everything else.
     pub fn model(&self, operation: Operation, upstream_model: &str) -> Breaker {
         let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
         if !models.contains_key(upstream_model) {
@@ -207,7 +207,7 @@ impl Pool {
         breaker.unwrap_or_default()
     }
 
-    /// The models that it is not asked for now, in the order of their names.
+    /// The models with an open breaker, in the order of their names.
     pub fn models_passed_over(&self, now: Instant) -> Vec<PassedOver> {
         let models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
         let passed_over = |(upstream_model, model): (&String, &ModelBreakers)| {
@@ -220,27 +220,27 @@ impl Pool {
         models.iter().filter_map(passed_over).collect()
     }
 
-    /// A request goes elsewhere because of what is known of this provider.
+    /// Counts a request that goes to another provider because of an open breaker here.
     pub fn pass_over(&self) {
         self.passed_over.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often that was so since the start.
+    /// How many such requests there were since the start.
     pub fn passed_over(&self) -> u64 {
         self.passed_over.load(Ordering::Relaxed)
     }
 
-    /// A request is sent to it for the first time.
+    /// Adds a first attempt's share to the retry budget.
     pub fn earn(&self) {
         self.budget.lock().unwrap_or_else(PoisonError::into_inner).earn();
     }
 
-    /// Whether it may be asked once more than its requests and its health call for; takes it out of its budget.
+    /// Takes one retry out of the budget. Returns false if the budget is used up.
     pub fn spend(&self) -> bool {
         self.budget.lock().unwrap_or_else(PoisonError::into_inner).spend()
     }
 
-    /// How many places are ejected now, for the metrics.
+    /// How many addresses are ejected now, for the metrics.
     pub fn ejected(&self, now: Instant) -> usize {
         self.places.iter().map(|shared| shared.places.ejected(now)).sum()
     }

@@ -1,10 +1,10 @@
-//! The public stability service: anybody may ask how the models behave, nobody learns how much they are used.
+//! The public stability service. Anybody may read how the models behave; nobody learns how much they are used.
 //!
-//! Pure but for what it remembers (rendered answers, who asked how often): the time and the request come as an [`Ask`],
-//! the answer goes out as an [`Answer`], whichever listener took it in. `openapi.json` is its description for users.
+//! Pure except for rendered answers and rate limits: time and request come in as an [`Ask`], the answer goes out as an
+//! [`Answer`], whichever listener serves it. `openapi.json` describes it for users.
 //!
-//! A model named `summary` cannot be asked for by itself: that path is the summary of all models. It is in there, and on
-//! the status page.
+//! A model named `summary` cannot be requested by itself, because that path is the summary of all models. It is listed
+//! there, and on the status page.
 
 mod accept;
 mod conditional;
@@ -51,26 +51,26 @@ const OPENAPI: &str = include_str!("public/openapi.json");
 /// One request, as far as it matters.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// Its method.
+    /// The request's method.
     pub method: &'a Method,
     /// Its path, still percent-encoded.
     pub path: &'a str,
-    /// What stands behind `?`.
+    /// The query, without `?`.
     pub query: Option<&'a str>,
-    /// Its headers.
+    /// The request's headers.
     pub headers: &'a HeaderMap,
     /// The other end of the connection.
     pub peer: IpAddr,
     /// The wall clock, in milliseconds since the Unix epoch.
     pub now_ms: i64,
-    /// The monotonic clock.
+    /// The time by the monotonic clock.
     pub now: Instant,
 }
 
 /// What is sent. The writer adds `content-length` (not to 204 and 304), and leaves the body out for HEAD.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The status.
+    /// The answer's status.
     pub status: StatusCode,
     /// All headers but `content-length` and `date`.
     pub headers: HeaderMap,

@@ -162,23 +162,23 @@ pub enum SampleProviderError {
     /// The variable named by `--require-key-env` holds nothing.
     #[error("environment variable {name} (--require-key-env) is not set or empty, set it or leave the flag out")]
     KeyEnv {
-        /// The variable's name.
+        /// The name of the environment variable.
         name: String,
     },
     /// The address cannot be bound.
     #[error("cannot listen on {address}: {source}, choose another --listen")]
     Listen {
-        /// The address asked for.
+        /// The configured address.
         address: SocketAddr,
-        /// What the system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// The ledger cannot be opened.
     #[error("cannot open the ledger {}: {source}", path.display())]
     Ledger {
-        /// The file.
+        /// The ledger's path.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// The runtime, stdout or a signal handler failed.

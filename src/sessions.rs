@@ -1,5 +1,6 @@
-//! The memory of state at providers in front of its store: whose it is and who serves it. What this node has served itself it
-//! knows at once, for the others it is written while the answer passes. Requests never wait for a write, answers' ends do.
+//! Remembers state at providers: which account owns it, and which provider and credential serve it. What this node has
+//! served is in memory at once; it is written to the store for the other nodes while the answer passes. Requests never
+//! wait for a write, but the end of an answer does.
 
 mod on_the_way;
 mod writer;
@@ -24,23 +25,23 @@ use crate::{
 
 pub use self::{on_the_way::OnTheWay, writer::Writer};
 
-/// How many of this node's own are kept in memory; beyond it all but the newest generation is forgotten.
+/// The most entries kept in memory. Beyond it the older of two generations is dropped.
 const RECENT_MAX: usize = 65_536;
 
-/// Returns when what an answer has made is written, or will not be for now.
+/// Completes when an answer's new state is written, or cannot be written for now.
 pub type Written = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// See the module.
+/// The memory in front of the store. Shared by all requests.
 pub struct Sessions {
     store: Arc<dyn SessionStore>,
     recent: Mutex<Recent>,
     queue: mpsc::Sender<Waiting>,
-    /// Whether the store takes nothing at present.
+    /// Whether the last write failed.
     fails: watch::Receiver<bool>,
     lost: AtomicU64,
 }
 
-/// Two generations: when the newer is full it becomes the older, and the older goes.
+/// Two generations: when the newer one is full it replaces the older one.
 #[derive(Default)]
 struct Recent {
     newer: HashMap<StateKey, ServedBy>,
@@ -61,7 +62,7 @@ impl Recent {
 }
 
 impl Sessions {
-    /// A memory in front of a store, and the task that writes.
+    /// The memory in front of a store, and the task that writes to it.
     pub fn new(store: Arc<dyn SessionStore>) -> (Self, Writer) {
         let (sender, queue) = mpsc::channel(QUEUE_MAX);
         let (failing, fails) = watch::channel(false);
@@ -80,7 +81,7 @@ impl Sessions {
         (this, writer)
     }
 
-    /// Who has each of these, in their order. The store is asked once, and only for what this node does not know itself.
+    /// Who serves each of these states, in their order. Asks the store once, and only for what is not in memory.
     pub async fn recall(&self, states: &[StateKey]) -> Recalled {
         let mut served_by: Vec<Option<ServedBy>> = {
             let recent = self.lock();
@@ -112,7 +113,7 @@ impl Sessions {
         }
     }
 
-    /// Remembers who has the state. Never waits: the name is among those that are `on_the_way` until it is written.
+    /// Remembers who serves the state. Never waits: until the name is written, it counts among `on_the_way`.
     pub fn remember(&self, state: StateKey, served_by: &ServedBy, on_the_way: &OnTheWay) {
         let known = self.lock().get(&state) == Some(served_by);
         if known {
@@ -128,8 +129,9 @@ impl Sessions {
         }
     }
 
-    /// What returns when these names are written, and so known to every node and after the end of this one: at the latest
-    /// after `patience`, and at once when the store takes nothing. `None`: there is nothing to wait for.
+    /// A future that completes when these names are written, so that every node knows them, also after this one has
+    /// ended. It completes at the latest after `patience`, and at once while writes fail. `None` if there is nothing to
+    /// wait for.
     pub fn written(&self, names: OnTheWay, patience: Duration) -> Option<Written> {
         let rest = names.rest().filter(|_| !*self.fails.borrow())?;
         let mut fails = self.fails.clone();
@@ -142,7 +144,7 @@ impl Sessions {
         }))
     }
 
-    /// How many names of state other nodes will not hear of, for the metrics.
+    /// How many names were not queued for the store, so that other nodes do not learn of them; for the metrics.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -152,12 +154,12 @@ impl Sessions {
     }
 }
 
-/// What is remembered of state.
+/// The result of [`Sessions::recall`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recalled {
-    /// Who has each, in the order in which they were asked for; `None`: nobody remembers.
+    /// Who serves each state, in the order of the question; `None` if nobody is known.
     pub served_by: Vec<Option<ServedBy>>,
-    /// Whether the store was heard: without it, what this node does not know may be there all the same.
+    /// The store could be asked. Otherwise a `None` may be wrong.
     pub is_whole: bool,
 }
 

@@ -1,8 +1,8 @@
-//! Brings what the journal holds to the store: every step once, in order, whatever becomes of the store in between.
+//! Sends the journal's steps to the store: every step once, in order, whatever happens to the store meanwhile.
 //!
-//! Each account with steps that are not acknowledged has one task that sends them, so that its order holds; a store that is
-//! away delays nothing but the steps. When the store may have forgotten something ([`LedgerStore::epochs`]), it is asked
-//! for the watermark of every account in the journal, and what it lacks is sent again; so are the keys.
+//! Each account with unacknowledged steps has one task that sends them, which keeps their order. An unreachable store
+//! delays only the steps. If the store may have forgotten something ([`LedgerStore::epochs`]), it is asked for the
+//! watermark of every account in the journal, and what it lacks is sent again; so are the keys.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -31,34 +31,34 @@ mod tests;
 
 pub use left_over::{judge_doubtful, settle_left_over};
 
-/// How many calls to the store are under way at one time.
+/// The most concurrent calls to the store.
 const CALLS_MAX: usize = 16;
-/// How long a failed call waits before it is made again, at first and at most.
+/// The pause after a failed call: at first and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// The task that settles.
+/// The task that sends steps to the store.
 #[derive(Clone)]
 pub struct Settler {
     journal: Arc<Journal>,
     store: Arc<dyn LedgerStore>,
     keys: Arc<dyn KeyHealer>,
     calls: Arc<Semaphore>,
-    /// How long the first failed call of an account waits before the next.
+    /// The pause after an account's first failed call.
     pause: Duration,
 }
 
-/// What a task of [`Settler::run`] has done.
+/// The result of one task of [`Settler::run`].
 enum Done {
     /// All steps of the account are acknowledged.
     Account(String),
-    /// The store was asked for all watermarks; these accounts have to be sent.
+    /// The store was asked for all watermarks; these accounts have steps to send.
     Checked(Vec<(String, News)>),
-    /// The keys were told.
+    /// The keys were sent again.
     Keys,
 }
 
-/// What an account's task does not know of yet.
+/// Why an account must be looked at again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum News {
     None,
@@ -68,7 +68,7 @@ enum News {
     Watermark,
 }
 
-/// What is under way: each account's task, and what is new for it.
+/// The running tasks by account, and the news that arrived for them meanwhile.
 #[derive(Default)]
 struct Tasks {
     set: JoinSet<Done>,
@@ -80,7 +80,7 @@ struct Tasks {
 }
 
 impl Settler {
-    /// Settles from this journal into this store.
+    /// Sends the steps of this journal to this store.
     pub fn new(journal: Arc<Journal>, store: Arc<dyn LedgerStore>, keys: Arc<dyn KeyHealer>) -> Self {
         Self {
             journal,
@@ -91,8 +91,8 @@ impl Settler {
         }
     }
 
-    /// Works until `shutdown` turns true. What is not sent then stays in the journal; [`Journal::drained`] tells when there
-    /// is nothing.
+    /// Runs until `shutdown` turns true. Steps that are not sent then stay in the journal; [`Journal::drained`]
+    /// completes when there are none.
     pub async fn run(&self, mut shutdown: watch::Receiver<bool>) {
         let mut epochs = self.store.epochs();
         epochs.mark_changed();
@@ -102,7 +102,7 @@ impl Settler {
             tokio::select! {
                 _ = shutdown.wait_for(|down| *down) => break,
                 moved = epochs.changed(), if watching => {
-                    // A store that is gone tells no more epochs.
+                    // A dropped store reports no further epochs.
                     watching = moved.is_ok();
                     if watching {
                         self.check(&mut tasks);
@@ -144,7 +144,7 @@ impl Settler {
                 }
             }
             Err(error) => {
-                // Which one it was is not known: everything is looked at again.
+                // The failed task is unknown, so everything is looked at again.
                 tracing::error!(%error, "a settlement task failed");
                 *tasks = Tasks::default();
                 self.check(tasks);
@@ -156,7 +156,7 @@ impl Settler {
         }
     }
 
-    /// Starts the account's task, or keeps the news for after the one that runs.
+    /// Starts the account's task, or notes the news for the running one.
     fn send(&self, tasks: &mut Tasks, account: String, news: News) {
         if let Some(kept) = tasks.lanes.get_mut(&account) {
             *kept = news.max(*kept);
@@ -206,7 +206,7 @@ impl Settler {
         asked.buffer_unordered(CALLS_MAX).collect().await
     }
 
-    /// Tells the store all keys of the journal again.
+    /// Sends all keys of the journal to the store again.
     async fn heal_all(&self) {
         let mut pause = self.pause;
         let mut left: VecDeque<KeyKept> = VecDeque::new();
@@ -241,7 +241,7 @@ impl Settler {
         }
     }
 
-    /// Runs something that reads the disk.
+    /// Runs a closure that reads the disk.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Journal) -> Result<T, JournalError> + Send + 'static,
@@ -252,7 +252,7 @@ impl Settler {
     }
 }
 
-/// Waits, the next time for longer.
+/// Waits for the pause and doubles it.
 async fn rest(pause: &mut Duration) {
     tokio::time::sleep(*pause).await;
     *pause = pause.saturating_mul(2).min(PAUSE_MAX);

@@ -1,4 +1,4 @@
-//! What weir serves beside the gateway: the operators' endpoints, the public stability service and the admin API.
+//! The services besides the gateway: the operators' endpoints, the public stability service and the admin API.
 
 pub mod admin;
 pub mod audit;

@@ -1,5 +1,6 @@
-//! The stability record between this node and the store: what it has counted goes there each second ([`publisher`]), what
-//! all nodes have counted comes back every few seconds ([`snapshot`]). Readers of the record meet the snapshot alone.
+//! The stability record between this node and the store. What this node has counted is sent each second
+//! ([`publisher`]); what all nodes have counted is read every few seconds ([`snapshot`]). Readers only see the
+//! snapshot.
 
 pub mod publisher;
 pub mod snapshot;

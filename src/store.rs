@@ -27,9 +27,9 @@ pub mod sessions;
 pub mod stability;
 pub mod time;
 
-/// How many changes the feed keeps. A node that is further behind flushes its whole cache.
+/// The most changes in the feed. A node that is further behind flushes its whole cache.
 pub const FEED_CHANGES_MAX: usize = 4096;
-/// The most keys one page of a list has.
+/// The most keys on one page of a list.
 pub const LIST_KEYS_MAX: usize = 1000;
 
 /// The keys of one installation.
@@ -85,17 +85,17 @@ pub trait KeyStore: KeyHealer {
     /// Moves whenever the feed should be read at once. A nudge may be spurious and may be lost; it carries no content.
     fn nudges(&self) -> watch::Receiver<u64>;
 
-    /// What is wrong with how the store is set up. It serves nonetheless.
+    /// Faults in the store's configuration that do not stop it from serving.
     fn warnings(&self) -> BTreeSet<StoreWarning> {
         BTreeSet::new()
     }
 
-    /// What keeps it from its work, or from all of it.
+    /// What keeps the store from serving, or from serving completely.
     fn trouble(&self) -> StoreTrouble {
         StoreTrouble::default()
     }
 
-    /// How full it is; `None` where memory is no limit of it, or it is not seen.
+    /// How full the store is; `None` if memory does not limit it, or is unknown.
     fn memory(&self) -> Option<StoreMemory> {
         None
     }
@@ -107,7 +107,7 @@ pub trait KeyStore: KeyHealer {
     }
 }
 
-/// Where keys are told again.
+/// Repeats keys to a store that may have forgotten them.
 #[async_trait]
 pub trait KeyHealer: Send + Sync {
     /// Tells the store again that a key stood in this form, in case it has forgotten: a failover loses what was acknowledged.
@@ -129,12 +129,12 @@ pub struct Lookup {
     pub version: u64,
 }
 
-/// A key with what is known of its use.
+/// A key with its last use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyView {
-    /// The digest that finds it.
+    /// The digest under which the key is found.
     pub digest: KeyDigest,
-    /// The record.
+    /// The key's record.
     pub record: KeyRecord,
     /// When it was last used, in seconds since the Unix epoch; some seconds late, `None` if never.
     pub last_used: Option<i64>,
@@ -151,21 +151,21 @@ pub struct Changes {
     pub digests: Option<Vec<KeyDigest>>,
 }
 
-/// What keeps a store from its work, for whoever runs it.
+/// What keeps a store from serving, for operators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreTrouble {
-    /// A server answers and is not used because of how it is set up: that does not pass by itself.
+    /// A server is reachable but not used because of its configuration, which does not change by itself.
     pub refused: bool,
-    /// What is wrong, where, and what to do; empty when all is well.
+    /// What is wrong, where, and what to do; empty if all is well.
     pub details: Vec<String>,
 }
 
-/// How full the fullest server of a store is.
+/// The memory of a store's fullest server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreMemory {
-    /// What it uses, in bytes.
+    /// Memory in use, in bytes.
     pub used: u64,
-    /// What it may use, or where it has no limit of its own what its machine has, in bytes.
+    /// The memory limit in bytes: the server's own, or else its machine's memory.
     pub most: u64,
 }
 
@@ -182,23 +182,23 @@ impl StoreMemory {
     }
 }
 
-/// What is wrong with how a store is set up although it serves.
+/// A fault in a store's configuration that does not stop it from serving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StoreWarning {
-    /// It may throw data away to make room.
+    /// The store may evict data to make room.
     Eviction,
-    /// It writes nothing to disk as it goes.
+    /// The store does not write changes to disk.
     NoAppendOnlyFile,
-    /// A master goes on taking changes that no replica gets.
+    /// A master accepts changes that no replica gets.
     NoMinReplicas,
-    /// Two masters of a cluster have keys of one slot.
+    /// Two masters of a cluster have keys of the same slot.
     SplitSlot,
-    /// Its user may not do all that weir does there.
+    /// The ACL user lacks rights that weir needs.
     MissingRights,
 }
 
 impl StoreWarning {
-    /// All of them.
+    /// All warnings, for the metrics.
     pub const ALL: [Self; 5] = [
         Self::Eviction,
         Self::NoAppendOnlyFile,
@@ -207,7 +207,7 @@ impl StoreWarning {
         Self::MissingRights,
     ];
 
-    /// Its name in metrics and logs.
+    /// The label in metrics and logs.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Eviction => "eviction",
@@ -250,10 +250,10 @@ pub enum StoreError {
     /// The store cannot answer now.
     #[error("the key store is unavailable: {0}")]
     Unavailable(String),
-    /// The store answers, and more is asked of it already than may wait for it.
+    /// The store is reachable but overloaded: too many calls wait already.
     #[error("the key store has more to do than it can: {0}")]
     Busy(String),
-    /// The store answers with what weir cannot have written.
+    /// The store returned data that weir cannot have written.
     #[error("the key store holds unreadable data: {0}")]
     Corrupt(String),
 }
@@ -261,24 +261,24 @@ pub enum StoreError {
 /// Why a store could not be opened. None of these goes away by waiting.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// A setting cannot be used.
+    /// A setting is not valid.
     #[error("{0}")]
     Settings(String),
-    /// The embedded store has one owner.
+    /// Another process uses the embedded store.
     #[error("another weir process has this store open: {}, stop it first or give this one a path of its own", .0.display())]
     InUse(PathBuf),
-    /// A backup was being put back and that was cut short.
+    /// A restore was interrupted.
     #[error("a restore into {} did not finish: remove the store's files there and restore again", .0.display())]
     Unfinished(PathBuf),
-    /// The file system refused.
+    /// The store's file cannot be opened.
     #[error("cannot open the key store {}: {reason}", path.display())]
     File {
-        /// Which file.
+        /// The store's file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         reason: String,
     },
-    /// It has no accounts, and has never been in use.
+    /// The ledger has no accounts and was never in use, but the journal knows some.
     #[error(
         "the ledger {} has no accounts, but the journal knows {accounts}: the file was removed or replaced. Put it back; or \
          move the store's folder away and put a backup into a new one with `weir store restore`, to which the journal adds what \
@@ -291,12 +291,12 @@ pub enum OpenError {
         /// How many accounts the journal knows.
         accounts: usize,
     },
-    /// The data is not what weir wrote.
+    /// The data is damaged.
     #[error("the key store {} is unreadable: {reason}, restore it from a backup", path.display())]
     Corrupt {
-        /// Which file.
+        /// The damaged file.
         path: PathBuf,
-        /// What was found.
+        /// What is wrong with its content.
         reason: String,
     },
 }

@@ -1,5 +1,5 @@
-//! Providers that an operator has switched off while weir runs. Kept in a small file, so that a restart does not switch
-//! them on again; each node has its own.
+//! Providers that an operator has switched off at run time. Each node keeps its own small file, so that a restart does
+//! not switch them on again.
 
 use std::{
     collections::BTreeSet,
@@ -10,7 +10,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 
-/// The switches.
+/// The providers that an operator has switched off, kept in a file.
 #[derive(Debug)]
 pub struct Switches {
     off: ArcSwap<BTreeSet<String>>,

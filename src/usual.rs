@@ -1,5 +1,6 @@
-//! What this node has learnt from finished requests: per model how far the estimates are off, per key and model what of the
-//! input is usually read from a cache and how long answers usually are. Kept in memory only; a node that starts learns anew.
+//! What this node has learnt from finished requests: per model how far estimates are off; per key and model how much
+//! input is usually read from a cache and how long answers usually are. Kept in memory only, so a restarted node learns
+//! anew.
 
 use std::{
     collections::HashMap,
@@ -14,40 +15,39 @@ use crate::domain::{
     usage::Usage,
 };
 
-/// Kinds of requests that are remembered, of keys and of accounts.
+/// The most kinds of requests remembered, over keys and accounts.
 pub const KINDS_MAX: usize = 65_536;
-/// Models that are remembered.
+/// The most models remembered.
 pub const MODELS_MAX: usize = 4_096;
-/// Tables, each with a lock of its own.
+/// The number of tables, each with its own lock.
 const SHARDS: usize = 16;
 
-/// What finished requests have shown. Share it in an `Arc`.
+/// The learnt values. Shared in an `Arc`.
 #[derive(Debug, Default)]
 pub struct Learnt {
     kinds: Table<Usual>,
     models: Table<Factors>,
 }
 
-/// A kind of request: those of a key to a model that begin a conversation or go on with one, and mark something for the cache
-/// or do not.
+/// A kind of request: those of one key to one model that begin or continue a conversation, with or without cache marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind<'a> {
-    /// Who pays.
+    /// The account that pays.
     pub account: &'a str,
-    /// Whose requests.
+    /// The key of the requests.
     pub key: &'a KeyId,
-    /// The model's public name.
+    /// The model's name in the catalogue.
     pub model: &'a str,
-    /// What the body says of its conversation.
+    /// What the body tells about its conversation.
     pub turns: Turns,
 }
 
-/// What requests of one kind usually use.
+/// Typical usage of requests of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usual {
-    /// The parts of their input.
+    /// Their typical input, by parts.
     pub input: UsualInput,
-    /// Their output.
+    /// Their typical output.
     pub output: UsualOutput,
 }
 
@@ -58,29 +58,29 @@ struct Factors {
     output: Calibration,
 }
 
-/// The factors of a model.
+/// Correction factors for a model's estimates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelFactors {
     /// For estimates of input.
     pub input: Factor,
-    /// For estimates of the text that passed.
+    /// For estimates of the observed text.
     pub output: Factor,
 }
 
 impl Learnt {
-    /// Nothing learnt yet.
+    /// Starts without anything learnt.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What requests of this kind usually use. Those of a key that has had none yet are taken to be like those of the account's
-    /// other keys; `None` if there were none either: other accounts' habits are no one's guess.
+    /// Typical usage of this kind. A new key takes the values of its account's other keys; `None` if there are none
+    /// either. Other accounts are never used.
     pub fn usual(&self, kind: &Kind<'_>) -> Option<Usual> {
         let of = |hash| self.kinds.get(hash, KINDS_MAX);
         of(kind.of_key()).or_else(|| of(kind.of_account()))
     }
 
-    /// The factors of a model; one where nothing was learnt.
+    /// The model's factors; 1 where nothing was learnt.
     pub fn factors(&self, model: &str) -> ModelFactors {
         let factors = self.models.get(hash(&model), MODELS_MAX).unwrap_or_default();
         ModelFactors {
@@ -89,8 +89,8 @@ impl Learnt {
         }
     }
 
-    /// Learns from a request whose usage was reported whole; estimates are without factor. Reasoning takes part in what is
-    /// usual, but not in the factor: it is not in the text that passes.
+    /// Learns from a request with a complete usage report. The estimates come without factors. Reasoning counts for the
+    /// typical output, but not for the factor, because it is not in the observed text.
     pub fn learn(&self, kind: &Kind<'_>, reported: &Usage, input_scanned: u64, output_observed: u64) {
         let new = self.new_tokens(kind);
         let output = reported.output_total();
@@ -117,13 +117,13 @@ impl Learnt {
         });
     }
 
-    /// The tokens since the model's last answer, as the model counts them.
+    /// The input tokens since the model's last answer, corrected by the model's factor.
     pub fn new_tokens(&self, kind: &Kind<'_>) -> Option<u64> {
         let since = kind.turns.since_answer?;
         Some(self.factors(kind.model).input.apply(since))
     }
 
-    /// How many kinds of requests, and how many models are remembered.
+    /// The number of kinds and of models remembered.
     pub fn sizes(&self) -> (usize, usize) {
         (self.kinds.len(), self.models.len())
     }

@@ -40,7 +40,7 @@ use crate::{
     wiring::demo::{DemoOptions, Output},
 };
 
-/// Why weir does not serve.
+/// Why weir does not start, or a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The configuration or a rule file is wrong: exit code 78.
@@ -55,9 +55,9 @@ pub enum StartError {
     /// Something else that is needed cannot be had.
     #[error("{what}: {why}")]
     Failed {
-        /// What.
+        /// The action that failed.
         what: &'static str,
-        /// What the system or the part itself said.
+        /// The error's text.
         why: String,
     },
 }

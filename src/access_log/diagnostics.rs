@@ -1,8 +1,8 @@
-//! What weir says about itself on standard error.
+//! weir's messages on standard error.
 //!
-//! Pingora and the other libraries print whole requests with their credentials at debug level, and at higher ones bytes that
-//! providers and clients sent. So the configured level goes to weir's own events; everybody else is heard from warnings on,
-//! whatever the level, and not at all where weir says the same in its own words.
+//! At debug level Pingora and other libraries print whole requests with their credentials, and at higher levels bytes
+//! from providers and clients. The configured level therefore applies to weir's own events only. Other crates are shown
+//! from warnings on, and not at all where weir reports the same in its own words.
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;

@@ -1,4 +1,4 @@
-//! What is known of a request once it is over: the source of its log line and of its metrics.
+//! The record of a finished request, from which its log line and its metrics are made.
 
 use serde::ser::{Error, SerializeMap};
 use serde::{Serialize, Serializer};

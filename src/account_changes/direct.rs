@@ -1,4 +1,4 @@
-//! Changes that go straight to a store, for tests.
+//! Writes changes straight to a store, for tests.
 
 use std::{
     collections::HashMap,

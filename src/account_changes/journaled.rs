@@ -1,4 +1,4 @@
-//! Changes as records of this node's journal.
+//! Writes changes as records of this node's journal.
 
 use std::{sync::Arc, time::Duration};
 

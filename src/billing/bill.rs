@@ -1,4 +1,4 @@
-//! The bill of one running request: from its admission to the one step that settles it.
+//! The bill of one running request, from its admission to the step that settles it.
 
 use std::{
     sync::Arc,
@@ -23,67 +23,66 @@ use crate::{
     journal::Reservation,
 };
 
-/// How often a running answer is looked at: what is not in the journal when the process dies is this and the time between
-/// two checkpoints.
+/// How often a running answer's cost is computed. A crash loses at most this and the time between two checkpoints.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How many of its own tokens a model may make of one that is estimated ([`crate::domain::calibration`]).
+/// How many of a model's own tokens one estimated token may be at most ([`crate::domain::calibration`]).
 const TEXT_FACTOR_MAX: u64 = 4;
-/// So many tokens of output are priced to know what one costs.
+/// The tokens of output that are priced to find the price of one.
 const TEXT_PRICED: u64 = 1_000;
 
 /// What a request has consumed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Consumed {
-    /// How much.
+    /// The tokens used.
     pub usage: Usage,
-    /// Where those figures come from; `None`: nothing was consumed or can be known.
+    /// Whether the usage was reported or estimated; `None` if nothing was consumed or nothing can be known.
     pub source: Option<UsageSource>,
-    /// What changes the price.
+    /// What modifies the price, such as the service tier.
     pub modifiers: Modifiers,
-    /// The runs of several models that make it, each with its price; none where the model asked for ran alone.
+    /// The runs of several models that add up to `usage`, each with its price. Empty if the requested model ran alone.
     pub runs: Vec<PricedRun>,
 }
 
 /// How far a request has come, or how it ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// The provider that serves.
+    /// The current provider's name.
     pub provider: &'a str,
-    /// The status of the answer; 0 before its head.
+    /// The answer's status; 0 before its head.
     pub status: u16,
-    /// From the request's arrival until now, in milliseconds.
+    /// Milliseconds since the request's arrival.
     pub latency_ms: u64,
-    /// From the request's arrival to the first content, in milliseconds.
+    /// Milliseconds from the request's arrival to the first content; `None` before it.
     pub ttft_ms: Option<u64>,
 }
 
-/// What an admitted request got, from the store or from its key's grace.
+/// What an admitted request was granted, by the store or by its key's grace.
 pub(super) struct Held {
-    /// Its place among what this node has admitted.
+    /// Its entry in this node's own counts.
     pub(super) seat: Seat,
-    /// When, by the store's clock, in milliseconds since the Unix epoch.
+    /// When it was admitted by the store's clock, in milliseconds since the Unix epoch.
     pub(super) at_ms: i64,
-    /// The same moment by this node's monotonic clock.
+    /// The same time by this node's monotonic clock.
     pub(super) at: Instant,
-    /// What the store had applied of this node then.
+    /// The last step of this node that the store had applied then.
     pub(super) watermark: u64,
-    /// The account's balance then; `None`: the store could not say.
+    /// The account's balance then; `None` if the store could not be asked.
     pub(super) balance: Option<NanoUsd>,
-    /// How the key stood with its quota then.
+    /// The key's quota then; `None` if it has none or the store could not be asked.
     pub(super) quota: Option<QuotaStanding>,
-    /// Whose state at providers it may name.
+    /// Which state at providers the request may name.
     pub(super) provider_state: ProviderState,
 }
 
-/// See the module. Dropped without [`Bill::close`], it ends the hold without a charge.
+/// The bill of one running request. If it is dropped without [`Bill::close`], its hold ends without a charge.
 pub struct Bill {
     pub(super) shared: Arc<Shared>,
     pub(super) running: Arc<Running>,
-    /// The request as the journal has it.
+    /// The request as recorded in the journal at admission.
     pub(super) row: Row,
-    /// What it got when it was admitted.
+    /// What it was granted at admission.
     pub(super) held: Held,
-    /// What it costs, by provider.
+    /// Its price at each provider that may serve it.
     pub(super) prices: Vec<(String, Arc<Price>)>,
     pub(super) reservation: Reservation,
     pub(super) tokens_estimated: u64,
@@ -100,12 +99,12 @@ impl std::fmt::Debug for Bill {
 }
 
 impl Bill {
-    /// What the account may name at a provider, as it was when the request was admitted.
+    /// Which state at providers the account may name, as of the admission.
     pub fn provider_state(&self) -> ProviderState {
         self.held.provider_state
     }
 
-    /// Whether a running answer is to be looked at now, when its text is estimated at so many tokens.
+    /// Whether the running answer's cost is to be computed now. `text` is the estimate of its text so far, in tokens.
     pub fn is_due(&mut self, now: Instant, text: u64) -> bool {
         let due = self.next_look.is_none_or(|at| now >= at) || text >= self.running.look_at_text();
         if due {
@@ -114,18 +113,18 @@ impl Bill {
         due
     }
 
-    /// How the key stood with its quota when the request was admitted; `None`: it has none, or the store was away.
+    /// The key's quota at admission; `None` if it has none, or the store was unreachable.
     pub fn quota(&self) -> Option<QuotaStanding> {
         self.held.quota
     }
 
-    /// Whether the answer is to be ended: its hold cannot grow, and the key wants no more of it.
+    /// Whether the answer must end: its hold cannot grow, and the key's terms allow no more.
     pub fn is_cut(&self) -> bool {
         self.running.is_over()
     }
 
-    /// Notes what the running answer has consumed, and asks for a larger hold in time. `text` is the estimate of its text, in
-    /// tokens.
+    /// Records what the running answer has consumed, and asks for a larger hold in time. `text` is the estimate of its
+    /// text so far, in tokens.
     pub fn look(&self, now: Instant, progress: Progress<'_>, consumed: &Consumed, text: u64) {
         let Charge { cost, parts } = self.charge(progress.provider, consumed);
         self.running.note(Checkpoint {
@@ -148,11 +147,11 @@ impl Bill {
         self.running.look_again_at_text(again.unwrap_or(u64::MAX));
     }
 
-    /// How much more text an answer may have before its cost comes near `at`, in estimated tokens, at least one;
-    /// without end where text costs nothing. A model's own
-    /// tokens may be [`TEXT_FACTOR_MAX`] times as many; so the last looks come closer and closer.
+    /// How much more text an answer may have before its cost approaches `at`: in estimated tokens, at least 1, and
+    /// [`u64::MAX`] if text is free. One estimated token may be up to [`TEXT_FACTOR_MAX`] of the model's, so the last
+    /// computations come closer and closer together.
     fn text_until(&self, at: NanoUsd, cost: NanoUsd, provider: &str, consumed: &Consumed) -> u64 {
-        // Of several models' answers the text is the asked one's.
+        // If several models ran, the text is taken to be the requested model's.
         let cost_of = |usage| self.price(provider).cost(usage, &consumed.modifiers);
         let longer = Usage {
             output_text: consumed.usage.output_text.saturating_add(TEXT_PRICED),
@@ -181,7 +180,7 @@ impl Bill {
             running.answered(match ledger.top_up(&ask).await {
                 Ok(ToppedUp::Granted(more)) => Answer::Granted(more),
                 Ok(ToppedUp::Refused) => Answer::Refused,
-                // Admitted while the store was away, or settled meanwhile.
+                // Admitted while the store was unreachable, or settled meanwhile.
                 Ok(ToppedUp::NoHold) => Answer::Uncounted(ask.more),
                 Err(_) => Answer::Unknown,
             });
@@ -243,7 +242,7 @@ impl Bill {
         match journal.append_step(account, change, self.held.watermark, &mut self.reservation) {
             Ok((step, _)) => end.step = Some(step),
             Err(error) => {
-                // The next start finds the admission without its settlement and charges what was checkpointed last.
+                // The next start of the process finds the admission unsettled and charges its last checkpoint.
                 tracing::error!(%error, request = %self.running.request, "a settlement could not be recorded");
                 self.shared.failed();
             }
@@ -251,7 +250,7 @@ impl Bill {
         self.shared.grace.ended(account, key, self.held.seat, &end);
     }
 
-    /// A moment by the store's clock, which went on since the admission as the monotonic one did.
+    /// A time by the store's clock: the admission's, plus the monotonic time since.
     fn time_ms(&self, now: Instant) -> i64 {
         let since = now.saturating_duration_since(self.held.at).as_millis();
         let since = i64::try_from(since).unwrap_or(i64::MAX);

@@ -1,4 +1,4 @@
-//! What billing counts, for whoever scrapes.
+//! What billing counts, for the metrics.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// What has been charged since the start.
+/// Counts since the start of the process.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     rows: [AtomicU64; 3],
@@ -19,32 +19,32 @@ pub(super) struct Counters {
 }
 
 impl Billing {
-    /// How many accounts' balances were low when they were last asked for.
+    /// The number of accounts whose balance was low at their last admission.
     pub fn accounts_low(&self) -> usize {
         lock(&self.shared.low).len()
     }
 
-    /// How many requests are running.
+    /// The number of running requests.
     pub fn running(&self) -> usize {
         self.shared.running.len()
     }
 
-    /// What is held for the requests that are running.
+    /// The sum of the running requests' holds.
     pub fn held(&self) -> NanoUsd {
         self.shared.running.held()
     }
 
-    /// What keys have committed while the store was away.
+    /// What this node has committed without the store and the store has not counted yet.
     pub fn grace_committed(&self) -> NanoUsd {
         self.shared.grace.committed()
     }
 
-    /// Whether this node would admit anybody if the store were away now.
+    /// Whether this node could admit any request if the store became unreachable now.
     pub fn has_grace(&self) -> bool {
         self.shared.grace.is_left()
     }
 
-    /// How many rows were charged since the start, by where their figures come from.
+    /// Rows charged since the start, by the source of their usage.
     pub fn rows(&self) -> [(UsageSource, u64); 3] {
         let all = [UsageSource::Reported, UsageSource::Partial, UsageSource::Estimated];
         let mut rows = all.into_iter().zip(&self.shared.counters.rows);
@@ -56,24 +56,24 @@ impl Billing {
         })
     }
 
-    /// What was charged since the start.
+    /// The sum charged since the start.
     pub fn charged(&self) -> NanoUsd {
         NanoUsd::from_nanos(self.shared.counters.cost.load(Ordering::Relaxed))
     }
 
-    /// By how much a charge has exceeded its hold at most since the start: what a key can exceed its quota by, per request
-    /// that runs when it is used up.
+    /// The most by which a charge has exceeded its hold since the start. This is what each running request can add
+    /// beyond a key's quota when that is used up.
     pub fn excess_max(&self) -> NanoUsd {
         NanoUsd::from_nanos(self.shared.counters.excess_max.load(Ordering::Relaxed))
     }
 
-    /// Records that could not be written.
+    /// Records that could not be written, since the start.
     pub fn failures(&self) -> u64 {
         let failed = self.shared.counters.failed.load(Ordering::Relaxed);
         failed.saturating_add(self.shared.uncertain.lost())
     }
 
-    /// Requests admitted while the store was away.
+    /// Requests admitted without the store, since the start.
     pub fn offline(&self) -> u64 {
         self.shared.counters.offline.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! What is admitted while the store cannot be asked: a fixed amount for each key, and one for each account, on this node, and
-//! no more than what the node knows of them allows.
+//! Grace: what this node admits while the store is unreachable. It is a fixed amount per key and per account, and never
+//! more than what the node last knew of them allows.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,16 +16,16 @@ use crate::{
     },
 };
 
-/// What may be committed on this node until the store answers again.
+/// What this node may commit until the store answers again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraceLimits {
-    /// By each key.
+    /// For each key.
     pub key: NanoUsd,
-    /// By all keys of each account.
+    /// For all keys of one account together.
     pub account: NanoUsd,
 }
 
-/// See the module. Every question is answered, and what it commits is noted, in one step.
+/// The grace of this node. Each decision and what it commits are one atomic step.
 #[derive(Debug)]
 pub(super) struct Grace {
     limits: GraceLimits,
@@ -40,39 +40,39 @@ impl Grace {
         }
     }
 
-    /// The store has admitted a request.
+    /// Records that the store has admitted a request.
     pub(super) fn granted(&self, ask: &Admit, grant: &Grant) -> Seat {
         self.lock().granted(&ask.key, grant, ask.tokens, clock::unix_millis())
     }
 
-    /// The store has refused one.
+    /// Records that the store has refused a request.
     pub(super) fn refused(&self, key: &KeyRecord, denied: Denied) {
         self.lock().refused(key, denied, clock::unix_millis());
     }
 
-    /// An account was stopped at this node.
+    /// Gives the account no further grace, since an operator suspended it on this node.
     pub(super) fn stopped(&self, account: &str) {
         self.lock().account_refused(account, clock::unix_millis());
     }
 
-    /// The store is away: admits the request if this node may, holding its estimate or what is left.
+    /// Admits a request without the store if the grace allows it, and holds its estimate or what is left.
     pub(super) fn admit(&self, ask: &Admit) -> Result<Seat, NotAlone> {
         let now_ms = clock::unix_millis();
         self.lock()
             .admit_alone(&ask.key, ask.estimate, ask.tokens, &self.limits, now_ms)
     }
 
-    /// A request has ended.
+    /// Records that a request has ended.
     pub(super) fn ended(&self, account: &str, key: &KeyId, seat: Seat, end: &End) {
         self.lock().ended(account, key, seat, end);
     }
 
-    /// Whether this node may give anything to anybody while the store is away.
+    /// Whether this node could admit any request without the store.
     pub(super) fn is_left(&self) -> bool {
         self.lock().may_give(&self.limits)
     }
 
-    /// What was committed while the store was away, and the store has not counted.
+    /// What was committed without the store, and the store has not counted yet.
     pub(super) fn committed(&self) -> NanoUsd {
         self.lock().on_grace()
     }

@@ -1,4 +1,4 @@
-//! How the hold of a running request grows with its answer, and when an answer ends because it cannot.
+//! How a running request's hold grows with its answer, and when the answer must end because it cannot.
 
 use std::time::{Duration, Instant};
 
@@ -7,58 +7,58 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// How long a no holds: what other requests hold may be free by then.
+/// How long to wait after a refusal: other requests may have returned their holds by then.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// How long the next question waits where the store could not say.
+/// How long to wait after the store could not answer.
 const ASK_AFTER_FAILURE: Duration = Duration::from_millis(100);
-/// A hold is to grow when less than this part of a step is left of it.
+/// The hold grows when less than one step divided by this is left of it.
 const RESERVE_PART: i64 = 4;
-/// A step is at least this part of the first hold.
+/// A step is at least the first hold divided by this.
 const STEP_PART_MIN: i64 = 8;
 
-/// One hold. Amounts are of this node's knowledge: the store has the hold itself.
+/// One hold, as this node knows it; the store has the hold itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Growth {
     hold: NanoUsd,
-    /// How much more is asked for the next time, beyond what is used already.
+    /// How much is asked for next, beyond what is used already.
     step: NanoUsd,
     bound: Bound,
-    /// How the last question ended, if one has.
+    /// The result of the last question, if there was one.
     answer: Option<Answer>,
     asked: Option<Instant>,
     is_asking: bool,
 }
 
-/// What the cost of an answer may come to when its hold cannot grow.
+/// How far an answer's cost may go when its hold cannot grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bound {
-    /// The hold.
+    /// As far as the hold.
     Hold,
-    /// This much.
+    /// Up to this amount.
     Amount(NanoUsd),
-    /// Anything: it ends by itself.
+    /// Without limit: the answer may finish.
     None,
 }
 
-/// How a question for more has ended.
+/// The result of asking for a larger hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The hold has grown by this much.
     Granted(NanoUsd),
     /// Nothing is left.
     Refused,
-    /// The store knows no hold of this request: the node counts on without it.
+    /// The store has no hold of this request; the node counts on without it.
     Uncounted(NanoUsd),
-    /// The store could not say.
+    /// The store could not answer.
     Unknown,
 }
 
 impl Bound {
-    /// As the key says. `balance` is that of the account when the request was admitted, `estimate` what it was estimated at.
+    /// The bound by the key's terms. `balance` is the account's at admission, `estimate` the request's.
     ///
-    /// An answer that may finish is bounded by a multiple of the key's quota. Where the key has none it is the account's
-    /// balance that it could spend, and at least what the request was estimated at: the last cents of a balance pay for no
-    /// whole answer, and yet it may finish.
+    /// An answer that may finish is bounded by a multiple of the key's quota. Without a quota the account's balance
+    /// takes its place, but at least the estimate: the last cents of a balance pay for no complete answer, and yet it
+    /// may finish.
     pub(super) fn of(terms: &KeyTerms, balance: Option<NanoUsd>, estimate: NanoUsd) -> Self {
         let allowance = terms.quota.or(balance.map(|balance| balance.max(estimate)));
         match (terms.on_exhausted, allowance) {
@@ -72,7 +72,7 @@ impl Bound {
 }
 
 impl Growth {
-    /// A hold of a request whose output is estimated at `output`.
+    /// The hold of a request whose output is estimated to cost `output`.
     pub(super) fn new(hold: NanoUsd, output: NanoUsd, bound: Bound) -> Self {
         let least = NanoUsd::from_nanos((hold.nanos() / STEP_PART_MIN).max(1));
         Self {
@@ -85,7 +85,7 @@ impl Growth {
         }
     }
 
-    /// What is held.
+    /// The amount held.
     pub(super) fn hold(&self) -> NanoUsd {
         self.hold
     }
@@ -95,8 +95,8 @@ impl Growth {
         self.is_asking
     }
 
-    /// By how much the hold is to grow now that so much is used; `None`: it suffices, or was asked for already. Whoever gets
-    /// an amount asks the store for it, and says how that ended with [`Growth::answered`].
+    /// By how much to grow the hold now that `cost` is used; `None` if it suffices, was asked for already, or it is too
+    /// early to ask again. The caller asks the store and reports the result by [`Growth::answered`].
     pub(super) fn wants(&mut self, cost: NanoUsd, now: Instant) -> Option<NanoUsd> {
         let pause = match self.answer {
             Some(Answer::Refused) => ASK_AGAIN,
@@ -112,8 +112,8 @@ impl Growth {
         Some(missing.saturating_add(self.step))
     }
 
-    /// The question that [`Growth::wants`] wanted asked has ended. The next step is twice as large: few questions for a long
-    /// answer, little held for nothing at its end.
+    /// The result of the question that [`Growth::wants`] asked for. The next step is twice as large, so a long answer
+    /// needs few questions and little is left over at its end.
     pub(super) fn answered(&mut self, answer: Answer) {
         self.is_asking = false;
         self.answer = Some(answer);
@@ -123,7 +123,7 @@ impl Growth {
         }
     }
 
-    /// Whether an answer that has cost so much is to be ended.
+    /// Whether an answer that costs this much must end.
     pub(super) fn is_over(&self, cost: NanoUsd) -> bool {
         let is_granted = matches!(self.answer, None | Some(Answer::Granted(_)));
         match self.bound {
@@ -133,7 +133,7 @@ impl Growth {
         }
     }
 
-    /// The cost at which something is to be decided, apart from the time.
+    /// The cost at which the next decision is due; `None` if only time matters.
     pub(super) fn next_look(&self) -> Option<NanoUsd> {
         match (self.answer, self.bound) {
             (None | Some(Answer::Granted(_)), _) if !self.is_asking => Some(self.enough()),
@@ -143,7 +143,7 @@ impl Growth {
         }
     }
 
-    /// Up to here the hold suffices.
+    /// The cost up to which the hold suffices.
     fn enough(&self) -> NanoUsd {
         let reserve = NanoUsd::from_nanos(self.step.nanos() / RESERVE_PART);
         self.hold.saturating_sub(reserve)

@@ -1,5 +1,5 @@
-//! What this node has last been told of accounts and keys, and what it has admitted since: a bounded table that grants and
-//! refusals feed.
+//! What this node last learnt of accounts and keys from the store, and what it has admitted since: a bounded table,
+//! updated by grants and refusals.
 
 use std::{collections::HashMap, hash::Hash};
 
@@ -13,12 +13,12 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// The most accounts that are remembered; those that were told of longest ago make room.
+/// The most accounts remembered. The ones updated longest ago make room.
 const ACCOUNTS_MAX: usize = 100_000;
-/// The same for keys.
+/// The most keys remembered, by the same rule.
 const KEYS_MAX: usize = 100_000;
 
-/// See the module.
+/// The table of accounts and keys.
 #[derive(Debug)]
 pub(super) struct LastSeen {
     accounts: HashMap<String, Account>,
@@ -30,7 +30,7 @@ pub(super) struct LastSeen {
 #[derive(Debug, Default)]
 struct Account {
     tally: Tally,
-    /// `None`: it was refused: unknown, suspended, or without money.
+    /// The last known balance; `None` if the account was refused as unknown, suspended or without money.
     balance: Option<NanoUsd>,
     rates: Rates,
 }
@@ -38,19 +38,19 @@ struct Account {
 #[derive(Debug, Default)]
 struct Key {
     tally: Tally,
-    /// What was spent of the quota in a period of this kind, and the period's end.
+    /// What was spent of the quota, the kind of period it counts for, and the period's end in Unix seconds.
     spent: Option<(NanoUsd, Reset, Option<i64>)>,
-    /// The revision at which it was withdrawn or had ended.
+    /// The key's revision at which the store said that it was revoked or expired.
     denied: Option<u64>,
     rates: Rates,
 }
 
-/// Why this node alone admits nothing.
+/// Why this node alone does not admit a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotAlone {
-    /// It was refused when it was last seen, it was never seen, or nothing is left that this node may give.
+    /// The account or key is unknown here or was refused, or its grace is used up.
     Nothing,
-    /// Too many at once, or too fast.
+    /// A rate or concurrency limit.
     Denied(Denied),
 }
 
@@ -119,19 +119,19 @@ impl LastSeen {
                     tally.too_fast(denied, retry_after_ms, now_ms);
                 }
             }
-            // What others hold or run may end at any moment.
+            // Other requests may end at any moment, so these refusals are not remembered.
             Denied::BalanceHeld | Denied::Concurrency { .. } => {}
         }
     }
 
-    /// Nothing is to be admitted for an account until the store says so.
+    /// Admits nothing for an account until the store does so again.
     pub(super) fn account_refused(&mut self, account: &str, now_ms: i64) {
         if let Some(account) = self.account(account, now_ms) {
             account.balance = None;
         }
     }
 
-    /// Admits a request by what is known here, and commits what it may cost: all of it, or what is left.
+    /// Admits a request by what this node knows, and commits its estimate or what is left.
     pub(super) fn admit_alone(
         &mut self,
         key: &KeyRecord,
@@ -157,7 +157,7 @@ impl LastSeen {
             hold: estimate.max(NanoUsd::ZERO).min(left),
             on_grace: true,
         };
-        // What cannot be followed is not given.
+        // Without room in the table the request could not be counted.
         let known = self.key(&key.id, now_ms).ok_or(NotAlone::Nothing)?;
         known.rates = of_key;
         known.tally.begin(seat, Some(key_buckets));
@@ -167,7 +167,7 @@ impl LastSeen {
         Ok(seat)
     }
 
-    /// A request that was admitted, by whom ever, has ended.
+    /// A request has ended, whoever admitted it.
     pub(super) fn ended(&mut self, account: &str, key: &KeyId, seat: Seat, end: &End) {
         if let Some(account) = self.accounts.get_mut(account) {
             account.tally.end(seat, end, &account.rates);
@@ -177,7 +177,7 @@ impl LastSeen {
         }
     }
 
-    /// Whether any account may be given something by this node alone.
+    /// Whether this node alone could admit a request of any account.
     pub(super) fn may_give(&self, limits: &GraceLimits) -> bool {
         let some = |account: &Account| {
             let balance = account.balance.unwrap_or(NanoUsd::ZERO);
@@ -186,7 +186,7 @@ impl LastSeen {
         limits.key > NanoUsd::ZERO && self.accounts.values().any(some)
     }
 
-    /// What all accounts have committed while the store was away.
+    /// What all accounts have committed without the store.
     pub(super) fn on_grace(&self) -> NanoUsd {
         let all = self.accounts.values().map(|account| account.tally.on_grace());
         all.fold(NanoUsd::ZERO, NanoUsd::saturating_add)
@@ -218,7 +218,7 @@ impl Key {
         self.spent = standing.map(|standing| (standing.spent, key.terms.reset, standing.resets_at));
     }
 
-    /// What was spent of the quota; `None`: not known.
+    /// What was spent of the quota; `None` if unknown.
     fn spent(&self, reset: Reset, now_ms: i64) -> Option<NanoUsd> {
         let (spent, of, resets_at) = self.spent.filter(|(_, of, _)| *of == reset)?;
         let is_over = of != Reset::None && resets_at.is_some_and(|end| end <= now_ms.div_euclid(1000));
@@ -226,7 +226,7 @@ impl Key {
     }
 }
 
-/// What this node may still give; `None` where it may give nothing at all.
+/// What this node may still commit; `None` if it may commit nothing at all.
 fn left(account: &Account, known: &Key, key: &KeyRecord, limits: &GraceLimits, now_ms: i64) -> Option<NanoUsd> {
     if known.denied.is_some_and(|denied| key.revision <= denied) {
         return None;
@@ -241,7 +241,8 @@ fn left(account: &Account, known: &Key, key: &KeyRecord, limits: &GraceLimits, n
     Some(left.min(of_key).min(of_account))
 }
 
-/// Sees to it that there is room for one more: of those for whom nothing runs the half goes that was told of longest ago.
+/// Makes room for one more entry. If the table is full, it drops the older half of the entries without a running
+/// request, by the time of their last update.
 fn make_room<K: Eq + Hash, V>(all: &mut HashMap<K, V>, max: usize, tally: impl Fn(&V) -> &Tally) -> Option<()> {
     if all.len() >= max {
         let mut times: Vec<i64> = all.values().map(|one| tally(one).told_ms).collect();

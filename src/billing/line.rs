@@ -1,9 +1,9 @@
-//! Who waits because running requests hold all that is left: of a key's quota, or of an account's balance.
+//! Queues of requests for which running requests hold all that is left: of a key's quota, or of an account's balance.
 //!
-//! Those that wait for the same stand in one line, first come, first asked for again; only who stands in front is asked for,
-//! for what is refused to one is refused to all. In front it is asked for again when the store has taken over settlements of
-//! the account from this node, and after a pause otherwise, because other nodes' holds end as well. Who comes anew while a
-//! line stands goes behind it without a question.
+//! Requests that wait for the same limit stand in one queue, in order of arrival. Only the first one asks the store,
+//! because what is refused to it is refused to all. It asks again when the store has applied settlements of the account
+//! from this node, and otherwise after a pause, because holds of other nodes end as well. A request that arrives while
+//! there is a queue joins it without asking.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,13 +21,14 @@ use crate::{
     },
 };
 
-/// A line's questions are at least so far apart.
+/// The minimum time between two questions of one queue.
 const ASK_EVERY: Duration = Duration::from_millis(20);
-/// How long the one in front waits for a hold to end on this node, at first and at most; twice as long each time.
+/// How long the first in the queue waits for a hold to end on this node: at first and at most. The pause doubles each
+/// time.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_millis(400);
 
-/// How many may wait.
+/// How many requests may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitingMax {
     /// On this node.
@@ -36,7 +37,7 @@ pub struct WaitingMax {
     pub account: usize,
 }
 
-/// All lines of this node.
+/// All queues of this node.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     standing: Mutex<Standing>,
@@ -44,7 +45,7 @@ pub(super) struct Lines {
 
 #[derive(Debug, Default)]
 struct Standing {
-    /// By account. Those without anybody are not there.
+    /// By account, without the accounts for which nobody waits.
     accounts: HashMap<String, OfAccount>,
     waiting: usize,
     next_id: u64,
@@ -52,55 +53,55 @@ struct Standing {
 
 #[derive(Debug, Default)]
 struct OfAccount {
-    /// For a key's quota, or for the account's balance (`None`).
+    /// By key for a key's quota; `None` is the account's balance.
     lines: HashMap<Option<KeyId>, Line>,
     waiting: usize,
 }
 
 #[derive(Debug)]
 struct Line {
-    /// What they were told who wait here.
+    /// The last denial that the queue's requests got.
     denied: Denied,
-    /// How long the one in front waits before it is asked for; `None`: the one before it waits for nothing any more.
+    /// How long the first one waits before it asks; `None` to ask at once, because the one before it got an answer.
     pause: Option<Duration>,
     waiting: VecDeque<(u64, Arc<Notify>)>,
 }
 
-/// A place in a line. Left when dropped.
+/// A request's place in a queue. It leaves the queue on drop.
 #[derive(Debug)]
 pub struct Place {
     lines: Arc<Lines>,
     account: String,
     line: Option<KeyId>,
     id: u64,
-    /// Told when it stands in front.
+    /// Notified when the place becomes the first.
     front: Arc<Notify>,
-    /// Told when holds of the account have ended on this node.
+    /// Notified when holds of the account have ended on this node.
     ended: Arc<Notify>,
     news: OwnedNotified,
 }
 
 impl Billing {
-    /// What a request of this key is told that comes while others wait for what is held; it is to wait behind them. `None`:
+    /// The denial that a request of this key gets because others already wait; it must queue behind them. `None` if
     /// nobody waits.
     pub fn waits_behind(&self, key: &KeyRecord) -> Option<Denied> {
         self.shared.lines.ahead(&key.account, &key.id)
     }
 
-    /// A place behind all that wait for the same; `None` where as many wait as may.
+    /// A place at the end of the queue for what was denied; `None` if `max` are waiting already.
     pub fn wait_behind(&self, key: &KeyRecord, denied: Denied, max: WaitingMax) -> Option<Place> {
         let ended = self.shared.journal.acknowledgements(&key.account);
         self.shared.lines.join((&key.account, &key.id), denied, ended, max)
     }
 
-    /// How many requests wait for what running ones hold.
+    /// The number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.shared.lines.waiting()
     }
 }
 
 impl Lines {
-    /// What a request of this key is told that may not come before those who wait; `None`: nobody waits.
+    /// The denial for a request that must not overtake those waiting; `None` if nobody waits.
     pub(super) fn ahead(&self, account: &str, key: &KeyId) -> Option<Denied> {
         let standing = self.lock();
         let lines = &standing.accounts.get(account)?.lines;
@@ -108,8 +109,8 @@ impl Lines {
         Some(line.denied)
     }
 
-    /// The last place of the line for what was denied; `None` where as many wait as may. `ended` is told when holds of the
-    /// account have ended.
+    /// The last place in the queue for what was denied; `None` if `max` are waiting already. `ended` is notified when
+    /// holds of the account have ended.
     pub(super) fn join(
         self: &Arc<Self>,
         (account, key): (&str, &KeyId),
@@ -138,7 +139,7 @@ impl Lines {
         })
     }
 
-    /// How many wait.
+    /// The number of waiting requests.
     pub(super) fn waiting(&self) -> usize {
         self.lock().waiting
     }
@@ -171,7 +172,7 @@ impl Standing {
 }
 
 impl Place {
-    /// Waits until it is to be asked for. Whoever was asked for in vain calls it again, after [`Place::refused`].
+    /// Waits until this request may ask the store. After a denial, call [`Place::refused`] and then this again.
     pub async fn turn(&mut self) {
         let pause = loop {
             match self.in_front() {
@@ -185,11 +186,12 @@ impl Place {
             // Either way it is time to ask.
             let _ = tokio::time::timeout(pause, news).await;
         }
-        // What ends while the question is on its way is news for the next.
+        // A hold that ends while the question runs counts for the next turn.
         self.news = Arc::clone(&self.ended).notified_owned();
     }
 
-    /// It was asked for in vain. Where it is something else now that is held it stands in that line from now on, at its end.
+    /// The store has denied the request again. If it was denied for another limit, it moves to the end of that limit's
+    /// queue.
     pub fn refused(&mut self, key: &KeyId, denied: Denied) {
         let line = line_for(key, denied);
         let mut standing = self.lines.lock();
@@ -204,20 +206,20 @@ impl Place {
         }
     }
 
-    /// It waits for nothing any more: what it was told, or got, may be had by the next, who is asked for at once.
+    /// The request leaves the queue with an answer. The next one asks at once, since it may get the same.
     pub fn done(self) {
         if let Some(line) = self.lines.lock().line(&self.account, &self.line) {
             line.pause = None;
         }
     }
 
-    /// What is said to those who wait here.
+    /// The last denial that this queue's requests got.
     pub fn denied(&self) -> Option<Denied> {
         let mut standing = self.lines.lock();
         standing.line(&self.account, &self.line).map(|line| line.denied)
     }
 
-    /// Where it stands in front: how long it waits before it is asked for.
+    /// If this place is the first: the pause before it asks.
     fn in_front(&self) -> Option<Option<Duration>> {
         let mut standing = self.lines.lock();
         let line = standing.line(&self.account, &self.line)?;

@@ -1,5 +1,5 @@
-//! The requests that are running on this node: what each has consumed so far, for the journal's checkpoints, and which
-//! accounts hold money for them, for the node's lease.
+//! The running requests of this node: what each has consumed, for the journal's checkpoints, and which accounts they
+//! hold money of, for the node's lease.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,26 +15,26 @@ use crate::{
     domain::{key::KeyId, ledger::Checkpoint, money::NanoUsd},
 };
 
-/// How many parts they are kept in, so that requests do not queue for one lock.
+/// The number of shards, so that requests do not contend for one lock.
 const SHARDS: usize = 16;
 
 /// One running request.
 #[derive(Debug)]
 pub struct Running {
-    /// weir's identifier of it.
+    /// weir's request id.
     pub request: String,
-    /// Who pays.
+    /// The account that pays.
     pub account: String,
-    /// With which key it was asked.
+    /// The key that the request was made with.
     pub key: KeyId,
     /// When it was admitted, in milliseconds since the Unix epoch.
     pub at_ms: i64,
     growth: Mutex<Growth>,
-    /// Its answer is to be ended.
+    /// The answer must end.
     is_over: AtomicBool,
-    /// The estimate of its text from which on it is to be looked at, whatever the time.
+    /// The estimate of its text, in tokens, from which its cost is computed again whatever the time.
     look_at_text: AtomicU64,
-    /// What has been consumed and is not in the journal yet.
+    /// What has been consumed since the last checkpoint in the journal.
     news: Mutex<Option<Checkpoint>>,
 }
 
@@ -53,13 +53,13 @@ impl Running {
         }
     }
 
-    /// What is held for it.
+    /// The amount held for it.
     pub fn hold(&self) -> NanoUsd {
         lock(&self.growth).hold()
     }
 
-    /// It has cost so much by now: the amount by which its hold is to grow, if the store is to be asked for that, and the cost
-    /// at which it is to be looked at again.
+    /// Takes the cost so far. Returns the amount by which to grow the hold, if the store is to be asked, and the cost
+    /// at which to look again.
     pub(super) fn costs(&self, cost: NanoUsd, now: Instant) -> (Option<NanoUsd>, Option<NanoUsd>) {
         let mut growth = lock(&self.growth);
         let more = growth.wants(cost, now);
@@ -69,7 +69,7 @@ impl Running {
         (more, growth.next_look())
     }
 
-    /// How the question for more has ended.
+    /// The result of asking for a larger hold.
     pub(super) fn answered(&self, answer: Answer) {
         lock(&self.growth).answered(answer);
     }
@@ -80,12 +80,12 @@ impl Running {
         lock(&self.growth).is_asking()
     }
 
-    /// Whether the answer is to be ended: its hold cannot grow, and its key wants no more of it.
+    /// Whether the answer must end: its hold cannot grow, and the key's terms allow no more.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// From this estimate of its text on it is to be looked at, whatever the time.
+    /// The estimate of its text from which its cost is computed again, whatever the time.
     pub(super) fn look_at_text(&self) -> u64 {
         self.look_at_text.load(Ordering::Relaxed)
     }
@@ -94,34 +94,34 @@ impl Running {
         self.look_at_text.store(text, Ordering::Relaxed);
     }
 
-    /// What has been consumed so far.
+    /// Sets what has been consumed so far, for the next checkpoint.
     pub fn note(&self, checkpoint: Checkpoint) {
         *lock(&self.news) = Some(checkpoint);
     }
 }
 
-/// All of them.
+/// All running requests of this node, in shards.
 #[derive(Debug, Default)]
 pub struct RunningRequests {
     shards: [Mutex<HashMap<String, Arc<Running>>>; SHARDS],
 }
 
 impl RunningRequests {
-    /// Adds one.
+    /// Adds a request.
     pub fn add(&self, running: Arc<Running>) {
         if let Some(mut shard) = self.shard(&running.request) {
             shard.insert(running.request.clone(), running);
         }
     }
 
-    /// Takes one out.
+    /// Removes a request.
     pub fn remove(&self, request: &str) {
         if let Some(mut shard) = self.shard(request) {
             shard.remove(request);
         }
     }
 
-    /// The checkpoints that are news since the last call.
+    /// The checkpoints of requests that have consumed something since the last call.
     pub fn take_news(&self) -> Vec<Checkpoint> {
         let all = self.shards.iter().flat_map(|shard| {
             let shard = lock(shard);
@@ -130,7 +130,7 @@ impl RunningRequests {
         all.filter_map(|running| lock(&running.news).take()).collect()
     }
 
-    /// The accounts that hold money for running requests, each with those requests.
+    /// The accounts with holds for running requests, and the ids of those requests.
     pub fn by_account(&self) -> HashMap<String, HashSet<String>> {
         let mut accounts: HashMap<String, HashSet<String>> = HashMap::new();
         for shard in &self.shards {
@@ -142,12 +142,12 @@ impl RunningRequests {
         accounts
     }
 
-    /// How many there are.
+    /// The number of running requests.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).len()).sum()
     }
 
-    /// What is held for all of them.
+    /// The sum of their holds.
     pub fn held(&self) -> NanoUsd {
         self.shards.iter().fold(NanoUsd::ZERO, |sum, shard| {
             let shard = lock(shard);
@@ -157,12 +157,12 @@ impl RunningRequests {
         })
     }
 
-    /// Whether there is none.
+    /// Whether no request runs.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Request ids end in random characters.
+    /// The request's shard. Request ids end in random characters, which spread them evenly.
     fn shard(&self, request: &str) -> Option<MutexGuard<'_, HashMap<String, Arc<Running>>>> {
         let byte = request.bytes().last().map_or(0, usize::from);
         self.shards.get(byte % SHARDS).map(lock)

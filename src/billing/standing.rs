@@ -1,4 +1,4 @@
-//! Whether a refusal of the store still holds, asked without wanting anything: no hold is put, no request is counted.
+//! Checks whether a denial by the store still holds, without putting a hold or counting a request.
 
 use crate::{
     billing::Billing,
@@ -11,9 +11,10 @@ use crate::{
 };
 
 impl Billing {
-    /// What the store would answer to any request of this key, if that is still `denied`'s kind of no. `None` when it may
-    /// be admitted, and when that is not known: what running requests hold counts as free, because they may end at any
-    /// moment, and a store that is away says nothing. `key` is as the store has it now where `denied` rests on the key.
+    /// What the store would answer to any request of this key now, if that is a denial of the same kind as `denied`.
+    /// `None` if the request may be admitted, or if that is unknown: running requests' holds count as free, since they
+    /// may end at any moment, and an unreachable store says nothing. `key` is the store's current record if `denied`
+    /// depends on the key.
     pub async fn still_denied(&self, key: &KeyRecord, denied: Denied) -> Option<Denied> {
         match denied {
             Denied::AccountUnknown | Denied::AccountSuspended | Denied::BalanceExhausted => {
@@ -35,7 +36,7 @@ impl Billing {
         }
     }
 
-    /// What an account may name at a provider; its own only, if the store does not say.
+    /// Which state at providers an account may name: only its own, if the store does not answer.
     pub async fn provider_state(&self, account: &str) -> ProviderState {
         let found = self.shared.ledger.account(account).await.ok().flatten();
         found.map(|account| account.terms.provider_state).unwrap_or_default()

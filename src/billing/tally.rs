@@ -1,5 +1,5 @@
-//! What a key or an account has under way at this node, what it was charged since the store last told of it, and what it has
-//! committed while the store was away.
+//! This node's own counts for one key or account: what is running, what was charged since the store's last answer, and
+//! what was committed without the store.
 
 use std::collections::VecDeque;
 
@@ -8,38 +8,38 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// The most charges that are remembered one by one; further ones are added to the last.
+/// The most charges remembered one by one. Further ones are added to the last.
 pub(super) const CHARGES_MAX: usize = 16;
 
-/// See the module.
+/// The counts of one key or account.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     running: u64,
     held: NanoUsd,
-    /// What was charged and what the store told last does not contain, by the number of the step.
+    /// Charges that the store's last answer does not include, by step number.
     charges: VecDeque<(u64, NanoUsd)>,
     buckets: Buckets,
-    /// A rate limit that the store has named, and when it is over.
+    /// A rate limit that the store reported, and when it ends, in Unix milliseconds.
     wait: Option<(Denied, i64)>,
     grace_held: NanoUsd,
     grace_spent: NanoUsd,
-    /// When the store told of it last.
+    /// When the store last answered for this key or account, in Unix milliseconds.
     pub(super) told_ms: i64,
 }
 
-/// A request as it was admitted.
+/// What an admitted request adds to the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seat {
-    /// What was held for it then.
+    /// The hold at admission.
     pub(super) hold: NanoUsd,
-    /// Whether it was admitted without the store.
+    /// It was admitted without the store.
     pub(super) on_grace: bool,
 }
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End {
-    /// The number of the step that charges it; `None`: it could not be recorded.
+    /// The number of the step that charges it; `None` if it could not be recorded.
     pub(super) step: Option<u64>,
     pub(super) cost: NanoUsd,
     pub(super) tokens_estimated: u64,
@@ -47,7 +47,7 @@ pub(super) struct End {
 }
 
 impl Tally {
-    /// The store has told how it stands, with this node's steps up to `watermark` in it.
+    /// The store has answered, with this node's steps up to `watermark` included.
     pub(super) fn told(&mut self, watermark: u64, now_ms: i64) {
         while self.charges.front().is_some_and(|(step, _)| *step <= watermark) {
             self.charges.pop_front();
@@ -55,13 +55,13 @@ impl Tally {
         (self.wait, self.grace_spent, self.told_ms) = (None, NanoUsd::ZERO, now_ms);
     }
 
-    /// The store has said that it is too fast.
+    /// The store has reported a rate limit.
     pub(super) fn too_fast(&mut self, denied: Denied, retry_after_ms: u64, now_ms: i64) {
         let wait = i64::try_from(retry_after_ms).unwrap_or(i64::MAX);
         (self.wait, self.told_ms) = (Some((denied, now_ms.saturating_add(wait))), now_ms);
     }
 
-    /// A request begins, in this node's buckets too.
+    /// A request begins. `buckets` are this node's rate buckets after it.
     pub(super) fn begin(&mut self, seat: Seat, buckets: Option<Buckets>) {
         self.running += 1;
         self.held = self.held.saturating_add(seat.hold);
@@ -92,23 +92,23 @@ impl Tally {
         }
     }
 
-    /// What this node owes of it, or may come to, beyond what the store has told.
+    /// Holds and charges of this node that the store's last answer does not include.
     pub(super) fn owed(&self) -> NanoUsd {
         let charged = self.charges.iter().map(|(_, cost)| *cost);
         charged.fold(self.held, NanoUsd::saturating_add)
     }
 
-    /// What it has committed while the store was away.
+    /// What was committed without the store.
     pub(super) fn on_grace(&self) -> NanoUsd {
         self.grace_held.saturating_add(self.grace_spent)
     }
 
-    /// Whether nothing of it runs.
+    /// Whether no request runs.
     pub(super) fn is_idle(&self) -> bool {
         self.running == 0
     }
 
-    /// Whether as many run as may.
+    /// Checks the concurrency limit.
     pub(super) fn check_running(&self, scope: Scope, rates: &Rates) -> Result<(), Denied> {
         match rates.concurrency {
             Some(limit) if self.running >= limit => Err(Denied::Concurrency { scope, limit }),
@@ -116,7 +116,7 @@ impl Tally {
         }
     }
 
-    /// The buckets after one request more, of this node alone.
+    /// This node's rate buckets after one more request, or the rate limit that it exceeds.
     pub(super) fn take(&self, scope: Scope, rates: &Rates, tokens: u64, now_ms: i64) -> Result<Buckets, Denied> {
         if let Some((mut denied, until_ms)) = self.wait
             && let Denied::RateLimited {

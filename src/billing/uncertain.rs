@@ -1,5 +1,5 @@
-//! Admissions whose answer did not come: the store may have put a hold that nobody knows of, and that the node's lease would
-//! keep alive. When the store is there again each is ended by a step, which does no harm where there is no hold.
+//! Unconfirmed holds: an admission without an answer may have left a hold in the store, which the node's lease would
+//! keep alive. Once the store is reachable again, a step ends each of them; the step does no harm if there is no hold.
 
 use std::sync::{
     Mutex, MutexGuard, PoisonError,
@@ -16,18 +16,17 @@ use crate::{
     journal::{Journal, JournalError, STEP_BYTES_MAX},
 };
 
-/// The most that are looked after; further ones are lost, and their holds last as long as the node's lease. While the store is
-/// away few calls reach it.
+/// The most unconfirmed holds kept. Further ones are dropped and last as long as the node's lease.
 const DOUBTS_MAX: usize = 10_000;
 
-/// All of them.
+/// All unconfirmed holds of this node.
 #[derive(Debug, Default)]
 pub(super) struct Uncertain {
     doubts: Mutex<Vec<Doubt>>,
     lost: AtomicU64,
 }
 
-/// A hold that may be there.
+/// A hold that may exist in the store.
 #[derive(Debug)]
 pub(super) struct Doubt {
     account: String,
@@ -35,14 +34,14 @@ pub(super) struct Doubt {
     request: String,
 }
 
-/// A question to the ledger. Dropped before it is settled, its hold is in doubt.
+/// A running call to the ledger. If it is dropped before it is settled, its hold is unconfirmed.
 pub(super) struct Asking<'a> {
     uncertain: &'a Uncertain,
     ask: Option<&'a Admit>,
 }
 
 impl Uncertain {
-    /// A question is about to be asked.
+    /// Marks the start of a call.
     pub(super) fn begin<'a>(&'a self, ask: &'a Admit) -> Asking<'a> {
         Asking {
             uncertain: self,
@@ -50,12 +49,12 @@ impl Uncertain {
         }
     }
 
-    /// Takes all of them.
+    /// Takes all unconfirmed holds out.
     pub(super) fn take(&self) -> Vec<Doubt> {
         std::mem::take(&mut *self.lock())
     }
 
-    /// They are still in doubt.
+    /// Puts back the ones that could not be ended.
     pub(super) fn put_back(&self, doubts: Vec<Doubt>) {
         let mut all = self.lock();
         for doubt in doubts {
@@ -63,7 +62,7 @@ impl Uncertain {
         }
     }
 
-    /// How many were lost, because there were too many.
+    /// How many were dropped because there were too many.
     pub(super) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -82,12 +81,12 @@ impl Uncertain {
 }
 
 impl Doubt {
-    /// Whose hold it is.
+    /// The account of the hold.
     pub(super) fn account(&self) -> &str {
         &self.account
     }
 
-    /// Ends the hold, if it is there.
+    /// Ends the hold, if it exists, by a step in the journal.
     pub(super) fn end(&self, journal: &Journal) -> Result<(), JournalError> {
         let settlement = Settlement {
             request: self.request.clone(),
@@ -107,7 +106,7 @@ impl Doubt {
 }
 
 impl Asking<'_> {
-    /// It is known what became of it.
+    /// The call's result is known.
     pub(super) fn settled(mut self) {
         self.ask = None;
     }

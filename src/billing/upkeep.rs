@@ -1,5 +1,5 @@
-//! What is done for requests while they run, beside them: checkpoints in the journal, the lease of their holds at the ledger,
-//! and an end to holds that nobody knows of.
+//! Background work for running requests: checkpoints in the journal, the lease of their holds at the ledger, and ending
+//! unconfirmed holds.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ impl Shared {
         }
     }
 
-    /// Renews the lease, then ends the holds in doubt wherever the ledger is there. What cannot be ended stays in doubt.
+    /// Renews the lease, then ends the unconfirmed holds wherever the ledger is reachable. The others stay unconfirmed.
     pub(super) async fn renew(&self) {
         let accounts: Vec<String> = self.running.by_account().into_keys().collect();
         let doubts = self.uncertain.take();
@@ -34,7 +34,7 @@ impl Shared {
             let is_there = match there.get(doubt.account()) {
                 Some(is_there) => *is_there,
                 None => {
-                    // One part of the ledger may be away and another there.
+                    // One part of the ledger may be unreachable and another not.
                     let account = [doubt.account().to_owned()];
                     let is_there = renewed.is_ok() || self.ledger.renew(&self.node, &account).await.is_ok();
                     let [account] = account;

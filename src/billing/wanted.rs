@@ -1,31 +1,31 @@
-//! What a request wants to be admitted with: what is known of it, and what it may cost.
+//! What a request asks to be admitted with, and what it may cost.
 
 use std::sync::Arc;
 
 use crate::domain::{consumption::Row, key::KeyRecord, money::NanoUsd, price::Price, usage::Usage};
 
-/// A request that wants to be forwarded.
+/// A request that asks for admission.
 #[derive(Debug)]
 pub struct Wanted<'a> {
     /// Its key, as this node knows it.
     pub key: &'a KeyRecord,
-    /// What is known of it already; usage is the estimate of its input, none of it cached: what it is billed for where nothing
-    /// else is ever known.
+    /// The row so far. Its usage is the estimated input without cache reads, which is charged if nothing else is ever
+    /// known.
     pub row: Row,
-    /// What it is expected to use: what is held for it.
+    /// The expected usage, from which the hold is computed.
     pub expected: Usage,
-    /// What it costs at each provider that may serve it.
+    /// Its price at each provider that may serve it.
     pub prices: Vec<(String, Arc<Price>)>,
 }
 
-/// What a request is expected to cost at the dearest of its providers, and to use.
+/// What a request is expected to cost at the most expensive of its providers, and its tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Estimate {
-    /// All of it.
+    /// The whole cost.
     pub(super) cost: NanoUsd,
-    /// Its output alone.
+    /// The part of the cost that the output causes.
     pub(super) output: NanoUsd,
-    /// Tokens, read or written.
+    /// Input and output tokens together.
     pub(super) tokens: u64,
 }
 
@@ -46,7 +46,7 @@ impl Wanted<'_> {
     }
 }
 
-/// What a use costs at the dearest of the providers.
+/// What a usage costs at the most expensive of the providers.
 pub(super) fn dearest(prices: &[(String, Arc<Price>)], usage: &Usage) -> NanoUsd {
     let costs = prices.iter().map(|(_, price)| price.cost(usage, &Default::default()));
     costs.max().unwrap_or_default()

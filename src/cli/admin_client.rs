@@ -81,7 +81,7 @@ pub enum ClientError {
     /// A file cannot be written.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The file's path.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,

@@ -68,9 +68,9 @@ pub enum RulesError {
     /// A file cannot be read.
     #[error("{}: {why}", file.display())]
     Unreadable {
-        /// Which.
+        /// The file's path.
         file: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         why: io::Error,
     },
     /// The request is none.

@@ -1,4 +1,4 @@
-//! Reading `weir.toml`: to use it, or to tell everything that is wrong with it.
+//! Reads `weir.toml`, either to use it or to report everything that is wrong with it.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `[money]`: what happens to a request's money where the store cannot be asked, and where others hold it.
+//! `[money]`: grace without the store, and waiting for holds of running requests.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::values::Values;
 use crate::{billing::WaitingMax, domain::money::NanoUsd};
 
-/// As typed.
+/// The section as in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawMoney {
@@ -18,7 +18,7 @@ pub(super) struct RawMoney {
     held_waiting_account_max: Option<u64>,
 }
 
-/// Checked.
+/// The section, checked and with defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoneyConfig {
     /// What each key may commit on this node while the store is away.
@@ -27,7 +27,7 @@ pub struct MoneyConfig {
     pub grace_account: NanoUsd,
     /// How long a request waits for what running ones hold.
     pub held_wait: Duration,
-    /// How many may wait so.
+    /// How many requests may wait for what running ones hold.
     pub held_waiting_max: WaitingMax,
 }
 

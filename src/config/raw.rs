@@ -1,4 +1,4 @@
-//! What the user typed: every key of `weir.toml`, optional and unchecked. [`super::resolve`] settles defaults and limits.
+//! `weir.toml` as written: every key optional and unchecked. [`super::resolve`] adds defaults and checks limits.
 
 use std::collections::BTreeMap;
 

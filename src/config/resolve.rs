@@ -1,4 +1,4 @@
-//! From what the user typed to what weir works with: defaults, limits, and values that depend on each other.
+//! Turns the raw file into the checked configuration: defaults, limits, and values that depend on each other.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};

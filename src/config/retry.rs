@@ -1,19 +1,19 @@
-//! `[retry]`: what weir sends to another provider although the first may have served it.
+//! `[retry]`: whether a request goes to another provider although the first may have served it.
 
 use serde::Deserialize;
 
-/// As typed.
+/// The section as in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawRetry {
     after_timeout: Option<bool>,
 }
 
-/// Checked.
+/// The section, checked and with defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryConfig {
-    /// Whether a request goes on to the next provider when the first gave no answer in time, or closed the connection before
-    /// one. The first may have served it, and bill for it.
+    /// Whether a request goes on to the next provider if the first did not answer in time, or closed the connection
+    /// before an answer. The first may have served it, and bill for it.
     pub after_timeout: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `[stability]`: who may read how the models behave, where, and how often.
+//! `[stability]`: the listener of the public stability service, its refresh and its rate limits.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::resolve::loopback;
 use super::values::Values;
 
-/// As typed.
+/// The section as in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawStability {
@@ -21,18 +21,18 @@ pub(super) struct RawStability {
     trusted_proxies: Option<Vec<String>>,
 }
 
-/// Checked.
+/// The section, checked and with defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StabilityConfig {
-    /// Where the public service answers, beside the gateway's port; port 0 takes a free one.
+    /// The service's own listener, besides the gateway's port; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// How often the store is read, and so how long an answer holds.
+    /// How often the store is read, and so how long an answer is valid.
     pub refresh: Duration,
-    /// What one address may ask in a minute, in the long run; at least 1.
+    /// Requests per minute and address in the long run; at least 1.
     pub requests_per_minute: u32,
-    /// What it may ask at once after a rest; at least 1.
+    /// Requests of one address at once after a rest; at least 1.
     pub burst: u32,
-    /// Addresses that are remembered; at least 1.
+    /// The most addresses remembered; at least 1.
     pub addresses_max: usize,
     /// Peers whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<IpNet>,

@@ -1,10 +1,10 @@
-//! `[key_cache.unknown]`: what keys that do not exist may cost.
+//! `[key_cache.unknown]`: limits on lookups of keys that do not exist.
 
 use serde::Deserialize;
 
 use super::values::Values;
 
-/// As typed.
+/// The section as in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawUnknownKeys {
@@ -16,7 +16,7 @@ pub(super) struct RawUnknownKeys {
     total_burst: Option<u64>,
 }
 
-/// Checked.
+/// The section, checked and with defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownKeysConfig {
     /// Keys that are remembered as unknown; at least 1.

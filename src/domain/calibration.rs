@@ -1,5 +1,5 @@
-//! What finished requests teach about those that come: how far a model's tokens are from the estimate, and what a key's
-//! requests to a model usually read from a cache and put out.
+//! Learns from finished requests: how far a model's tokens are from the estimate, and how much a key's requests to a
+//! model usually read from a cache and put out.
 
 mod input;
 
@@ -10,7 +10,7 @@ pub use input::UsualInput;
 pub struct Factor(u32);
 
 impl Factor {
-    /// The estimate as it is.
+    /// The factor 1, which leaves an estimate unchanged.
     pub const ONE: Self = Self(1_000);
 
     /// The corrected estimate, rounded up.
@@ -19,21 +19,22 @@ impl Factor {
         u64::try_from(thousandths.div_ceil(1_000)).unwrap_or(u64::MAX)
     }
 
-    /// In thousandths: for a metric.
+    /// The factor in thousandths, for metrics.
     pub const fn thousandths(self) -> u32 {
         self.0
     }
 }
 
-/// Requests with fewer tokens, estimated or reported, teach nothing: what providers add weighs too much in them.
+/// Requests with fewer tokens, estimated or reported, are ignored, because the tokens that providers add dominate in
+/// them.
 pub const LEARN_TOKENS_MIN: u64 = 50;
-/// A request's ratio counts as no less, and no more.
+/// The bounds of one request's ratio, in millionths.
 const RATIO_MIN: i64 = MILLION / 4;
 const RATIO_MAX: i64 = MILLION * 4;
 const MILLION: i64 = 1_000_000;
-/// A request moves the factor by this part of the way to its own ratio.
+/// The factor moves by this fraction of the way to a request's own ratio: one part in so many.
 const PART: i64 = 8;
-/// And by no more than this part of the factor itself, so that a few absurd requests do little.
+/// It moves by at most this fraction of itself, so that a few absurd requests have little effect.
 const STEP_MAX_PART: i64 = 20;
 
 /// The factor of a model, learnt from what its finished requests reported. One for input and one for output are kept.
@@ -41,7 +42,7 @@ const STEP_MAX_PART: i64 = 20;
 /// A clamped moving average: each request moves it by at most a twentieth, towards a ratio of at least 1/4 and at most 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calibration {
-    /// In millionths.
+    /// The factor, in millionths.
     factor: i64,
 }
 
@@ -64,24 +65,25 @@ impl Calibration {
         self.factor = (self.factor + step).clamp(RATIO_MIN, RATIO_MAX);
     }
 
-    /// The factor; one before anything was learnt.
+    /// The factor; 1 before anything was learnt.
     pub fn factor(&self) -> Factor {
         Factor(u32::try_from((self.factor + 500) / 1_000).unwrap_or(Factor::ONE.0))
     }
 }
 
-/// What is held for output at least, where nothing limits it to less.
+/// The fewest output tokens held for, unless a limit is lower.
 pub const OUTPUT_TOKENS_MIN: u64 = 64;
-/// What is held for output where nothing is known of a key's requests to a model; topped up while the answer runs.
+/// The output tokens held for when nothing is known of a key's requests to a model. The hold grows while the answer
+/// runs.
 pub const OUTPUT_TOKENS_UNKNOWN: u64 = 2_048;
-/// A count above is taken for this one, so that sums cannot overflow.
+/// Larger counts are taken for this one, so that sums cannot overflow.
 const COUNT_MAX: u64 = 1 << 40;
 
 /// What one key's requests to one model usually put out: a moving average. Half of them put out more; their holds grow while
 /// they run, and what is held is near what is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsualOutput {
-    /// In sixteenths of a token.
+    /// The average, in sixteenths of a token.
     average: u64,
 }
 
@@ -105,7 +107,7 @@ impl UsualOutput {
     }
 }
 
-/// The output tokens to hold for a request: what is usual, but no more than it asks for and the model gives.
+/// The output tokens to hold for: the usual ones, but at most the request's limit and the model's.
 pub fn output_estimate(max_tokens: Option<u64>, usual: Option<&UsualOutput>, model_max: Option<u64>) -> u64 {
     usual
         .map_or(OUTPUT_TOKENS_UNKNOWN, UsualOutput::tokens)

@@ -1,5 +1,5 @@
-//! The models weir serves and the providers behind them: compiled once from provider files and weir.toml, then only
-//! read.
+//! The models that weir serves and the providers behind them: compiled once from provider files and weir.toml, then
+//! read only.
 
 mod build;
 mod models;
@@ -23,7 +23,7 @@ use crate::domain::{
 };
 pub use secret_ref::{SecretRef, SecretRefError};
 
-/// All models and providers. Share it in an `Arc`.
+/// All models and providers of one configuration. Shared in an `Arc`.
 #[derive(Debug, Default)]
 pub struct Catalogue {
     models: BTreeMap<String, Arc<Model>>,
@@ -32,36 +32,36 @@ pub struct Catalogue {
     providers: Vec<Arc<Provider>>,
 }
 
-/// One model as clients see it.
+/// A model as clients see it.
 #[derive(Debug)]
 pub struct Model {
-    /// The public name: what clients ask for, and the label in logs and metrics.
+    /// The public name, which clients request; also the label in logs and metrics.
     pub name: String,
-    /// The name for people.
+    /// The human-readable name.
     pub display_name: String,
-    /// Other names that clients may ask for.
+    /// Other names that clients may request.
     pub aliases: Vec<String>,
-    /// What its providers call it.
+    /// The providers' name for it.
     pub upstream_name: String,
-    /// What single providers call it, where that differs.
+    /// Names at single providers, where they differ.
     pub upstream_names: BTreeMap<String, String>,
     /// Its providers, the preferred one first; never empty.
     pub providers: Vec<Arc<Provider>>,
-    /// The protocols it may be asked through.
+    /// The protocols in which it may be requested.
     pub protocols: Vec<Protocol>,
-    /// Input tokens that it takes, if known.
+    /// The most input tokens, if known.
     pub context_tokens: Option<u64>,
-    /// Output tokens that it gives, if known.
+    /// The most output tokens, if known.
     pub output_tokens: Option<u64>,
     /// The name of its price; its own name if its file gives none.
     pub price: String,
-    /// Whether it costs nothing.
+    /// The model costs nothing.
     pub free: bool,
-    /// Whether it may reason without showing it.
+    /// The model may reason without showing it.
     pub hidden_reasoning: bool,
-    /// What it costs at each of its providers that is on, by the provider's name.
+    /// Its price at each of its providers that is on, by the provider's name.
     pub prices: BTreeMap<String, Arc<Price>>,
-    /// When it appeared, in seconds since the epoch; 0 if its file does not say.
+    /// When it appeared, in seconds since the Unix epoch; 0 if unknown.
     pub created_unix: i64,
 }
 
@@ -75,17 +75,17 @@ impl Model {
             .filter_map(move |provider| Some((provider, provider.endpoints.of(operation)?)))
     }
 
-    /// What it costs at a provider; there is a price at each that is on.
+    /// Its price at a provider; `None` only for a provider that is off.
     pub fn price_at(&self, provider: &Provider) -> Option<&Arc<Price>> {
         self.prices.get(&provider.name)
     }
 
-    /// What a provider calls it.
+    /// The provider's name for it.
     pub fn upstream_name_at(&self, provider: &Provider) -> &str {
         self.upstream_names.get(&provider.name).unwrap_or(&self.upstream_name)
     }
 
-    /// Whether it can be asked through a protocol now.
+    /// Whether it can be requested in this protocol now.
     pub fn serves(&self, protocol: Protocol) -> bool {
         let on = |provider: &Arc<Provider>| provider.is_on() && provider.protocols().contains(&protocol);
         self.protocols.contains(&protocol) && self.providers.iter().any(on)
@@ -96,7 +96,7 @@ impl Model {
         self.providers.iter().any(|provider| provider.is_on())
     }
 
-    /// Who makes it, as far as weir knows: its preferred provider's name.
+    /// The name of its preferred provider, for lists of models.
     pub fn owner(&self) -> &str {
         self.providers.first().map_or("", |provider| provider.name.as_str())
     }
@@ -109,7 +109,7 @@ pub struct CatalogueSettings {
     pub overrides: BTreeMap<String, ProviderOverride>,
     /// `[[model]]`: models added, or put in the place of those with the same name.
     pub models: Vec<RawModel>,
-    /// Where they stand.
+    /// The lines of these settings in the file, for errors.
     pub places: Places,
 }
 
@@ -119,31 +119,31 @@ pub struct CatalogueSettings {
 pub struct ProviderOverride {
     /// `scheme://host[:port]` in the place of that of every endpoint; the endpoints' paths stay.
     pub base_url: Option<String>,
-    /// Another place of the secret.
+    /// Replaces the place of the secret.
     pub secret: Option<SecretRef>,
     /// `false` switches the provider off.
     pub enabled: Option<bool>,
 }
 
-/// What an operator should know, although weir can serve.
+/// What an operator should know although weir can serve.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// A provider's secret is not there.
+    /// A provider's secret is missing.
     #[error("provider `{provider}` is off: its secret {secret} is absent, its models are not listed")]
     SecretAbsent {
-        /// Which provider.
+        /// The provider's name in the configuration.
         provider: String,
-        /// Where its secret was looked for.
+        /// Where the secret was looked for.
         secret: SecretRef,
     },
-    /// One of several secrets of a provider is not there.
+    /// One of several secrets of a provider is missing.
     #[error("provider `{provider}`: the credential `{name}` is not used, its secret {secret} is absent")]
     CredentialAbsent {
-        /// Which provider.
+        /// The provider's name in the configuration.
         provider: String,
-        /// Which credential.
+        /// The credential's name.
         name: String,
-        /// Where its secret was looked for.
+        /// Where the secret was looked for.
         secret: SecretRef,
     },
     /// A price of the operator's own list is in no use.
@@ -152,19 +152,19 @@ pub enum Warning {
         provider.as_ref().map(|provider| format!(" for provider `{provider}`")).unwrap_or_default()
     )]
     PriceUnused {
-        /// The price list.
+        /// The price list's file.
         file: String,
-        /// Where it stands.
+        /// The line of its `[[price]]`.
         line: usize,
-        /// The price.
+        /// The price's name.
         name: String,
-        /// The provider that it holds for, if not for all.
+        /// The provider that the price is limited to.
         provider: Option<String>,
     },
-    /// weir.toml switches a provider off.
+    /// The configuration switches a provider off.
     #[error("provider `{provider}` is off: weir.toml says so, its models are not listed")]
     Disabled {
-        /// Which provider.
+        /// The provider's name in the configuration.
         provider: String,
     },
 }
@@ -213,12 +213,12 @@ impl Catalogue {
             .collect()
     }
 
-    /// The model of that public name, whether or not it can be served now.
+    /// The model with this public name, whether or not it can be served now.
     pub fn find(&self, model: &str) -> Option<&Arc<Model>> {
         self.models.get(model)
     }
 
-    /// The model of that public name or alias, whether or not it can be served now.
+    /// The model with this public name or alias, whether or not it can be served now.
     pub fn named(&self, name: &str) -> Option<&Arc<Model>> {
         self.models
             .get(name)
@@ -238,7 +238,7 @@ impl Catalogue {
         self.models.get(&found.model)
     }
 
-    /// The models that can be served now, by name.
+    /// The models that can be served now, in the order of their names.
     pub fn models(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.models.values().filter(|model| model.is_on())
     }
@@ -248,7 +248,7 @@ impl Catalogue {
         pricing::served_as(self.models.values(), provider, name)
     }
 
-    /// The model that costs most at a provider for this much.
+    /// The model that costs most at a provider for this usage.
     pub fn dearest_at(
         &self,
         provider: &str,

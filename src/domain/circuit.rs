@@ -1,31 +1,32 @@
-//! What is remembered of something that can fail (an address, a credential, a model at a provider), and who may ask it
-//! again: a circuit breaker with a slow start. No clock: time is an argument.
+//! A circuit breaker with a slow start, for something that can fail: an address, a credential, a model at a provider.
+//! It has no clock: time is an argument.
 //!
-//! Closed, everybody may. After [`EJECTED_AFTER`] failures in a row it is open: it is passed over for [`EJECTED_FIRST`], twice
-//! as long with each time in a row, at most [`EJECTED_MAX`]. Then it is half-open: one request asks, the others go elsewhere.
-//! Each success lets one more ask at a time, a failure opens it again, and after [`READMITTED_AFTER`] successes it is closed.
-//! So it is when nobody has asked for [`FORGOTTEN_AFTER`]: what failed so long ago says nothing of today.
+//! Closed, it admits every request. After [`EJECTED_AFTER`] failures in a row it opens for [`EJECTED_FIRST`], twice as
+//! long each further time, at most [`EJECTED_MAX`]. Then it is half-open: one request probes, the others go elsewhere.
+//! Each success admits one more request at a time, a failure opens it again, and after [`READMITTED_AFTER`] successes
+//! it closes. It also closes when nobody has asked for [`FORGOTTEN_AFTER`], because so old a failure says nothing about
+//! today.
 
 use std::time::{Duration, Instant};
 
-/// Failures in a row after which it is passed over.
+/// Failures in a row that open the circuit.
 pub const EJECTED_AFTER: u32 = 3;
-/// How long it is passed over the first time; doubled with each time in a row.
+/// How long it opens the first time; doubled each further time.
 pub const EJECTED_FIRST: Duration = Duration::from_secs(5);
-/// How long it is passed over at most, unless it was told to rest for longer.
+/// How long it opens at most, except by a longer rest.
 pub const EJECTED_MAX: Duration = Duration::from_secs(300);
-/// Successes after which one that was passed over is asked by everybody again.
+/// Successes that close a half-open circuit.
 pub const READMITTED_AFTER: u32 = 8;
-/// How long after its time was over one that nobody has asked counts as any other.
+/// How long after its opening has ended an unused circuit closes.
 pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
 
-/// One thing that can fail.
+/// The state of one circuit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Circuit {
     state: State,
     /// How often it was opened for failures since it was last closed.
     ejections: u32,
-    /// Counts how often it was opened: what was sent in an earlier round says nothing of this one.
+    /// How often it was opened. Results of an earlier round are ignored.
     round: u64,
 }
 
@@ -50,25 +51,25 @@ impl Default for State {
     }
 }
 
-/// As what a request asks; to be given back with the request's result.
+/// How a request was admitted; returned with its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// One of all.
+    /// Through a closed circuit.
     Usual,
-    /// One of the few that find out whether it works again.
+    /// As a probe of a half-open circuit.
     Probe {
-        /// Of which round.
+        /// The circuit's round at that time.
         round: u64,
     },
-    /// It was passed over, but there was nothing else to ask.
+    /// Although the circuit was open, because there was nothing else to ask.
     LastResort {
-        /// Of which round.
+        /// The circuit's round at that time.
         round: u64,
     },
 }
 
 impl Circuit {
-    /// Whether everybody may ask.
+    /// Whether every request is admitted.
     pub fn is_closed(&self, now: Instant) -> bool {
         match self.state {
             State::Closed { .. } => true,
@@ -77,7 +78,7 @@ impl Circuit {
         }
     }
 
-    /// Until when nobody is to ask, if so.
+    /// Until when no request is admitted; `None` if the circuit is not open.
     pub fn open_until(&self, now: Instant) -> Option<Instant> {
         match self.state {
             State::Open { until } if until > now => Some(until),
@@ -85,7 +86,7 @@ impl Circuit {
         }
     }
 
-    /// Whether [`Circuit::enter`] would let a request in.
+    /// Whether [`Circuit::enter`] would admit a request.
     pub fn admits(&self, now: Instant) -> bool {
         match self.state {
             State::Closed { .. } => true,
@@ -94,7 +95,7 @@ impl Circuit {
         }
     }
 
-    /// A request wants to ask; `None`: it is to go elsewhere.
+    /// Admits a request, or returns `None`: it should go elsewhere.
     pub fn enter(&mut self, now: Instant) -> Option<Entry> {
         if !self.admits(now) {
             return None;
@@ -114,7 +115,7 @@ impl Circuit {
         Some(Entry::Probe { round: self.round })
     }
 
-    /// A request asks although it was not let in.
+    /// Admits a request that the circuit would not admit.
     pub fn enter_anyway(&mut self, now: Instant) -> Entry {
         self.forget(now);
         match self.state {

@@ -8,10 +8,10 @@ use crate::domain::{
     usage::{RunKind, Usage, is_zero},
 };
 
-/// How long rows are kept.
+/// How many days rows are kept.
 pub const RETENTION_DAYS: u32 = 180;
 
-/// Where the figures of a row come from.
+/// Where a row's usage comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageSource {
@@ -24,26 +24,26 @@ pub enum UsageSource {
     Estimated,
 }
 
-/// What makes a price differ from the listed one, as the provider's answer says.
+/// What makes the price differ from the list price, as reported by the provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Modifiers {
     /// The service tier, as the provider spells it: `flex`, `priority`, `batch`, `ON_DEMAND_PRIORITY`...
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_tier: Option<String>,
-    /// The speed: `fast`.
+    /// The speed, such as `fast`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<String>,
-    /// The geography of the inference: `us`.
+    /// The geography of the inference, such as `us`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub geo: Option<String>,
 }
 
-/// What one model consumed of a request that several worked on, or that is priced in several tiers.
+/// The share of one model, purpose and price tier in a request that several contributed to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// What the model was run for.
     pub run: RunKind,
-    /// The catalogue's name of the model, or the provider's where the catalogue has none.
+    /// The catalogue's name of the model, or the provider's if the catalogue has none.
     pub model: String,
     /// What it consumed, over all its runs.
     #[serde(flatten)]
@@ -51,10 +51,10 @@ pub struct Part {
     /// The catalogue model at whose price it was charged, if it has none of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priced_as: Option<String>,
-    /// The version of that price, if it is not the row's.
+    /// The version of that price, if it differs from the row's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_version: Option<String>,
-    /// Each run's prompt was of the tier that begins above so many input tokens.
+    /// The price tier: that of prompts with more input tokens than this.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub above_input_tokens: u64,
     /// Its share of the charge. The shares add up to it.
@@ -83,17 +83,17 @@ impl Modifiers {
 pub struct Row {
     /// When the request ended, in milliseconds since the Unix epoch.
     pub time_ms: i64,
-    /// When it was admitted, by the store's clock, in milliseconds since the Unix epoch: its quota period.
+    /// When it was admitted by the store's clock, in milliseconds since the Unix epoch. Decides its quota periods.
     pub admitted_ms: i64,
-    /// weir's identifier of the request.
+    /// weir's request id.
     pub request_id: String,
     /// The account that paid.
     pub account: String,
-    /// The key it was asked with.
+    /// The key of the request.
     pub key_id: KeyId,
     /// The wire protocol: `messages`, `responses`, `gemini`.
     pub protocol: String,
-    /// The model's name as the client gave it, if it is a plausible one.
+    /// The model's name as the client gave it, if it is plausible as one.
     pub model_asked: String,
     /// The catalogue model that served, at whose price it was charged.
     pub model: String,
@@ -101,27 +101,27 @@ pub struct Row {
     pub provider: String,
     /// The final status: what the client got, or what stands for it where a stream failed after its 200 (502, 504).
     pub status: u16,
-    /// How it ended, [`crate::domain::outcome::Outcome::as_str`]; `crash` where weir died on it.
+    /// How it ended: [`crate::domain::outcome::Outcome::as_str`], or `crash` if weir crashed.
     pub outcome: String,
-    /// Whether the answer was a stream.
+    /// The answer was a stream.
     pub stream: bool,
     /// What it consumed, over all its parts.
     #[serde(flatten)]
     pub usage: Usage,
-    /// Where those figures come from.
+    /// Whether the usage was reported or estimated.
     pub usage_source: UsageSource,
-    /// What each model consumed, where it was not the model asked for alone.
+    /// What each model consumed, unless the requested model ran alone in one price tier.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
-    /// What changed the price.
+    /// What modified the price.
     #[serde(flatten)]
     pub modifiers: Modifiers,
-    /// The version of the prices.
+    /// The version of the prices that the charge was computed with.
     pub price_version: String,
-    /// The charge.
+    /// The charge, in nano-USD.
     pub cost_nano_usd: NanoUsd,
-    /// From the request's arrival to its end, in milliseconds.
+    /// Milliseconds from the request's arrival to its end.
     pub latency_ms: u64,
-    /// From the request's arrival to the first content, in milliseconds; `None` if none came.
+    /// Milliseconds from the request's arrival to the first content; `None` if there was none.
     pub ttft_ms: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Why a model stopped, as the access log may say it: a word of a protocol, never any other text of a provider.
+//! Why a model stopped, for the access log: a word of the protocol, never any other text of a provider.
 
 /// What stands for a word that no protocol has.
 const OTHER: &str = "other";

@@ -1,6 +1,7 @@
-//! Cuts a JSON array that comes in pieces (a Gemini stream without `alt=sse`) into its elements.
+//! Splits a JSON array that arrives in pieces (a Gemini stream without `alt=sse`) into its elements.
 //!
-//! The elements go straight into a [`Picker`]. The framer knows at any byte how the array can be ended so that it is valid JSON.
+//! The elements go straight into a [`Picker`]. At any byte the framer knows how to end the array so that it is valid
+//! JSON.
 
 use crate::domain::json_pick::Picker;
 

@@ -1,7 +1,7 @@
-//! Picks the values at a few fixed paths out of JSON of any size, fed in any split, in bounded memory.
+//! Picks the values at a few fixed paths out of JSON of any size and in any split, in bounded memory.
 //!
-//! Nothing is buffered but what is picked, and each pick has a limit; strings are skipped in bulk. The picker never fails:
-//! what is not JSON makes it inert until it is reset, and what it had picked by then stays readable.
+//! Only picks are buffered, each up to a limit; strings are skipped in bulk. The picker never fails: invalid JSON makes
+//! it inert until it is reset, and what it has picked stays readable.
 
 use std::borrow::Cow;
 

@@ -1,8 +1,9 @@
-//! One pass over a request body: is it strict JSON (RFC 8259), and what does its top level say about routing?
+//! One pass over a request body: checks that it is strict JSON (RFC 8259), and reads from its top level what routing
+//! needs.
 //!
-//! Nothing is built and nothing is allocated but the decoded model name, so that a 30 MB body costs a walk over its
-//! bytes and no second copy. Strictness matters because weir routes and bills by what it reads here while the provider
-//! acts on its own reading: a body that two parsers could read differently is refused.
+//! No tree is built and only the decoded model name is allocated, so a 30 MB body costs one walk over its bytes and no
+//! second copy. Strictness matters because weir routes and bills by its reading while the provider acts on its own: a
+//! body that two parsers could read differently is refused.
 
 mod cursor;
 mod error;

@@ -1,4 +1,4 @@
-//! A service key as the store keeps it: who it belongs to and what it may do, never the key itself.
+//! A service key's record in the store: its owner and its rights, never the key itself.
 
 use std::fmt;
 
@@ -89,7 +89,7 @@ pub enum KeyState {
 /// Everything known about a key but the key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyRecord {
-    /// The public name.
+    /// The public identifier.
     pub id: KeyId,
     /// What its owner calls it.
     pub name: String,
@@ -101,7 +101,7 @@ pub struct KeyRecord {
     pub expires_at: Option<i64>,
     /// The models the key may ask for, by public name; `None`: all. An empty list allows none.
     pub models: Option<Vec<String>>,
-    /// Whether it is in use.
+    /// Whether the key is active or revoked.
     #[serde(flatten)]
     pub state: KeyState,
     /// The last characters of the key's random part, to recognise it by.
@@ -116,10 +116,10 @@ pub struct KeyRecord {
 /// Why a known key does not work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum KeyDenied {
-    /// It was withdrawn.
+    /// The key was revoked.
     #[error("the key has been revoked")]
     Revoked,
-    /// Its time is over.
+    /// The key has expired.
     #[error("the key has expired")]
     Expired,
 }

@@ -31,22 +31,23 @@ pub use terms::{
     RatesChange, Reset,
 };
 
-/// How long the holds of a node count that is not heard of any more.
+/// How long a node's holds count without a renewal, in milliseconds.
 pub const LEASE_MS: i64 = 30_000;
 
-/// A request that wants to be admitted.
+/// A request for admission, made by `billing`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admit {
-    /// Who asks: the node whose lease keeps the hold alive.
+    /// The node that asks; its lease keeps the hold alive.
     pub node: NodeId,
-    /// weir's identifier of the request.
+    /// weir's request id.
     pub request: String,
     /// The key as this node knows it; `record.account` is the account that pays. A store that knows a later revision
     /// answers [`Admission::StaleKey`]; one that knows an earlier one takes this over.
     pub key: KeyRecord,
-    /// What the request may cost.
+    /// What the request is expected to cost.
     pub estimate: NanoUsd,
-    /// The tokens, input and output, that it may use: taken from the tokens per minute until the settlement corrects it.
+    /// The input and output tokens that it is expected to use. They are taken from the tokens per minute until the
+    /// settlement corrects them.
     pub tokens: u64,
     /// Requests of this key on this node that have ended, with settlements the store has not acknowledged yet. They do not
     /// count as running.
@@ -66,47 +67,48 @@ pub enum Admission {
     StaleKey,
 }
 
-/// What an admitted request got.
+/// What an admitted request was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// What is held for it: the estimate, or what was left if that is less. Zero for an estimate of zero.
+    /// The amount held: the estimate, or what was left if that is less. Zero for an estimate of zero.
     pub hold: NanoUsd,
-    /// When it was admitted, by the store's clock, in milliseconds since the Unix epoch: decides the periods it counts in.
+    /// When it was admitted by the store's clock, in milliseconds since the Unix epoch. Determines the periods that it
+    /// counts in.
     pub at_ms: i64,
-    /// The account's balance, holds not subtracted.
+    /// The balance, holds not subtracted.
     pub balance: NanoUsd,
-    /// At or below this balance it is low; `None`: never.
+    /// The balance at or below which it counts as low; `None` if it never does.
     pub low_balance: Option<NanoUsd>,
-    /// How the key stands with its quota, in the period of `at_ms`; `None`: it has none.
+    /// The key's quota in the period of `at_ms`; `None` if it has none.
     pub quota: Option<QuotaStanding>,
-    /// Whose state at providers the account's requests may name.
+    /// Which state at providers the account's requests may name.
     pub provider_state: ProviderState,
-    /// How fast the account may go.
+    /// The account's rate and concurrency limits.
     pub account_rates: Rates,
     /// The last step of this node that the store has applied to the account.
     pub watermark: u64,
 }
 
-/// How a key stands with its quota.
+/// A key's quota and what was spent of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaStanding {
-    /// The quota.
+    /// The quota of the key's terms.
     pub quota: NanoUsd,
-    /// What was spent of it in the period; what is held is not part of it.
+    /// What was spent in the current period, without holds.
     pub spent: NanoUsd,
-    /// When the period ends, in seconds since the Unix epoch; `None`: never.
+    /// When the period ends, in seconds since the Unix epoch; `None` if it never does.
     pub resets_at: Option<i64>,
 }
 
-/// Why a request is not admitted, in the order in which it is checked. What is spent is final until somebody acts or a
+/// Why a request is not admitted, in the order of the checks. What is spent stays spent until an operator acts or a
 /// period ends; what is only held comes back, all or in part, when running requests end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied {
-    /// The key was withdrawn.
+    /// The key was revoked.
     KeyRevoked,
-    /// The key's time is over.
+    /// The key has expired.
     KeyExpired,
-    /// No such account.
+    /// There is no such account.
     AccountUnknown,
     /// The account is suspended.
     AccountSuspended,
@@ -118,37 +120,37 @@ pub enum Denied {
     QuotaExhausted(QuotaStanding),
     /// Running requests hold what is left of the key's quota: `spent < quota <= spent + held`.
     QuotaHeld(QuotaStanding),
-    /// As many requests are running as may.
+    /// The limit of concurrent requests is reached.
     Concurrency {
-        /// Whose limit it is.
+        /// Whether it is the key's limit or the account's.
         scope: Scope,
-        /// The limit.
+        /// The most concurrent requests.
         limit: u64,
     },
-    /// Too many requests or tokens in a minute.
+    /// A limit per minute is reached.
     RateLimited {
-        /// Whose limit it is.
+        /// Whether it is the key's limit or the account's.
         scope: Scope,
-        /// What is counted.
+        /// Whether it limits requests or tokens.
         counted: Counted,
-        /// The limit, per minute.
+        /// The most requests or tokens per minute.
         limit: u64,
-        /// In how many milliseconds the same request would be admitted, if nothing else came in between.
+        /// In how many milliseconds the same request would be admitted, if no other came in between.
         retry_after_ms: u64,
     },
 }
 
 impl Denied {
-    /// Whether it is held by running requests only, and not spent.
+    /// Whether the limit is only held by running requests, and not spent.
     pub const fn is_held(self) -> bool {
         matches!(self, Self::BalanceHeld | Self::QuotaHeld(_))
     }
 }
 
-/// Whose limit.
+/// Whose limit it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// The key's.
+    /// The API key's.
     Key,
     /// The account's.
     Account,
@@ -163,18 +165,18 @@ pub enum Counted {
     Tokens,
 }
 
-/// A running request that needs a larger hold.
+/// A running request's demand for a larger hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopUp {
     /// The node that admitted it.
     pub node: NodeId,
-    /// The request.
+    /// weir's request id.
     pub request: String,
-    /// Its account.
+    /// The account that pays.
     pub account: String,
-    /// Its key.
+    /// The key of the request.
     pub key: KeyId,
-    /// When it was admitted ([`Grant::at_ms`]): the quota's period is that one.
+    /// When it was admitted ([`Grant::at_ms`]). The quota's period is the one of this time.
     pub at_ms: i64,
     /// By how much the hold is to grow.
     pub more: NanoUsd,
@@ -187,65 +189,65 @@ pub enum ToppedUp {
     Granted(NanoUsd),
     /// Nothing is left.
     Refused,
-    /// The store has no hold of this request: it was settled, or the node's lease had ended. It goes on; its settlement will
-    /// be charged all the same.
+    /// The store has no hold of this request: it was settled, or the node's lease had ended. The request goes on, and
+    /// its settlement is charged anyway.
     NoHold,
 }
 
-/// One change of an account, with its place among this node's changes of it.
+/// One change of an account, with its number among this node's changes of that account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// Counts this node's changes of this account from 1. Applied if and only if it is one more than the watermark.
+    /// Counts from 1. A store applies the step only if this is its watermark plus one.
     pub seq: u64,
-    /// What changes.
+    /// The change itself.
     pub change: Change,
 }
 
-/// What changes an account. None of these can be refused: who makes one has checked what can be checked.
+/// A change of an account. A store cannot refuse one; whoever makes it checks it first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Change {
-    /// A request has ended.
+    /// A request has ended and is charged.
     Settle(Box<Settlement>),
-    /// The account is made with a balance of zero, if there is none of this name yet; then `balance` is added to it.
+    /// Creates the account with a balance of zero, unless it exists, then adds `balance`.
     Open {
-        /// The first credit; zero or more.
+        /// The first credit, zero or more.
         balance: NanoUsd,
-        /// When, in seconds since the Unix epoch.
+        /// The time of creation, in seconds since the Unix epoch.
         at: i64,
-        /// Counted once for it, where it has one.
+        /// If set, the amount counts once for this id.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         operation: Option<OperationId>,
     },
-    /// Money is added.
+    /// Adds money.
     Credit {
         /// More than zero.
         amount: NanoUsd,
-        /// Counted once for it, where it has one.
+        /// If set, the amount counts once for this id.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         operation: Option<OperationId>,
     },
-    /// The balance is corrected, up or down, for a reason that the audit record has.
+    /// Corrects the balance, up or down; the reason is in the audit record.
     Adjust {
         /// Any amount.
         amount: NanoUsd,
-        /// Counted once for it, where it has one.
+        /// If set, the amount counts once for this id.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         operation: Option<OperationId>,
     },
-    /// Nothing is admitted any more.
+    /// Admits no further requests.
     Suspend,
-    /// Requests are admitted again.
+    /// Admits requests again.
     Resume,
-    /// Limits are replaced.
+    /// Replaces the account's limits.
     SetTerms {
-        /// The new ones.
+        /// The new limits.
         terms: AccountTerms,
     },
 }
 
 impl Change {
-    /// By what it is counted once, if it has that.
+    /// The id under which the change counts once, if it has one.
     pub fn operation(&self) -> Option<&OperationId> {
         match self {
             Self::Open { operation, .. } | Self::Credit { operation, .. } | Self::Adjust { operation, .. } => {
@@ -256,18 +258,18 @@ impl Change {
     }
 }
 
-/// What a request that has ended costs.
+/// The charge of a request that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settlement {
-    /// The request, whose hold ends.
+    /// weir's request id; the request's hold ends.
     pub request: String,
-    /// Its key.
+    /// The key of the request.
     pub key: KeyId,
-    /// When it was admitted, in milliseconds since the Unix epoch: its cost counts in the four periods of that time.
+    /// When it was admitted, in milliseconds since the Unix epoch. Its cost counts in the four periods of that time.
     pub at_ms: i64,
-    /// The tokens taken from the tokens per minute at its admission.
+    /// The tokens taken from the tokens per minute at admission.
     pub tokens_estimated: u64,
-    /// The tokens that it used.
+    /// The tokens actually used.
     pub tokens_used: u64,
     /// The charge, zero or more.
     pub cost: NanoUsd,
@@ -275,10 +277,10 @@ pub struct Settlement {
     pub row: Option<Row>,
 }
 
-/// An account, as operators see it.
+/// An account as operators see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountView {
-    /// Its name.
+    /// The account's name.
     pub id: String,
     /// What is left: all credits and adjustments, less all charges. Holds are not subtracted.
     pub balance: NanoUsd,
@@ -288,24 +290,24 @@ pub struct AccountView {
     pub held: NanoUsd,
     /// How many requests are running.
     pub running: u64,
-    /// Whether it is suspended.
+    /// No request is admitted.
     pub suspended: bool,
-    /// Its limits.
+    /// The account's limits.
     pub terms: AccountTerms,
-    /// When it was made, in seconds since the Unix epoch.
+    /// When it was created, in seconds since the Unix epoch.
     pub created_at: i64,
 }
 
 /// What a key has spent and holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeySpend {
-    /// Ever.
+    /// Since the key's creation.
     pub all: NanoUsd,
-    /// In the current day.
+    /// In the current day (UTC).
     pub day: NanoUsd,
-    /// In the current week.
+    /// In the current ISO week (UTC).
     pub week: NanoUsd,
-    /// In the current month.
+    /// In the current month (UTC).
     pub month: NanoUsd,
     /// Held for running requests.
     pub held: NanoUsd,

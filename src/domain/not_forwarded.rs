@@ -1,5 +1,5 @@
-//! What of a request's head never reaches a provider, whatever a client puts into it: what concerns its connection to weir,
-//! credentials, what chooses among the operator's own, and the key that the client presented.
+//! What never reaches a provider of a request's head and query: headers about the connection to weir, credentials,
+//! headers that choose among the operator's own accounts, and anything with the client's key in it.
 
 use std::borrow::Cow;
 

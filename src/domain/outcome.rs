@@ -1,4 +1,4 @@
-//! How a request ended.
+//! The outcomes of a request.
 
 /// The one way in which a request ended; a bounded label for metrics and the access log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -18,22 +18,22 @@ pub use tariff::{Exact, Multipliers, PerCallPrices, Tariff, Tier};
 
 use crate::domain::{consumption::Modifiers, money::NanoUsd, usage::Usage};
 
-/// The version of what is free.
+/// The price version of free models.
 pub const FREE_VERSION: &str = "free";
 
-/// The prices of one model at one provider, at one version. Fixed for a request when it is admitted.
+/// The prices of one model at one provider, in one version. Fixed for a request at its admission.
 ///
-/// In JSON the version and, unless it is free, what the price list says, with every fallback filled in.
+/// In JSON: the version and, unless it is free, the price list's entry with every fallback filled in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Price {
     version: Arc<str>,
-    /// `None`: it costs nothing.
+    /// `None` if the model is free.
     #[serde(flatten)]
     tariff: Option<Tariff>,
 }
 
 impl Price {
-    /// What a model costs that is marked free: nothing.
+    /// The price of a model that is marked free.
     pub fn free() -> Self {
         Self {
             version: FREE_VERSION.into(),
@@ -41,7 +41,7 @@ impl Price {
         }
     }
 
-    /// What a price list says, at the list's version.
+    /// The price of one entry, at its list's version.
     pub fn new(version: Arc<str>, tariff: Tariff) -> Self {
         Self {
             version,
@@ -49,31 +49,31 @@ impl Price {
         }
     }
 
-    /// The version of the prices, as every charge carries it.
+    /// The version of the prices, which every charge records.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// What a request costs: the sum in pico-USD, rounded up to the next nano-USD once; 0 to [`NanoUsd::MAX`], and 0 when
-    /// nothing was consumed. The same usage and modifiers give the same cost at any time.
+    /// The cost of a request: the sum in pico-USD, rounded up once to whole nano-USD. From 0 to [`NanoUsd::MAX`]; 0 if
+    /// nothing was consumed. The same usage and modifiers always give the same cost.
     pub fn cost(&self, usage: &Usage, modifiers: &Modifiers) -> NanoUsd {
         let sum = self.sum(usage, modifiers);
         sum.plus(self.request_fee(usage)).rounded_up()
     }
 
-    /// What tokens and calls cost, exactly.
+    /// The exact cost of tokens and calls.
     pub fn sum(&self, usage: &Usage, modifiers: &Modifiers) -> Exact {
         let tariff = self.tariff.as_ref().filter(|_| *usage != Usage::default());
         tariff.map(|tariff| tariff.sum(usage, modifiers)).unwrap_or_default()
     }
 
-    /// What a request costs once, whatever it consumed, unless that was nothing.
+    /// The fee per request; zero if nothing was consumed.
     fn request_fee(&self, usage: &Usage) -> Exact {
         let tariff = self.tariff.as_ref().filter(|_| *usage != Usage::default());
         tariff.map(Tariff::request_fee).unwrap_or_default()
     }
 
-    /// From which size of the prompt on the tier holds that prices this one; 0 where there is one tier.
+    /// The prompt size above which the applicable tier begins; 0 if there is one tier only.
     fn tier_above(&self, usage: &Usage, modifiers: &Modifiers) -> u64 {
         let tariff = self.tariff.as_ref();
         tariff.map_or(0, |tariff| tariff.tier_above(usage, modifiers))

@@ -1,4 +1,4 @@
-//! The three wire protocols and what each knows of its own shapes.
+//! The three wire protocols and their shapes.
 
 use serde::{Deserialize, Serialize};
 

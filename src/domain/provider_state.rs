@@ -1,4 +1,4 @@
-//! State that a provider keeps for the operator's account: what names it in a request, and who here has made it.
+//! State that a provider keeps for the operator's account: how a request names it, and which account here owns it.
 
 use std::{borrow::Cow, ops::Range};
 

@@ -1,4 +1,4 @@
-//! The parameters of a query: what weir reads, what it refuses, and what of them a provider gets.
+//! Query parameters: which weir reads, refuses and forwards.
 
 use percent_encoding::percent_decode_str;
 

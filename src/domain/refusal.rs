@@ -1,4 +1,4 @@
-//! Every reason for which weir itself says no, and how each is said in the three protocols.
+//! All reasons for which weir itself refuses a request, and how each is expressed in the three protocols.
 
 use std::time::Duration;
 
@@ -14,161 +14,162 @@ mod tests;
 
 pub use limit::Limit;
 
-/// A reason to say no. Texts in it come from the client and are shown to the same client only.
+/// A reason to refuse a request. Texts in it come from the client and are shown to the same client only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No such path.
+    /// The path is unknown.
     UnknownPath,
-    /// The path exists, not with this method.
+    /// The path exists, but not with this method.
     MethodNotAllowed {
-        /// The methods it has, as in the `allow` header.
+        /// The allowed methods, as in the `allow` header.
         allow: &'static str,
     },
     /// A WebSocket is asked for, which is not offered (docs/interface.md, Endpoints).
     UpgradeUnavailable,
-    /// The chat completions path, which is no longer offered.
+    /// The chat completions path, which weir does not offer.
     ChatCompletionsRemoved,
-    /// No credential came.
+    /// The request has no credential.
     CredentialMissing,
-    /// One header came twice.
+    /// One place holds two credentials, such as a header that was sent twice.
     CredentialAmbiguous,
-    /// The key is not known here, or is not in the format of this service's keys.
+    /// The key does not exist, or has not the format of this service's keys.
     KeyUnknown,
-    /// The key is not known yet, and was not looked up: too many that do not exist were asked for, by its address or in all.
+    /// The key is unknown here and was not looked up, because its address, or all together, asked for too many unknown
+    /// keys.
     KeyNotLookedUp {
-        /// How long until it may be.
+        /// How long until it may be looked up.
         wait: Duration,
     },
     /// The key was revoked.
     KeyRevoked,
-    /// The key is past its expiry.
+    /// The key has expired.
     KeyExpired,
     /// The key may not use the model.
     ModelNotAllowed {
-        /// The name that was asked for.
+        /// The requested model name.
         model: String,
     },
-    /// No model has that name.
+    /// No model has this name.
     ModelUnknown {
-        /// The name that was asked for.
+        /// The requested model name.
         model: String,
     },
-    /// The model exists, not through this protocol or for this operation.
+    /// The model exists, but not in this protocol or for this operation.
     ModelNotServed {
-        /// The name that was asked for.
+        /// The requested model name.
         model: String,
-        /// Where it is served.
+        /// The protocols in which it is served.
         protocols: Vec<Protocol>,
     },
-    /// The model's provider cannot count tokens.
+    /// No provider of the model counts tokens.
     CountTokensUnsupported {
-        /// The name that was asked for.
+        /// The requested model name.
         model: String,
-        /// Models of the same protocol for which it is possible, as many as fit into a sentence.
+        /// Models of the same protocol whose tokens can be counted, as many as fit into the message.
         possible: Vec<String>,
     },
-    /// The key counts tokens as often at one time as it may.
+    /// The key counts tokens as often concurrently as it may.
     CountTokensBusy {
-        /// How often that is.
+        /// The most concurrent token counts of a key.
         concurrency: usize,
     },
     /// The model part of the path cannot be read.
     ModelPathInvalid,
-    /// The body is not what the protocol wants.
+    /// The body is not valid for the protocol.
     BodyInvalid {
-        /// What is wrong with it.
+        /// What is wrong with it, for the client.
         reason: String,
     },
-    /// The body has a content encoding that is not taken.
+    /// The body has a content coding that weir does not decode.
     BodyEncodingUnsupported {
-        /// The encoding that it has.
+        /// The codings that `content-encoding` names.
         encoding: String,
     },
-    /// The body is not what its content encoding says: broken, cut, or followed by something.
+    /// The body does not follow its content coding: it is broken, cut, or followed by other data.
     BodyEncodingInvalid {
-        /// The encoding.
+        /// The content coding.
         encoding: &'static str,
     },
-    /// The body is larger than allowed once it is decoded.
+    /// The decoded body is too large.
     BodyTooLargeDecoded {
-        /// What is allowed, in bytes.
+        /// The largest body, in bytes.
         limit_bytes: u64,
     },
-    /// The body is larger than allowed.
+    /// The body is too large.
     BodyTooLarge {
-        /// What is allowed, in bytes.
+        /// The largest body, in bytes.
         limit_bytes: u64,
     },
-    /// The body's length has to be declared.
+    /// The body needs a declared length.
     LengthRequired,
-    /// The body did not come in time.
+    /// The body did not arrive in time.
     BodyTimeout,
-    /// The head is larger than allowed.
+    /// The request's head is too large.
     HeadersTooLarge,
     /// An `expect` header other than `100-continue`.
     ExpectationUnknown,
-    /// The query cannot be read.
+    /// The query is not valid.
     QueryInvalid {
-        /// What is wrong with it.
+        /// What is wrong with it, for the client.
         reason: String,
     },
-    /// The answer would come without its usage: it would end before that is known, or leave it out.
+    /// The answer would end before its usage is known, or come without it.
     UsageUnseen {
-        /// The member of the body that asks for that.
+        /// The member of the body that causes that.
         place: &'static str,
     },
-    /// The account has made nothing of that name at the provider.
+    /// The account has created no state of this name at the provider.
     StateUnknown {
-        /// What is named.
+        /// The kind of state.
         kind: StateKind,
-        /// The name that was sent.
+        /// The name in the request.
         id: String,
     },
-    /// All memory for bodies is in use.
+    /// The memory for request bodies is used up.
     BodyBudgetExhausted,
     /// A limit of the key or its account is reached.
     Limited(Limit),
-    /// The key store does not answer.
+    /// The store does not answer.
     StoreUnavailable,
-    /// What the request will cost cannot be recorded.
+    /// The journal cannot record the request's cost: it has no room, or its disk has failed.
     JournalFull,
-    /// The model's provider is switched off here.
+    /// The model's provider is switched off.
     ProviderDisabled {
-        /// The name that was asked for.
+        /// The requested model name.
         model: String,
     },
-    /// No connection to the provider.
+    /// No connection to the provider could be established.
     ProviderUnreachable,
     /// The provider did not answer in time.
     ProviderTimeout,
-    /// The provider's answer broke off before or within its head.
+    /// The provider's answer broke off before the end of its head.
     ProviderBroken,
     /// The provider answered with a redirect.
     ProviderRedirected {
-        /// Its status.
+        /// The provider's status.
         status: u16,
     },
-    /// The provider refused the credential of this service.
+    /// The provider refused weir's credential.
     ProviderCredentialRefused,
-    /// weir is being stopped, and the time that running requests are given has passed.
+    /// weir is shutting down, and the time given to running requests has passed.
     Stopping,
-    /// weir failed.
+    /// An error of weir's own, such as a panic.
     Internal,
 }
 
-/// An answer of weir's own, ready to be written.
+/// A complete answer of weir's own, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// The status code.
+    /// The HTTP status.
     pub status: u16,
-    /// Header names (lower case) and values; `content-length` is the writer's.
+    /// Header names in lower case, and values. Whoever sends the reply adds `content-length`.
     pub headers: Vec<(&'static str, String)>,
-    /// The body, JSON.
+    /// The JSON body.
     pub body: Vec<u8>,
 }
 
 impl Refusal {
-    /// The HTTP status.
+    /// The refusal's HTTP status.
     pub fn status(&self) -> u16 {
         match self {
             Self::ModelPathInvalid
@@ -212,7 +213,7 @@ impl Refusal {
         }
     }
 
-    /// The bounded label for metrics and the access log.
+    /// The label for metrics and access log, out of a closed set.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::UnknownPath => "unknown_path",
@@ -258,7 +259,7 @@ impl Refusal {
         }
     }
 
-    /// The answer in this form, carrying the request id as its protocol does.
+    /// The refusal as an answer in this form, with the request id where its protocol has it.
     pub fn reply(&self, form: impl Into<ErrorForm>, request_id: &str) -> Reply {
         reply::render(self, form.into(), request_id)
     }

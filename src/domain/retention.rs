@@ -1,8 +1,8 @@
-//! How far what is kept for a number of days may be removed, when a clock cannot be trusted blindly.
+//! Decides what may be removed after its retention period, without trusting the clock blindly.
 //!
-//! A clock that jumps ahead makes everything look old. So what was removed last is remembered, and each run removes at most
-//! one day more than the run before, whatever the clock says; two runs are at least [`EVERY_MS`] apart. After days without a
-//! run this catches up by a day a day. More at once takes an operator's word: a shorter time to keep, or a day that is named.
+//! A clock that jumps ahead makes everything look old. So the last removal is remembered, and each run removes at most
+//! one more day than the run before, whatever the clock says. Two runs are at least [`EVERY_MS`] apart, so after days
+//! without a run this catches up day by day. Removing more needs an operator: a shorter period, or an explicit day.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,29 +1,29 @@
-//! What may be tried again, how long to wait before it, and how much of it a provider's load may bear. No clock, no
-//! dice: both are arguments.
+//! Retry rules: what may be tried again, after which pause, and how much extra load a provider may get. Time and
+//! randomness are arguments.
 
 use std::time::Duration;
 
-/// The longest pause that a provider may ask for before weir tries again itself; a longer one is left to the client.
+/// The longest pause requested by a provider after which weir retries itself. With a longer one the client must retry.
 pub const RETRY_AFTER_OBEYED_MAX: Duration = Duration::from_secs(5);
-/// How long a credential rests when the provider limits it and does not say how long.
+/// A credential's rest after a rate limit without a stated pause.
 pub const REST_AFTER_LIMIT: Duration = Duration::from_secs(10);
-/// How long a credential rests when the provider refuses it.
+/// A credential's rest after the provider refused it.
 pub const REST_AFTER_REFUSAL: Duration = Duration::from_secs(60);
 /// The longest rest of a credential, whatever the provider says.
 pub const REST_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// A provider's rules for trying again.
+/// A provider's retry rules, from its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Statuses after which the request is sent again.
     pub statuses: Vec<u16>,
-    /// How often one request is sent to the provider in all; at least 1.
+    /// The most times that one request is sent to the provider; at least 1.
     pub attempts: u8,
     /// The pause before the second attempt.
     pub backoff: Duration,
-    /// The longest pause.
+    /// The longest pause between attempts.
     pub backoff_max: Duration,
-    /// What all attempts after the first may add to the provider's load, in percent.
+    /// What retries may add to the provider's load, in percent of first attempts.
     pub budget_percent: u16,
 }
 
@@ -40,7 +40,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Whether a status is one to try again after.
+    /// Whether the status is one of `statuses`.
     pub fn is_retried(&self, status: u16) -> bool {
         self.statuses.contains(&status)
     }
@@ -63,12 +63,12 @@ pub struct RetryBudget {
     saved: u32,
 }
 
-/// Further attempts that a provider with little traffic may make before it has earned them, and the most that is saved.
+/// Retries that a provider with little traffic may make before it has earned them; also the most that is saved.
 pub const BUDGET_RESERVE: u32 = 3;
 const WHOLE: u32 = 100;
 
 impl RetryBudget {
-    /// A budget with its reserve full. At 0 percent there is none.
+    /// A budget with a full reserve. At 0 percent it has none.
     pub fn new(percent: u16) -> Self {
         let percent = u32::from(percent);
         Self {
@@ -77,13 +77,13 @@ impl RetryBudget {
         }
     }
 
-    /// A first attempt is made.
+    /// Adds a first attempt's share.
     pub fn earn(&mut self) {
         let most = BUDGET_RESERVE * WHOLE.max(self.percent);
         self.saved = self.saved.saturating_add(self.percent).min(most);
     }
 
-    /// Takes one further attempt out of the budget, if it has one.
+    /// Takes one retry out. Returns false if the budget is used up.
     pub fn spend(&mut self) -> bool {
         match self.saved.checked_sub(WHOLE) {
             Some(left) => {

@@ -1,5 +1,5 @@
-//! From an operation and a model's name to the providers that may serve it, in order, each with its request target and
-//! the name it knows the model by. Fixed at admission: whatever is tried later is one of these.
+//! From an operation and a model's name to the providers that may serve it, in order, with request target and upstream
+//! model name. Fixed at admission: every attempt goes to one of these.
 
 use std::sync::Arc;
 
@@ -11,44 +11,44 @@ use crate::domain::{
     rules::Provider,
 };
 
-/// Where a request may go.
+/// The model and the providers that may serve a request. Made by [`route`].
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// The model that answers.
+    /// The catalogue's model for the requested name.
     pub model: Arc<Model>,
-    /// Who serves it, the preferred one first; never empty.
+    /// The candidates, the preferred one first. Never empty.
     pub legs: Vec<Leg>,
 }
 
 /// One provider that may serve a request.
 #[derive(Clone, Debug)]
 pub struct Leg {
-    /// Who; on.
+    /// The provider. It is switched on.
     pub provider: Arc<Provider>,
-    /// The path and query of its endpoint, the model filled in.
+    /// Path and query of the provider's endpoint, with the model filled in.
     pub target: String,
-    /// What it calls the model.
+    /// The provider's name for the model.
     pub upstream_model: String,
-    /// What it charges for the model: the charge follows the leg that served.
+    /// The provider's price for the model. The leg that served determines the charge.
     pub price: Arc<Price>,
 }
 
 /// Why there is no route.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
-    /// No model has that name.
+    /// No model has this name, alias or fallback.
     #[error("the model is unknown")]
     ModelUnknown,
-    /// The model cannot be asked for this.
+    /// No provider of the model serves this operation.
     #[error("the model is not served through this protocol")]
     ModelNotServed {
-        /// Through which protocols it can be asked now.
+        /// The protocols in which the model is served now.
         protocols: Vec<Protocol>,
     },
-    /// The model answers through this protocol, but none of its providers counts tokens.
+    /// The model is served in this protocol, but none of its providers counts tokens.
     #[error("no provider of the model counts tokens")]
     CountTokensUnsupported,
-    /// All of the model's providers are off.
+    /// All of the model's providers are switched off.
     #[error("the providers of the model are off")]
     ProviderOff,
 }
@@ -56,7 +56,7 @@ pub enum RouteError {
 /// Finds the model by name, alias or fallback, and its providers that are on, not disabled and serve the operation.
 ///
 /// # Errors
-/// See [`RouteError`].
+/// A [`RouteError`], if the model is unknown or no provider can serve the operation.
 pub fn route(
     catalogue: &Catalogue,
     operation: Operation,

@@ -1,4 +1,4 @@
-//! Provider files: what differs between providers is data, one TOML file each, checked and compiled once.
+//! Provider files: differences between providers are data, one TOML file each, checked and compiled once.
 
 pub mod apply;
 pub mod body;
@@ -25,16 +25,16 @@ pub use query::{QueryEdits, edit_query};
 pub use raw::{ClientGoneAction, ErrorMeaning, ErrorShape, OnClientGone, RawModel, RefusalShape};
 pub use response::ResponseRewriter;
 
-/// A provider file, unread.
+/// A provider file before it is parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleFile {
     /// Its name in errors, such as `lua-free-rules/openai.toml`.
     pub name: String,
-    /// Its content.
+    /// The TOML text.
     pub text: String,
 }
 
-/// The provider files that are part of the program.
+/// The provider files that are compiled into the program.
 pub fn shipped() -> Vec<RuleFile> {
     let file = |name: &str, text: &str| RuleFile {
         name: format!("lua-free-rules/{name}"),

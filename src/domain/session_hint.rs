@@ -1,4 +1,4 @@
-//! What in a request says that it continues something: state or a cache that lies with one credential of a provider.
+//! Finds out whether a request continues something: state or a cache that lies with one credential of a provider.
 
 use std::borrow::Cow;
 

@@ -1,8 +1,9 @@
-//! Cuts a server-sent event stream into events, byte by byte and without keeping them.
+//! Splits a server-sent event stream into events, byte by byte and without keeping them.
 //!
-//! The rules are those of the WHATWG standard: lines end in LF, CRLF or CR, a byte order mark may come first, lines that begin
-//! with a colon are comments, several `data` lines of one event are joined by LF, a blank line ends the event, and an event
-//! without data is none. The data of an event goes straight to the [`EventSink`], so a line may have any length.
+//! The rules are those of the WHATWG standard: lines end in LF, CRLF or CR, a byte order mark may come first, lines
+//! that begin with a colon are comments, several `data` lines of one event are joined by LF, a blank line ends the
+//! event, and an event without data is ignored. An event's data goes straight to the [`EventSink`], so a line may have
+//! any length.
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
-//! Strict TOML: a file either says something weir understands in full, or the error names file, line, key and the
-//! nearest valid name. Values are never quoted in an error, because a value may be a secret in the wrong place.
+//! Strict TOML: either weir understands a file completely, or the error names file, line, key and the nearest valid
+//! name. Errors never quote values, because a value may be a misplaced secret.
 
 pub mod all;
 mod faults;

@@ -1,11 +1,11 @@
-//! How many tokens a text has, without a tokenizer: bytes are counted by what they are, and each kind is worth a
-//! fixed part of a token.
+//! How many tokens a text has, without a tokenizer: bytes are counted by what they are, and each kind is worth a fixed
+//! part of a token.
 //!
-//! It is for texts whose usage no provider has reported: what passed before a stream broke off, what a request may
-//! cost, what a running answer has cost so far. Within 10 % of o200k on prose in English, Chinese, Japanese, Korean,
-//! Russian and German, on code and on JSON of some KB (`tests/golden/tokens/`); other tokenizers differ from o200k by
-//! a factor per model that [`calibration`](crate::domain::calibration) learns. Less exact: languages that were not
-//! weighted in the fit (Italian, Polish, Ukrainian: up to 20 %), and texts of a few words.
+//! It is used where no provider has reported the usage: for what passed before a stream broke off, for what a request
+//! may cost, and for what a running answer has cost so far. Within 10 % of o200k on prose in English, Chinese,
+//! Japanese, Korean, Russian and German, on code and on JSON of some KB (`tests/golden/tokens/`); other tokenizers
+//! differ from o200k by a factor per model that [`calibration`](crate::domain::calibration) learns. Less exact:
+//! languages that were not weighted in the fit (Italian, Polish, Ukrainian: up to 20 %), and texts of a few words.
 //!
 //! Only what passes can be counted. Reasoning that a provider keeps to itself is seen by nobody but the provider: if it
 //! does not report it, it is not billed.
@@ -20,13 +20,14 @@ mod tests;
 
 use steps::{CLASS, FIRST_ROW, TURNS};
 
-/// Tokens for bytes that cannot be read (compressed in an unknown way, or no JSON): one for so many bytes.
+/// Bytes per token for content that cannot be read: compressed in an unknown way, or not JSON.
 pub const UNREADABLE_BYTES_PER_TOKEN: u64 = 4;
 
-/// What the bytes of a text are worth, each by its kind. Constant in size; any split of the same bytes gives the same.
+/// The estimate of a text, from its bytes by kind. Constant in size; any division of the same bytes gives the same
+/// result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CharClasses {
-    /// In millionths of a token of o200k. A sum and not a count per kind: sixteen bytes are all there is to keep.
+    /// In millionths of an o200k token. One sum instead of a count per kind keeps the state at sixteen bytes.
     worth: u64,
     row: u32,
 }
@@ -41,7 +42,7 @@ impl Default for CharClasses {
 }
 
 impl CharClasses {
-    /// Counts the next bytes of the text; a cut may lie within a character. Bytes that are no UTF-8 count as something.
+    /// Counts the next bytes of the text. They may end within a character; invalid UTF-8 is counted as well.
     #[inline]
     pub fn push(&mut self, bytes: &[u8]) {
         let (mut row, mut worth) = (self.row, 0);
@@ -52,12 +53,12 @@ impl CharClasses {
         self.worth = self.worth.saturating_add(worth);
     }
 
-    /// The text ends here, and another one begins: no word goes on.
+    /// Ends the text, so that no word continues into the next one.
     pub fn end_text(&mut self) {
         self.row = FIRST_ROW;
     }
 
-    /// Whether nothing that is worth something was counted.
+    /// Whether nothing has been counted.
     pub fn is_empty(&self) -> bool {
         self.worth == 0
     }
@@ -68,11 +69,11 @@ impl CharClasses {
     }
 }
 
-/// Adds what a byte is worth at the place of a row, and goes on to the next place.
+/// Adds a byte's worth at the current place, and moves on to the next.
 #[inline(always)]
 fn step(row: &mut u32, worth: &mut u64, byte: u8) {
     let class = CLASS.get(usize::from(byte)).copied().unwrap_or(0);
-    // It is never missing: the table is as large as its indices.
+    // Never missing: the table covers all indices.
     if let Some(turn) = TURNS.get((*row + u32::from(class)) as usize) {
         *row = turn.row;
         *worth += u64::from(turn.worth);

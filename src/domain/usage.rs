@@ -1,4 +1,4 @@
-//! The canonical usage record: what a request consumed, whatever the protocol it was reported in.
+//! The usage record: what a request consumed, whatever protocol reported it.
 
 /// What one request consumed, in tokens (and calls, for the tools that are counted by call).
 ///

@@ -1,4 +1,4 @@
-//! From an arrived request to a ticket: who asks, for what, and whether weir forwards it.
+//! Admission: authenticates the caller, reads the body, finds the model's route, puts the hold and issues the ticket.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ use crate::{
     live::Live,
 };
 
-/// Finds out whose request this is. No byte of the body has been read when this refuses.
+/// Finds the key's record and checks that it is neither revoked nor expired. Reads no byte of the body.
 pub async fn authenticate(
     gateway: &Gateway,
     session: &Session,
@@ -86,7 +86,8 @@ pub async fn authenticate(
     })
 }
 
-/// Reads the body, finds the model and its route, and issues the ticket. On refusal the entry stays with the caller.
+/// Reads the body, finds the model and its route, and issues the ticket. On refusal the entry goes back to the caller,
+/// who closes it.
 pub async fn admit(
     gateway: &Gateway,
     session: &mut Session,
@@ -128,7 +129,7 @@ async fn prepare(
     let body_head = intake::check_body_head(session.req_header(), limits.body_bytes_max)?;
     query::check(operation, session.req_header().uri.query()).map_err(|reason| Refusal::QueryInvalid { reason })?;
     let count_slot = permits::count_slot(gateway, live, key, operation)?;
-    // What the path names can be refused before the body is read.
+    // A model named in the path can be refused before the body is read.
     if let Some(model) = &path_model {
         routed(gateway, live, key, operation, model, entry)?;
     }
@@ -155,7 +156,7 @@ async fn prepare(
         scan: &scan,
         arrived: entry.started,
     };
-    // Both may ask the store: at the same time.
+    // Both may call the store, so they run concurrently.
     let named = state::look_up(gateway, &key.account, operation, &scan);
     let (named, bill) = tokio::join!(named, funds::hold(gateway, from, &asked, &route));
     let bill = match bill {
@@ -166,7 +167,7 @@ async fn prepare(
     let headers = &session.req_header().headers;
     let of_session = || session_hint::session(key.id.as_str(), headers, &body.bytes, &scan);
     let hint = shared.then(|| named.hint().or_else(of_session)).flatten();
-    // Only another provider would need the text as the client sent it.
+    // Only a further provider needs the body as the client sent it.
     body.original = (route.legs.len() > 1).then(|| body.bytes.clone());
     let dice = rand::rng().random();
     let attempts = Attempts::begin(
@@ -193,7 +194,7 @@ async fn prepare(
     })
 }
 
-/// The body, whole, and what it says.
+/// Reads the whole body and scans it.
 async fn read_body(
     gateway: &Gateway,
     session: &mut Session,
@@ -224,7 +225,7 @@ async fn read_body(
     Ok((body, scan))
 }
 
-/// Refuses what would end the exchange before the usage is known.
+/// Refuses a request whose usage weir could not observe, such as a background response.
 fn check_usage(operation: Operation, scan: &Scan) -> Result<(), Refusal> {
     match scan.unseen_usage {
         Some(place) if operation == Operation::Responses => Err(Refusal::UsageUnseen { place }),
@@ -232,8 +233,8 @@ fn check_usage(operation: Operation, scan: &Scan) -> Result<(), Refusal> {
     }
 }
 
-/// Makes the body that a provider gets out of the client's. A copy counts in the budget beside the text as the client sent it,
-/// while that is kept.
+/// Applies the provider's edits to the client's body. The edited copy counts in the budget, in addition to the original
+/// while that is kept for a further provider.
 pub fn edit_body(
     session: &Session,
     operation: Operation,
@@ -293,7 +294,7 @@ fn routed(
         return Err(Refusal::ModelUnknown { model: name() });
     }
     if live.catalogue.resolve(operation.protocol(), model).is_some() {
-        // Any other text may be anything, a key pasted into the wrong field included.
+        // Only known names are logged: an unknown one may be anything, even a key pasted into the wrong field.
         entry.record.model_asked = Some(name());
     }
     let is_off = |provider: &str| gateway.switches.is_off(provider);
@@ -341,7 +342,7 @@ fn forward(
     let query = session.req_header().uri.query();
     let query = query::forwarded(operation, query, &PresentedKey::new(&presented));
     let (presence, gate) = if operation.counts_tokens() {
-        // It costs nothing and makes nothing, so there is nothing to learn from an answer that nobody reads.
+        // Counting is free and creates no state, so an answer that nobody reads has no use.
         (None, Arc::default())
     } else {
         let presence = permits::presence(gateway, live, &attempts.leg().provider, &model, stream);
@@ -378,7 +379,7 @@ fn forward(
     }
 }
 
-/// Whether a second attempt can send the body again after the first has sent it.
+/// Whether a further attempt can send the body again.
 pub fn can_resend(forward: &Forward) -> bool {
     forward.body.as_ref().is_some_and(GatheredBody::can_resend)
 }

@@ -1,5 +1,5 @@
-//! Where a request is sent, and where to next when that fails. What may be chosen was fixed at admission; what is known
-//! of providers, credentials, places and budgets decides among it.
+//! Chooses where each attempt of a request goes, and whether another attempt follows a failure. The candidates are
+//! fixed at admission; the pools (circuit breakers, credentials, places, retry budgets) decide among them.
 
 mod visit;
 
@@ -20,50 +20,51 @@ use crate::{
     pools::{CredentialState, Place, Places, Pools, Probing},
 };
 
-/// Attempts of one request in all, at all providers.
+/// The most attempts of one request, over all providers.
 pub const ATTEMPTS_MAX: usize = 12;
 
 /// The pause before a connect to the same address is tried again: long enough for a provider's front to come back, too short
 /// to be noticed.
 const CONNECT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// The attempts of one request.
+/// The attempts of one request: the current provider, the ones still to try, and the reason and pause for the next
+/// attempt.
 #[derive(Debug)]
 pub struct Attempts {
     wish: Wish,
-    /// The provider in turn.
+    /// The current provider.
     visit: Visit,
-    /// How many came before it in this request.
+    /// How many providers this request has given up so far.
     legs_left_behind: usize,
-    /// Those that were not asked yet, the preferred one first.
+    /// Providers not asked yet, in order of preference.
     others: Vec<Leg>,
     pools: Arc<Pools>,
-    /// Attempts in all.
+    /// Attempts begun so far.
     made: usize,
     pause: Duration,
     reason: Option<&'static str>,
-    /// Whether the next attempt takes a connection that was never used.
+    /// The next attempt must open a new connection.
     fresh: bool,
 }
 
-/// How a provider answered, as far as a further attempt depends on it.
+/// What decides about a further attempt after a provider has answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered {
-    /// The status.
+    /// The provider's HTTP status.
     pub status: u16,
-    /// Whether it refuses the credential.
+    /// The answer refuses weir's credential.
     pub refused: bool,
-    /// How long it asks to wait.
+    /// The pause that the provider asks for (`Retry-After` or its protocol's own field).
     pub asked_pause: Option<Duration>,
-    /// Whether the body can be sent once more.
+    /// The body can be sent again.
     pub can_resend: bool,
 }
 
 impl Attempts {
-    /// Begins with the first leg that works and has a credential awake; where there is none, with the one that is to be asked
-    /// again first. What a provider keeps is asked for where it lies. `probing` says whether the request can be sent elsewhere
-    /// after it was sent once. `None` when no leg has a pool, which only a catalogue and pools of different versions would
-    /// bring about.
+    /// Starts with the first leg whose circuit breaker admits the request and which has a usable credential. If there
+    /// is none, it starts with the leg that opens soonest. A request bound to state at a provider starts with the
+    /// provider that has it. `probing` says whether the request may serve as a probe. Returns `None` if a leg has no
+    /// pool, which can only happen if catalogue and pools are of different versions.
     pub fn begin(
         operation: Operation,
         mut legs: Vec<Leg>,
@@ -95,22 +96,22 @@ impl Attempts {
         })
     }
 
-    /// The provider in turn.
+    /// The current provider, with its model name, target and price.
     pub fn leg(&self) -> &Leg {
         &self.visit.leg
     }
 
-    /// The places of the provider in turn.
+    /// The current provider's places.
     pub fn places(&self) -> &Arc<Places> {
         self.visit.places()
     }
 
-    /// How many providers came before the one in turn; another number means that the body has to be made anew.
+    /// How many providers were given up before the current one. When it changes the body must be edited again.
     pub fn legs_left_behind(&self) -> usize {
         self.legs_left_behind
     }
 
-    /// The credential in turn.
+    /// The current credential.
     pub fn credential(&self) -> &CredentialState {
         self.visit.credential()
     }
@@ -120,23 +121,23 @@ impl Attempts {
         self.wish.session.as_ref().and_then(SessionHint::state)
     }
 
-    /// The place of the running attempt.
+    /// The place of the running attempt, once it has been chosen.
     pub fn place(&self) -> Option<&Place> {
         self.visit.place()
     }
 
-    /// How long to wait before the next attempt.
+    /// The pause before the next attempt; zero if there is none. Resets it.
     pub fn take_pause(&mut self) -> Duration {
         std::mem::take(&mut self.pause)
     }
 
-    /// Why the next attempt is a further one; `None` for the first.
+    /// The metric label that says why the next attempt is a retry; `None` for the first. Resets it.
     pub fn take_reason(&mut self) -> Option<&'static str> {
         self.reason.take()
     }
 
-    /// The next attempt begins: where it goes. `None` when no name of the provider's places is resolved and no other
-    /// provider is left.
+    /// Begins the next attempt and chooses its place. Goes on to the next provider if no name of the current one's
+    /// places is resolved. Returns `None` if no provider is left.
     pub fn next_place(&mut self, dice: f64, now: Instant) -> Option<&Place> {
         self.made += 1;
         while !self.visit.next_place(self.wish.probing, now) {
@@ -147,14 +148,14 @@ impl Attempts {
         self.visit.place()
     }
 
-    /// The connection stands; the request is about to be sent.
+    /// The attempt's connection is established and the request is about to be sent.
     pub fn connected(&mut self) {
         self.visit.connects = 0;
         self.visit.sent = self.visit.sent.saturating_add(1);
     }
 
-    /// No connection could be made. Whether to try once more: another address, or after `retries_max` of them another
-    /// provider.
+    /// The connection failed. Returns whether to try again: another address of the provider, or, after `retries_max`
+    /// retries, another provider.
     pub fn connect_failed(&mut self, retries_max: usize, dice: f64, now: Instant) -> bool {
         self.visit.place_failed(now);
         self.visit.connects += 1;
@@ -170,9 +171,9 @@ impl Attempts {
         may && !self.is_bound() && self.next_leg("connect", dice, now)
     }
 
-    /// The pooled connection was closed before any byte of an answer. Whether to send once more; then over a connection
-    /// that was never used, because what closed one of a pool has often closed all of it. Such a sending is none of
-    /// those that the provider's retries are counted by: the provider has not said anything.
+    /// The provider closed a pooled connection before it answered. Returns whether to send again; the next attempt then
+    /// uses a new connection, because the other pooled ones are likely closed, too. The failed attempt does not count
+    /// against the provider's retries, since the provider has not seen the request.
     pub fn connection_was_stale(&mut self) -> bool {
         let again = self.made < ATTEMPTS_MAX;
         if again {
@@ -183,20 +184,22 @@ impl Attempts {
         again
     }
 
-    /// Whether the attempt that begins must not take a connection from the pool.
+    /// Whether the next attempt must open a new connection. Resets it.
     pub fn take_fresh(&mut self) -> bool {
         std::mem::take(&mut self.fresh)
     }
 
-    /// No answer came in time, or it broke off before its head. Whether to go on to another provider, if the request `may` be
-    /// sent once more: the one that was silent may have served it all the same.
+    /// The provider timed out, or closed the connection before an answer's head. Returns whether to go on to another
+    /// provider. `may` allows that; it is the operator's decision, because the silent provider may have served the
+    /// request.
     pub fn unanswered(&mut self, may: bool, dice: f64, now: Instant) -> bool {
         self.visit.place_failed(now);
         self.visit.gave_up(now);
         may && self.made < ATTEMPTS_MAX && !self.is_bound() && self.next_leg("unanswered", dice, now)
     }
 
-    /// An answer has come: what it says of provider, credential and place is kept, and whether to try once more is decided.
+    /// The provider has answered. Updates the circuit breakers and the credential's rest, and returns whether to try
+    /// again.
     pub fn answered(&mut self, answer: &Answered, dice: f64, now: Instant) -> bool {
         let limited = answer.status == 429;
         let failed = self.is_failure(answer);
@@ -213,7 +216,7 @@ impl Attempts {
             self.visit.worked(now);
         }
         let may = answer.can_resend && self.made < ATTEMPTS_MAX;
-        // A limit is the credential's, so another one comes first; anything else may be over by now.
+        // A rate limit concerns the credential, so another credential goes first. Any other error may be transient.
         let here = may
             && (limited && self.other_credential(answer, dice, now)
                 || self.same_again(answer, dice, now)
@@ -227,7 +230,7 @@ impl Attempts {
         may && self.other_provider(answer, dice, now)
     }
 
-    /// Whether an answer speaks of the provider, and neither of the credential nor of the request.
+    /// Whether the answer is a failure of the provider, rather than of the credential or the request.
     fn is_failure(&self, answer: &Answered) -> bool {
         let is_named = self.leg().provider.retry.is_retried(answer.status);
         !answer.refused && answer.status != 429 && (is_named || answer.status >= 500)
@@ -270,20 +273,20 @@ impl Attempts {
         failed && (answer.refused || !self.is_bound()) && self.next_leg("provider", dice, now)
     }
 
-    /// State that lies at the provider binds the request to the credential that has it, as long as that one is taken.
+    /// State at the provider binds the request to the credential that has it, as long as that credential is configured.
     fn is_bound(&self) -> bool {
         self.wish.is_bound()
     }
 
-    /// Whether the provider in turn has failed others too and another one works: then it is not asked once more.
+    /// Whether the current provider has failed other requests, too, while another one works. Then it is not retried.
     fn is_better_elsewhere(&self, dice: f64, now: Instant) -> bool {
         let asking = self.wish.at(dice, now);
         let works = |leg: &Leg| Access::is_open(&self.pools, leg, asking);
         !self.is_bound() && self.visit.is_doubtful(now) && self.others.iter().any(works)
     }
 
-    /// Goes on to another provider. One that works is asked as by any request that begins with it; one that does not only as
-    /// often as its own budget for further attempts allows, so that many that fail together do not load each other.
+    /// Goes on to another provider. A working provider is asked without cost; one that fails is asked only within its
+    /// retry budget, so that many failing requests do not overload it.
     fn next_leg(&mut self, reason: &'static str, dice: f64, now: Instant) -> bool {
         let asking = self.wish.at(dice, now);
         let works = |leg: &Leg| Access::to(&self.pools, leg, asking);
@@ -316,7 +319,7 @@ impl Attempts {
     }
 }
 
-/// The provider to begin with, by its place among `legs`, and the right to ask it.
+/// The leg to begin with, by its index in `legs`, and the access to it.
 fn first_access(pools: &Pools, legs: &[Leg], asking: Asking<'_>) -> Option<(usize, Access)> {
     if asking.wish.is_bound() {
         let has_awake = |leg: &Leg| {

@@ -1,25 +1,25 @@
-//! Reads a compressed answer beside its bytes: they pass as they are, what they say goes to the observer.
+//! Decodes a compressed answer for the observer. The client gets the compressed bytes unchanged.
 
 use crate::gateway::coding::{Coding, Decoder};
 
-/// Decoded bytes per step; the buffer is made once per answer.
+/// Decoded bytes per step. The buffer is allocated once per answer.
 const STEP_BYTES: usize = 16 * 1024;
 
-/// The most that one piece of an answer may become. Reading happens where nothing may wait, and a real answer's piece is
-/// some 16 KiB that compress perhaps twenty-fold.
+/// The most decoded bytes of one piece. Decoding runs in a hook that cannot wait; a real piece is about 16 KiB and
+/// compresses perhaps twenty-fold.
 const PIECE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// See the module.
+/// Decodes an answer as it passes and gives the text to the observer.
 #[derive(Debug)]
 pub struct Beside {
     coding: Coding,
-    /// None since something could not be decoded, or became too much.
+    /// `None` once decoding has failed or a piece has exceeded [`PIECE_BYTES_MAX`].
     decoder: Option<Decoder>,
     output: Box<[u8]>,
 }
 
 impl Beside {
-    /// Nothing has passed yet.
+    /// A decoder at the start of an answer.
     pub fn new(coding: Coding) -> Self {
         Self {
             coding,
@@ -28,12 +28,12 @@ impl Beside {
         }
     }
 
-    /// Whether the answer could be read so far.
+    /// Whether everything could be decoded so far.
     pub fn is_readable(&self) -> bool {
         self.decoder.is_some()
     }
 
-    /// A piece passes; `observe` gets its decoded text, in parts.
+    /// Decodes a piece and passes the text to `observe` in parts.
     pub fn push(&mut self, piece: &[u8], mut observe: impl FnMut(&[u8])) {
         let (mut rest, mut written) = (piece, 0);
         while let Some(decoder) = &mut self.decoder {

@@ -1,11 +1,11 @@
-//! Reading a request's body, whole, whatever its size and framing.
+//! Reads a request's whole body, whatever its size and framing.
 //!
-//! Pingora replays a body that a filter has read only through a buffer of 64 KiB, and drops that buffer when it
-//! overflows. So weir keeps the body itself and arranges that Pingora calls `request_body_filter` at every attempt,
-//! where the stored body is put in place of whatever Pingora holds:
-//! - with a declared length, buffering starts when at most 64 KiB are left, so the buffer always holds the tail;
-//! - without one, reading stops when the JSON value is complete (or the compressed stream, where the body has a content
-//!   coding), and Pingora's own loop reads the end of the body.
+//! Pingora replays a body that a filter has read only from a buffer of 64 KiB, and drops that buffer when it overflows.
+//! So weir keeps the body itself and arranges that Pingora calls `request_body_filter` at every attempt. That hook
+//! replaces whatever Pingora holds with the stored body:
+//! - With a declared length, buffering starts when at most 64 KiB are left, so the buffer always holds the tail.
+//! - Without one, reading stops when the JSON value (or the compressed stream) is complete, and Pingora's own loop
+//!   reads the end of the body.
 
 use std::time::Duration;
 
@@ -27,36 +27,36 @@ use crate::{
     pools::Probing,
 };
 
-/// What Pingora's replay buffer holds (`BODY_BUF_LIMIT` in its source).
+/// The size of Pingora's replay buffer (`BODY_BUF_LIMIT` in its source).
 const REPLAY_BYTES_MAX: u64 = 64 * 1024;
 
-/// The most that is allocated for a body before its bytes have come.
+/// The most that is allocated for a body before any of its bytes have arrived.
 const FIRST_ALLOCATION_BYTES_MAX: u64 = 1024 * 1024;
 
 /// A body in memory, with its share of the process-wide budget.
 #[derive(Debug)]
 pub struct GatheredBody {
-    /// The text as the client sent it, decoded, or as edited since.
+    /// The body to send: decoded, and edited for the current provider.
     pub bytes: Bytes,
-    /// The text before any edit, while another provider may need it.
+    /// The body before any edit, kept while another provider may need it.
     pub original: Option<Bytes>,
-    /// How it came.
+    /// How the end of the body is delimited.
     pub form: BodyForm,
-    /// How many bytes the client sent, before decoding and edits.
+    /// Bytes received from the client, before decoding and edits.
     pub received: usize,
-    /// The content coding that it came in.
+    /// The content coding that the body arrived in.
     pub coding: Option<Coding>,
-    /// Gives the bytes back to the budget when dropped.
+    /// The body's share of the budget; returned on drop.
     pub lease: BodyLease,
 }
 
 impl GatheredBody {
-    /// Whether it can be sent again after it was sent once.
+    /// Whether the body can be sent again after it was sent once.
     pub fn can_resend(&self) -> bool {
         self.form != BodyForm::Open { replayable: false }
     }
 
-    /// Whether a request with it may find out if something works again: it must not be lost by that.
+    /// Whether a request with this body may probe a failing provider. It may if a failed probe does not lose it.
     pub fn probing(&self) -> Probing {
         match self.can_resend() {
             true => Probing::Allowed,
@@ -64,8 +64,8 @@ impl GatheredBody {
         }
     }
 
-    /// Why the client may not send these bytes behind what was gathered, if it may not: behind a JSON value only white
-    /// space may follow, behind a compressed stream nothing at all.
+    /// The refusal if `rest` may not follow what was gathered. Only white space may follow a JSON value, nothing may
+    /// follow a compressed stream.
     pub fn refusal_of_rest(&self, rest: &[u8]) -> Option<Refusal> {
         match self.coding {
             None => (!rest.iter().all(u8::is_ascii_whitespace)).then(|| Refusal::BodyInvalid {
@@ -78,24 +78,24 @@ impl GatheredBody {
     }
 }
 
-/// How the end of the body is known.
+/// How the end of the body is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyForm {
     /// By a declared length; all of it has been read.
     Sized,
-    /// By the framing; the JSON value is complete, its end mark may still be to come.
+    /// By the framing. The JSON value is complete, but the end of the body may still be to come.
     Open {
-        /// Whether Pingora can replay its part, so that a second attempt after a sent body is possible.
+        /// Pingora can replay its part, so the body can be sent a second time.
         replayable: bool,
     },
 }
 
-/// Why there is no body.
+/// Why the body could not be read.
 #[derive(Debug)]
 pub enum GatherError {
-    /// To be answered with this.
+    /// The request is to be answered with this refusal.
     Refused(Refusal),
-    /// The client went away or broke the framing: nobody to answer.
+    /// The client disconnected or broke the framing; there is nobody to answer.
     ClientGone,
 }
 
@@ -105,7 +105,8 @@ impl From<Refusal> for GatherError {
     }
 }
 
-/// Reads the body. `read_wait` bounds each wait for more bytes, `bytes_max` the whole, both as sent and decoded.
+/// Reads the body. `read_wait` limits each wait for more bytes; `bytes_max` limits the whole body, both as received and
+/// decoded.
 pub async fn gather(
     session: &mut Session,
     head: BodyHead,
@@ -114,7 +115,7 @@ pub async fn gather(
     budget: &BodyBudget,
 ) -> Result<GatheredBody, GatherError> {
     let declared = content_length(&session.req_header().headers);
-    // A compressed body is not held as it came: what counts is what becomes of it.
+    // A compressed body is not stored as received: its decoded size counts.
     let announced = declared.filter(|_| head.coding.is_none()).unwrap_or(0);
     let lease = budget.try_reserve(announced).ok_or(Refusal::BodyBudgetExhausted)?;
     let gathering = Gathering {
@@ -137,7 +138,7 @@ pub async fn gather(
     }
 }
 
-/// A body of which some has come.
+/// A body being read.
 struct Gathering {
     text: Text,
     received: usize,
@@ -224,8 +225,8 @@ async fn open(session: &mut Session, mut body: Gathering) -> Result<GatheredBody
     }
     let replayable = body.received as u64 <= REPLAY_BYTES_MAX;
     if session.is_body_done() && !replayable {
-        // The last data came together with the end of the body (an HTTP/2 client may do so): nothing is left that
-        // would make Pingora ask for the body.
+        // The last data arrived together with the end of the body, as an HTTP/2 client may send it. Nothing is left
+        // that would make Pingora ask for the body.
         return Err(Refusal::LengthRequired.into());
     }
     body.finish(BodyForm::Open { replayable })

@@ -1,4 +1,4 @@
-//! Why an answer breaks off in its middle, as its client is told.
+//! The outcome and the message to the client when an answer ends before it is complete.
 
 use crate::{
     domain::{
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// What to tell the client of an answer that its watch has ended.
+/// Outcome and message for an answer that its watch has ended; `None` if the watch has not.
 pub(super) fn ended_by(fate: Fate) -> Option<(Outcome, FailureKind, &'static str)> {
     match fate {
         Fate::Running => None,
@@ -28,7 +28,7 @@ pub(super) fn ended_by(fate: Fate) -> Option<(Outcome, FailureKind, &'static str
     }
 }
 
-/// What to tell the client when the answer breaks off.
+/// Outcome and in-band error for an answer that breaks off. `panicked` says that a hook panicked.
 pub fn failure_of(forward: &Forward, panicked: bool) -> (Outcome, MidStreamFailure) {
     let (outcome, kind, message) = if panicked {
         (

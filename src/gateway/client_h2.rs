@@ -1,9 +1,10 @@
-//! A client's request over HTTP/2: its answer's last bytes wait at the [`Gate`], and it may outlive its client.
+//! A client's HTTP/2 request. Its answer's last bytes wait at the [`Gate`], and it may outlive its client.
 //!
-//! Pingora drives the connection, so its end, or the stream's, is not seen before Pingora's own HTTP/2 session reports it.
-//! This session stands in that one's place, and passes everything on to it until it reports that the client is gone. If the [`Presence`] says that the answer is to be read all the same, the stream is reset, writes are
-//! swallowed from then on, and what waits for the client waits for ever. The connection belongs to the accept loop: it is
-//! closed as soon as it ends, whatever runs here.
+//! Pingora drives the connection, so the end of the connection or stream is only seen when Pingora's own HTTP/2 session
+//! reports it. This session wraps that one and passes everything on until it reports that the client is gone. If the
+//! [`Presence`] then says that the answer is to be read anyway, the stream is reset, later writes are discarded, and
+//! whatever waits for the client waits forever. The connection belongs to the accept loop, which closes it as soon as
+//! it ends, whatever runs here.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,18 +28,18 @@ use pingora::{
 
 use crate::gateway::{gate::Gate, presence::Presence};
 
-/// See the module.
+/// Pingora's session for one HTTP/2 stream, wrapped.
 pub struct ClientH2 {
     session: HttpSession,
-    /// `None` for a request that ends with its client.
+    /// `None` if the request ends with its client.
     presence: Option<Arc<Presence>>,
     gate: Arc<Gate>,
-    /// The answer's head, where the client was gone before it.
+    /// The answer's head, if the client was gone before it was written.
     swallowed_head: Option<Box<ResponseHeader>>,
 }
 
 impl ClientH2 {
-    /// Passes everything on to `session` while the client is there.
+    /// Wraps `session`.
     pub fn new(session: HttpSession, presence: Option<Arc<Presence>>, gate: Arc<Gate>) -> Self {
         Self {
             session,
@@ -52,12 +53,12 @@ impl ClientH2 {
         self.presence.as_ref().is_some_and(|presence| presence.has_left())
     }
 
-    /// Talking to the client has failed: nobody's business where the answer is read without it.
+    /// Handles a failure to talk to the client: an error, unless the answer is to be read without the client.
     fn outlive(&mut self, error: Box<Error>) -> Result<()> {
         if !self.presence.as_ref().is_some_and(|presence| presence.leaves()) {
             return Err(error);
         }
-        // For a client that only takes no bytes; any other has closed the stream already.
+        // Resets the stream of a client that takes no bytes; any other client has closed it already.
         self.session.shutdown();
         Ok(())
     }
@@ -246,7 +247,7 @@ impl Session for ClientH2 {
         self.session.get_retry_buffer()
     }
 
-    // What follows is for protocols with messages of their own, which HTTP/2 is not.
+    // The rest of the trait is for protocols with custom messages, which HTTP/2 has not.
 
     async fn finish_custom(&mut self) -> Result<()> {
         Ok(())

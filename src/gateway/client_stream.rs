@@ -1,9 +1,9 @@
 //! A client's connection under Pingora's HTTP/1.1 parser.
 //!
-//! It passes everything through until a request asks to outlive its client ([`ClientStream::watch`]). If the client then
-//! leaves, and its [`Presence`] says that the answer is to be read all the same, the socket is closed at once; from then on
-//! writes are swallowed and reads wait, so that Pingora notices nothing and goes on to the answer's end. Over HTTP/2 the
-//! connection has many requests: nothing is ever watched here then (see [`super::client_h2`]), nor kept back.
+//! It passes everything through until a request asks to outlive its client ([`ClientStream::watch`]). If the client
+//! then disconnects and its [`Presence`] says that the answer is to be read anyway, the socket is closed at once. From
+//! then on writes are discarded and reads stay pending, so Pingora reads the answer to its end. An HTTP/2 connection
+//! carries many requests, so nothing is watched or delayed here then (see [`super::client_h2`]).
 
 use std::{
     io::{self, ErrorKind, IoSlice},
@@ -34,31 +34,31 @@ use crate::gateway::{gate::Gate, keepalive::Parking, presence::Presence};
 /// How an HTTP/2 connection begins (RFC 9113 section 3.4).
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// See the module.
+/// A client's TCP stream, wrapped. [`super::front`] makes one for each connection.
 #[derive(Debug)]
 pub struct ClientStream {
-    /// `None` once it has been given up.
+    /// `None` once the socket has been given up.
     stream: Option<Stream>,
     id: UniqueIDType,
-    /// The client of the running request. Over with the request, so that the next one finds a plain connection. Looked at
-    /// when something is read, or goes wrong; never by a write that succeeds.
+    /// The client of the running request. The reference is weak, so it ends with the request and the next one finds a
+    /// plain connection. Read when a read completes or something fails, never by a write that succeeds.
     presence: Mutex<Weak<Presence>>,
-    /// Where the last bytes of an answer wait.
+    /// Delays the last bytes of an answer.
     gate: Arc<Gate>,
     /// The client has closed its sending side.
     ended: bool,
-    /// Runs while the client takes no bytes.
+    /// Runs while the client accepts no bytes.
     stalled: Option<Pin<Box<Sleep>>>,
-    /// The first bytes, looked at before anybody read them.
+    /// Bytes read by `try_peek` and not consumed yet.
     peeked: BytesMut,
-    /// Where it waits when a request has failed and it can carry others.
+    /// Where the connection waits if its request has failed but it can carry others.
     parking: Weak<Parking>,
-    /// Turns true when the gateway takes nothing new.
+    /// Turns true when the gateway accepts no new requests.
     closing: ShutdownWatch,
 }
 
 impl ClientStream {
-    /// Passes everything through. A connection on which nothing has been asked ends when `closing` turns true.
+    /// Wraps a connection. A connection without a request ends when `closing` turns true.
     pub fn new(stream: Stream, parking: Weak<Parking>, closing: ShutdownWatch) -> Self {
         Self {
             id: stream.id(),
@@ -73,17 +73,17 @@ impl ClientStream {
         }
     }
 
-    /// Where it waits when a request has failed; `None` once nobody would go on with it.
+    /// Where the connection waits after a failed request; `None` once nobody would take it from there.
     pub fn parking(&self) -> Option<Arc<Parking>> {
         self.parking.upgrade()
     }
 
-    /// For as long as this request runs, its client may leave without its being ended.
+    /// Lets this request outlive its client: while the request runs, a disconnect is reported to `presence`.
     pub fn watch(&self, presence: &Arc<Presence>) {
         *self.presence.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(presence);
     }
 
-    /// Where the last bytes of an answer wait.
+    /// The gate that delays the last bytes of an answer.
     pub fn gate(&self) -> &Arc<Gate> {
         &self.gate
     }
@@ -93,7 +93,7 @@ impl ClientStream {
         watched.filter(|presence| !presence.is_over())
     }
 
-    /// The client has left. True when that is nobody's business but ours: the socket is closed then.
+    /// The client has disconnected. Returns true if the request goes on without it; the socket is closed then.
     fn give_up(&mut self) -> bool {
         let goes_on = self.presence().is_some_and(|presence| presence.leaves());
         if goes_on {
@@ -102,7 +102,7 @@ impl ClientStream {
         goes_on
     }
 
-    /// What came of writing: `swallowed` in the place of a failure that nobody needs to hear of.
+    /// The result of a write. A failure becomes `swallowed` if the request goes on without its client.
     fn written<T>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<T>>, swallowed: T) -> Poll<io::Result<T>> {
         let error = match result {
             Poll::Ready(Ok(done)) => {
@@ -111,7 +111,7 @@ impl ClientStream {
             }
             Poll::Ready(Err(error)) => error,
             Poll::Pending => {
-                // Without a watched request Pingora's own limit holds.
+                // Without a watched request Pingora's own write timeout applies.
                 let Some(presence) = self.presence() else {
                     return Poll::Pending;
                 };
@@ -131,7 +131,7 @@ impl AsyncRead for ClientStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if (this.stream.is_none() || this.ended) && this.presence().is_some() {
-            // Nothing will ever come. Whoever waits here waits for something else at the same time.
+            // Nothing will ever arrive. Pingora waits for the provider at the same time.
             return Poll::Pending;
         }
         let Some(stream) = &mut this.stream else {
@@ -155,7 +155,7 @@ impl AsyncRead for ClientStream {
             this.ended = presence.stops_sending();
             this.ended
         } else {
-            // Whoever sends something behind a request whose answer runs breaks the exchange off, too.
+            // A client that sends more while its answer runs ends the exchange, too.
             this.give_up()
         };
         if goes_on {
@@ -223,8 +223,8 @@ impl Shutdown for ClientStream {
 
 #[async_trait]
 impl Peek for ClientStream {
-    /// Pingora asks for as many bytes as the preface of HTTP/2 has. A whole request may have fewer (`GET / HTTP/1.0`), so only
-    /// those are waited for that may still turn out to be it; the rest of `buffer` stays as it is.
+    /// Pingora asks for as many bytes as the HTTP/2 preface has. A whole request may be shorter (`GET / HTTP/1.0`), so
+    /// this waits only while the bytes may still be the preface; the rest of `buffer` stays untouched.
     async fn try_peek(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         let Some(stream) = &mut self.stream else {
             return Ok(false);

@@ -1,6 +1,6 @@
 //! Content codings (RFC 9110 section 8.4): which one a body has, and decoding it step by step into a given buffer.
 //!
-//! A decoder never writes more than it is given room for, so whoever drives it decides how much a few bytes may become.
+//! A decoder never writes more than the buffer holds, so its caller decides how much a few bytes may expand to.
 
 use std::fmt;
 
@@ -15,36 +15,36 @@ use zstd::{
 #[cfg(test)]
 pub(in crate::gateway) mod tests;
 
-/// The largest window of a zstd frame: 2 to the power of 23, 8 MiB, what RFC 9659 allows for content codings.
+/// The base-2 logarithm of the largest zstd window: 8 MiB, the limit of RFC 9659 for content codings.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
-/// What a zstd frame begins with (RFC 8878 section 3.1.1). Older formats and skippable frames are not taken.
+/// The magic number of a zstd frame (RFC 8878 section 3.1.1). Older formats and skippable frames are rejected.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
-/// The window of gzip and deflate: 2 to the power of 15, all that the formats know.
+/// The base-2 logarithm of the gzip and deflate window: the formats' maximum.
 const GZIP_WINDOW_LOG: u8 = 15;
 
-/// The codings that weir can decode.
+/// The content codings that weir decodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
-    /// RFC 1952.
+    /// `gzip` (RFC 1952).
     Gzip,
-    /// RFC 1950, and RFC 1951 without its wrapper, which some clients mean by the same name.
+    /// `deflate`: zlib (RFC 1950), and bare deflate (RFC 1951), which some clients send under the same name.
     Deflate,
-    /// RFC 7932.
+    /// `br` (RFC 7932).
     Brotli,
-    /// RFC 8878.
+    /// `zstd` (RFC 8878).
     Zstd,
 }
 
-/// What `content-encoding` says.
+/// What a message's `content-encoding` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Coded {
-    /// The body is as it is.
+    /// No coding.
     No,
-    /// One coding, of those that can be decoded.
+    /// One coding, which weir decodes.
     By(Coding),
-    /// Another coding, or several; the text of the header.
+    /// An unknown coding, or several: the header's text in lower case.
     Otherwise(String),
 }
 
@@ -60,7 +60,7 @@ impl Coding {
         }
     }
 
-    /// Its name.
+    /// The name in `content-encoding`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -71,7 +71,7 @@ impl Coding {
     }
 }
 
-/// The coding of a body by its headers. `identity` and empty members of the list say nothing.
+/// The coding of a body by its headers. `identity` and empty list members are ignored.
 pub fn of(headers: &HeaderMap) -> Coded {
     let mut names = Vec::new();
     for line in headers.get_all(header::CONTENT_ENCODING) {
@@ -86,12 +86,12 @@ pub fn of(headers: &HeaderMap) -> Coded {
     }
 }
 
-/// The bytes are not what the coding says.
+/// The bytes do not follow their content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the bytes are not of their content coding")]
 pub struct CodingBroken;
 
-/// What one step did.
+/// The result of one decoding step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Bytes taken from the input.
@@ -108,7 +108,7 @@ pub struct Decoder {
 
 enum Engine {
     Zlib(Decompress),
-    /// Deflate whose first byte, which tells the form, has not come.
+    /// Deflate before its first byte, which tells zlib from bare deflate.
     DeflateUnknown,
     Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
     Zstd {
@@ -136,7 +136,7 @@ impl Decoder {
     /// A decoder at the start of a stream.
     ///
     /// # Errors
-    /// When the library has no memory for it.
+    /// Fails if the library cannot allocate its state.
     pub fn new(coding: Coding) -> Result<Self, CodingBroken> {
         let engine = match coding {
             Coding::Gzip => Engine::Zlib(Decompress::new_gzip(GZIP_WINDOW_LOG)),
@@ -158,16 +158,16 @@ impl Decoder {
         Ok(Self { engine, ended: false })
     }
 
-    /// Whether the compressed stream has ended. What follows is not part of it and is not read.
+    /// Whether the compressed stream has ended. Later input is not part of it and is not read.
     pub fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Decodes some of `input` into `output`. Nothing read and nothing written means that more input is needed, or that
-    /// the stream has ended. While the output gets full there may be more to come without any input.
+    /// Decodes some of `input` into `output`. If nothing is read and nothing written, the decoder needs more input or
+    /// the stream has ended. A full output may mean that more can be decoded without further input.
     ///
     /// # Errors
-    /// The bytes are not of this coding; the decoder must not be used again.
+    /// The bytes do not follow the coding. The decoder must not be used again.
     pub fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<Step, CodingBroken> {
         if self.ended {
             return Ok(Step { read: 0, written: 0 });

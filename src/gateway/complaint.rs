@@ -1,18 +1,18 @@
-//! What the log says of a request that failed: once, in weir's own words, without a byte of what a client or a provider
-//! sent. Pingora's lines, which quote both and take a client that leaves for an error, are off.
+//! Log lines about failed requests: one line each, in weir's own words, without any byte that a client or provider
+//! sent. Pingora's own lines are off, because they quote both and report a disconnected client as an error.
 //!
-//! Warnings and errors are for what an operator has to see to. A provider that breaks off or is silent now and then is none
-//! of that; `weir_requests_total` tells how often it is. What the access log says of a request is not repeated here: a
-//! refusal, a client that left, an error that the provider itself answered with.
+//! Warnings and errors are for what an operator must act on. A provider that now and then breaks off or times out is
+//! not; `weir_requests_total` counts it. What the access log records is not repeated here: refusals, disconnected
+//! clients, errors that the provider answered with.
 
 use std::net::SocketAddr;
 
 use crate::{access_log::RequestRecord, domain::outcome::Outcome};
 
-/// The cause of a request that a panic has ended. The panic itself has been told, with its place.
+/// The cause of a request that ended in a panic. The panic hook has logged the panic and its place.
 pub const PANICKED: &str = "panicked";
 
-/// A request is over. `cause` is the name of what went wrong, out of a closed set.
+/// Logs the end of a failed request. `cause` is a name out of a closed set.
 pub fn of_request(record: &RequestRecord, outcome: Outcome, cause: Option<&'static str>) {
     let request_id = record.request_id.as_str();
     let provider = record.provider.as_deref().unwrap_or("none");
@@ -53,7 +53,7 @@ pub fn of_request(record: &RequestRecord, outcome: Outcome, cause: Option<&'stat
     }
 }
 
-/// A place of a provider could not be connected to, and another attempt follows.
+/// Logs a failed connection to a provider's place; another attempt follows.
 pub fn of_connect(request_id: &str, provider: &str, place: Option<SocketAddr>, cause: &'static str) {
     let place = place.map(tracing::field::display);
     tracing::warn!(

@@ -1,8 +1,9 @@
-//! Connecting to a provider: at both address families of its name, in the spirit of RFC 8305.
+//! Connects to a provider over both address families of its name, in the spirit of RFC 8305.
 //!
-//! The family that the system prefers goes first. When that fails, or does not answer soon, the other one is tried beside it, and
-//! the first connection that stands is taken. Who was first is remembered for the place ([`Places::answered`]), so that
-//! later requests do not wait for it again. At most two connects run for one attempt, within the limit of one.
+//! The family that the system prefers goes first. If it fails or does not answer soon, the other one is tried at the
+//! same time and the first established connection is used. The winner is remembered for the place
+//! ([`Places::answered`]), so later requests do not wait again. One attempt runs at most two connects, within one
+//! connect timeout.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -24,22 +25,22 @@ use crate::{
     pools::{Place, Places},
 };
 
-/// How long the first address may take alone (RFC 8305 section 8, "Connection Attempt Delay").
+/// How long the first address is tried alone (RFC 8305 section 8, "Connection Attempt Delay").
 pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// Connects to one place. It keeps a second handle on the socket for [`deadline`].
+/// Connects to one place, and keeps a second handle on the socket for [`deadline`].
 #[derive(Debug)]
 pub struct Connector {
-    /// How long a TCP connect may take, whatever is tried.
+    /// Limits the TCP connect, over both families together.
     timeout: Duration,
     place: Place,
     places: Arc<Places>,
-    /// Ends it sooner when the process has no more time.
+    /// Aborts the connect when the process has no more time.
     drain: Drain,
 }
 
 impl Connector {
-    /// For one attempt at `place`, which is one of `places`.
+    /// A connector for one attempt at `place`, which is one of `places`.
     pub fn new(timeout: Duration, place: Place, places: Arc<Places>, drain: Drain) -> Self {
         Self {
             timeout,
@@ -57,7 +58,7 @@ impl Connector {
         let alone = tokio::time::timeout(ATTEMPT_DELAY, &mut at_first).await;
         let (connected, winner) = match alone {
             Ok(Ok(connected)) => return Ok(connected),
-            // What is told of two failures is that of the family which the system prefers.
+            // If both fail, the error reported is that of the preferred family.
             Ok(Err(error)) => (TcpStream::connect(second).await.map_err(|_| error)?, second),
             Err(_) => {
                 let at_first = at_first.map(|done| done.map(|connected| (connected, first)));

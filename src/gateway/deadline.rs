@@ -1,10 +1,10 @@
 //! Time limits on a provider's answer.
 //!
-//! Pingora has one timeout per read and none for the whole answer. weir promises three: until the first byte, between
-//! two bytes, and in all. So every upstream connection keeps a second handle on its socket; a watch that passes its
-//! limit shuts the socket down, which ends the attempt with an error that [`Watch::fate`] explains. So does an answer
-//! that has run on for too long after its client has left ([`Presence::due`]), and whatever still runs when the process has
-//! no more time for it ([`Drain::out_of_time`]).
+//! Pingora has one timeout per read and none for the whole answer. weir has three: to the first byte, between two
+//! bytes, and in total. Every upstream connection therefore keeps a second handle on its socket. A watch that passes
+//! its limit shuts the socket down, which ends the attempt with an error that [`Watch::fate`] explains. The same
+//! happens to an answer that has run for too long after its client disconnected ([`Presence::due`]), and to whatever
+//! still runs when the process has no more time ([`Drain::out_of_time`]).
 
 use std::{
     net::{Shutdown, TcpStream as SocketHandle},
@@ -26,7 +26,7 @@ use crate::{
     gateway::{drain::Drain, presence::Presence},
 };
 
-/// The limits of one attempt.
+/// The time limits of one attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// From the request's last byte to the answer's first.
@@ -37,8 +37,8 @@ pub struct Limits {
     pub total: Duration,
 }
 
-/// The socket and its second handle. Pingora carries application data beside a connection only as part of the answer to a
-/// CONNECT request; an empty one stands in.
+/// The socket and a digest that carries a second handle on it. Pingora attaches application data to a connection only
+/// as part of a CONNECT response, so an empty response stands in.
 pub fn with_handle(socket: TcpStream) -> Result<(TcpStream, ProxyDigest)> {
     let (socket, handle) = duplicated(socket).or_err(ErrorType::SocketError, "keeping a handle on the socket")?;
     let empty = pingora::http::ResponseHeader::build(200, Some(0))?;
@@ -58,19 +58,19 @@ pub fn handle_of(digest: Option<&Digest>) -> Option<Arc<SocketHandle>> {
     data.downcast_ref::<Arc<SocketHandle>>().cloned()
 }
 
-/// What has become of an attempt, as far as its watch is concerned.
+/// How a watch has ended its attempt, if it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Fate {
-    /// It runs, or was ended by somebody else.
+    /// The watch has not ended the attempt.
     Running = 0,
-    /// A limit has passed.
+    /// A time limit has passed.
     Expired = 1,
-    /// The process has no more time for it.
+    /// The process has no more time.
     Stopped = 2,
 }
 
-/// Watches one attempt until dropped.
+/// Watches one attempt, until dropped.
 #[derive(Debug)]
 pub struct Watch {
     state: Arc<State>,
@@ -81,7 +81,7 @@ pub struct Watch {
 struct State {
     started: Instant,
     limits: Limits,
-    /// Limits the answer once nobody waits for it.
+    /// Adds a limit once the client has disconnected.
     presence: Option<Arc<Presence>>,
     /// Milliseconds after `started` at which the last byte passed; 0 before the first.
     last_byte_ms: AtomicU64,
@@ -90,8 +90,8 @@ struct State {
 }
 
 impl Watch {
-    /// Starts watching; `handle` is shut down when a limit passes, one of `presence` included, or when `drain` has no more
-    /// time.
+    /// Starts the watch. It shuts `handle` down when a limit passes, including that of `presence`, or when `drain` is
+    /// out of time.
     pub fn start(
         handle: Arc<SocketHandle>,
         limits: Limits,
@@ -114,13 +114,13 @@ impl Watch {
                 () = drain.out_of_time() => Fate::Stopped,
             };
             watched.fate.store(fate as u8, Ordering::Release);
-            // An error means that the connection is closed already, which is what was wanted.
+            // An error means that the connection is closed already.
             let _ = handle.shutdown(Shutdown::Both);
         });
         Self { state, task }
     }
 
-    /// Notes that bytes of the answer have come.
+    /// Bytes of the answer have arrived: restarts the idle limit.
     pub fn byte_seen(&self, now: Instant) {
         let since = now.saturating_duration_since(self.state.started).as_millis();
         let since = u64::try_from(since).unwrap_or(u64::MAX).max(1);
@@ -129,12 +129,12 @@ impl Watch {
         }
     }
 
-    /// How long the attempt has run.
+    /// Time since the attempt's connection was established.
     pub fn age(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.state.started)
     }
 
-    /// What has ended the attempt.
+    /// How the watch has ended the attempt, if it has.
     pub fn fate(&self) -> Fate {
         match self.state.fate.load(Ordering::Acquire) {
             fate if fate == Fate::Expired as u8 => Fate::Expired,
@@ -161,8 +161,8 @@ impl Drop for Watch {
 }
 
 impl State {
-    /// Returns when a limit has passed. Only the first byte and the client's leaving can bring the moment nearer; every later
-    /// byte defers it.
+    /// Returns when a limit has passed. Only the first byte and the client's disconnect can make the deadline earlier;
+    /// later bytes defer it.
     async fn expire(&self) {
         loop {
             tokio::select! {

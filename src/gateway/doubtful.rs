@@ -1,5 +1,5 @@
-//! A success in one piece that may be an error: some providers answer 200 with an error in a shape of their own. Where the
-//! provider's file has errors reshaped, such an answer is held until it is clear which it is.
+//! Some providers answer 200 with an error in a shape of their own. If the provider's file has errors reshaped, a JSON
+//! answer is buffered until it is known to be a success or an error.
 
 use bytes::{Bytes, BytesMut};
 
@@ -8,19 +8,19 @@ use crate::domain::protocol::{
     provider_error::{failure_in_success, redact, reshape_error},
 };
 
-/// Bytes after which it is no error: those are short.
+/// The size beyond which an answer is no error; errors are short.
 const HELD_BYTES_MAX: usize = 64 * 1024;
 
-/// What has come of the answer.
+/// A buffered answer that may be an error.
 #[derive(Debug, Default)]
 pub struct Doubtful {
     held: BytesMut,
-    /// It was too long for an error, so what comes passes.
+    /// The answer is too long for an error, so further pieces pass.
     cleared: bool,
 }
 
 impl Doubtful {
-    /// A piece has come; gives what can go on.
+    /// Takes a piece and returns what can go to the client.
     pub fn push(&mut self, piece: Bytes) -> Option<Bytes> {
         if self.cleared {
             return Some(piece);
@@ -33,7 +33,7 @@ impl Doubtful {
         Some(self.held.split().freeze())
     }
 
-    /// The answer is over: what was held, as it was or, being an error, in this form and masked.
+    /// Ends the answer and returns what is buffered: unchanged, or, if it is an error, masked and in the given form.
     pub fn finish(self, form: ErrorForm, credential: &str, request_id: &str) -> Bytes {
         let held = self.held.freeze();
         match failure_in_success(&held).filter(|_| !self.cleared) {

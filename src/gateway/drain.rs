@@ -1,11 +1,11 @@
-//! How the gateway ends: what runs is counted, nothing new is taken once it closes, and what outlives the time it is given
-//! is cut off, in words that its client understands.
+//! Graceful shutdown of the gateway: counts running requests and connections, accepts nothing new once closing, and at
+//! the deadline ends what still runs with an error that its client understands.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Counts what runs, and tells it how far the end has come. Clones are the same drain.
+/// Counts running requests and connections, and tells them how far the shutdown is. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct Drain {
     shared: Arc<Shared>,
@@ -19,40 +19,40 @@ struct Shared {
     cut: watch::Sender<bool>,
 }
 
-/// One running request.
+/// Counts one running request, until dropped.
 #[derive(Debug)]
 pub struct InFlight {
     drain: Drain,
 }
 
-/// One open connection of a client.
+/// Counts one client connection, until dropped.
 #[derive(Debug)]
 pub struct Connected {
     drain: Drain,
 }
 
 impl Drain {
-    /// A request begins.
+    /// Counts a request that begins.
     pub fn enter(&self) -> InFlight {
         self.shared.requests.send_modify(|running| *running += 1);
         InFlight { drain: self.clone() }
     }
 
-    /// A client has connected.
+    /// Counts a client connection.
     pub fn connect(&self) -> Connected {
         self.shared.connections.send_modify(|open| *open += 1);
         Connected { drain: self.clone() }
     }
 
-    /// How many requests run.
+    /// The number of running requests.
     pub fn running(&self) -> usize {
         *self.shared.requests.borrow()
     }
 
-    /// Waits until none does.
+    /// Waits until no request runs.
     pub async fn idle(&self) {
         let mut running = self.shared.requests.subscribe();
-        // The sender lives as long as this value, so waiting cannot fail. So it is with all of them.
+        // The sender lives as long as this value, so waiting cannot fail. The same holds for the waits below.
         let _ = running.wait_for(|running| *running == 0).await;
     }
 
@@ -62,32 +62,32 @@ impl Drain {
         let _ = open.wait_for(|open| *open == 0).await;
     }
 
-    /// From now on nothing new is taken, and connections end with what runs on them.
+    /// Begins the shutdown: no new requests are accepted, and connections end with their running request.
     pub fn close(&self) {
         self.shared.closing.send_replace(true);
     }
 
-    /// Whether nothing new is taken.
+    /// Whether the shutdown has begun.
     pub fn is_closing(&self) -> bool {
         *self.shared.closing.borrow()
     }
 
-    /// Turns true when nothing new is taken any more.
+    /// A receiver that turns true when the shutdown begins.
     pub fn closing(&self) -> watch::Receiver<bool> {
         self.shared.closing.subscribe()
     }
 
-    /// What still runs has no time left.
+    /// Ends the grace period: whatever still runs is cut off.
     pub fn cut(&self) {
         self.shared.cut.send_replace(true);
     }
 
-    /// Whether what still runs is to end at once.
+    /// Whether the grace period is over.
     pub fn is_cut(&self) -> bool {
         *self.shared.cut.borrow()
     }
 
-    /// Returns when what still runs is to end at once.
+    /// Returns when the grace period is over.
     pub async fn out_of_time(&self) {
         let mut cut = self.shared.cut.subscribe();
         let _ = cut.wait_for(|cut| *cut).await;

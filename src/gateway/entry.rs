@@ -1,4 +1,4 @@
-//! One request's line in the access log and its place in the metrics: written exactly once, by call or by Drop.
+//! A request's line in the access log and its metrics, written exactly once: by call, or by Drop.
 
 use std::{sync::Arc, time::Instant};
 
@@ -15,25 +15,25 @@ use crate::{
 pub struct Sinks {
     /// The access log.
     pub access_log: AccessLog,
-    /// The metrics.
+    /// The metrics registry.
     pub metrics: Arc<Metrics>,
 }
 
-/// The record of a request that has arrived and is not over.
+/// The log record of a request that is not over.
 #[derive(Debug)]
 pub struct Entry {
-    /// What is known so far.
+    /// The record so far. [`Entry::close`] adds outcome and latency.
     pub record: RequestRecord,
-    /// When the request arrived.
+    /// When the request's head arrived.
     pub started: Instant,
-    /// The name of what went wrong, where something did; out of a closed set.
+    /// What went wrong, if anything: a name out of a closed set.
     pub cause: Option<&'static str>,
     sinks: Arc<Sinks>,
     written: bool,
 }
 
 impl Entry {
-    /// Opens the record.
+    /// Opens the record of a request that has just arrived.
     pub fn open(sinks: Arc<Sinks>, request_id: String, started: Instant, time_unix_ms: i64) -> Self {
         let record = RequestRecord {
             time_unix_ms,
@@ -49,7 +49,7 @@ impl Entry {
         }
     }
 
-    /// Closes the record of a request that weir itself answered with a refusal.
+    /// Closes the record of a request that weir has refused.
     pub fn refused(&mut self, refusal: &Refusal) {
         self.record.status = refusal.status();
         self.record.refusal = Some(refusal.reason());
@@ -61,7 +61,7 @@ impl Entry {
         self.close(outcome);
     }
 
-    /// Closes the record; later calls change nothing.
+    /// Writes the record to log and metrics. Later calls do nothing.
     pub fn close(&mut self, outcome: Outcome) {
         if self.written {
             return;
@@ -77,7 +77,7 @@ impl Entry {
 }
 
 impl Drop for Entry {
-    /// Reached without a call only when a hook panicked, or when the process drops what it has no more time for.
+    /// Writes the record if nothing else has: a hook panicked, or the process dropped the request at its end.
     fn drop(&mut self) {
         let outcome = if std::thread::panicking() {
             self.cause = Some(complaint::PANICKED);
@@ -89,7 +89,7 @@ impl Drop for Entry {
     }
 }
 
-/// Whole milliseconds from `start` to `end`; 0 when `end` is earlier.
+/// Whole milliseconds from `start` to `end`; 0 if `end` is earlier.
 pub fn millis_between(start: Instant, end: Instant) -> u64 {
     u64::try_from(end.saturating_duration_since(start).as_millis()).unwrap_or(u64::MAX)
 }

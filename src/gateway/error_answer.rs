@@ -1,6 +1,6 @@
-//! A provider's error answer: withheld, head and all, until its end. Then it is decoded, the provider's file says what it
-//! means, and the client gets it masked and in the form it expects, or nothing of it, because another attempt follows or the
-//! credential was refused.
+//! A provider's error answer. It is withheld, head and body, until its end. Then it is decoded, the provider's file
+//! decides what it means, and the client gets it masked and in the form it expects. The client gets nothing of it if
+//! another attempt follows or the credential was refused.
 
 use std::time::Duration;
 
@@ -28,29 +28,29 @@ use crate::{
     metrics::Metrics,
 };
 
-/// The largest error answer that is held for masking, as it comes and decoded; a longer one is replaced.
+/// The largest error answer that is kept, as received and decoded. A longer one is replaced by an error of weir's own.
 const ERROR_BODY_BYTES_MAX: usize = 1024 * 1024;
 
-/// An error answer, gathered.
+/// An error answer being withheld.
 #[derive(Debug)]
 pub struct ErrorAnswer {
     head: ResponseHeader,
     coded: Coded,
     held: BytesMut,
     too_large: bool,
-    /// Its status has said all: the text decides nothing any more.
+    /// The status alone has decided what the answer means; its text does not matter.
     is_judged: bool,
 }
 
-/// An error answer as the client gets it.
+/// A complete error answer, ready for the client.
 #[derive(Debug)]
 pub struct WholeError {
     head: ResponseHeader,
     body: Bytes,
 }
 
-/// Withholds an error answer whose head has come: in its place goes a head that the client never sees. `is_judged` says that
-/// its text decides nothing. An error return ends the attempt.
+/// Withholds an error answer whose head has arrived, and gives Pingora a head that the client never sees. `is_judged`
+/// says that the status has decided already. An error return ends the attempt.
 pub fn withhold(metrics: &Metrics, forward: &mut Forward, head: &mut ResponseHeader, is_judged: bool) -> Result<()> {
     let withheld = std::mem::replace(head, unseen::head()?);
     let content_type = withheld.headers.get(header::CONTENT_TYPE);
@@ -68,7 +68,7 @@ pub fn withhold(metrics: &Metrics, forward: &mut Forward, head: &mut ResponseHea
         is_judged,
     });
     match is_empty {
-        // Nothing more of it comes.
+        // There is no body.
         true => pass(metrics, forward, &mut None, true),
         false => Ok(()),
     }
@@ -80,7 +80,7 @@ fn has_no_body(head: &ResponseHeader) -> bool {
     !is_chunked && length.is_some_and(|length| length.as_bytes() == b"0")
 }
 
-/// A piece of a withheld answer comes, or its end: nothing of it goes on. An error return ends the attempt.
+/// Takes a piece of a withheld answer, or its end. Nothing goes to the client. An error return ends the attempt.
 pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
     let taken = piece.take();
     if let (Some(error), Some(bytes)) = (&mut forward.error_answer, taken) {
@@ -94,13 +94,13 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
     Ok(())
 }
 
-/// Sends the client an error answer that has been withheld until its end. Pingora has nothing left to do for the request then
-/// but to end it, so both connections can be used again, which no error return would allow.
+/// Sends the client a complete error answer. Pingora only has to end the request after that, so both connections stay
+/// usable; an error return would close them.
 pub async fn release(session: &mut Session, forward: &mut Forward) {
     let Some(WholeError { head, body }) = forward.whole_error.take() else {
         return;
     };
-    // Before the client has it: its next request may come at once.
+    // Charge first: the client may send its next request at once.
     forward.ticket.charge_now();
     if reply::send(session, head, body).await.is_err() {
         forward.ticket.fail(Outcome::ClientGone);
@@ -108,7 +108,7 @@ pub async fn release(session: &mut Session, forward: &mut Forward) {
 }
 
 impl ErrorAnswer {
-    /// A piece of it has come.
+    /// Adds a piece of the body.
     fn push(&mut self, piece: &[u8]) {
         if self.held.len() + piece.len() > ERROR_BODY_BYTES_MAX {
             self.too_large = true;
@@ -117,7 +117,7 @@ impl ErrorAnswer {
         }
     }
 
-    /// What the client gets: masked, and in the form that it expects. An error return ends the attempt.
+    /// Decides what the answer means and prepares it for the client. An error return ends the attempt.
     fn finish(self, metrics: &Metrics, forward: &mut Forward) -> Result<WholeError> {
         let Self {
             mut head,
@@ -151,13 +151,13 @@ impl ErrorAnswer {
     }
 }
 
-/// How long an error answer's head asks to wait.
+/// The pause that an error answer's head asks for.
 pub(super) fn asked_pause(head: &ResponseHeader) -> Option<Duration> {
     let header = |name: &str| head.headers.get(name)?.to_str().ok();
     retry_after(header, clock::unix_millis())
 }
 
-/// Has the head say what the body is now. It is JSON in any case; what the provider called it stands where it said so itself.
+/// Adapts the head to the body, which is always JSON now. The provider's content type stays if it was JSON already.
 fn describe(head: &mut ResponseHeader, length: usize, is_native: bool) -> Result<()> {
     head.set_version(Version::HTTP_11);
     head.remove_header(&header::CONTENT_ENCODING);
@@ -176,7 +176,7 @@ fn is_json(content_type: &[u8]) -> bool {
     media_type.trim_ascii().eq_ignore_ascii_case(b"application/json")
 }
 
-/// The decoded text, if it is one within the limit.
+/// The decoded text, if it can be decoded and is within the limit.
 fn plain(coded: &Coded, held: BytesMut) -> Option<Bytes> {
     match coded {
         Coded::No => Some(held.freeze()),

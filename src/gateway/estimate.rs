@@ -1,4 +1,4 @@
-//! What a request is estimated at before it is sent, and what it has consumed as far as anybody knows.
+//! Estimates what a request will use, before it is sent, and computes what it has consumed so far.
 
 use std::sync::Arc;
 
@@ -24,14 +24,14 @@ use crate::{
     usual::{Kind, Learnt},
 };
 
-/// What the estimates of one request stand on.
+/// What the estimates of one request are based on.
 #[derive(Clone, Debug)]
 pub struct Basis {
     learnt: Arc<Learnt>,
     account: String,
     key: KeyId,
     model: Arc<Model>,
-    /// As it was at the request's admission: its prices are the request's, whichever models work on the answer.
+    /// The catalogue at admission. Its prices hold for the whole request, whichever models work on the answer.
     catalogue: Arc<Catalogue>,
     protocol: Protocol,
     input_scanned: u64,
@@ -39,19 +39,19 @@ pub struct Basis {
     output_asked: Option<u64>,
 }
 
-/// Which model a run was of.
+/// The model that a run used.
 enum Ran<'a> {
-    /// The one that the request asks for, by whatever name.
+    /// The requested model, under any of its names.
     Asked,
-    /// Another one of the catalogue, with what it costs at the provider.
+    /// Another model of the catalogue, with its price at the provider.
     Other(&'a Arc<Model>, &'a Arc<Price>),
-    /// Another one that the catalogue does not have. Its tokens are not free: they cost what those of the provider's dearest
-    /// model do.
+    /// A model that the catalogue does not have. Its tokens cost what those of the provider's most expensive model
+    /// cost.
     Unknown(&'a str),
 }
 
 impl Basis {
-    /// For a request of this key to this model, whose body was scanned.
+    /// The basis for a request of this key to this model, with the scanned body.
     pub fn new(
         learnt: &Arc<Learnt>,
         catalogue: &Arc<Catalogue>,
@@ -74,7 +74,7 @@ impl Basis {
         }
     }
 
-    /// What the request is expected to use: what is held for it.
+    /// The expected usage: the hold is computed from it.
     pub fn expected(&self, scan: &Scan) -> Usage {
         let kind = self.kind();
         let usual = self.learnt.usual(&kind);
@@ -97,7 +97,7 @@ impl Basis {
         }
     }
 
-    /// What a request has consumed at a provider; `outcome` says how it ended, `None` while it runs.
+    /// What a request has consumed at a provider. `outcome` says how it ended; `None` while it runs.
     pub fn consumed(&self, meter: &Meter, provider: &str, outcome: Option<Outcome>) -> Consumed {
         let observed = meter.observed();
         let factors = self.learnt.factors(&self.model.name);
@@ -138,7 +138,7 @@ impl Basis {
         runs.iter().map(limited).collect()
     }
 
-    /// Each run with its model's price.
+    /// Adds to each run the price of its model.
     fn priced(&self, provider: &str, runs: Vec<Run>, modifiers: &Modifiers) -> Vec<PricedRun> {
         let priced = |run: Run| {
             let other = match self.ran(provider, &run) {
@@ -176,9 +176,9 @@ impl Basis {
         }
     }
 
-    /// Learns from an answer that is whole and says what it consumed.
+    /// Learns from a complete answer with a usage report.
     pub fn learn(&self, meter: &Meter) {
-        // What several runs consumed together says nothing of one.
+        // The sum over several runs says nothing about a single one.
         let observed = meter.observed().filter(|observed| observed.runs.is_empty());
         if let Some(usage) = observed.and_then(|observed| observed.usage) {
             self.learnt
@@ -194,8 +194,8 @@ fn limits(model: &Model) -> Limits {
     }
 }
 
-/// How the request ended, as far as its bill is concerned. A report counts as final only where the provider ended its
-/// answer itself, be it that the client had left meanwhile.
+/// How the request ended, for billing. A report is final only if the provider ended its answer itself, even if the
+/// client had disconnected before.
 fn end(outcome: Option<Outcome>, meter: &Meter) -> End {
     match outcome {
         Some(Outcome::Ok) => End::Whole,

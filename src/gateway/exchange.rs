@@ -1,4 +1,4 @@
-//! One request and its answer: the state that Pingora carries from hook to hook. It only moves forward.
+//! The state of one request that Pingora carries from hook to hook.
 
 use std::sync::Arc;
 
@@ -34,27 +34,27 @@ use crate::{
     sessions::Sessions,
 };
 
-/// The state of one request.
+/// One request and its answer: Pingora's per-request context.
 #[derive(Debug)]
 pub struct Exchange {
     /// The configuration that holds for this request from start to end.
     pub live: Arc<Live>,
-    /// The protocol in whose shape the client is answered.
+    /// The protocol whose error form the client gets.
     pub shape: Protocol,
-    /// weir's identifier of the request.
+    /// weir's request id (`x-weir-request-id`, and in the logs).
     pub request_id: Arc<str>,
-    /// Keys that stood in the query, until they are read.
+    /// Keys taken out of the query, until authentication reads them.
     pub query_keys: QueryKeys,
-    /// How far the request has come.
+    /// How far the request has come. Stages only move forward.
     pub stage: Stage,
-    /// The request has failed, and its client has an answer with a proper end: its connection can carry others.
+    /// The request has failed, but its client got a complete answer, so the connection can carry further requests.
     pub answered_whole: bool,
-    /// Keeps the process from ending while the request runs.
+    /// Keeps the process running while the request runs.
     pub in_flight: InFlight,
 }
 
 impl Exchange {
-    /// A connection has been read from; nothing is known of the request yet.
+    /// A context for a connection that has just been read from. Nothing is known of the request yet.
     pub fn begin(live: Arc<Live>, in_flight: InFlight) -> Self {
         Self {
             live,
@@ -68,7 +68,7 @@ impl Exchange {
     }
 }
 
-/// A request id: `req_` and 24 characters, unguessable enough to quote in a support case.
+/// A new request id: `req_` and 24 random alphanumeric characters.
 fn new_request_id() -> Arc<str> {
     let random: String = rand::rng()
         .sample_iter(rand::distr::Alphanumeric)
@@ -78,89 +78,90 @@ fn new_request_id() -> Arc<str> {
     Arc::from(format!("req_{random}"))
 }
 
-/// How far a request has come.
+/// The stages of a request.
 #[derive(Debug)]
 pub enum Stage {
-    /// Not even its head has been looked at.
+    /// The head has not been read.
     New,
-    /// Being read and checked; nothing may be forwarded.
+    /// Being read and checked. Nothing may be forwarded.
     Arrived(Box<Entry>),
-    /// Admitted.
+    /// Admitted: on its way to a provider.
     Forwarding(Box<Forward>),
     /// Answered by weir itself.
     Answered,
 }
 
-/// A request on its way to a provider.
+/// An admitted request, with everything its attempts and its answer need. Made by admission.
 #[derive(Debug)]
 pub struct Forward {
-    /// The right to do so.
+    /// The right to forward and the duty to account.
     pub ticket: Ticket,
-    /// What is asked for.
+    /// The requested operation, which implies the protocol.
     pub operation: Operation,
-    /// Whether the answer is to be a stream.
+    /// The client wants a streamed answer.
     pub stream: bool,
     /// The configuration that holds for this request from start to end.
     pub live: Arc<Live>,
     /// The model's name as the client gave it.
     pub asked: String,
-    /// The key's text, as the client presented it.
+    /// The client's key; headers and queries that contain it are not forwarded.
     pub presented: ServiceKey,
-    /// Whose is what the answer makes at the provider; taken when all of that is remembered.
+    /// Records which account owns the state that the answer creates; taken once all of it is recorded.
     pub owner: Option<Owner>,
-    /// Where the answer's last bytes wait until that is written.
+    /// Delays the answer's last bytes until that record is written.
     pub gate: Arc<Gate>,
-    /// The model that answers.
+    /// The catalogue's model for `asked`.
     pub model: Arc<Model>,
-    /// To whom it goes.
+    /// Chooses provider, credential and place.
     pub attempts: Attempts,
-    /// What the body said, for the edits of another provider.
+    /// The facts read from the body, for another provider's edits.
     pub scan: Scan,
-    /// The provider for which the body was edited, by its place in the route.
+    /// The provider that the body was edited for, as an index into the route.
     pub edited_for: usize,
     /// The client's query without its key.
     pub query: Option<String>,
-    /// The body; given up when no attempt can follow.
+    /// The body. `None` once no attempt can follow.
     pub body: Option<GatheredBody>,
-    /// Bytes of the next piece of the body that Pingora repeats from its buffer.
+    /// How many bytes of the next body piece are a replay from Pingora's buffer.
     pub replay_bytes: usize,
-    /// The time limits of the running attempt.
+    /// The running attempt's time limits.
     pub watch: Option<Watch>,
-    /// Whether the answer's head has come.
+    /// The running attempt's answer has a head.
     pub head_seen: bool,
-    /// Whether the attempt that has just failed is to be followed by another.
+    /// The failed attempt is followed by another.
     pub again: bool,
-    /// Makes the client's answer out of the provider's, where the provider's file edits answers.
+    /// Edits the answer, if the provider's file says so.
     pub rewriter: Option<ResponseRewriter>,
-    /// A success that may be an error in a shape of the provider's own.
+    /// Buffers a success that may be an error in the provider's own shape.
     pub doubtful: Option<Doubtful>,
-    /// An error answer is withheld until its end: its text may decide what it means, and credentials in it are masked.
+    /// An error answer being withheld until its end.
     pub error_answer: Option<ErrorAnswer>,
-    /// An error answer that has come to its end, and goes to the client when Pingora is through with the provider.
+    /// A complete error answer, sent to the client once Pingora is done with the provider.
     pub whole_error: Option<WholeError>,
     /// A refusal decided in a hook that can only return Pingora's error type.
     pub refusal: Option<Refusal>,
-    /// Counts an open stream while it lives.
+    /// Counts an open stream, until dropped.
     pub stream_gauge: Option<GaugeGuard>,
-    /// Where the answer is to be read to its end although the client may have left: whether it has.
+    /// Set if the answer may outlive its client; knows whether the client has disconnected.
     pub presence: Option<Arc<Presence>>,
-    /// Held while tokens are counted.
+    /// The key's slot for counting tokens.
     pub count_slot: Option<KeySlot>,
 }
 
 impl Forward {
-    /// The provider in turn.
+    /// The current provider.
     pub fn provider(&self) -> &Provider {
         &self.attempts.leg().provider
     }
 
-    /// Whether the client has left and the answer is read without it.
+    /// Whether the client has disconnected and the answer is read without it.
     pub fn is_unattended(&self) -> bool {
         self.presence.as_ref().is_some_and(|presence| presence.has_left())
     }
 
-    /// A piece of the answer is about to go to the client, or its end: what it has made is remembered, and the last bytes
-    /// wait until that is written, because the client's next request may come as soon as it has them. Never waits itself.
+    /// Called before a piece of the answer, or its end, goes to the client. Records the state that the answer has
+    /// created, and shuts the gate before the last bytes until that is written, because the client's next request may
+    /// come as soon as it has them. Never waits itself.
     pub fn remember(&mut self, sessions: &Sessions, end: bool) {
         let (attempts, meter) = (&self.attempts, &self.ticket.meter);
         if !end && !meter.has_named_all() {
@@ -173,7 +174,7 @@ impl Forward {
         }
     }
 
-    /// The exchange is over: remembers what an answer has made that nobody read to its end.
+    /// Records the rest when the exchange ends before the answer was read to its end.
     pub fn remember_rest(&mut self, sessions: &Sessions) {
         if let Some(mut owner) = self.owner.take() {
             owner.remember(sessions, &self.attempts, &self.ticket.meter);
@@ -182,7 +183,7 @@ impl Forward {
 }
 
 impl Exchange {
-    /// The request on its way, if it has been admitted.
+    /// The admitted request; `None` in any other stage.
     pub fn forward(&mut self) -> Option<&mut Forward> {
         match &mut self.stage {
             Stage::Forwarding(forward) => Some(forward),

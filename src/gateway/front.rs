@@ -1,4 +1,4 @@
-//! Takes clients' connections: every one is wrapped before Pingora's parsers get it.
+//! Accepts clients' connections and wraps each before Pingora's parsers get it.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use pingora_proxy::{HttpProxy, http_proxy};
 
 use crate::gateway::{Gateway, client_stream::ClientStream, drain::Drain, keepalive::Parking};
 
-/// The application that the listening service hands connections to.
+/// The application that the listening service passes connections to.
 pub struct Front {
     proxy: Arc<HttpProxy<Gateway>>,
     drain: Drain,
 }
 
 impl Front {
-    /// In front of the gateway.
+    /// Wraps Pingora's proxy for this gateway.
     pub fn new(conf: &Arc<ServerConf>, gateway: Gateway, options: HttpServerOptions) -> Self {
         let drain = gateway.drain.clone();
         let mut proxy = http_proxy(conf, gateway);
@@ -38,7 +38,7 @@ impl ServerApp for Front {
         let parking = Arc::new(Parking::default());
         let stream = Box::new(ClientStream::new(stream, parking.sign(), shutdown.clone()));
         let left = self.proxy.process_new(stream, shutdown).await;
-        // Pingora is through with the connection; what was parked is not over. From here on it is HTTP/1.1 for certain.
+        // Pingora is done with the connection, but a parked one can go on. Only HTTP/1.1 connections are parked.
         let mut next = parking.take();
         while let Some((stream, settings)) = next.map(ReusedHttpStream::consume) {
             let mut session = ServerSession::new_http1(stream);

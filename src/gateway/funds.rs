@@ -1,4 +1,4 @@
-//! What a request may cost, and whether its key and account can pay for it.
+//! The hold of a request: what it may cost, and whether its key and account can pay for it.
 
 use std::{sync::Arc, time::Instant};
 
@@ -21,44 +21,45 @@ use crate::{
     gateway::{Gateway, entry::millis_between, estimate::Basis},
 };
 
-/// Whose request it is.
+/// The authenticated caller of a request.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// The digest of the key.
+    /// The key's digest, under which the store has it.
     pub digest: KeyDigest,
-    /// The key.
+    /// The key's record, as this node knew it at authentication.
     pub key: Arc<KeyRecord>,
-    /// Its text, as the client presented it: to be looked for in what goes to a provider.
+    /// The key itself, to keep it out of what goes to a provider.
     pub presented: ServiceKey,
 }
 
-/// What is known of a request that wants to be forwarded.
+/// A request that asks for a hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// weir's identifier of it.
+    /// weir's request id.
     pub request_id: &'a str,
-    /// What is asked for.
+    /// The requested operation.
     pub operation: Operation,
     /// The model's name as the client gave it.
     pub model: &'a str,
-    /// Whether the answer is to be a stream.
+    /// The client wants a streamed answer.
     pub stream: bool,
-    /// How long it may wait for what running requests hold.
+    /// The configuration's `[money]`: how long, and with how many others, the request may wait for holds of running
+    /// requests.
     pub limits: &'a MoneyConfig,
-    /// What its estimate stands on.
+    /// What its estimate is based on.
     pub basis: &'a Basis,
-    /// What its body says.
+    /// The facts read from its body.
     pub scan: &'a Scan,
-    /// When its head had come.
+    /// When its head arrived.
     pub arrived: Instant,
 }
 
-/// Why there is no hold.
+/// Why a request got no hold.
 #[derive(Debug)]
 pub enum NoHold {
-    /// Running requests hold all that is left: it is to wait.
+    /// Running requests hold all that is left; the request may wait.
     Held(Denied),
-    /// To be answered with this.
+    /// The request is to be answered with this refusal.
     Refused(Refusal),
 }
 
@@ -68,8 +69,8 @@ impl From<Refusal> for NoHold {
     }
 }
 
-/// Puts a hold for the request; `None` where nothing is charged. A key that was changed meanwhile is read again once: no limit
-/// of a key is said to be reached that has just been raised, on whichever node.
+/// Puts a hold for the request; `None` if the operation is free. If the key may have changed, its record is read again
+/// once, so that a limit that was just raised, on whichever node, is not reported as reached.
 pub async fn hold(
     gateway: &Gateway,
     caller: &Caller,
@@ -106,14 +107,14 @@ pub async fn hold(
     }
 }
 
-/// What is said of it that a request was not admitted; it was asked for at `began`.
+/// The refusal for a request that was not admitted. `began` is when the ledger was asked.
 pub(super) fn refused(gateway: &Gateway, key: &KeyRecord, refused: NotAdmitted, began: Instant) -> Refusal {
     match refused {
         NotAdmitted::Denied(denied) => {
             gateway.lately.refused(&key.id, denied, began);
             refusal(gateway, denied, key)
         }
-        // What this node alone knows is no answer of the store: it is not remembered.
+        // A denial by this node alone is no answer of the store, so it is not remembered.
         NotAdmitted::DeniedAlone(denied) => refusal(gateway, denied, key),
         NotAdmitted::JournalFull => Refusal::JournalFull,
         // A key that changes faster than it can be read is not served on a guess.
@@ -121,11 +122,11 @@ pub(super) fn refused(gateway: &Gateway, key: &KeyRecord, refused: NotAdmitted, 
     }
 }
 
-/// Refuses a key before its body is read if it was refused lately and the store says that it still is: what was changed by an
-/// operator meanwhile counts. Whoever passes is asked for again with the body, by [`hold`].
+/// Refuses a key before its body is read if it was refused recently and the store says that this still holds, so an
+/// operator's change takes effect at once. A request that passes is still checked by [`hold`].
 pub async fn refuse_known(gateway: &Gateway, caller: &Caller, operation: Operation) -> Result<(), Refusal> {
     let (id, now) = (&caller.key.id, clock::instant());
-    // A store that is away says nothing, and a key at hand has its grace.
+    // While the store is unreachable nothing can be confirmed, and a cached key has its grace.
     if operation.counts_tokens() || !gateway.keys.store_is_reachable() {
         return Ok(());
     }
@@ -134,7 +135,7 @@ pub async fn refuse_known(gateway: &Gateway, caller: &Caller, operation: Operati
     };
     let key = match may_be_outdated(NotAdmitted::Denied(denied)) {
         true => match fresh(gateway, &caller.digest, now).await {
-            // Nobody is refused on a guess.
+            // Without the store's answer nobody is refused.
             Err(Refusal::StoreUnavailable) => return Ok(()),
             found => found?,
         },
@@ -149,7 +150,7 @@ pub async fn refuse_known(gateway: &Gateway, caller: &Caller, operation: Operati
     }
 }
 
-/// How a store's no is said.
+/// The refusal for a denial by the ledger.
 pub(super) fn refusal(gateway: &Gateway, denied: Denied, key: &KeyRecord) -> Refusal {
     match denied {
         Denied::KeyRevoked => Refusal::KeyRevoked,
@@ -161,7 +162,7 @@ pub(super) fn refusal(gateway: &Gateway, denied: Denied, key: &KeyRecord) -> Ref
     }
 }
 
-/// Whether the refusal rests on what this node knows of the key.
+/// Whether the denial depends on the key's record, which this node may have in an old version.
 fn may_be_outdated(refused: NotAdmitted) -> bool {
     match refused {
         NotAdmitted::StaleKey => true,
@@ -178,7 +179,7 @@ fn may_be_outdated(refused: NotAdmitted) -> bool {
     }
 }
 
-/// The key as the store has it.
+/// The key's record, read from the store now.
 pub(super) async fn fresh(gateway: &Gateway, digest: &KeyDigest, now: Instant) -> Result<Arc<KeyRecord>, Refusal> {
     let found = gateway.keys.find_anew(digest, now).await;
     let key = found
@@ -192,7 +193,7 @@ pub(super) async fn fresh(gateway: &Gateway, digest: &KeyDigest, now: Instant) -
     Ok(key)
 }
 
-/// What the request is admitted with.
+/// What the ledger is asked to admit.
 pub(super) fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'_>, route: &Route) -> Wanted<'a> {
     let expected = asked.basis.expected(asked.scan);
     Wanted {
@@ -204,7 +205,7 @@ pub(super) fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'_>, route: &Route) -
             .map(|leg| (leg.provider.name.clone(), Arc::clone(&leg.price)))
             .collect(),
         row: Row {
-            // By the store's clock, which says when it admits.
+            // Set from the store's clock at admission.
             time_ms: 0,
             admitted_ms: 0,
             request_id: asked.request_id.to_owned(),

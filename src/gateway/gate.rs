@@ -1,8 +1,8 @@
-//! The gate in front of a client: shut while what an answer has made at the provider is on its way to the store.
+//! Delays an answer's last bytes while the record of the state that it has created is being written to the store.
 //!
-//! An answer's last bytes wait there, because the client's next request may come as soon as it has them: to another node, or to
-//! this one after it was killed. The filter that sees those bytes shuts the gate and does not wait; the client's connection
-//! ([`super::client_stream`], [`super::client_h2`]) waits before it writes. Whoever shuts it bounds the wait.
+//! The client's next request may come as soon as it has those bytes: to another node, or to this one after a crash. The
+//! filter that sees the last bytes shuts the gate and does not wait; the client's connection ([`super::client_stream`],
+//! [`super::client_h2`]) waits before it writes. Whoever shuts the gate limits the wait.
 
 use std::{
     future::poll_fn,
@@ -15,22 +15,22 @@ use std::{
 
 use crate::sessions::Written;
 
-/// Open, until it is shut for a while.
+/// Open by default; shut until a write has completed.
 #[derive(Default)]
 pub struct Gate {
-    /// Looked at before each write; `until` only while it is shut.
+    /// Read before each write. `until` is locked only while the gate is shut.
     is_shut: AtomicBool,
     until: Mutex<Option<Written>>,
 }
 
 impl Gate {
-    /// Nothing passes until `until` returns.
+    /// Shuts the gate until `until` completes.
     pub fn shut(&self, until: Written) {
         *self.lock() = Some(until);
         self.is_shut.store(true, Ordering::Release);
     }
 
-    /// Whether something may pass; otherwise the task of `cx` is woken when it may.
+    /// Ready if bytes may pass; otherwise the task of `cx` is woken when they may.
     pub fn poll_open(&self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.is_shut.load(Ordering::Acquire) {
             return Poll::Ready(());
@@ -44,7 +44,7 @@ impl Gate {
         Poll::Ready(())
     }
 
-    /// Returns when something may pass.
+    /// Waits until bytes may pass.
     pub async fn open(&self) {
         poll_fn(|cx| self.poll_open(cx)).await;
     }

@@ -1,4 +1,4 @@
-//! A panic in a hook costs one request, never the process.
+//! Catches panics in hooks: a panic costs one request, never the process.
 
 use std::{any::Any, future::Future, panic::AssertUnwindSafe};
 
@@ -7,19 +7,19 @@ use pingora::{Error, ErrorType, Result};
 
 use crate::{gateway::complaint, metrics::Metrics};
 
-/// The error type by which a caught panic is known.
+/// The error type of a caught panic.
 pub const PANICKED: ErrorType = ErrorType::Custom(complaint::PANICKED);
 
-/// Runs a hook that waits.
+/// Runs an async hook and turns a panic into an error.
 pub async fn waiting<T>(metrics: &Metrics, hook: impl Future<Output = Result<T>>) -> Result<T> {
-    // The request's state may be half changed afterwards; all that is done with it then is to answer and to settle.
+    // The request's state may be inconsistent after a panic. It is only used to answer and to settle.
     match AssertUnwindSafe(hook).catch_unwind().await {
         Ok(result) => result,
         Err(panic) => Err(caught(metrics, &panic)),
     }
 }
 
-/// Runs a hook that does not wait.
+/// Runs a synchronous hook and turns a panic into an error.
 pub fn immediate<T>(metrics: &Metrics, hook: impl FnOnce() -> Result<T>) -> Result<T> {
     match std::panic::catch_unwind(AssertUnwindSafe(hook)) {
         Ok(result) => result,
@@ -27,7 +27,7 @@ pub fn immediate<T>(metrics: &Metrics, hook: impl FnOnce() -> Result<T>) -> Resu
     }
 }
 
-/// The panic's own text stays out of the log: it may quote what it choked on. The place is printed by the panic hook.
+/// Counts the panic. Its text stays out of the log, because it may quote a request; the panic hook logs the place.
 fn caught(metrics: &Metrics, _panic: &Box<dyn Any + Send>) -> Box<Error> {
     metrics.panicked();
     Error::new_in(PANICKED)

@@ -1,5 +1,5 @@
-//! A request that running ones leave nothing for waits its turn, for a while: what they hold comes back, all or in part, when
-//! they end. What is spent is no matter of waiting.
+//! Lets a request wait while running requests hold all that is left: a hold, or a part of it, comes back when a request
+//! ends. A request whose limit is spent does not wait.
 
 use std::sync::Arc;
 
@@ -19,8 +19,7 @@ use crate::{
     limiter::client::Client,
 };
 
-/// Waits until the store admits the request where it is only held what it needs, as long as `[money] held_wait_ms` allows and
-/// the client is there.
+/// Waits until the store admits the request, for at most `[money] held_wait_ms` and while the client is connected.
 pub async fn wait(
     gateway: &Gateway,
     session: &mut Session,
@@ -46,7 +45,7 @@ pub async fn wait(
     }
 }
 
-/// The time counts until the request is asked for the last time, not until the store has answered.
+/// Asks again in turn. The time limit covers the waiting, not the store's last answer.
 async fn in_turn(
     gateway: &Gateway,
     caller: &Caller,
@@ -81,16 +80,17 @@ async fn in_turn(
     }
 }
 
-/// The key as this node knows it now: its quota may have been raised meanwhile.
+/// The key's record as the cache has it now: its quota may have been raised meanwhile.
 async fn current(gateway: &Gateway, caller: &Caller, asker: Client, known: Arc<KeyRecord>) -> Arc<KeyRecord> {
     match gateway.keys.find(&caller.digest, clock::instant(), || asker).await {
         Ok(Some(key)) => key,
-        // The store decides whether it still works.
+        // The admission decides whether the key is still valid.
         Ok(None) | Err(_) => known,
     }
 }
 
-/// Ends when the client has left. Where the end of an HTTP/1.1 body is still to be read nobody can tell: then never.
+/// Returns when the client has disconnected. Never returns while the end of an HTTP/1.1 body is unread, because a
+/// disconnect cannot be seen then.
 async fn left(session: &mut Session) {
     let body_is_done = session.is_body_done();
     match &mut *session.downstream_session {
@@ -98,7 +98,7 @@ async fn left(session: &mut Session) {
             let _ = stream.idle().await;
         }
         http1 if body_is_done => {
-            // It ends with an error only: the client has closed, or sent what no request may have behind it.
+            // Ends only with an error: the client has closed, or sent data behind its request.
             while http1.read_body_or_idle(true).await.is_ok() {}
         }
         _ => std::future::pending().await,

@@ -1,4 +1,4 @@
-//! What can be read from a request's head: the target, the caller's credential, refusals that need no body.
+//! Reads a request's head: the target, the caller's credential, and the refusals that need no body.
 
 use http::{HeaderMap, HeaderValue, Method, Uri, Version, header};
 use pingora::http::RequestHeader;
@@ -14,11 +14,11 @@ use crate::{
     gateway::coding::{self, Coded, Coding},
 };
 
-/// What early reading of a head gives: the shape of every answer, and the key that stood in the query.
+/// Values of `key=` parameters taken out of the query; more than one makes the credential ambiguous.
 #[derive(Debug, Default)]
 pub struct QueryKeys(pub Vec<String>);
 
-/// Takes `key=` out of the request line, before anything can log it or send it on.
+/// Takes `key=` out of the request line before anything can log or forward it.
 pub fn strip_query_keys(head: &mut RequestHeader) -> QueryKeys {
     let Some(query) = head.uri.query() else {
         return QueryKeys::default();
@@ -33,13 +33,13 @@ pub fn strip_query_keys(head: &mut RequestHeader) -> QueryKeys {
     } else {
         format!("{path}?{left}")
     };
-    // A path and query that were valid stay valid when a parameter leaves; were that ever wrong, the whole query goes.
+    // Removing a parameter keeps the target valid. Should that ever fail, path and query are dropped.
     let uri = target.parse::<Uri>().unwrap_or_else(|_| Uri::from_static("/"));
     head.set_uri(uri);
     QueryKeys(keys)
 }
 
-/// The protocol in whose shape this request is answered.
+/// The protocol in whose form this request is answered, by its path and headers.
 pub fn shape(head: &RequestHeader, keys: &QueryKeys) -> Protocol {
     let path = head.uri.path();
     let read_only = matches!(head.method, Method::GET | Method::HEAD);
@@ -62,7 +62,7 @@ pub fn shape(head: &RequestHeader, keys: &QueryKeys) -> Protocol {
     }
 }
 
-/// Reads the request line.
+/// Parses method and path.
 pub fn target(head: &RequestHeader) -> Result<Target, Refusal> {
     let is_websocket = |value: &HeaderValue| {
         let text = value.to_str().unwrap_or_default();
@@ -85,7 +85,7 @@ pub fn target(head: &RequestHeader) -> Result<Target, Refusal> {
     })
 }
 
-/// Refuses a header block over the limits (RFC 6585 section 5).
+/// Refuses a header block over the configured limits (RFC 6585 section 5).
 pub fn check_size(head: &RequestHeader, limits: &GatewayConfig) -> Result<(), Refusal> {
     let bytes: usize = head
         .headers
@@ -99,7 +99,7 @@ pub fn check_size(head: &RequestHeader, limits: &GatewayConfig) -> Result<(), Re
     Ok(())
 }
 
-/// The places where the client may have put a key.
+/// All credentials that the request offers, by where they were found.
 pub fn offered<'a>(head: &'a RequestHeader, keys: &'a QueryKeys) -> Offered<'a> {
     let headers = &head.headers;
     let mut x_goog_api_key = texts(headers, "x-goog-api-key");
@@ -112,16 +112,16 @@ pub fn offered<'a>(head: &'a RequestHeader, keys: &'a QueryKeys) -> Offered<'a> 
     }
 }
 
-/// What a request says of its body.
+/// What a request's headers say about its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyHead {
-    /// What the client waits for.
+    /// What the client waits for before it sends the body.
     pub expectation: Expectation,
-    /// The content coding that it has.
+    /// The body's content coding.
     pub coding: Option<Coding>,
 }
 
-/// What the request says of its body, checked before a byte of it is read.
+/// Reads and checks the headers that concern the body, before any of it is read.
 pub fn check_body_head(head: &RequestHeader, body_bytes_max: usize) -> Result<BodyHead, Refusal> {
     let headers = &head.headers;
     let coding = match coding::of(headers) {
@@ -146,13 +146,13 @@ pub fn check_body_head(head: &RequestHeader, body_bytes_max: usize) -> Result<Bo
 /// What the client waits for before it sends the body (RFC 9110 section 10.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expectation {
-    /// Nothing.
+    /// The client sends the body at once.
     None,
-    /// A `100 Continue`.
+    /// The client waits for `100 Continue`.
     Continue,
 }
 
-/// The declared length of the body, when there is one and no transfer coding overrides it.
+/// The declared length of the body; `None` without one, or with a transfer coding, which overrides it.
 pub fn content_length(headers: &HeaderMap) -> Option<u64> {
     if headers.contains_key(header::TRANSFER_ENCODING) {
         return None;
@@ -161,7 +161,7 @@ pub fn content_length(headers: &HeaderMap) -> Option<u64> {
 }
 
 fn texts<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
-    // A value that is no text cannot be a key; it still counts as something that was offered.
+    // A value that is not text cannot be a key, but still counts as an offered credential.
     headers
         .get_all(name)
         .iter()

@@ -1,9 +1,9 @@
-//! Whether a client's HTTP/1.1 connection carries further requests.
+//! Decides whether a client's HTTP/1.1 connection carries further requests.
 //!
-//! Pingora closes the connection of every request that failed at its provider, also when the client has a whole answer whose
-//! head says `keep-alive`; a client with a pool then writes its next request into a connection that is closing. So what an
-//! answer has promised is kept here: when the client has been answered to the end, the connection is taken out of Pingora's
-//! session and parked, and [`super::front`] goes on with it.
+//! Pingora closes the connection of every request that failed at its provider, even if the client got a complete answer
+//! whose head says `keep-alive`. A client with a connection pool then writes its next request into a closing
+//! connection. weir keeps that promise instead: once the client has a complete answer, the connection is taken out of
+//! Pingora's session and parked, and [`super::front`] continues with it.
 
 use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
@@ -19,25 +19,25 @@ use pingora_proxy::Session;
 
 use crate::gateway::{client_stream::ClientStream, drain::Drain};
 
-/// The head is here: offers to keep the connection for `idle` behind this request, where the client wants it and the process
-/// does not end. An HTTP/1.0 client's is closed, because nothing else tells it where an answer of unknown length ends.
+/// Offers to keep the connection for `idle` after this request, if the client wants that. An HTTP/1.0 connection is
+/// closed, because only its end delimits an answer of unknown length.
 pub fn offer(session: &mut Session, idle: Duration) {
     let is_old = session.req_header().version == Version::HTTP_10;
     let is_wanted = session.get_keepalive().is_some();
     session.set_keepalive((is_wanted && !is_old).then_some(idle.as_secs()));
-    // Pingora would give up every connection whose request is answered before its end, and with `100 Continue` at that. What
-    // is left of a body is read behind the answer; where that is too much `reply` gives the connection up.
+    // By default Pingora closes every connection whose request is answered before its end, even by a `100 Continue`.
+    // weir reads the rest of a body after the answer; if that is too much, `reply` closes the connection.
     session.set_close_on_response_before_downstream_finish(false);
 }
 
-/// Once nothing new is taken the connection ends with the answer that runs on it, and says so.
+/// During shutdown, announces that the connection closes after the current answer.
 pub fn withdraw(session: &mut Session, drain: &Drain) {
     if drain.is_closing() {
         session.set_keepalive(None);
     }
 }
 
-/// The request has failed, and its client has a whole answer: parks the connection if it can carry further requests.
+/// Parks the connection of a failed request whose client has a complete answer, if it can carry further requests.
 pub async fn park(session: &mut Session) {
     let Some(parking) = parking(session) else {
         return;
@@ -55,12 +55,12 @@ fn parking(session: &Session) -> Option<Arc<Parking>> {
     (**stream).as_any().downcast_ref::<ClientStream>()?.parking()
 }
 
-/// Where a connection waits to be gone on with: at most one, for each connection has its own.
+/// Where a connection waits to be continued. Each connection has its own, so it holds one at most.
 #[derive(Debug, Default)]
 pub struct Parking(Mutex<Option<ReusedHttpStream>>);
 
 impl Parking {
-    /// What the connection itself knows of it: it must not keep itself alive.
+    /// A weak reference for the connection itself, which must not keep itself alive.
     pub fn sign(self: &Arc<Self>) -> Weak<Self> {
         Arc::downgrade(self)
     }
@@ -69,7 +69,7 @@ impl Parking {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
     }
 
-    /// The connection, if it was parked.
+    /// Takes the parked connection out, if there is one.
     pub fn take(&self) -> Option<ReusedHttpStream> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -1,18 +1,18 @@
-//! How many requests of one kind a key has under way. An entry lives as long as one of its requests, so the memory is
-//! that of the requests that run.
+//! Counts a key's concurrent requests of one kind. An entry exists only while one of the key's requests runs, so memory
+//! is bounded by the running requests.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The counts, by key. Clones share them.
+/// The counts by key. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct KeySlots {
     taken: Arc<Mutex<HashMap<Arc<str>, usize>>>,
 }
 
-/// One place, given back on drop.
+/// One slot, returned on drop.
 #[derive(Debug)]
 #[must_use = "the place is given back as soon as the slot is dropped"]
 pub struct KeySlot {
@@ -21,7 +21,7 @@ pub struct KeySlot {
 }
 
 impl KeySlots {
-    /// Takes a place for `key`, of at most `max`. None when all are taken; never waits.
+    /// Takes one of the key's `max` slots. Returns `None` if all are taken; never waits.
     pub fn enter(&self, key: &str, max: usize) -> Option<KeySlot> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let key = match taken.get_key_value(key) {
@@ -38,7 +38,7 @@ impl KeySlots {
         })
     }
 
-    /// Keys with at least one place taken.
+    /// The number of keys with a slot taken.
     pub fn keys(&self) -> usize {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).len()
     }

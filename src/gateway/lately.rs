@@ -1,5 +1,5 @@
-//! Keys that were refused a moment ago: if the store says that they still are, they are refused before their body is read. A
-//! key that was not costs a look into a table at hand and no call.
+//! Recent refusals. A key that was refused recently is refused before its body is read, if the store confirms that the
+//! reason still holds. Other keys cost one look into a local table and no call.
 
 use std::{
     collections::HashMap,
@@ -12,9 +12,9 @@ use crate::domain::{
     ledger::{Counted, Denied},
 };
 
-/// How long a refusal is remembered.
+/// How long a refusal is remembered at most.
 const REMEMBERED: Duration = Duration::from_secs(60);
-/// The most keys that are remembered; further ones are refused behind their body, as each is the first time.
+/// The most keys remembered. Further keys are refused after their body has been read, as on the first refusal.
 const KEYS_MAX: usize = 10_000;
 
 /// The last refusal of each key.
@@ -31,8 +31,8 @@ struct Remembered {
 }
 
 impl Lately {
-    /// A key was refused by a question asked at `at`. Remembered is what holds for every request of the key, and does not end
-    /// when one that runs does.
+    /// Remembers a refusal; `at` is when the store was asked. Only reasons that hold for every request of the key are
+    /// remembered, and none that ends with a running request.
     pub fn refused(&self, key: &KeyId, denied: Denied, at: Instant) {
         let lasts = match denied {
             Denied::AccountUnknown
@@ -62,7 +62,7 @@ impl Lately {
         refusals.insert(key.clone(), Remembered { denied, at, until });
     }
 
-    /// Why the key was refused, if that may still be so at `now`; a wait is what is left of it.
+    /// Why the key was refused, if that may still hold at `now`. A rate limit's wait is reduced by the time passed.
     pub fn recall(&self, key: &KeyId, now: Instant) -> Option<Denied> {
         let mut refusals = self.lock();
         let Remembered { denied, at, until } = refusals.get(key)?;
@@ -78,7 +78,7 @@ impl Lately {
         Some(denied)
     }
 
-    /// It is so no more.
+    /// Forgets a key's refusal, because it holds no longer.
     pub fn forget(&self, key: &KeyId) {
         self.lock().remove(key);
     }

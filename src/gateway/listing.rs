@@ -8,10 +8,10 @@ use crate::domain::{
     refusal::{Refusal, Reply},
 };
 
-/// Models named in the message that tells of others.
+/// The most models that a refusal names as alternatives.
 const NAMED_MODELS_MAX: usize = 8;
 
-/// The page of the list that the query asks for, or one model of it.
+/// The requested page of the list, or the entry of the `wanted` model.
 pub fn reply(
     catalogue: &Catalogue,
     is_off: impl Fn(&str) -> bool,
@@ -20,7 +20,7 @@ pub fn reply(
     wanted: Option<&str>,
     query: Option<&str>,
 ) -> Result<Reply, Refusal> {
-    // The Responses shape is what generic clients read, so it lists everything; the others only what they can use.
+    // Generic clients read the Responses shape, so it lists all models; the others list only models of their protocol.
     let is_switched_off = |model: &Model| {
         let mut on = model.providers.iter().filter(|provider| provider.is_on());
         on.all(|provider| is_off(&provider.name))
@@ -58,7 +58,7 @@ pub fn reply(
     })
 }
 
-/// Models that the key may use and that a provider serves `operation` for, as many as fit into a sentence.
+/// Models that the key may use and that have a provider for `operation`, as many as fit into a refusal's message.
 pub fn serving(catalogue: &Catalogue, key: &KeyRecord, operation: Operation) -> Vec<String> {
     let fits = |model: &Model| model.providers_for(operation).next().is_some() && key.allows_model(&model.name);
     let models = catalogue.models().filter(|model| fits(model));

@@ -1,4 +1,5 @@
-//! Whose is what an answer makes at its provider: remembered while the answer passes, and written before the client has its end.
+//! Records which account owns the state that an answer creates at its provider: while the answer passes, and written
+//! before the client has its end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,25 +13,25 @@ use crate::{
     sessions::{OnTheWay, Sessions},
 };
 
-/// How long an answer's end waits at most until what the answer has made is written: as long as a store is waited for that
-/// answers nothing. Then it takes nothing, and nobody waits for it.
+/// How long an answer's end waits at most for that record: as long as an unresponsive store is waited for. After that
+/// the store counts as failing and nobody waits.
 const WRITE_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Whose answer it is.
+/// Collects and records the state that one answer creates.
 #[derive(Debug)]
 pub struct Owner {
-    /// The key that asked; what it makes is its account's.
+    /// The key of the request; its account owns the state.
     key: Arc<KeyRecord>,
-    /// Whether the provider keeps the answer, so that a later request can name it.
+    /// The provider keeps the answer, so a later request can name it.
     is_kept: bool,
-    /// The names that the answer had when it was looked at last.
+    /// How many names the answer had when it was last looked at.
     names: usize,
-    /// What is being written, once there is something.
+    /// The names being written, if any.
     on_the_way: Option<OnTheWay>,
 }
 
 impl Owner {
-    /// The answer has not begun.
+    /// For an answer that has not begun.
     pub fn new(key: Arc<KeyRecord>, is_kept: bool) -> Self {
         Self {
             key,
@@ -40,7 +41,7 @@ impl Owner {
         }
     }
 
-    /// A piece of the answer has come: if it names something new, that is remembered.
+    /// Called with each piece of the answer: records new names.
     pub fn look(&mut self, sessions: &Sessions, attempts: &Attempts, meter: &Meter) {
         let names = meter.names();
         if names != self.names {
@@ -49,7 +50,8 @@ impl Owner {
         }
     }
 
-    /// Remembers what the answer has made so far, whose it is, and who served it: what comes next has to go to the same.
+    /// Records all that the answer has created so far, with the account that owns it and the provider and credential
+    /// that serve it.
     pub fn remember(&mut self, sessions: &Sessions, attempts: &Attempts, meter: &Meter) {
         if !(200..300).contains(&meter.status()) {
             return;
@@ -72,8 +74,8 @@ impl Owner {
         states.for_each(|state| sessions.remember(state, &served_by, on_the_way));
     }
 
-    /// The answer's last bytes are about to go to the client: they wait at the gate for what is still being written.
-    /// `write_limit` is how long the client may take no bytes, which the wait must not look like.
+    /// Shuts the gate before the last bytes of the answer until the record is written. `write_limit` is the client's
+    /// write timeout; the wait stays well below it.
     pub fn keep_back(self, sessions: &Sessions, gate: &Gate, write_limit: Duration) {
         let patience = WRITE_WAIT_MAX.min(write_limit / 2);
         if let Some(written) = self.on_the_way.and_then(|names| sessions.written(names, patience)) {

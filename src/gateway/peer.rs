@@ -1,4 +1,4 @@
-//! Who is at the other end of a client's connection.
+//! Identifies the peer of a client's connection.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -7,13 +7,13 @@ use pingora_proxy::Session;
 
 use crate::limiter::client::Client;
 
-/// The address at the other end. Unspecified if it is not known.
+/// The peer's address; unspecified if unknown.
 pub fn address(session: &Session) -> IpAddr {
     let peer = session.client_addr().and_then(|address| address.as_inet());
     peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip())
 }
 
-/// Who asks: the peer, or whom it speaks for if it is one of the `trusted` proxies.
+/// The client: the peer itself, or the one that a `trusted` proxy reports in `X-Forwarded-For`.
 pub fn client(session: &Session, trusted: &[IpNet]) -> Client {
     Client::of(address(session), &session.req_header().headers, trusted)
 }

@@ -1,4 +1,4 @@
-//! What a request may do while it runs, beside its ticket: count tokens, outlive its client.
+//! Permits that a request needs besides its ticket: to count tokens, and to outlive its client.
 
 use std::sync::Arc;
 
@@ -40,8 +40,7 @@ pub fn count_slot(
     slot.map(Some).ok_or(Refusal::CountTokensBusy { concurrency })
 }
 
-/// Lets the request outlive its client where its answer is to be read to its end all the same: as the file of the provider
-/// in turn says, or as its model needs it.
+/// Lets the request outlive its client, if the current provider's file says so or the model requires it.
 pub fn presence(
     gateway: &Gateway,
     live: &Live,
@@ -61,8 +60,7 @@ pub fn presence(
     Some(Presence::new(terms, places, metrics))
 }
 
-/// Has the client's connection tell `presence` of the client, and nobody else, if there is one; and wait at the gate that is
-/// returned.
+/// Connects the client's connection to `presence`, if there is one, and to the gate, which is returned.
 pub fn connection(session: &mut Session, presence: Option<&Arc<Presence>>) -> Arc<Gate> {
     if let Some(stream) = session.downstream_session.stream() {
         let Some(stream) = (**stream).as_any().downcast_ref::<ClientStream>() else {
@@ -71,7 +69,7 @@ pub fn connection(session: &mut Session, presence: Option<&Arc<Presence>>) -> Ar
         let gate = Arc::clone(stream.gate());
         if let Some(presence) = presence {
             stream.watch(presence);
-            // The stream has a limit of its own, which Pingora's would anticipate.
+            // The stream enforces this limit itself; Pingora's would fire first.
             session.set_write_timeout(None);
         }
         return gate;

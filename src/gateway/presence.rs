@@ -1,11 +1,12 @@
-//! Whether the client of a request is still there, and what becomes of the answer when it is not.
+//! Tracks whether a request's client is still connected, and what becomes of the answer if it is not.
 //!
-//! The client's connection is the first to know ([`super::client_stream`] over HTTP/1.1, [`super::client_h2`] over HTTP/2).
-//! Pingora ends a request whose client it cannot read from or write to any more, and the provider's connection with it. So
-//! where the answer is to be read to its end all the same, the connection asks [`Presence::leaves`] before it tells Pingora:
-//! if there is a place, it gives the socket or the stream up and swallows what is still written to it, and Pingora goes on.
+//! The client's connection is the first to know ([`super::client_stream`] over HTTP/1.1, [`super::client_h2`] over
+//! HTTP/2). Pingora ends a request whose client it can no longer read from or write to, and closes the provider's
+//! connection with it. If the answer is to be read to its end anyway, the connection asks [`Presence::leaves`] before
+//! it tells Pingora. If there is room, it closes the socket or stream and discards what is still written to it, and
+//! Pingora goes on.
 //!
-//! A place is taken when a client leaves, not before, and given back with the request.
+//! The permit for that is taken when a client disconnects, not before, and returned with the end of the request.
 
 use std::{
     sync::{
@@ -22,19 +23,19 @@ use crate::{
     metrics::{GaugeGuard, Metrics, UnattendedEnd},
 };
 
-/// What holds once the client has left.
+/// The limits that apply once the client has disconnected.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// Whether the answer is a stream. A client that closes its sending side only has left it; for an answer in one piece
-    /// it may well wait.
+    /// The answer is a stream. A client that only closes its sending side has left a stream, but may wait for an answer
+    /// in one piece.
     pub stream: bool,
     /// How long the answer may run on.
     pub finish: Duration,
-    /// How long the client may take no bytes before it counts as gone.
+    /// How long the client may accept no bytes before it counts as disconnected.
     pub write: Duration,
 }
 
-/// Whether the client of one request is still there; for answers that are read to their end without it.
+/// Whether the client of one request is still connected. Exists only for answers that may outlive their client.
 #[derive(Debug)]
 pub struct Presence {
     terms: Terms,
@@ -42,7 +43,7 @@ pub struct Presence {
     places: Arc<Semaphore>,
     place: OnceLock<Place>,
     started: Instant,
-    /// Milliseconds after `started` at which the answer began to run on; 0 before.
+    /// Milliseconds after `started` at which the answer began to run on without its client; 0 before.
     since_ms: AtomicU64,
     limited: Notify,
     asked: AtomicBool,
@@ -50,7 +51,7 @@ pub struct Presence {
     over: AtomicBool,
 }
 
-/// One answer among those that run on.
+/// The permit of one answer that runs on, and its gauge.
 #[derive(Debug)]
 struct Place {
     _permit: OwnedSemaphorePermit,
@@ -58,7 +59,7 @@ struct Place {
 }
 
 impl Presence {
-    /// The client is there. `places` bounds the answers that run on without theirs.
+    /// For a connected client. `places` limits the answers that run on without their clients.
     pub fn new(terms: Terms, places: Arc<Semaphore>, metrics: Arc<Metrics>) -> Arc<Self> {
         Arc::new(Self {
             terms,
@@ -74,7 +75,7 @@ impl Presence {
         })
     }
 
-    /// The request has been read to its end. A client that leaves before has asked for nothing.
+    /// The request has been read to its end. A client that disconnects earlier ends its request.
     pub fn asked(&self) {
         self.asked.store(true, Ordering::Release);
     }
@@ -84,24 +85,24 @@ impl Presence {
         self.asked.load(Ordering::Acquire)
     }
 
-    /// Whether a client that closes its sending side only may still be waiting.
+    /// Whether a client that only closes its sending side may still be waiting.
     pub fn listens_on(&self) -> bool {
         !self.terms.stream
     }
 
-    /// How long the client may take no bytes before it counts as gone.
+    /// How long the client may accept no bytes before it counts as disconnected.
     pub fn write_limit(&self) -> Duration {
         self.terms.write
     }
 
-    /// The client has closed its sending side and may still be waiting. True when the request goes on; otherwise it is to end
-    /// as if nobody waited.
+    /// The client has closed its sending side, but may still be waiting. Returns false if the request is to end as if
+    /// it were not.
     pub fn stops_sending(&self) -> bool {
         self.runs_on()
     }
 
-    /// The client has left. True when the answer is to be read to its end all the same: then nobody must be told of it but
-    /// this, and what is written to the client must be swallowed. False when the request is to end.
+    /// The client has disconnected. Returns true if the answer is to be read to its end anyway: then the caller must
+    /// hide the disconnect and discard further writes. Returns false if the request is to end.
     pub fn leaves(&self) -> bool {
         let goes_on = self.has_asked() && self.runs_on();
         if goes_on {
@@ -110,12 +111,12 @@ impl Presence {
         goes_on
     }
 
-    /// Whether the client has left and the answer is read without it.
+    /// Whether the client has disconnected and the answer is read without it.
     pub fn has_left(&self) -> bool {
         self.left.load(Ordering::Acquire)
     }
 
-    /// When the answer is to be broken off, once it runs on.
+    /// When the answer must end, once it runs on without its client.
     pub fn due(&self) -> Option<Instant> {
         match self.since_ms.load(Ordering::Acquire) {
             0 => None,
@@ -123,7 +124,7 @@ impl Presence {
         }
     }
 
-    /// Returns once [`Presence::due`] has changed; never if it has before.
+    /// Returns once [`Presence::due`] is set; never if it was set before the call.
     pub async fn limited(&self) {
         if self.due().is_some() {
             return std::future::pending().await;
@@ -131,8 +132,8 @@ impl Presence {
         self.limited.notified().await;
     }
 
-    /// The request is over; `whole` says whether its answer was read to its end. What the connection does from now on is no
-    /// longer about this request, whoever still knows of it.
+    /// Ends the request; `whole` says whether its answer was read to its end. Later events on the connection no longer
+    /// concern this request.
     pub fn close(&self, whole: bool) {
         if self.over.swap(true, Ordering::AcqRel) {
             return;
@@ -147,12 +148,12 @@ impl Presence {
         }
     }
 
-    /// Whether the request is over.
+    /// Whether the request has ended.
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Takes a place, if there is none yet.
+    /// Takes the permit to run on, unless it was taken already. Returns false if none is free.
     fn runs_on(&self) -> bool {
         if self.place.get().is_some() {
             return true;

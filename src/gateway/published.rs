@@ -1,4 +1,4 @@
-//! The public stability service on the gateway's port: no key is asked for and no body read.
+//! Serves the public stability service on the gateway's port, without a key and without reading a body.
 
 use http::header;
 use pingora::{Result, http::ResponseHeader};
@@ -12,7 +12,7 @@ use crate::{
     store::time::StoreTime,
 };
 
-/// The answer, if the path is one of the service's.
+/// The service's answer, if the path is one of its own.
 pub fn find(public: &Public, time: &StoreTime, session: &Session) -> Option<Answer> {
     let now = clock::instant();
     let head = session.req_header();
@@ -27,7 +27,7 @@ pub fn find(public: &Public, time: &StoreTime, session: &Session) -> Option<Answ
     })
 }
 
-/// Sends it and closes the record, which belongs to no protocol.
+/// Sends the answer and closes the log record, which has no protocol.
 pub async fn send(session: &mut Session, answer: Answer, mut entry: Entry) {
     entry.record.protocol = None;
     entry.record.operation = Some("stability");

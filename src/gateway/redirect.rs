@@ -1,11 +1,12 @@
-//! A provider that answers with a redirect. It is never followed: where a credential goes is the operator's configuration
-//! alone.
+//! Refuses redirects from providers. Only the operator's configuration decides where a credential goes, so none is
+//! followed.
 
 use pingora::{Error, ErrorType, http::ResponseHeader};
 
 use crate::{domain::refusal::Refusal, gateway::exchange::Forward};
 
-/// Refuses it, and tells the operator. Where it points is told to nobody, for that may carry anything.
+/// Sets the refusal and logs an error for the operator. The redirect's target is neither logged nor returned, since it
+/// may contain anything.
 pub fn refuse(forward: &mut Forward, head: &ResponseHeader) -> Box<Error> {
     let status = head.status.as_u16();
     tracing::error!(

@@ -1,4 +1,4 @@
-//! The provider's answer on its way to the client: the bytes pass as they come, an observer looks on.
+//! Passes the provider's answer to the client as it arrives, while an observer reads it.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
@@ -26,7 +26,7 @@ use crate::{
     metrics::Metrics,
 };
 
-/// Response headers that concern the provider's connection or its front, not the client.
+/// Response headers about the provider's connection or front end, which are not for the client.
 const NOT_RETURNED: [&str; 17] = [
     "alt-svc",
     "cf-cache-status",
@@ -47,10 +47,10 @@ const NOT_RETURNED: [&str; 17] = [
     "proxy-authenticate",
 ];
 
-/// weir's own identifier of the request, beside the provider's.
+/// The header with weir's request id; the provider's own id keeps its header.
 pub const REQUEST_ID: &str = "x-weir-request-id";
 
-/// The answer's head has come from the provider. An error return ends the attempt.
+/// The provider's answer has a head. An error return ends the attempt.
 pub fn accept_head(metrics: &Metrics, forward: &mut Forward, head: &mut ResponseHeader) -> Result<()> {
     if let Some(watch) = &forward.watch {
         watch.byte_seen(clock::instant());
@@ -81,7 +81,7 @@ pub fn accept_head(metrics: &Metrics, forward: &mut Forward, head: &mut Response
     Ok(())
 }
 
-/// A stream without a single byte would look like a finished one.
+/// Whether this is a stream without a single byte, which would look like a finished one.
 fn is_empty_stream(forward: &Forward, head: &ResponseHeader) -> bool {
     forward.stream
         && head.status.is_success()
@@ -91,7 +91,7 @@ fn is_empty_stream(forward: &Forward, head: &ResponseHeader) -> bool {
             .is_some_and(|length| length.as_bytes() == b"0")
 }
 
-/// Makes the head fit for the client and chooses what is observed in the body.
+/// Prepares the head for the client and chooses the observer for the body.
 pub fn edit_head(session: &mut Session, forward: &mut Forward, head: &mut ResponseHeader) -> Result<()> {
     if head.status.is_informational() {
         return Ok(());
@@ -114,28 +114,28 @@ pub fn edit_head(session: &mut Session, forward: &mut Forward, head: &mut Respon
     }
     let is_edited = forward.rewriter.is_some() || forward.doubtful.is_some();
     if is_edited || is_plain && matches!(framing, Framing::Sse | Framing::JsonArray) {
-        // The end may differ from the provider's: edited, put into another form, or followed by an in-band error.
+        // The length may change: the body may be edited, reshaped, or followed by an in-band error.
         head.remove_header(&header::CONTENT_LENGTH);
         if session.req_header().version == Version::HTTP_11 {
             head.insert_header(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"))?;
         }
     }
     if session.req_header().version == Version::HTTP_10 {
-        // It knows no chunks: without a length the answer ends with the connection (RFC 9112 section 6.1).
+        // HTTP/1.0 has no chunks: without a length the answer ends with the connection (RFC 9112 section 6.1).
         head.remove_header(&header::TRANSFER_ENCODING);
     }
     if session.is_body_done() {
-        // No attempt can follow: the memory is better used elsewhere while a long stream runs.
+        // No attempt can follow, so the memory is freed before a long stream runs.
         forward.body = None;
     }
     Ok(())
 }
 
-/// Makes a head one of weir's own: what must not pass goes, and it says whose request it answers.
+/// Removes what must not reach the client and adds the request ids.
 pub(super) fn fit(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
     strip(forward, head);
     spend_limit::tell(forward, head)?;
-    // The provider's words would pass with it; those of the standard say the same.
+    // The provider's reason phrase is replaced by the standard one.
     head.set_reason_phrase(None)?;
     let request_id = HeaderValue::from_str(forward.ticket.request_id())
         .map_err(|_| Error::explain(ErrorType::InternalError, "the request id is not a header value"))?;
@@ -147,7 +147,7 @@ pub(super) fn fit(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
     Ok(())
 }
 
-/// What makes the client's answer, where the provider's file edits answers.
+/// The rewriter of the body, if the provider's file edits answers.
 fn rewriter(session: &Session, forward: &Forward, framing: Framing) -> Option<ResponseRewriter> {
     let leg = forward.attempts.leg();
     let facts = RequestFacts {
@@ -159,7 +159,7 @@ fn rewriter(session: &Session, forward: &Forward, framing: Framing) -> Option<Re
     ResponseRewriter::new(&leg.provider.response, &facts, framing)
 }
 
-/// Removes what belongs to the provider's connection (RFC 9110 section 7.6.1), to its front, and to its account.
+/// Removes headers about the provider's connection (RFC 9110 section 7.6.1), its front end and its account.
 fn strip(forward: &Forward, head: &mut ResponseHeader) {
     let nominated: Vec<String> = head
         .headers
@@ -175,7 +175,7 @@ fn strip(forward: &Forward, head: &mut ResponseHeader) {
         head.remove_header(&name);
     }
     let credential = forward.attempts.credential().credential.secret.expose();
-    // An error may quote the credential half masked; any other answer could only repeat it whole.
+    // An error may quote the credential partly masked; any other answer could only contain it whole.
     let is_error = head.status.as_u16() >= 400;
     let tells = |value: &[u8]| match is_error {
         true => redact(value, credential).is_some(),
@@ -192,13 +192,13 @@ fn strip(forward: &Forward, head: &mut ResponseHeader) {
     }
 }
 
-/// The names that are there and are to go. Looking each unwanted name up costs many times as much.
+/// The names that are present and unwanted. Looking up each unwanted name would cost many times as much.
 fn present(headers: &HeaderMap, unwanted: impl Fn(&str) -> bool) -> SmallVec<[HeaderName; 4]> {
     let names = headers.keys().filter(|name| unwanted(name.as_str()));
     names.cloned().collect()
 }
 
-/// A piece of the answer's body passes, or its end. An error return breaks the connection.
+/// Passes a piece of the answer's body, or its end. An error return breaks the connection.
 pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
     fail::fail_point!("response_body");
     if let Some(bytes) = piece.as_deref() {
@@ -222,7 +222,7 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
     }
     let mut fate = None;
     if end {
-        // What has shut a connection down ends an answer that only the connection's end delimits.
+        // If only the connection's end delimits the answer, a watch that shut it down looks like a proper end.
         fate = forward.watch.take().map(|watch| watch.fate());
         forward.ticket.meter.body_ended();
     }
@@ -237,14 +237,14 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
     Ok(())
 }
 
-/// A client that has left before the answer was whole has not got it, however the answer ends.
+/// Marks the request as abandoned if its client disconnected before the answer was complete.
 pub fn note_client(forward: &mut Forward) {
     if forward.is_unattended() && !forward.ticket.meter.is_complete() {
         forward.ticket.fail(Outcome::ClientGone);
     }
 }
 
-/// Puts the client's bytes in the place of the provider's. What is observed and billed are the provider's.
+/// Replaces the provider's bytes by the edited ones. Observation and billing use the provider's.
 fn rewrite(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
     let Some(rewriter) = &mut forward.rewriter else {
         return;
@@ -258,7 +258,7 @@ fn rewrite(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
     }
 }
 
-/// Holds a success that may be an error until it is clear which it is.
+/// Buffers a success that may be an error, until that is known.
 fn doubt(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
     let Some(doubtful) = &mut forward.doubtful else {
         return;
@@ -280,8 +280,8 @@ fn append(piece: &mut Option<Bytes>, tail: &[u8]) {
     *piece = Some(joined.freeze());
 }
 
-/// The provider ended the body properly although the answer is not whole. A stream says so in band; where the protocol
-/// has no way to say it the connection is broken. Either way no client takes it for success.
+/// Handles an answer that the provider ended properly but incomplete. A stream gets the protocol's in-band error; if
+/// the protocol has none, the connection is broken. In neither case does a client take it for a success.
 fn end_as_failure(forward: &mut Forward, piece: &mut Option<Bytes>, fate: Option<Fate>) -> Result<()> {
     let (outcome, kind, message) = fate.and_then(broken_off::ended_by).unwrap_or((
         Outcome::ProviderCut,
@@ -298,14 +298,14 @@ fn end_as_failure(forward: &mut Forward, piece: &mut Option<Bytes>, fate: Option
         return Ok(());
     }
     if forward.ticket.meter.framing() != Some(Framing::Json) && !forward.ticket.meter.is_coded() {
-        // Not what its content type says: passed on for the client to judge.
+        // The body does not match its content type; the client decides.
         return Ok(());
     }
     Err(Error::explain(ErrorType::ConnectionClosed, "the answer ended before it was whole").into_up())
 }
 
-/// The provider's connection broke behind an answer that is whole: what is left to send. None when it is not whole, or
-/// when only the connection can tell where it ends.
+/// The bytes still missing from a complete answer whose provider connection broke. `None` if the answer is not
+/// complete, or if only the connection's end delimits it.
 pub fn rest_of_whole(forward: &mut Forward) -> Option<Bytes> {
     let meter = &mut forward.ticket.meter;
     let is_stream = meter.status() < 400 && matches!(meter.framing(), Some(Framing::Sse | Framing::JsonArray));

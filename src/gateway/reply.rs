@@ -1,4 +1,4 @@
-//! Answers of weir's own, and what becomes of a request that failed.
+//! Sends weir's own answers, and decides what the client gets when a request fails.
 
 use std::time::Duration;
 
@@ -26,13 +26,13 @@ use crate::{
     live::Live,
 };
 
-/// An unread body up to this size is read and thrown away after a refusal, so that the connection can be used again.
+/// An unread body up to this size is discarded after a refusal, so that the connection stays usable.
 const DISCARD_BYTES_MAX: u64 = 64 * 1024;
 
-/// How long that may take.
+/// How long discarding may take.
 const DISCARD_WAIT: Duration = Duration::from_secs(1);
 
-/// Answers with a refusal and closes the record.
+/// Answers with a refusal and closes the log record.
 pub async fn refuse(
     session: &mut Session,
     live: &Live,
@@ -45,20 +45,22 @@ pub async fn refuse(
     let request_id = entry.record.request_id.clone();
     entry.refused(refusal);
     if matches!(refusal, Refusal::BodyTimeout) {
-        // The rest of the body will not come now either.
+        // The rest of the body will not arrive either.
         session.set_keepalive(None);
     }
     write(session, reply, &request_id).await
 }
 
-/// Whether the client has the head of its answer. An interim one (RFC 9110 section 15.2), such as `100 Continue`, is none.
+/// Whether the final head of the answer has been sent. An interim one (RFC 9110 section 15.2), such as `100 Continue`,
+/// does not count.
 pub fn has_begun(session: &Session) -> bool {
     session
         .response_written()
         .is_some_and(|head| !head.status.is_informational())
 }
 
-/// Gives an answer of weir's own that is no refusal. What cannot be given is for the caller to refuse.
+/// Sends an answer of weir's own that is not a refusal. A `reply` that is a refusal goes back to the caller with the
+/// entry.
 pub async fn give(
     session: &mut Session,
     shape: Protocol,
@@ -80,7 +82,8 @@ pub async fn give(
     Ok(None)
 }
 
-/// The form of a refusal: as soon as it is known which model was asked for, that of its provider.
+/// The error form of a refusal: that of the requested model's provider, once the model is known, else that of the
+/// protocol.
 fn form(live: &Live, shape: Protocol, entry: &Entry) -> ErrorForm {
     let asked = entry.record.model_asked.as_deref();
     let providers = asked
@@ -90,7 +93,7 @@ fn form(live: &Live, shape: Protocol, entry: &Entry) -> ErrorForm {
     preferred.map_or(shape.into(), |provider| provider.error_form(shape))
 }
 
-/// Writes a whole answer of weir's own.
+/// Sends a complete answer of weir's own.
 pub async fn write(session: &mut Session, reply: Reply, request_id: &str) -> Result<()> {
     let mut head = ResponseHeader::build(reply.status, Some(reply.headers.len() + 3))?;
     for (name, value) in reply.headers {
@@ -101,7 +104,7 @@ pub async fn write(session: &mut Session, reply: Reply, request_id: &str) -> Res
     send(session, head, Bytes::from(reply.body)).await
 }
 
-/// Sends head and body; to HEAD the head alone.
+/// Sends head and body. HEAD requests get the head only.
 pub async fn send(session: &mut Session, head: ResponseHeader, body: Bytes) -> Result<()> {
     leave_body_unread(session);
     let bare = session.req_header().method == Method::HEAD || body.is_empty();
@@ -113,7 +116,7 @@ pub async fn send(session: &mut Session, head: ResponseHeader, body: Bytes) -> R
     session.write_response_body(Some(body), true).await
 }
 
-/// A body that nobody reads must not be taken for the next request, nor be read without bound.
+/// Prevents an unread body from being taken for the next request, and from being read without limit.
 fn leave_body_unread(session: &mut Session) {
     if session.is_body_done() {
         return;
@@ -127,8 +130,8 @@ fn leave_body_unread(session: &mut Session) {
     }
 }
 
-/// The request has failed for good. Before the answer's head: a refusal. After it: the protocol's in-band error, or,
-/// where it has none, a broken connection. Never an end that looks like success.
+/// Ends a failed request. Before the answer's head the client gets a refusal; after it the protocol's in-band error,
+/// or, if it has none, a broken connection. The end never looks like a success.
 pub async fn fail(session: &mut Session, error: &Error, exchange: &mut Exchange) -> FailToProxy {
     let answered = has_begun(session);
     let code = match std::mem::replace(&mut exchange.stage, Stage::Answered) {
@@ -158,16 +161,16 @@ pub async fn fail(session: &mut Session, error: &Error, exchange: &mut Exchange)
                 entry.close(Outcome::ClientGone);
                 0
             } else {
-                // What a hook has left half done, a body half read for one, is nothing to go on with.
+                // The failed hook may have left the connection in any state, such as a half-read body.
                 session.set_keepalive(None);
-                // Whether the client could still be told does not change the record.
+                // A failed write does not change the record.
                 let _ = refuse(session, &exchange.live, exchange.shape, *entry, &Refusal::Internal).await;
                 500
             }
         }
         Stage::New | Stage::Answered if client_left(error) || answered => 0,
         Stage::New | Stage::Answered => {
-            // The record went with the hook that failed; the client still gets its answer.
+            // The log record was lost with the failed hook; the client still gets an answer.
             session.set_keepalive(None);
             let request_id = exchange.request_id.to_string();
             let reply = Refusal::Internal.reply(exchange.shape, &request_id);
@@ -179,7 +182,7 @@ pub async fn fail(session: &mut Session, error: &Error, exchange: &mut Exchange)
     };
     FailToProxy {
         error_code: code,
-        // Pingora asks this for some failures only: see `keepalive`.
+        // Pingora uses this for some failures only; `keepalive` handles all of them.
         can_reuse_downstream: false,
     }
 }
@@ -201,7 +204,7 @@ async fn answer_failure(session: &mut Session, error: &Error, shape: Protocol, f
     }
 }
 
-/// Also whether the answer has a proper end now.
+/// Ends an answer that has begun. Returns the status for the log, and whether the client's answer ended properly.
 async fn break_off(session: &mut Session, error: &Error, forward: &mut Forward) -> (u16, bool) {
     let panicked = *error.etype() == guard::PANICKED;
     if !panicked && let Some(rest) = relay::rest_of_whole(forward) {
@@ -214,7 +217,7 @@ async fn break_off(session: &mut Session, error: &Error, forward: &mut Forward) 
     forward.ticket.charge_now();
     let mut is_whole = false;
     if let Some(tail) = forward.ticket.meter.failure_tail(&failure) {
-        // What was held of a broken event comes first: the tail finishes it.
+        // The rewriter's buffered part of an event goes first; the tail completes it.
         let mut held = forward
             .rewriter
             .take()
@@ -222,7 +225,7 @@ async fn break_off(session: &mut Session, error: &Error, forward: &mut Forward) 
             .unwrap_or_default();
         held.extend_from_slice(&tail);
         let tail = held;
-        // When this fails the connection is broken, which says the same.
+        // If this fails the connection is broken, which tells the client the same.
         let ended = session.write_response_body(Some(Bytes::from(tail)), true).await;
         is_whole = ended.is_ok();
     }

@@ -1,4 +1,4 @@
-//! What a Messages client reads in the answer's head of its key's quota.
+//! Response headers that tell a Messages client about its key's quota.
 
 use http::HeaderName;
 use pingora::{Result, http::ResponseHeader};
@@ -9,8 +9,8 @@ use crate::{
     gateway::exchange::Forward,
 };
 
-/// Puts the key's own standing in the place of what the provider says of the operator's account. Only on a success, and only
-/// for a key with a quota; whatever else fails tells when to come back in the provider's words.
+/// Replaces what the provider says about the operator's account by the key's own quota. Only for successes, and only
+/// for keys with a quota; an error keeps the provider's headers, which say when to come back.
 pub fn tell(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
     let Some(standing) = forward.ticket.quota() else {
         return Ok(());

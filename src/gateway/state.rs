@@ -1,4 +1,4 @@
-//! State at a provider that a request names: whether it is its account's own, and who has it.
+//! State at a provider that a request names: whether its account owns it, and which provider has it.
 
 use crate::{
     billing::Bill,
@@ -15,14 +15,15 @@ use crate::{
     sessions::Recalled,
 };
 
-/// What a request names, looked up.
+/// The state that a request names, with what the store knows of each.
 #[derive(Debug, Default)]
 pub struct Named<'s> {
     references: Vec<(&'s Reference, StateKey)>,
     recalled: Recalled,
 }
 
-/// Looks up what a request of this account names. One look at the store at most, and none for a request that names nothing.
+/// Looks up the state that a request of this account names, with at most one call to the store, and none if it names
+/// nothing.
 pub async fn look_up<'s>(gateway: &Gateway, account: &str, operation: Operation, scan: &'s Scan) -> Named<'s> {
     let protocol = operation.protocol();
     let references: Vec<_> = scan
@@ -42,8 +43,8 @@ pub async fn look_up<'s>(gateway: &Gateway, account: &str, operation: Operation,
 }
 
 impl Named<'_> {
-    /// Refuses what the account has not made, unless the operator lets it reach any state. Where the store cannot say whose it
-    /// is, nobody guesses. `bill` is the request's, or none where nothing is charged.
+    /// Refuses a request that names state its account has not created, unless the operator allows any state. If the
+    /// store cannot tell, the request is refused as well. `bill` is `None` if the request is free.
     pub async fn refuse_others(
         &self,
         gateway: &Gateway,
@@ -83,7 +84,8 @@ impl Named<'_> {
             .map(|((reference, state), served_by)| (*reference, *state, served_by))
     }
 
-    /// Where the request has to go: to whoever has what it goes on from, and else to whoever has the first of what it names.
+    /// Where the request must go: to whoever has the state that it continues, else to whoever has the first known state
+    /// that it names.
     pub fn hint(&self) -> Option<SessionHint> {
         let continued = self.served().find(|(reference, ..)| reference.kind.is_continued());
         let (_, state, served_by) = continued.or_else(|| self.served().find(|(.., served_by)| served_by.is_some()))?;

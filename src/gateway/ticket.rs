@@ -1,7 +1,7 @@
 //! The right to forward one request, and the duty to account for it.
 //!
-//! Nothing is forwarded without a [`Ticket`] (the code that talks to a provider takes one), and every ticket settles
-//! exactly once: by [`Ticket::settle`], or when it is dropped, whatever the reason.
+//! Nothing is forwarded without a [`Ticket`]; the code that talks to a provider takes one. Every ticket settles exactly
+//! once: by [`Ticket::settle`], or when it is dropped.
 
 use std::{borrow::Cow, sync::OnceLock, time::Instant};
 
@@ -23,33 +23,33 @@ use crate::{
     },
 };
 
-/// What has been seen of the answer so far.
+/// What has been observed of the answer so far.
 #[derive(Debug, Default)]
 pub struct Meter {
     observer: Option<Observer>,
-    /// Between the bytes and the observer, where the answer has a content coding.
+    /// Decodes for the observer, if the answer has a content coding.
     beside: Option<Beside>,
-    /// The bytes are compressed: nothing of weir's own can stand among them.
+    /// The answer's bytes are compressed, so weir cannot add any of its own.
     is_coded: bool,
-    /// Nothing follows the event that makes the answer whole: its usage is known then.
+    /// The event that completes the answer is also its last, so the usage is final then.
     ends_with_event: bool,
     framing: Option<Framing>,
     first_content: Option<Instant>,
     response_bytes: u64,
     status: u16,
     ended: bool,
-    /// What the answer has said, once nothing can be added to that.
+    /// The observation, once it is final.
     last_word: OnceLock<Observed>,
 }
 
 impl Meter {
-    /// The answer's head has come; `protocol` and `framing` choose what is observed in its body, `coded` how it is read.
+    /// The answer's head has arrived. `protocol` and `framing` choose the observer of its body, `coded` the decoder.
     pub fn head_seen(&mut self, status: u16, protocol: Protocol, framing: Framing, coded: &Coded) {
         self.status = status;
         self.framing = Some(framing);
         self.is_coded = *coded != Coded::No;
         self.ends_with_event = framing == Framing::Sse && protocol != Protocol::Gemini;
-        // An error answer is held, and decoded whole at its end.
+        // An error answer is buffered, and decoded at its end.
         self.beside = match coded {
             Coded::By(coding) if status < 400 && framing != Framing::Opaque => Some(Beside::new(*coding)),
             Coded::No | Coded::By(_) | Coded::Otherwise(_) => None,
@@ -61,7 +61,7 @@ impl Meter {
         self.observer = Some(Observer::new(protocol, observed));
     }
 
-    /// A piece of the answer's body passes.
+    /// Observes a piece of the answer's body.
     pub fn body_seen(&mut self, piece: &[u8], now: Instant) {
         self.response_bytes += piece.len() as u64;
         if let Some(observer) = &mut self.observer {
@@ -75,19 +75,19 @@ impl Meter {
         }
     }
 
-    /// The answer's body has ended as the provider meant it.
+    /// The provider has ended the body properly.
     pub fn body_ended(&mut self) {
         self.ended = true;
     }
 
-    /// Whether the protocol says that the answer is whole. An error answer is whole whatever it holds, and so is one whose
-    /// content coding cannot be read: nobody knows better.
+    /// Whether the answer is complete by its protocol. An error answer always is, and so is one that cannot be decoded,
+    /// because nothing better is known.
     pub fn is_complete(&self) -> bool {
         let unreadable = self.beside.as_ref().is_some_and(|beside| !beside.is_readable());
         self.status >= 400 || unreadable || self.observer.as_ref().is_some_and(Observer::is_complete)
     }
 
-    /// Whether all that is ever known of the answer is known.
+    /// Whether nothing more can be learnt about the answer.
     pub fn is_final(&self) -> bool {
         self.ended || self.ends_with_event && self.observer.as_ref().is_some_and(Observer::is_complete)
     }
@@ -97,40 +97,41 @@ impl Meter {
         self.is_coded
     }
 
-    /// The bytes that a complete stream still lacks (see [`Observer::closing`]); none among compressed ones.
+    /// The bytes that a complete stream still lacks (see [`Observer::closing`]). `None` for a compressed one.
     pub fn closing(&self) -> Option<Vec<u8>> {
         self.observer.as_ref().filter(|_| !self.is_coded)?.closing()
     }
 
-    /// How the body is framed, once its head has come.
+    /// How the body is framed; `None` before the head.
     pub fn framing(&self) -> Option<Framing> {
         self.framing
     }
 
-    /// The status of the answer; 0 before its head has come.
+    /// The answer's status; 0 before its head.
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// The bytes that tell the client of a failure in the middle of the answer; none where the protocol has no way.
+    /// The in-band error that tells the client of a failure in the middle of the answer. `None` if the protocol has
+    /// none.
     pub fn failure_tail(&self, failure: &MidStreamFailure) -> Option<Vec<u8>> {
         self.observer.as_ref().filter(|_| !self.is_coded)?.failure_tail(failure)
     }
 
-    /// What the text that has passed is estimated at, in tokens, uncalibrated.
+    /// The estimated tokens of the text so far, before calibration.
     pub fn output_estimate(&self) -> u64 {
         self.observer.as_ref().map_or(0, Observer::output_estimate)
     }
 
-    /// Whether all is known that the answer names. A body in one piece is whole with its last brace, wherever the connection
-    /// says that it ends.
+    /// Whether the answer can name no further state. A body in one piece is complete with its last brace, even before
+    /// the end of its framing.
     pub fn has_named_all(&self) -> bool {
         let is_whole_body =
             || self.framing == Some(Framing::Json) && self.observer.as_ref().is_some_and(Observer::is_complete);
         self.is_final() || is_whole_body()
     }
 
-    /// How many names of state have passed (see [`Observer::names`]).
+    /// How many names of state have been seen (see [`Observer::names`]).
     pub fn names(&self) -> usize {
         self.observer.as_ref().map_or(0, Observer::names)
     }
@@ -140,38 +141,38 @@ impl Meter {
         self.observer.as_ref()?.answer_id()
     }
 
-    /// What the answer says that it has made at the provider's account.
+    /// The state that the answer has created at the provider.
     pub fn made(&self) -> Option<Cow<'_, Made>> {
         self.observer.as_ref().map(Observer::made)
     }
 
-    /// What the answer has said so far.
+    /// All that has been observed so far: usage, finish reason, in-band error and more.
     pub fn observed(&self) -> Option<Cow<'_, Observed>> {
         let observer = self.observer.as_ref()?;
         if !self.is_final() {
             return Some(Cow::Owned(observer.observed()));
         }
-        // Asked for several times, and a body in one piece is parsed for it.
+        // Cached: it is read several times, and computing it parses a body in one piece.
         Some(Cow::Borrowed(self.last_word.get_or_init(|| observer.observed())))
     }
 }
 
-/// See the module.
+/// The right to forward one request, and the duty to account for it. Issued by admission; `exchange::Forward` holds it.
 #[derive(Debug)]
 pub struct Ticket {
-    /// What has been seen of the answer.
+    /// What has been observed of the current attempt's answer.
     pub meter: Meter,
     entry: Entry,
-    /// What is charged; `None` for what costs nothing.
+    /// The charge; `None` for a free request, and once it is charged.
     bill: Option<Bill>,
-    /// What is estimated where nobody reports it.
+    /// Estimates the usage that nobody reports.
     basis: Basis,
     failure: Option<Outcome>,
     settled: bool,
 }
 
 impl Ticket {
-    /// Issued by admission only.
+    /// Issues a ticket; for admission only.
     pub(super) fn issue(entry: Entry, bill: Option<Bill>, basis: Basis) -> Self {
         Self {
             meter: Meter::default(),
@@ -183,12 +184,12 @@ impl Ticket {
         }
     }
 
-    /// weir's identifier of the request.
+    /// weir's request id.
     pub fn request_id(&self) -> &str {
         &self.entry.record.request_id
     }
 
-    /// An attempt at a provider begins; what was seen of an earlier one does not count.
+    /// An attempt at a provider begins. The observations of an earlier one are discarded.
     pub fn attempt(&mut self, provider: &str) {
         self.entry.record.attempts += 1;
         if self.entry.record.provider.as_deref() != Some(provider) {
@@ -197,23 +198,24 @@ impl Ticket {
         self.meter = Meter::default();
     }
 
-    /// Why the request failed; the first cause stands.
+    /// Sets why the request failed. The first cause stands.
     pub fn fail(&mut self, outcome: Outcome) {
         self.failure.get_or_insert(outcome);
     }
 
-    /// The name of what went wrong, out of a closed set, for the log.
+    /// Sets the name, out of a closed set, under which the log reports the failure.
     pub fn because(&mut self, cause: &'static str) {
         self.entry.cause = Some(cause);
     }
 
-    /// weir answered with a refusal instead of a provider's answer.
+    /// weir has answered with a refusal instead of a provider's answer.
     pub fn answered_with(&mut self, status: u16, reason: &'static str) {
         self.meter.status = status;
         self.entry.record.refusal = Some(reason);
     }
 
-    /// A piece of the answer has passed: now and then what has been consumed is noted for the journal and the hold.
+    /// Called with each piece of the answer: from time to time, notes what has been consumed for the journal, and has
+    /// the hold grow.
     pub fn look(&mut self, now: Instant) {
         let Some(bill) = &mut self.bill else { return };
         let text = self.meter.output_estimate();
@@ -226,22 +228,22 @@ impl Ticket {
         }
     }
 
-    /// All is known of the answer: it is charged before the client has its end, because the client's next request may come
-    /// at once, and is to find neither its place taken nor its hold.
+    /// Charges the request as soon as its answer is complete. That happens before the client has the end, so that its
+    /// next request finds neither the hold nor the concurrency slot still in use.
     pub fn charge_whole(&mut self) {
         if self.bill.is_none() || self.failure.is_some() || !self.meter.is_final() || !self.meter.is_complete() {
             return;
         }
-        // It is whole, so nothing but its own words can make it a failure.
+        // It is complete, so only its own content can make it a failure.
         self.charge(self.answered().unwrap_or(Outcome::Ok));
     }
 
-    /// Whether nothing is left to pay for the rest of the answer, and it is to be ended therefore.
+    /// Whether the answer must end because nothing is left to pay for it.
     pub fn is_cut(&self) -> bool {
         self.bill.as_ref().is_some_and(Bill::is_cut)
     }
 
-    /// How the key stood with its quota when the request was admitted; `None`: it has none.
+    /// The key's quota at admission; `None` if it has none.
     pub fn quota(&self) -> Option<QuotaStanding> {
         self.bill.as_ref().and_then(Bill::quota)
     }
@@ -256,7 +258,7 @@ impl Ticket {
         }
     }
 
-    /// Accounts for the request. Later calls do nothing.
+    /// Charges the request and closes its log record. Later calls do nothing.
     pub fn settle(&mut self) {
         if self.settled {
             return;
@@ -279,15 +281,15 @@ impl Ticket {
         self.entry.close(outcome);
     }
 
-    /// The answer is over, in whatever way, but for the last bytes that are about to go to the client: it is charged before
-    /// them, because the client's next request may come as soon as it has them. Later calls do nothing.
+    /// Charges the request, however it ended, before the client gets the last bytes and can send its next request.
+    /// Later calls do nothing.
     pub fn charge_now(&mut self) {
         if self.bill.is_some() {
             self.charge(self.failure.unwrap_or_else(|| self.outcome()));
         }
     }
 
-    /// What was never sent to a provider costs nothing, and has no row.
+    /// Charges the request once. A request that was never sent to a provider costs nothing and has no row.
     fn charge(&mut self, outcome: Outcome) {
         let Some(mut bill) = self.bill.take() else {
             return;
@@ -303,7 +305,7 @@ impl Ticket {
         }
     }
 
-    /// The failure that the answer itself tells of, by its status or in its text.
+    /// The failure that the answer itself reports, by status or in band.
     fn answered(&self) -> Option<Outcome> {
         if self.meter.status >= 400 {
             Some(Outcome::ProviderError)
@@ -327,7 +329,7 @@ impl Ticket {
 }
 
 impl Drop for Ticket {
-    /// Reached unsettled only when the process drops what it has no more time for.
+    /// Settles. An unsettled ticket is only dropped when the process drops a request at its end.
     fn drop(&mut self) {
         if !self.settled {
             self.fail(Outcome::Stopped);

@@ -1,8 +1,8 @@
-//! A compressed request body, decoded while it arrives: never more of it than a request may have, whatever it claims.
+//! Decodes a compressed request body while it arrives, up to the size limit, whatever the body claims.
 //!
-//! What is held is the decoded text, in a buffer that grows with it and is counted in the process-wide budget, and the
-//! decoder's window, of which no more is touched than has been decoded. So a bomb costs what a plain body of the largest
-//! size costs.
+//! Memory holds the decoded text, in a buffer that grows with it and counts in the process-wide budget, and the
+//! decoder's window, of which no more is touched than has been decoded. A decompression bomb therefore costs no more
+//! than a plain body of the largest size.
 
 use bytes::{Bytes, BytesMut};
 
@@ -18,22 +18,22 @@ mod tests;
 /// Decoded bytes per step.
 const STEP_BYTES: usize = 16 * 1024;
 
-/// Decoded bytes after which other requests of the thread get their turn.
+/// Decoded bytes after which the task yields to other requests of its thread.
 const TURN_BYTES: usize = 512 * 1024;
 
-/// See the module.
+/// A compressed request body being decoded.
 #[derive(Debug)]
 pub struct Unpacked {
     coding: Coding,
     decoder: Decoder,
     text: BytesMut,
     bytes_max: usize,
-    /// Decoded since the thread was last given up.
+    /// Bytes decoded since the task last yielded.
     turn: usize,
 }
 
 impl Unpacked {
-    /// Nothing has come yet; `bytes_max` bounds the decoded text.
+    /// For a body of which nothing has arrived. `bytes_max` limits the decoded text.
     pub fn new(coding: Coding, bytes_max: usize) -> Result<Self, Refusal> {
         Ok(Self {
             coding,
@@ -44,12 +44,12 @@ impl Unpacked {
         })
     }
 
-    /// Takes the next piece as it came. True when the compressed stream has ended, and with it the body.
+    /// Decodes the next piece. Returns true at the end of the compressed stream, which is the end of the body.
     pub async fn push(&mut self, piece: &[u8], lease: &mut BodyLease) -> Result<bool, Refusal> {
         let mut rest = piece;
         loop {
             let start = self.text.len();
-            // Room for one byte more than allowed: only with it is too much told from just enough.
+            // One byte more than allowed, to tell a body that is too large from one that just fits.
             let room = (self.bytes_max + 1).saturating_sub(start).min(STEP_BYTES);
             self.text.resize(start + room, 0);
             let output = self.text.get_mut(start..).unwrap_or_default();
@@ -78,7 +78,7 @@ impl Unpacked {
         }
     }
 
-    /// The decoded text, once all has come.
+    /// The decoded text. Fails if the compressed stream is not complete.
     pub fn finish(self) -> Result<Bytes, Refusal> {
         if self.decoder.has_ended() {
             Ok(self.text.freeze())

@@ -1,4 +1,4 @@
-//! Talking to the provider: which address, which head, which body, and when once more.
+//! One attempt at a provider: the address, the head, the body, and what a failure leads to.
 
 use std::{
     sync::{
@@ -36,11 +36,11 @@ use crate::{
     },
 };
 
-/// How soon after a request has been handed to a connection of the pool the connection's end says that it was closed before:
-/// some round trips, and what a busy machine takes to notice.
+/// How soon after a request was written to a pooled connection its end counts as a stale connection: a few round trips,
+/// and what a busy machine takes to notice.
 pub const STALE_WITHIN: Duration = Duration::from_secs(1);
 
-/// Waits as long as is right before this attempt, and as the process has time.
+/// Waits for the pause before this attempt, or until the process has no more time.
 pub async fn pause(forward: &mut Forward, drain: &Drain) {
     let pause = forward.attempts.take_pause();
     if !pause.is_zero() {
@@ -51,7 +51,7 @@ pub async fn pause(forward: &mut Forward, drain: &Drain) {
     }
 }
 
-/// Whom to connect to at this attempt.
+/// The peer that Pingora connects to in this attempt.
 pub fn peer(gateway: &Gateway, session: &Session, forward: &mut Forward) -> Result<Box<HttpPeer>> {
     forward.watch = None;
     forward.again = false;
@@ -83,11 +83,11 @@ pub fn peer(gateway: &Gateway, session: &Session, forward: &mut Forward) -> Resu
     let places = Arc::clone(forward.attempts.places());
     peer.options.custom_l4 = Some(Arc::new(Connector::new(connect, place, places, gateway.drain.clone())));
     peer.options.total_connection_timeout = Some(connect);
-    // Reading is limited by the watch: Pingora's own limit would register a timer for every chunk.
+    // The watch limits reading; Pingora's own timeout would register a timer for every chunk.
     peer.options.write_timeout = Some(limits.idle);
     peer.options.idle_timeout = Some(timeouts.pool_idle);
     if forward.attempts.take_fresh() || !admission::can_resend(forward) {
-        // A (further) stale connection of the pool would lose the request for good, so it gets one of its own.
+        // A stale pooled connection would lose the request for good, so this attempt opens a new one.
         static OWN_GROUP: AtomicU64 = AtomicU64::new(1);
         peer.group_key = OWN_GROUP.fetch_add(1, Ordering::Relaxed);
         peer.options.idle_timeout = Some(Duration::ZERO);
@@ -95,7 +95,7 @@ pub fn peer(gateway: &Gateway, session: &Session, forward: &mut Forward) -> Resu
     Ok(Box::new(peer))
 }
 
-/// Another provider than the one that the body was made for gets a body of its own.
+/// Makes a new body if the current one was edited for another provider.
 fn edit_for_provider(session: &Session, forward: &mut Forward) -> Result<()> {
     if forward.edited_for == forward.attempts.legs_left_behind() {
         return Ok(());
@@ -132,7 +132,7 @@ fn limits(forward: &Forward) -> Limits {
     }
 }
 
-/// The connection is there: its time limits begin to run.
+/// The connection is established: starts the time limits.
 pub fn connected(session: &Session, forward: &mut Forward, digest: Option<&Digest>, drain: &Drain) {
     forward.attempts.connected();
     forward.replay_bytes = match &forward.body {
@@ -145,8 +145,8 @@ pub fn connected(session: &Session, forward: &mut Forward, digest: Option<&Diges
         .map(|handle| Watch::start(handle, limits, presence, drain.clone(), clock::instant()));
 }
 
-/// Turns the client's head into the provider's: what must not pass is removed, the provider's rules are applied, then
-/// target, framing and credential are set, so that no rule can change those.
+/// Turns the client's head into the provider's. Removes what must not pass, applies the provider's rules, then sets
+/// target, framing and credential, so that no rule can change those.
 pub fn edit_head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     let provider = forward.provider();
     for name in staying(&head.headers, &PresentedKey::new(&forward.presented)) {
@@ -172,18 +172,18 @@ pub fn edit_head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     Ok(())
 }
 
-/// The headers that stay here: by their names, or because the client's key stands in them.
+/// The headers that are not forwarded: by name, or because they contain the client's key.
 fn staying(headers: &HeaderMap, key: &PresentedKey<'_>) -> SmallVec<[HeaderName; 4]> {
     let stays = |name: &HeaderName, value: &HeaderValue| {
         let text = name.as_str();
         not_forwarded::header(text) || key.is_in_name(text) || key.is_in(value.as_bytes())
     };
-    // A name that came twice is here twice, and removed once.
+    // A repeated header is listed repeatedly; its first removal removes all.
     let found = headers.iter().filter(|(name, value)| stays(name, value));
     found.map(|(name, _)| name.clone()).collect()
 }
 
-/// Pingora's head, for the provider's edits. Its own methods keep the spelling of names, so they are used.
+/// Pingora's head as the rules see it. Pingora's own methods keep the spelling of names.
 struct UpstreamHead<'a>(&'a mut RequestHeader);
 
 impl Head for UpstreamHead<'_> {
@@ -196,7 +196,7 @@ impl Head for UpstreamHead<'_> {
     }
 
     fn append(&mut self, name: &HeaderName, value: &HeaderValue) {
-        // Fails only beyond 32,768 values, far above the limit on a client's head.
+        // Fails only beyond 32,768 values, far above the limit on headers.
         let _ = self.0.append_header(name.clone(), value.clone());
     }
 }
@@ -212,7 +212,7 @@ fn target(path_and_query: &str, query: Option<&str>) -> Result<Uri> {
         .or_err(ErrorType::InvalidHTTPHeader, "the provider's target is not a valid one")
 }
 
-/// Pingora hands over what it holds of the body; in its place goes the whole stored body, once, at the end.
+/// Replaces the body that Pingora holds by the stored one, sent as a whole at the end.
 pub fn send_body(session: &Session, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
     let replayed = std::mem::take(&mut forward.replay_bytes);
     let Some(body) = &forward.body else {
@@ -228,16 +228,16 @@ pub fn send_body(session: &Session, forward: &mut Forward, piece: &mut Option<By
     if let (true, Some(presence)) = (end, &forward.presence) {
         presence.asked();
     }
-    // An empty piece keeps the body open; none at all would end it.
+    // An empty piece keeps the body open; `None` would end it.
     *piece = Some(if end { body.bytes.clone() } else { Bytes::new() });
     if end && reply::has_begun(session) {
-        // The provider has answered before the client's end mark: no attempt can follow.
+        // The provider has answered before the end of the client's body: no attempt can follow.
         forward.body = None;
     }
     Ok(())
 }
 
-/// A connection could not be made: again, as often as configured.
+/// Pingora could not connect. Decides whether another attempt follows.
 pub fn connect_failed(forward: &mut Forward, mut error: Box<Error>, drain: &Drain) -> Box<Error> {
     if drain.is_cut() {
         forward.refusal = Some(Refusal::Stopping);
@@ -259,12 +259,12 @@ pub fn connect_failed(forward: &mut Forward, mut error: Box<Error>, drain: &Drai
     error
 }
 
-/// The attempt failed after the connection was there. Sent again when the answer's head has been found to deserve it
-/// (see [`crate::gateway::relay::accept_head`]), or when the connection came from the pool, no byte of an answer has
-/// come, and the provider must have closed it before it took up the request.
+/// An attempt failed after its connection was established. It is repeated if the answer's head asked for that (see
+/// [`crate::gateway::relay::accept_head`]), or if a pooled connection turns out to have been closed before the provider
+/// read the request.
 pub fn attempt_failed(session: &Session, forward: &mut Forward, mut error: Box<Error>, reused: bool) -> Box<Error> {
     if forward.watch.as_ref().is_some_and(Watch::stopped) {
-        // Nobody at the provider has failed.
+        // The provider has not failed.
         error.set_retry(false);
         return error;
     }
@@ -273,13 +273,13 @@ pub fn attempt_failed(session: &Session, forward: &mut Forward, mut error: Box<E
         return error;
     }
     let expired = forward.watch.as_ref().is_some_and(Watch::expired);
-    // A provider that was at work for a while may have done it, and bill it.
+    // A provider that has worked for a while may have served the request, and bill it.
     let is_prompt = || {
         let age = forward.watch.as_ref().map(|watch| watch.age(clock::instant()));
         age.is_some_and(|age| age <= STALE_WITHIN)
     };
     let closed_unanswered = match error.etype() {
-        // Not even the whole request has left this machine.
+        // The request was not even sent completely.
         ErrorType::WriteError => true,
         ErrorType::ConnectionClosed => error.to_string().contains("bytes already read: 0") && is_prompt(),
         ErrorType::ReadError => !forward.head_seen && is_prompt(),
@@ -299,10 +299,10 @@ pub fn attempt_failed(session: &Session, forward: &mut Forward, mut error: Box<E
     error
 }
 
-/// A provider that gave no answer in time, or closed the connection before one, is remembered for that. Whether another is
-/// asked: the operator says, because the first may have served the request and bill for it.
+/// Handles a provider that did not answer in time or closed the connection. Returns whether another provider is asked;
+/// the operator decides that by `[retry] after_timeout`, because the first may have served the request and bill for it.
 fn go_on_unanswered(session: &Session, forward: &mut Forward, error: &Error) -> bool {
-    // An answer that nobody waits for is cut off by weir itself.
+    // weir itself cuts off an answer that nobody waits for.
     if forward.head_seen || *error.esource() != ErrorSource::Upstream || forward.is_unattended() {
         return false;
     }

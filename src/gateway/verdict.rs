@@ -1,4 +1,4 @@
-//! What follows from what an answer means: for the credential, for the place, and for the request.
+//! Acts on the meaning of an answer: for the credential, the place and the request.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::{
     metrics::Metrics,
 };
 
-/// What an answer says of credential and place is kept, and whether another attempt follows is decided. `refused` says that it
-/// refuses the credential. An error return ends the attempt.
+/// Records what an answer says about credential and place, and decides whether another attempt follows. `refused` says
+/// that it refuses the credential. An error return ends the attempt.
 pub fn pass(
     metrics: &Metrics,
     forward: &mut Forward,
@@ -22,14 +22,14 @@ pub fn pass(
     asked_pause: Option<Duration>,
 ) -> Result<()> {
     if refused {
-        // Whatever it says, it says it of the operator's account. Said now: another credential may be next.
+        // The refusal concerns the operator's account. Logged now, because the next attempt may use another credential.
         credential_refused(metrics, forward, status);
     }
     let answer = Answered {
         status,
         refused,
         asked_pause,
-        // Nobody waits for a better answer.
+        // Without a client nobody waits for a better answer.
         can_resend: admission::can_resend(forward) && !forward.is_unattended(),
     };
     let dice = rand::rng().random();

@@ -1,5 +1,4 @@
-//! The numbers of the steps: per account the last one given, the last one the store has acknowledged, and where those in
-//! between stand.
+//! Step numbers by account: the last one given, the last one acknowledged by the store, and where those in between are.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -11,7 +10,7 @@ use tokio::sync::Notify;
 use super::{Position, sync::Synced};
 use crate::domain::{key::KeyId, ledger::Step};
 
-/// How many steps are kept in memory until they are sent; the others are read from their segments.
+/// The most steps kept in memory until they are sent. The others are read from their segments.
 pub(super) const KEPT_MAX: usize = 1024;
 
 /// A step that the store has not acknowledged.
@@ -35,7 +34,7 @@ struct Account {
     /// Requests of this process that have ended, by key.
     keys: HashMap<Arc<KeyId>, u64>,
     settled: u64,
-    /// Told when more steps are acknowledged; `None`: nobody ever asked.
+    /// Notified when more steps are acknowledged; `None` if nobody has asked for it.
     told: Option<Arc<Notify>>,
 }
 
@@ -44,16 +43,16 @@ struct Account {
 pub(super) struct Accounts {
     by_name: HashMap<String, Account>,
     unacknowledged: u64,
-    /// How many steps are kept.
+    /// The number of steps kept.
     kept: usize,
-    /// Those with steps that nobody has taken notice of.
+    /// Accounts with steps that settlement has not picked up.
     woken: HashSet<String>,
-    /// Those whose store forgot steps that it had acknowledged.
+    /// Accounts for which the store forgot acknowledged steps.
     rewound: HashSet<String>,
 }
 
 impl Accounts {
-    /// The number of the next step, more than `floor`.
+    /// The number of the next step, greater than `floor`.
     pub(super) fn next(&self, account: &str, floor: u64) -> u64 {
         let last = self.by_name.get(account).map_or(0, |account| account.last);
         last.max(floor).saturating_add(1)
@@ -168,12 +167,12 @@ impl Accounts {
         Arc::clone(account.told.get_or_insert_default())
     }
 
-    /// The last step that is acknowledged.
+    /// The last acknowledged step.
     pub(super) fn watermark(&self, account: &str) -> u64 {
         self.by_name.get(account).map_or(0, |account| account.acked)
     }
 
-    /// The last number given.
+    /// The number of the account's last step; 0 if it has none.
     pub(super) fn last(&self, account: &str) -> u64 {
         self.by_name.get(account).map_or(0, |account| account.last)
     }
@@ -185,7 +184,7 @@ impl Accounts {
         places.map(|place| (place.seq, place.position)).collect()
     }
 
-    /// How many of its steps are not acknowledged.
+    /// The number of unacknowledged steps.
     pub(super) fn waiting(&self, account: &str) -> usize {
         self.by_name.get(account).map_or(0, |account| account.places.len())
     }
@@ -254,17 +253,17 @@ impl Accounts {
         }
     }
 
-    /// How many steps are not acknowledged.
+    /// The number of unacknowledged steps of all accounts.
     pub(super) fn unacknowledged(&self) -> u64 {
         self.unacknowledged
     }
 
-    /// When the oldest of them was recorded.
+    /// When the oldest unacknowledged step was recorded, in milliseconds since the Unix epoch.
     pub(super) fn oldest_ms(&self) -> Option<i64> {
         self.fronts().map(|place| place.at_ms).min()
     }
 
-    /// Where the first of them stands.
+    /// The position of the first unacknowledged step.
     pub(super) fn first_position(&self) -> Option<Position> {
         self.fronts().map(|place| place.position).min()
     }

@@ -1,4 +1,4 @@
-//! Text with a checksum in its first line: small files that are written as a whole.
+//! Small files that are written as a whole, with a checksum in their first line.
 
 /// The text of a file with this body.
 pub(super) fn text(body: &str) -> String {

@@ -1,4 +1,4 @@
-//! What stands in the segments, as far as it has to be at hand.
+//! What the journal keeps in memory about its segments.
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
@@ -17,12 +17,12 @@ use crate::domain::{
     stability::Hour,
 };
 
-/// One segment.
+/// What is known of one segment.
 #[derive(Debug, Default)]
 pub(super) struct Summary {
-    /// Where its data end.
+    /// The offset behind its last frame.
     pub(super) end: u64,
-    /// What it takes on disk.
+    /// Its size on disk, in bytes.
     pub(super) bytes: u64,
     /// The first and the last step of each account in it.
     pub(super) steps: HashMap<String, (u64, u64)>,

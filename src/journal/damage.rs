@@ -1,5 +1,5 @@
-//! What becomes of bytes in a segment that are no frame: they are kept aside, and frames of nothing take their place, so
-//! that the sound frames behind them are read from now on as if nothing had been between.
+//! Repairs damaged segments: bytes that are no frame are saved aside and replaced by empty frames, so that the sound
+//! frames behind them can be read from now on.
 
 use std::{
     fs::File,

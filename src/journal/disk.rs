@@ -1,4 +1,4 @@
-//! What the journal asks of its disk; tests put one in its place that fails.
+//! The disk operations of the journal; tests replace them by a disk that fails.
 
 use std::{fmt, fs::File, io, os::unix::fs::FileExt};
 
@@ -9,7 +9,7 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
         allocate(file, bytes)
     }
 
-    /// Writes bytes at a place.
+    /// Writes all bytes at an offset.
     fn write(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
         file.write_all_at(bytes, at)
     }
@@ -20,7 +20,7 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
     }
 }
 
-/// The real one.
+/// The file system.
 #[derive(Debug)]
 pub(super) struct RealDisk;
 

@@ -1,4 +1,4 @@
-//! Why the journal says no.
+//! Errors of the journal.
 
 use std::{
     io,
@@ -12,7 +12,7 @@ use super::JournalShut;
 /// Why the journal did not do as asked.
 #[derive(Debug, Error)]
 pub enum JournalError {
-    /// A folder has one owner.
+    /// Another process uses the folder.
     #[error("another weir process has the journal {} open, stop it first or give this one a folder of its own (journal.path)", .0.display())]
     InUse(PathBuf),
     /// The folder is not where it was made.
@@ -24,23 +24,23 @@ pub enum JournalError {
     /// A segment of another journal.
     #[error("the journal segment {} was written by another node or another version of weir, move it out of the folder", .0.display())]
     Foreign(PathBuf),
-    /// The file system refused.
+    /// An operation of the file system failed.
     #[error("journal {}: {source}; check that it exists, has space, and that weir may write there", path.display())]
     Io {
-        /// The folder or file.
+        /// The folder or file that it concerned.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// It takes nothing now.
+    /// The journal accepts no records now.
     #[error(transparent)]
     Shut(#[from] JournalShut),
     /// The record is larger than a frame may be.
     #[error("a record of {bytes} bytes is too large for the journal, {max} are allowed")]
     TooLarge {
-        /// Its size.
+        /// The record's size in bytes.
         bytes: u64,
-        /// The limit.
+        /// The largest size in bytes.
         max: u64,
     },
     /// The record is a step; only [`super::Journal::append_step`] numbers them.

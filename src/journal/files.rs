@@ -1,4 +1,4 @@
-//! Single records, read where they are known to stand.
+//! Reads single records at known positions.
 
 use std::{fs::File, io, sync::Arc};
 

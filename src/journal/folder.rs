@@ -1,4 +1,4 @@
-//! The folder of a journal: made, locked, named, and recognised again.
+//! The journal's folder: creates, locks and names it, and recognises it again.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},

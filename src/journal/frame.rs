@@ -119,14 +119,14 @@ fn checksum(length: u32, number: u64, offset: u64, payload: &[u8]) -> u32 {
 /// What stands at a place of a segment.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found<'a> {
-    /// A frame.
+    /// A complete frame.
     Frame {
-        /// Where it begins.
+        /// Its offset in the segment.
         at: u64,
-        /// Its content.
+        /// Its payload, checksum verified.
         payload: &'a [u8],
     },
-    /// The data end here.
+    /// The segment has no further frames.
     End,
     /// What stands here is no frame.
     Bad {

@@ -1,4 +1,4 @@
-//! Which steps damage has taken. A request whose settlement may have been among them must not be charged a second time.
+//! Steps that damage has destroyed. A request whose settlement may have been among them must not be charged twice.
 
 use std::{collections::HashMap, ops::Range};
 

@@ -1,7 +1,7 @@
-//! The index of a complete segment: what a start needs of it, in a small file beside it, `NNN.idx`.
+//! The index of a complete segment: what a start needs of it, in a small file next to it, `NNN.idx`.
 //!
-//! It saves reading the segment and is worth no more than that: with a wrong checksum, of another node, or beside a segment
-//! that is not as long as it says, it is passed over, and written again after the segment was read. So it is not synced.
+//! It only saves reading the segment. An index with a wrong checksum, of another node, or for another segment length is
+//! ignored, and written again after the segment was read. Therefore it is not synced.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -40,7 +40,7 @@ pub(super) struct Rest {
     pub(super) keys: HashMap<KeyId, u64>,
     /// Requests of earlier segments that ended in this one.
     pub(super) ended: Vec<String>,
-    /// What its rows count.
+    /// What the segment's settled rows count, by hour and model.
     pub(super) tallies: BTreeMap<Hour, Bucket>,
     /// Requests with records in it that had not ended when it was complete; `None` before it is.
     pub(super) left: Option<HashMap<String, Left>>,

@@ -1,4 +1,4 @@
-//! Places in a journal.
+//! Positions in a journal.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use std::fmt;
 pub struct Position {
     /// The number of the segment.
     pub segment: u64,
-    /// The byte in it.
+    /// The byte offset in the segment.
     pub offset: u64,
 }
 
 impl Position {
-    /// Before every record.
+    /// The position before the first record.
     pub const START: Self = Self { segment: 0, offset: 0 };
 
     /// Reads what [`Position`]'s `Display` writes.

@@ -1,4 +1,4 @@
-//! Reads the records in their order, as far as there are any, and more when there are more.
+//! Reads the records in order, and waits for further ones.
 
 use std::{fs::File, sync::Arc};
 

@@ -1,9 +1,9 @@
-//! What a start finds in the segments, and what it does with what cannot be read.
+//! Reads the segments at a start, and handles what cannot be read.
 //!
-//! A segment whose steps are all acknowledged is taken over from its index ([`index`]); of requests that it leaves open, the
-//! records are read where the index says. Every other segment is read from its beginning. What a crash left half written at
-//! the very end is cut off. Anything else that is no frame is damage: its bytes are kept in `quarantine`, and reading goes on
-//! with the next sound frame, wherever that begins ([`damage`]).
+//! A segment whose steps are all acknowledged is taken over from its index ([`index`]); the records of its open
+//! requests are read where the index says. Every other segment is read from its beginning. A record that a crash left
+//! incomplete at the very end is cut off. Anything else that is no frame is damage: its bytes are saved in
+//! `quarantine`, and reading continues with the next sound frame ([`damage`]).
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::domain::ledger::{Admitted, Checkpoint, Record};
 
-/// What a start found.
+/// What reading the journal at a start has found.
 #[derive(Debug, Default)]
 pub(super) struct Replayed {
     pub(super) contents: Contents,

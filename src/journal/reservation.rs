@@ -1,4 +1,4 @@
-//! Promised room.
+//! A reservation: room in the journal promised to a request for its records.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl Reservation {
         Self { shared, left }
     }
 
-    /// How many bytes are left.
+    /// The bytes that are still reserved.
     pub fn left(&self) -> u64 {
         self.left
     }

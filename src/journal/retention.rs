@@ -1,5 +1,5 @@
-//! How long segments are kept: until the store has acknowledged all in them and the stability record has been told
-//! their rows, and then until they are old. A clock that jumps ahead makes one day of them old at a time.
+//! How long segments are kept: until the store has acknowledged all their steps and the stability record has their
+//! rows, and then until they are old enough. A clock that jumps ahead makes only one day of them old at a time.
 
 use std::io;
 

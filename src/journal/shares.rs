@@ -1,4 +1,4 @@
-//! What this node tells the stability record of itself: whole hours, each again whenever it has grown.
+//! This node's contribution to the stability record: whole hours, each reported again whenever it has grown.
 
 use super::{Journal, Position};
 use crate::domain::stability::{Hour, Share};

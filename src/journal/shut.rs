@@ -1,4 +1,4 @@
-//! Why the journal takes nothing, and for how long.
+//! Why the journal accepts no records, and when it does again.
 
 use std::{
     fs::{self, File},
@@ -16,7 +16,7 @@ pub enum JournalShut {
     /// There is no room and none can be made.
     #[error("the journal has no room: {0}; free some space on its disk, nothing is served until then")]
     Full(String),
-    /// The disk has failed.
+    /// A write or sync failed. The journal opens again when a new segment works.
     #[error("the journal's disk has failed, see the messages before; nothing is served until a new segment works")]
     Failed,
     /// The folder, or the segment that is written, is not where it was: what would be recorded now would be found by no start.

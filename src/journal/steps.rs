@@ -1,4 +1,4 @@
-//! The steps that the store has not acknowledged: what [`crate::settlement`] sends, and what it makes of the answers.
+//! The steps that the store has not acknowledged: [`crate::settlement`] sends them and reports the answers here.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,10 +22,10 @@ pub struct Unsent {
     pub lost: u64,
 }
 
-/// A key's last record.
+/// The last record of a key in the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyKept {
-    /// The key as it stands.
+    /// The key exists in this form.
     Is(KeyDigest, Box<KeyRecord>),
     /// The key was deleted, with its last revision.
     Gone(KeyId, u64),

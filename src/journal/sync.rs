@@ -1,4 +1,4 @@
-//! The thread that brings records to the disk, in groups, and keeps house.
+//! The thread that syncs records to disk in groups, and prepares and removes segments.
 
 use std::{
     fs::File,

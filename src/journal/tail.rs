@@ -1,7 +1,7 @@
-//! The end of the journal: the segment that is written, those that are ready behind it, and how much of them is promised.
+//! The end of the journal: the current segment, the spare ones, and how much of them is reserved.
 //!
-//! Room is reckoned so that a promise always holds: a frame never lies in two segments, so of each segment up to one
-//! largest frame may stay unused.
+//! A reservation always holds: a frame never spans two segments, so in each segment up to one largest frame may stay
+//! unused.
 
 use std::{
     collections::VecDeque,
@@ -20,19 +20,19 @@ use crate::{clock, domain::ledger::NodeId};
 pub const RECORD_BYTES_MAX: u64 = 256 * 1024;
 /// The smallest segment that can be configured.
 pub const SEGMENT_BYTES_MIN: u64 = 4096;
-/// How long after a segment could not be made the next try is.
+/// The pause before a failed creation of a segment is repeated.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// A segment that takes frames.
+/// A segment that can take frames.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) number: u64,
     pub(super) file: Arc<File>,
-    /// Where the next frame goes.
+    /// The offset of the next frame.
     pub(super) at: u64,
 }
 
-/// See the module.
+/// The journal's end: the segment being written, the spare ones, and the room promised to requests.
 pub(super) struct Tail {
     pub(super) current: Segment,
     spare: VecDeque<Segment>,
@@ -40,13 +40,13 @@ pub(super) struct Tail {
     segment_bytes: u64,
     frame_max: u64,
     disk: Arc<dyn Disk>,
-    /// When a segment could not be made, and why.
+    /// When and why a segment could not be created.
     refused: Option<(Instant, String)>,
     /// Files with frames that are not known to be on disk, beside the current one.
     pub(super) unsynced: Vec<Arc<File>>,
     /// Names in the folder are not known to be on disk.
     pub(super) named: bool,
-    /// The disk has failed; nothing is promised until a new segment works.
+    /// The disk has failed; nothing is reserved until a new segment works.
     pub(super) broken: bool,
     /// What is not where it was: the folder, or the current segment. Nothing is promised until it is there again.
     pub(super) gone: Option<PathBuf>,
@@ -79,7 +79,7 @@ impl Tail {
         self.frame_max
     }
 
-    /// The bytes of the segments that are ready but not begun.
+    /// The size of the spare segments, in bytes.
     pub(super) fn spare_bytes(&self) -> u64 {
         self.segment_bytes.saturating_mul(self.spare.len() as u64)
     }
@@ -90,7 +90,7 @@ impl Tail {
         usable(self.current.at).saturating_add(spare)
     }
 
-    /// Promises room for that many bytes of frames, each at most [`Tail::frame_max`].
+    /// Reserves room for that many bytes of frames, each at most [`Tail::frame_max`].
     pub(super) fn promise(&mut self, bytes: u64, folder: &Folder) -> Result<(), JournalShut> {
         if let Some(path) = &self.gone {
             return Err(JournalShut::Gone(path.clone()));
@@ -106,7 +106,7 @@ impl Tail {
         Ok(())
     }
 
-    /// Takes a promise back.
+    /// Returns reserved room.
     pub(super) fn release(&mut self, bytes: u64) {
         self.promised = self.promised.saturating_sub(bytes);
     }
@@ -184,7 +184,7 @@ impl Tail {
         Ok(position)
     }
 
-    /// Goes on in a fresh segment.
+    /// Continues in a fresh segment.
     pub(super) fn roll(&mut self, folder: &Folder) -> io::Result<()> {
         if self.spare.is_empty() {
             self.prepare(folder).map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! What settled requests count for the stability record, by the hour they ended in.
+//! Counts settled requests for the stability record, by the hour they ended in.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::domain::{
     stability::{Bucket, Counters, Hour, Share},
 };
 
-/// Hours that stay at hand when their segments are gone: twice the published window.
+/// How many hours stay in memory after their segments are gone: twice the published window.
 const HOURS_KEPT: i64 = 48;
 
 /// Adds what a row counts to a bucket.
@@ -25,9 +25,9 @@ pub(super) fn count(bucket: &mut Bucket, row: &Row) {
 #[derive(Debug)]
 struct Tally {
     bucket: Bucket,
-    /// It grew since it was taken last.
+    /// The hour has grown since it was last taken.
     changed: bool,
-    /// The last segment that has a row of it.
+    /// The last segment with a row of the hour.
     segment: u64,
 }
 
@@ -48,16 +48,16 @@ impl Tally {
     }
 }
 
-/// All hours that are known.
+/// The counts of all hours in memory.
 #[derive(Debug, Default)]
 pub(super) struct Tallies {
     hours: BTreeMap<Hour, Tally>,
-    /// Where the last row stands.
+    /// The position of the last row.
     last: Option<Position>,
 }
 
 impl Tallies {
-    /// A row was recorded at a position.
+    /// Counts a row recorded at a position.
     pub(super) fn row(&mut self, row: &Row, position: Position) {
         let tally = self.tally(Hour::of_ms(row.time_ms), position.segment);
         count(&mut tally.bucket, row);
@@ -83,7 +83,7 @@ impl Tallies {
         tally
     }
 
-    /// Where the last row stands.
+    /// The position of the last row.
     pub(super) fn last(&self) -> Option<Position> {
         self.last
     }
@@ -99,12 +99,12 @@ impl Tallies {
             .collect()
     }
 
-    /// All hours.
+    /// All hours in memory, in full.
     pub(super) fn shares(&self) -> Vec<Share> {
         self.hours.iter().map(|(hour, tally)| tally.share(*hour)).collect()
     }
 
-    /// These hours count as changed.
+    /// Marks hours as changed again.
     pub(super) fn untold(&mut self, hours: &[Hour]) {
         for hour in hours {
             if let Some(tally) = self.hours.get_mut(hour) {

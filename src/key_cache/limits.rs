@@ -1,5 +1,5 @@
-//! How often the store is asked for keys that turn out not to exist. Only what found nothing counts, so many real keys may
-//! come at once from one address; then a digest that nothing is known of is not looked up until time has passed.
+//! Limits lookups of keys that turn out not to exist. Only failed lookups count, so many real keys may come from one
+//! address. Beyond the limit an unknown digest is not looked up until time has passed.
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +8,14 @@ use crate::{
     limiter::{Allowance, Limiter, client::Client},
 };
 
-/// See the module.
+/// Limits lookups of unknown keys: per client address, and for the whole node.
 #[derive(Debug)]
 pub(super) struct Limits {
     per_address: Limiter<Client>,
     in_all: Limiter<()>,
 }
 
-/// Which limit is reached, and for how long.
+/// The limit that is reached, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reached {
     Address(Duration),
@@ -23,7 +23,7 @@ pub(super) enum Reached {
 }
 
 impl Limits {
-    /// Nothing was asked for yet. `start` is a moment before the first time.
+    /// Starts without any lookup. `start` is a time before the first use.
     pub(super) fn new(settings: &UnknownSettings, start: Instant) -> Self {
         let in_all = Allowance {
             clients_max: 1,
@@ -35,13 +35,13 @@ impl Limits {
         }
     }
 
-    /// Whether the store may be asked for a digest that nothing is known of.
+    /// Whether the store may be asked for an unknown digest.
     pub(super) fn check(&self, asker: Client, now: Instant) -> Result<(), Reached> {
         self.per_address.check(asker, now).map_err(Reached::Address)?;
         self.in_all.check((), now).map_err(Reached::All)
     }
 
-    /// The store was asked, and had no such key.
+    /// Counts a lookup that found no key.
     pub(super) fn found_nothing(&self, asker: Client, now: Instant) {
         self.per_address.count(asker, now);
         self.in_all.count((), now);

@@ -1,4 +1,4 @@
-//! Keys that go on working while the store is away.
+//! Which cached keys remain valid while the store is unreachable.
 
 use std::{sync::Arc, time::Instant};
 
@@ -6,7 +6,7 @@ use super::{KeyCache, count, lock};
 use crate::domain::{key::KeyRecord, secret::KeyDigest};
 
 impl KeyCache {
-    /// What was known of a key that worked not long ago.
+    /// The last known record of a recently valid key.
     pub(super) fn offline(&self, digest: &KeyDigest, now: Instant) -> Option<Arc<KeyRecord>> {
         let shard = self.shard(digest)?;
         let record = shard.last_read(digest, now, self.settings.offline_lifetime)?;
@@ -14,7 +14,7 @@ impl KeyCache {
         Some(record)
     }
 
-    /// Whether any key would go on working if the store were away now.
+    /// Whether any key would remain valid if the store became unreachable now.
     pub fn has_offline_keys(&self, now: Instant) -> bool {
         let lifetime = self.settings.offline_lifetime;
         self.shards.iter().any(|shard| lock(shard).has_read(now, lifetime))

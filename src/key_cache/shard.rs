@@ -1,8 +1,8 @@
-//! A part of what is at hand, under one lock: the keys that exist, and apart from them digests that stand for none. Made-up
-//! keys fill the second table only, so they never push a real key out.
+//! One shard of the cache, under one lock: existing keys, and in a second table digests that belong to no key. Made-up
+//! keys fill only the second table, so they never displace a real key.
 //!
-//! A record read at version v is kept only if no later version has been processed. The rule holds for each digest because it
-//! holds for its shard: a change takes effect here in one step with the new version.
+//! A record read at version v is kept only if no later version has been processed. The rule holds for each digest
+//! because it holds for its shard: a change and its version take effect here in one step.
 
 use std::{
     sync::Arc,
@@ -13,19 +13,19 @@ use lru::LruCache;
 
 use crate::domain::{key::KeyRecord, secret::KeyDigest};
 
-/// See the module.
+/// One shard of the key cache.
 pub(super) struct Shard {
-    /// The version up to which the feed has been followed; none before it was read first.
+    /// The version up to which the feed was processed; `None` before its first read.
     version: Option<u64>,
     epoch: Epoch,
-    /// Who was used last in front.
+    /// Least recently used last.
     keys: LruCache<KeyDigest, Option<Read>>,
-    /// When the store said that there is no such key.
+    /// When the store said that the digest belongs to no key.
     unknown: LruCache<KeyDigest, Instant>,
     sizes: Sizes,
 }
 
-/// Counts the flushes. After one, versions from before it say nothing: the store may have gone back.
+/// Counts the flushes. Versions from before a flush are not comparable, because the store may have gone back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Epoch(u64);
 
@@ -36,25 +36,25 @@ pub(super) struct Sizes {
     pub(super) unknown_max: usize,
 }
 
-/// How long entries of the two tables are believed.
+/// How long entries of the two tables are used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lifetimes {
     pub(super) key: Duration,
     pub(super) unknown: Duration,
 }
 
-/// A key's record as it was read. A key without one was changed since, or its store was replaced.
+/// A key's record as it was read. Without a record, the key was changed since, or the store was replaced.
 struct Read {
     record: Arc<KeyRecord>,
     at: Instant,
 }
 
-/// Why nothing at hand answers for a digest.
+/// Why the cache has no answer for a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cold {
-    /// It stood for a key not long ago, which has to be read again.
+    /// It recently belonged to a key, which must be read again.
     Outdated,
-    /// Nothing is known of it: any text that somebody made up looks like this.
+    /// Nothing is known of it; any made-up text looks like this.
     Unseen,
 }
 
@@ -63,14 +63,14 @@ impl Shard {
         Self {
             version: None,
             epoch: Epoch(0),
-            // They grow with what there is, not to the limit at once.
+            // They grow with their content, not to the limit at once.
             keys: LruCache::unbounded(),
             unknown: LruCache::unbounded(),
             sizes,
         }
     }
 
-    /// What is at hand of a digest, believed for as long as `lifetimes` say: a key's record, or that there is none.
+    /// The cached answer for a digest, within the `lifetimes`: a key's record, or that there is none.
     pub(super) fn look(
         &mut self,
         digest: &KeyDigest,
@@ -89,13 +89,13 @@ impl Shard {
         }
     }
 
-    /// The record of a key that is not believed any more, if it is not older than `lifetime`.
+    /// The record of an outdated key, if it was read within `lifetime`.
     pub(super) fn last_read(&self, digest: &KeyDigest, now: Instant, lifetime: Duration) -> Option<Arc<KeyRecord>> {
         let read = self.keys.peek(digest)?.as_ref()?;
         (now.saturating_duration_since(read.at) <= lifetime).then(|| Arc::clone(&read.record))
     }
 
-    /// Whether the record of any key is not older than `lifetime`.
+    /// Whether any key's record was read within `lifetime`.
     pub(super) fn has_read(&self, now: Instant, lifetime: Duration) -> bool {
         let mut reads = self.keys.iter().filter_map(|(_, read)| read.as_ref());
         reads.any(|read| now.saturating_duration_since(read.at) <= lifetime)
@@ -105,10 +105,10 @@ impl Shard {
         self.epoch
     }
 
-    /// Keeps what was read at `version`, from a store that was the one of `epoch`.
+    /// Caches what was read at `version`, from the store of `epoch`.
     pub(super) fn keep(&mut self, digest: KeyDigest, record: Option<Arc<KeyRecord>>, at: Instant, read: (u64, Epoch)) {
         let (version, epoch) = read;
-        // Without a version the feed is not followed yet, and nothing would end a wrong entry.
+        // Without a version the feed is not followed yet, and nothing would remove a wrong entry.
         let late = self.version.is_none_or(|processed| version < processed);
         if late || epoch != self.epoch {
             return;
@@ -125,15 +125,15 @@ impl Shard {
         }
     }
 
-    /// What was read of a key holds no more.
+    /// Marks a key's record as outdated.
     pub(super) fn outdate(&mut self, digest: &KeyDigest) {
         if let Some(read) = self.keys.get_mut(digest) {
             *read = None;
         }
     }
 
-    /// Takes in that the keys of these digests have changed, up to `version`. Digests that are new here are those of keys that
-    /// were created, so they are remembered as such while there is room.
+    /// Marks the keys of these digests as changed, up to `version`. Unknown digests are those of new keys, and are
+    /// remembered as such while there is room.
     pub(super) fn change<'a>(&mut self, digests: impl Iterator<Item = &'a KeyDigest>, version: u64) {
         for digest in digests {
             self.unknown.pop(digest);
@@ -144,7 +144,7 @@ impl Shard {
         self.version = Some(version);
     }
 
-    /// Takes in that anything may have changed. Which digests stand for keys is remembered, nothing of the keys.
+    /// Drops all records, because anything may have changed. Which digests belong to keys stays known.
     pub(super) fn flush(&mut self, version: u64) {
         for (_, read) in &mut self.keys {
             *read = None;
@@ -154,14 +154,14 @@ impl Shard {
         self.version = Some(version);
     }
 
-    /// How many entries the two tables have.
+    /// The number of entries in the two tables.
     #[cfg(test)]
     pub(super) fn lengths(&self) -> (usize, usize) {
         (self.keys.len(), self.unknown.len())
     }
 }
 
-/// Puts an entry in front; when there are too many, that goes which was not used for the longest time.
+/// Adds an entry in front, and drops the least recently used one if there are too many.
 fn put<V>(table: &mut LruCache<KeyDigest, V>, digest: KeyDigest, value: V, max: usize) {
     table.put(digest, value);
     if table.len() > max {

@@ -1,4 +1,4 @@
-//! When keys were used last, gathered until it is written to the store in one call.
+//! Collects when keys were last used, to write it to the store in one call.
 
 use std::{collections::HashMap, sync::Mutex};
 
@@ -10,7 +10,7 @@ use crate::{
 /// The last use of each key, in seconds since the Unix epoch.
 pub(super) struct Uses {
     shards: Vec<Mutex<HashMap<KeyId, i64>>>,
-    /// How many keys one shard holds; the uses of further ones are not noted.
+    /// The most keys per shard. Uses of further keys are not recorded.
     shard_max: usize,
 }
 
@@ -34,7 +34,7 @@ impl Uses {
         }
     }
 
-    /// All of them, to be written; none is left.
+    /// Takes all uses out, to write them.
     pub(super) fn take(&self) -> Vec<(KeyId, i64)> {
         let shards = self.shards.iter();
         shards.flat_map(|shard| std::mem::take(&mut *lock(shard))).collect()

@@ -1,4 +1,4 @@
-//! Who asks: the address that a limit is kept for.
+//! The client that a limit is kept for, identified by its address.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 

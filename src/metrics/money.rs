@@ -1,4 +1,4 @@
-//! What requests cost, and what stands between that and the store.
+//! Metrics of billing: charges, holds, and what is not settled yet.
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 

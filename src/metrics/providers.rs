@@ -1,10 +1,10 @@
-//! What is known of the providers, as figures.
+//! Metrics of the providers: credentials, places, breakers.
 
 use prometheus::{IntCounterVec, IntGaugeVec};
 
 use super::{Health, Maker, Metrics, raise};
 
-/// The providers' metrics.
+/// Metrics by provider.
 pub(super) struct Providers {
     retries: IntCounterVec,
     on: IntGaugeVec,
@@ -18,7 +18,7 @@ pub(super) struct Providers {
 /// How a provider stands on this node.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProviderFigures {
-    /// Credentials that rest.
+    /// The number of credentials that rest.
     pub credentials_resting: usize,
     /// Addresses that are left out.
     pub places_ejected: usize,

@@ -1,4 +1,4 @@
-//! What is known of the store, as figures.
+//! Metrics of the store.
 
 use std::time::Duration;
 

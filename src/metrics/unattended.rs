@@ -1,4 +1,4 @@
-//! Answers that are read to their end although their clients have left.
+//! Metrics of answers that are read to their end after their clients have disconnected.
 
 use prometheus::{IntCounterVec, IntGauge};
 
@@ -32,7 +32,7 @@ impl Unattended {
 /// What became of an answer that was to be read to its end although its client had left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnattendedEnd {
-    /// It was.
+    /// The answer was read to its end.
     Whole,
     /// It broke off: the provider's doing, or a time limit's.
     BrokenOff,

@@ -1,5 +1,5 @@
-//! A circuit that requests share, and the permit of each that asks through it: whatever ends the request, the permit is given
-//! back.
+//! A circuit breaker that requests share, and the permit that each request holds. However the request ends, the permit
+//! is returned.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -8,20 +8,20 @@ use std::{
 
 use crate::domain::circuit::{Circuit, Entry};
 
-/// A shared circuit.
+/// A shared circuit. Clones are the same circuit.
 #[derive(Clone, Debug, Default)]
 pub struct Breaker(Arc<Mutex<Circuit>>);
 
-/// Which requests a probe may be made of.
+/// Whether a request may serve as a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probing {
-    /// The request can be sent elsewhere when the probe fails.
+    /// Yes: it can be sent elsewhere if the probe fails.
     Allowed,
-    /// It would be lost.
+    /// No: a failed probe would lose it.
     Never,
 }
 
-/// The right of one request to ask, until its result is told or it is dropped.
+/// One request's right to ask, until its result is reported or the permit is dropped.
 #[derive(Debug)]
 pub struct Permit {
     breaker: Breaker,
@@ -29,7 +29,7 @@ pub struct Permit {
 }
 
 impl Breaker {
-    /// A permit, if the request may ask; otherwise it is to go elsewhere.
+    /// A permit, if the circuit lets the request through; otherwise it should go elsewhere.
     pub fn enter(&self, probing: Probing, now: Instant) -> Option<Permit> {
         let mut circuit = self.lock();
         if probing == Probing::Never && !circuit.is_closed(now) {
@@ -40,24 +40,24 @@ impl Breaker {
         Some(self.permit(entry))
     }
 
-    /// A permit for a request that has nowhere else to go, or may go nowhere else.
+    /// A permit for a request that cannot go elsewhere.
     pub fn enter_anyway(&self, now: Instant) -> Permit {
         let entry = self.lock().enter_anyway(now);
         self.permit(entry)
     }
 
-    /// Whether [`Breaker::enter`] would give a permit.
+    /// Whether [`Breaker::enter`] would return a permit.
     pub fn admits(&self, probing: Probing, now: Instant) -> bool {
         let circuit = self.lock();
         circuit.is_closed(now) || probing == Probing::Allowed && circuit.admits(now)
     }
 
-    /// Until when it is passed over, if it is.
+    /// Until when the circuit is open; `None` if it is not.
     pub fn open_until(&self, now: Instant) -> Option<Instant> {
         self.lock().open_until(now)
     }
 
-    /// See [`Circuit::rest`].
+    /// Opens the circuit for a time; see [`Circuit::rest`].
     pub fn rest(&self, pause: Duration, now: Instant) {
         self.lock().rest(pause, now);
     }
@@ -75,19 +75,19 @@ impl Breaker {
 }
 
 impl Permit {
-    /// It worked. True when everybody may ask again by that.
+    /// Reports a success. Returns true if it has closed the circuit.
     pub fn worked(mut self, now: Instant) -> bool {
         let entry = self.entry.take();
         entry.is_some_and(|entry| self.breaker.lock().worked(entry, now))
     }
 
-    /// It failed. True when it is passed over from now on.
+    /// Reports a failure. Returns true if it has opened the circuit.
     pub fn failed(mut self, now: Instant) -> bool {
         let entry = self.entry.take();
         entry.is_some_and(|entry| self.breaker.lock().failed(entry, now))
     }
 
-    /// Whether what is asked is trusted by everybody.
+    /// Whether the circuit is closed, so that all requests may ask.
     pub fn is_closed(&self, now: Instant) -> bool {
         self.breaker.lock().is_closed(now)
     }

@@ -1,4 +1,4 @@
-//! Whether a place works: by its free path where its file gives one, else by a connection that stands.
+//! Health checks of places: a request to the free path if the provider's file names one, else a connect.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::{
     resolver::Resolver,
 };
 
-/// Checks in a row that change what is believed of a place.
+/// How many equal results in a row change a place's health.
 const CHANGES_AFTER: usize = 2;
 
-/// The check of each place of one provider, at either address family of its name. Certificates are not verified here: nothing secret is sent, and the
-/// connections that carry requests verify theirs.
+/// The health check for each place of one provider, over either address family of its name. Certificates are not
+/// verified here: nothing secret is sent, and connections that carry requests verify theirs.
 pub(super) struct PlaceCheck {
     checks: Vec<(Origin, Box<dyn HealthCheck + Send + Sync>)>,
     resolver: Arc<Resolver>,
@@ -34,7 +34,7 @@ impl PlaceCheck {
         }
     }
 
-    /// The same place at the other family of its name.
+    /// The same place over the other address family of its name.
     fn at_the_other_family(&self, origin: &Origin, target: &Backend) -> Option<Backend> {
         let address = target.addr.as_inet()?;
         let other = self.resolver.other_family(&origin.host, origin.port, *address)?;
@@ -50,7 +50,7 @@ fn check(place: &WeightedOrigin) -> Box<dyn HealthCheck + Send + Sync> {
     if let Some(path) = &place.health_path {
         let mut check = HttpHealthCheck::new(&origin.host, origin.https);
         check.req.set_raw_path(path.as_bytes()).unwrap_or_default();
-        // The name is set already; a `Host` with the port is what the place expects.
+        // The place expects a `Host` with the port.
         let _ = check.req.insert_header(http::header::HOST, origin.authority());
         check.peer_template.options.verify_cert = false;
         return Box::new(check);

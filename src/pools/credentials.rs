@@ -1,4 +1,4 @@
-//! Which of a provider's credentials a request is sent with.
+//! Chooses the credential that a request is sent with.
 
 use std::{
     sync::Arc,
@@ -15,40 +15,41 @@ use crate::domain::{retry::REST_MAX, rules::Credential};
 #[derive(Debug, Default)]
 pub struct Credentials(Vec<Arc<CredentialState>>);
 
-/// One credential and whether it rests.
+/// One credential and its breaker.
 #[derive(Debug)]
 pub struct CredentialState {
-    /// The credential.
+    /// Name, weight and secret, as configured.
     pub credential: Credential,
-    /// Tells its secret from others without being it.
+    /// Identifies the secret across reloads.
     digest: [u8; 32],
     breaker: Breaker,
 }
 
-/// A credential for a request, and the permit to ask with it.
+/// A credential chosen for a request.
 #[derive(Debug)]
 pub struct ChosenCredential {
-    /// The credential.
+    /// The credential with its breaker.
     pub state: Arc<CredentialState>,
-    /// To be told how the provider took it.
+    /// Reports how the provider took the credential.
     pub permit: Permit,
 }
 
 impl CredentialState {
-    /// Lets it rest for so long, unless it rests longer already; bounded by [`REST_MAX`]. Then one request asks with it, and
-    /// the others as it is taken.
+    /// Rests the credential for `pause`, at most [`REST_MAX`], unless it already rests longer. After the rest one
+    /// request probes it before the others use it.
     pub fn rest(&self, pause: Duration, now: Instant) {
         self.breaker.rest(pause.min(REST_MAX), now);
     }
 
-    /// Until when it rests, if it does.
+    /// When the credential's rest ends; `None` if it does not rest.
     pub fn rests_until(&self, now: Instant) -> Option<Instant> {
         self.breaker.open_until(now)
     }
 }
 
 impl Credentials {
-    /// Those of a provider's file; secrets that were known before keep their rest, whatever they are called now.
+    /// The credentials of a provider's file. A secret that `known` has as well keeps its rest, whatever its name is
+    /// now.
     pub fn new(credentials: &[Credential], known: Option<&Self>) -> Self {
         let state = |credential: &Credential| {
             let digest: [u8; 32] = Sha256::digest(credential.secret.expose()).into();
@@ -62,46 +63,46 @@ impl Credentials {
         Self(credentials.iter().map(state).collect())
     }
 
-    /// How many there are.
+    /// The number of credentials.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there is no credential.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All of them.
+    /// All credentials, in the order of the configuration.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<CredentialState>> {
         self.0.iter()
     }
 
-    /// The one of that name.
+    /// The credential with this name.
     pub fn named(&self, name: &str) -> Option<&Arc<CredentialState>> {
         self.0.iter().find(|one| one.credential.name == name)
     }
 
-    /// Whether [`Credentials::choose_awake`] would find one.
+    /// Whether [`Credentials::choose_awake`] would find a credential.
     pub fn has_awake(&self, probing: Probing, now: Instant) -> bool {
         self.0.iter().any(|one| one.breaker.admits(probing, now))
     }
 
-    /// When the first of those that rest wakes; `None` when one does not rest.
+    /// When the first resting credential wakes; `None` if one does not rest.
     pub fn first_wakes(&self, now: Instant) -> Option<Instant> {
         self.0.iter().map(|one| one.rests_until(now)).min().flatten()
     }
 
-    /// This one, whether it rests or not: for what can be asked with no other.
+    /// The credential with this name, even if it rests: for a request that no other credential can serve.
     pub fn this_one(&self, name: &str, now: Instant) -> Option<ChosenCredential> {
         self.named(name).map(|one| anyway(one, now))
     }
 
-    /// The credential for a request. Those that rest are passed over while another is awake. A session keeps to one:
-    /// the choice by its number changes only for the sessions of a credential that comes or goes (weighted rendezvous). A
-    /// credential is its name: a new secret under it moves nobody, because caches and state lie with the account behind it.
-    /// Without a session the weights decide by `dice`, in 0..1. When all rest, the one that wakes first serves: the
-    /// provider may know better by now, and only it can say so.
+    /// Chooses a credential. Resting ones are passed over while another is awake. A session keeps its credential:
+    /// weighted rendezvous hashing of the session's number moves only the sessions of a credential that is added or
+    /// removed. A credential is identified by its name, so a new secret moves no session; caches and state lie with the
+    /// account behind it. Without a session the weights decide by `dice`, in 0..1. If all rest, the one that wakes
+    /// first is used, because only the provider can say whether it works again.
     pub fn choose(&self, session: Option<u64>, dice: f64, probing: Probing, now: Instant) -> Option<ChosenCredential> {
         self.choose_awake(&[], session, dice, probing, now).or_else(|| {
             let first = self.0.iter().min_by_key(|one| one.rests_until(now));
@@ -109,7 +110,7 @@ impl Credentials {
         })
     }
 
-    /// As [`Credentials::choose`] among those awake that are not in `tried`; `None` when there is none.
+    /// As [`Credentials::choose`], but only among awake credentials that are not in `tried`. `None` if there is none.
     pub fn choose_awake(
         &self,
         tried: &[Arc<CredentialState>],
@@ -125,7 +126,7 @@ impl Credentials {
                 let state = Arc::clone(best);
                 return Some(ChosenCredential { state, permit });
             }
-            // Another request was quicker to probe it.
+            // Another request has taken the probe.
             passed.push(Arc::clone(best));
         }
     }
@@ -138,7 +139,7 @@ impl Credentials {
         is_awake: impl Fn(&CredentialState) -> bool,
     ) -> Option<&Arc<CredentialState>> {
         let is_passed = |one: &Arc<CredentialState>| passed.iter().any(|other| Arc::ptr_eq(one, other));
-        // Looked at once: what is awake may change meanwhile.
+        // Evaluated once, because the result may change meanwhile.
         let awake: SmallVec<[&Arc<CredentialState>; 8]> =
             self.0.iter().filter(|one| is_awake(one) && !is_passed(one)).collect();
         let weight = |one: &CredentialState| f64::from(one.credential.weight);
@@ -168,7 +169,7 @@ fn anyway(state: &Arc<CredentialState>, now: Instant) -> ChosenCredential {
     }
 }
 
-/// A number between 0 and 1, both excluded, that a credential and a session share with nobody.
+/// A number between 0 and 1, both excluded, derived from credential and session.
 fn fraction(credential: &str, session: u64) -> f64 {
     let hash = Sha256::new()
         .chain_update(credential)

@@ -1,5 +1,5 @@
-//! Which address of which place a request is sent to: shared by weight with Pingora's balancer, those that fail left out
-//! for a while.
+//! Chooses the address that a request is sent to. Pingora's balancer spreads requests by weight; addresses that fail
+//! are ejected for a while.
 
 use std::{
     cell::RefCell,
@@ -24,40 +24,40 @@ use crate::{
     resolver::Resolver,
 };
 
-/// How long a place is connected to at its name's other address family first, after that has answered sooner: about as long as
-/// RFC 6555 section 4 says to remember it.
+/// How long a place is connected to over its name's other address family first, after that one has answered sooner:
+/// about as long as RFC 6555 section 4 recommends to remember it.
 pub(super) const TURNED_FOR: Duration = Duration::from_secs(600);
-/// How many addresses are looked at for one choice.
+/// The most addresses examined for one choice.
 const LOOKED_AT_MAX: usize = 256;
 
-/// An address to connect to, and the place it belongs to.
+/// An address to connect to, and the place that it belongs to.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The address by which it is known here: what fails or works is told of this one.
+    /// The address that identifies the place here: successes and failures count for it.
     pub address: SocketAddr,
-    /// Where to connect first: there, or at the name's other address family where that answered sooner lately.
+    /// Where to connect first: this address, or the name's other family if that answered sooner recently.
     pub first: SocketAddr,
-    /// Where to connect beside, when the first does not answer soon. `None` where the name has one family only.
+    /// Where to connect in addition if the first does not answer soon; `None` if the name has one family only.
     pub second: Option<SocketAddr>,
-    /// The place: its name for TLS and for the `Host` header.
+    /// Scheme, host and port of the place: its name for TLS and for the `Host` header.
     pub origin: Arc<Origin>,
 }
 
 /// The places of one provider.
 pub struct Places {
     balancer: LoadBalancer<RoundRobin>,
-    /// What is known of each address that is there.
+    /// A breaker for each current address.
     breakers: Mutex<HashMap<SocketAddr, Breaker>>,
     resolver: Arc<Resolver>,
-    /// Addresses whose name answers sooner at the other family, and until when that is believed.
+    /// Addresses whose name answers sooner over the other family, and until when that is assumed.
     turned: Mutex<HashMap<SocketAddr, Instant>>,
 }
 
-/// The places behind one address: more than one when they share a front.
+/// The places behind one address: more than one if they share a front end.
 #[derive(Clone, Debug)]
 pub(super) struct Origins(pub(super) Arc<[Arc<Origin>]>);
 
-/// Turns names into addresses for the balancer.
+/// Resolves names for the balancer.
 struct Discovery {
     origins: Vec<(Arc<Origin>, u16)>,
     resolver: Arc<Resolver>,
@@ -89,7 +89,7 @@ impl ServiceDiscovery for Discovery {
 }
 
 impl Places {
-    /// Places without addresses; see [`Places::update`].
+    /// Places without addresses. [`Places::update`] adds them.
     pub fn new(origins: &[WeightedOrigin], resolver: Arc<Resolver>) -> Self {
         let shared: Vec<(Arc<Origin>, u16)> = origins
             .iter()
@@ -108,9 +108,9 @@ impl Places {
         }
     }
 
-    /// Takes over the addresses that the resolver has now.
+    /// Takes over the resolver's current addresses.
     pub async fn update(&self) {
-        // The discovery above has no way to fail.
+        // The discovery above cannot fail.
         let _ = self.balancer.update().await;
         let there = self.balancer.backends().get_backend();
         let is_there = |address: &SocketAddr| {
@@ -121,8 +121,8 @@ impl Places {
         self.turned().retain(|address, _| is_there(address));
     }
 
-    /// Checks the health of every address, where there is more than one to choose from. One that is ill is not asked by
-    /// everybody at once when it has become well.
+    /// Checks the health of every address, if there is more than one. An unhealthy one rests, so that after its
+    /// recovery one request probes it before the others.
     pub async fn check(&self, now: Instant) {
         let backends = self.balancer.backends();
         let there = backends.get_backend();
@@ -137,13 +137,14 @@ impl Places {
         }
     }
 
-    /// An address that works as far as is known and is not in `tried`, or one that is to be probed; failing that, one that is
-    /// ejected or ill, and failing that, any. With it a permit that is to be told whether it works: it fails when there is no
-    /// connection, no answer in time, or one that says that its front has nobody behind it. `None` when no name of the places
-    /// is resolved.
+    /// Chooses an address that is healthy and not in `tried`, possibly as a probe; else one that is ejected or
+    /// unhealthy; else any. The permit reports whether the address works. It fails without a connection, without an
+    /// answer in time, and on an answer which says that the front end has no working back end. `None` if no name of the
+    /// places is resolved.
     pub fn pick(&self, tried: &[SocketAddr], probing: Probing, now: Instant) -> Option<(Place, Permit)> {
         let address = |backend: &Backend| backend.addr.as_inet().copied();
-        // One look in the balancer's order, which moves on by one with each: what is second best is noted on the way.
+        // One pass in the balancer's order, which advances by one with each pass. The second-best choices are noted on
+        // the way.
         let (permit, untried, any) = (RefCell::new(None), RefCell::new(None), RefCell::new(None));
         let accept = |backend: &Backend, healthy: bool| {
             let Some(address) = address(backend) else { return false };
@@ -168,7 +169,7 @@ impl Places {
         Some((self.place(address, origin, now), permit))
     }
 
-    /// Where to connect to for an address: at its name's two families, in the order that answers soonest.
+    /// The two addresses to connect to, in the order that is expected to answer soonest.
     fn place(&self, address: SocketAddr, origin: Arc<Origin>, now: Instant) -> Place {
         let other = self.resolver.other_family(&origin.host, origin.port, address);
         let is_turned = || self.turned().get(&address).is_some_and(|until| *until > now);
@@ -184,7 +185,7 @@ impl Places {
         }
     }
 
-    /// Both families of a place's name were tried, and this one was the first to answer.
+    /// Both families of a place's name were tried, and `winner` was the first to connect.
     pub fn answered(&self, place: &Place, winner: SocketAddr, now: Instant) {
         if winner == place.address {
             self.turned().remove(&place.address);
@@ -203,7 +204,7 @@ impl Places {
         there.iter().any(is_other)
     }
 
-    /// How many addresses are left out now.
+    /// How many addresses are ejected now.
     pub fn ejected(&self, now: Instant) -> usize {
         let all = self.lock();
         all.values().filter(|one| one.open_until(now).is_some()).count()

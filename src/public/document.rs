@@ -1,4 +1,4 @@
-//! One rendered answer in each of its codings, each made once, when it is first asked for.
+//! One rendered answer in each content coding, each made once, on first use.
 
 use std::{fmt::Write as _, io::Write as _, sync::OnceLock};
 

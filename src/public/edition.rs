@@ -1,4 +1,4 @@
-//! Everything that can be said from one snapshot, rendered once: readers cost neither the store nor the processor.
+//! All answers of one snapshot, rendered once: readers cost neither store calls nor rendering.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 

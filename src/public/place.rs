@@ -1,4 +1,4 @@
-//! What a path of the service names, and the query that may stand behind it.
+//! Parses a path of the service, with its query.
 
 use std::borrow::Cow;
 

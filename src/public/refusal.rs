@@ -1,4 +1,4 @@
-//! Why the service says no, in the one shape that `openapi.json` describes.
+//! The service's errors, in the shape that `openapi.json` describes.
 
 use std::time::Duration;
 

@@ -1,16 +1,16 @@
-//! The names of state of one answer that are on their way to the store.
+//! The names of one answer's state that are being written to the store.
 
 use std::{convert::Infallible, sync::Arc};
 
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-/// Is dropped when its name has been written, or will not be.
+/// Dropped when its name has been written, or will not be.
 #[derive(Clone, Debug)]
 pub(super) struct Receipt {
     _sender: Arc<oneshot::Sender<Infallible>>,
 }
 
-/// See the module.
+/// Counts the unwritten names of one answer, by the receipts that still exist.
 #[derive(Debug)]
 pub struct OnTheWay {
     receipt: Receipt,
@@ -30,16 +30,16 @@ impl Default for OnTheWay {
 }
 
 impl OnTheWay {
-    /// What goes with one more name.
+    /// A receipt for one more name.
     pub(super) fn receipt(&self) -> Receipt {
         self.receipt.clone()
     }
 
-    /// Nothing is added any more: what returns when all of it has arrived. `None`: all of it has.
+    /// A future that completes when all names are written; no more can be added. `None` if all are.
     pub(super) fn rest(self) -> Option<impl Future<Output = ()> + Send + 'static> {
         let Self { receipt, mut arrived } = self;
         drop(receipt);
-        // Nothing is ever sent: what is waited for is that the last receipt is gone.
+        // Nothing is ever sent; the receiver ends when the last receipt is dropped.
         matches!(arrived.try_recv(), Err(TryRecvError::Empty)).then(|| async move {
             let _ = arrived.await;
         })

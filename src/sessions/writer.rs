@@ -1,4 +1,4 @@
-//! Brings what is remembered of state at providers to the store, in order, some at a time.
+//! Writes remembered state to the store, in order and in batches.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,20 +11,20 @@ use crate::{
     store::sessions::SessionStore,
 };
 
-/// How many names of state wait to be written, some 100 bytes each; more are remembered by this node alone.
+/// The most names that wait to be written, about 100 bytes each. Further ones stay known to this node only.
 pub(super) const QUEUE_MAX: usize = 65_536;
-/// How many are written at once.
+/// The most names written at once.
 const BATCH_MAX: usize = 128;
-/// After how long a write that failed is tried again.
+/// The pause after a failed write.
 const WRITE_AGAIN: Duration = Duration::from_secs(1);
 
-/// A name of state that waits to be written. Its receipt goes with it.
+/// A name that waits to be written, with its receipt.
 pub(super) struct Waiting {
     pub(super) name: (StateKey, ServedBy),
     pub(super) receipt: Receipt,
 }
 
-/// What [`super::Sessions::new`] leaves to be written; run it in the background.
+/// The background task that [`super::Sessions::new`] returns.
 pub struct Writer {
     pub(super) store: Arc<dyn SessionStore>,
     pub(super) queue: mpsc::Receiver<Waiting>,
@@ -33,7 +33,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Writes until `stop` turns true, then what is left. What a store that is away did not take waits for it.
+    /// Writes until `stop` turns true, then writes what is left. Names wait while the store is unreachable.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         loop {
@@ -43,7 +43,7 @@ impl Writer {
             let count = tokio::select! {
                 count = self.queue.recv_many(&mut batch, BATCH_MAX) => count,
                 () = stopping => {
-                    // What waits already is still received; then there is nothing more.
+                    // Receives what is queued already, then nothing more.
                     self.queue.close();
                     self.queue.recv_many(&mut batch, QUEUE_MAX).await
                 }
@@ -58,7 +58,7 @@ impl Writer {
         }
     }
 
-    /// Writes until the store has taken all of it, or nobody can wait for that any longer.
+    /// Repeats a write until the store has taken it, or until `stop` turns true.
     async fn write(&self, names: &[(StateKey, ServedBy)], stop: &mut watch::Receiver<bool>) {
         while let Err(error) = self.store.remember(names, clock::unix_seconds()).await {
             self.fails.send_replace(true);

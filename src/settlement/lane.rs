@@ -1,4 +1,4 @@
-//! One account's steps, sent in order until the store has them all.
+//! Sends one account's steps in order until the store has them all.
 
 use super::{APPLY_STEPS_MAX, Settler, rest};
 use crate::{
@@ -6,17 +6,17 @@ use crate::{
     store::StoreError,
 };
 
-/// As many steps go into one call at least, if there are as many.
+/// The fewest steps per call, if there are as many.
 const STEPS_MIN: usize = 3;
 
 impl Settler {
-    /// Sends the account's steps until all are acknowledged. `ask`: the store's watermark comes first.
+    /// Sends the account's steps until all are acknowledged. With `ask`, it reads the store's watermark first.
     pub(super) async fn lane(&self, account: &str, ask: bool) {
         let mut ask = ask;
-        // An answer given before the store forgot something may arrive after it: then the watermark in it is too high.
+        // An answer from before the store forgot something may arrive after it; its watermark is too high then.
         let mut epochs = self.store.epochs();
         let mut pause = self.pause;
-        // Lost steps are passed over only after the store was asked, and said once.
+        // Lost steps are skipped only after the store was asked, and logged once.
         let mut asked_for_lost = false;
         loop {
             if epochs.has_changed().unwrap_or(false) {
@@ -65,7 +65,7 @@ impl Settler {
                         self.journal.note_lost(account, unsent.lost);
                         asked_for_lost = false;
                     } else if forward {
-                        // A store that takes nothing and forgets nothing is broken; it is not to be asked in a circle.
+                        // A store that applies nothing and forgets nothing is broken; it must not be asked in a loop.
                         tracing::error!(account, watermark, "the store did not apply the account's next step");
                         rest(&mut pause).await;
                     }
@@ -78,7 +78,7 @@ impl Settler {
         }
     }
 
-    /// The next steps: those that are still in memory, or else from the disk.
+    /// The next steps, from memory or else from the disk.
     async fn unsent(&self, account: &str) -> Result<Unsent, JournalError> {
         let most = steps_at_once(self.journal.waiting(account));
         if let Some(unsent) = self.journal.unsent_at_hand(account, most) {
@@ -88,7 +88,7 @@ impl Settler {
         self.blocking(move |journal| journal.unsent(&name, most)).await
     }
 
-    /// Asks for the account's watermark and notes it.
+    /// Reads the account's watermark from the store and notes it.
     pub(super) async fn ask(&self, account: &str) -> Result<(), StoreError> {
         // The semaphore is never closed.
         let _call = self.calls.acquire().await;
@@ -98,8 +98,8 @@ impl Settler {
     }
 }
 
-/// How many steps go into one call when so many wait. A store does one call after the other, and an admission waits for the
-/// longest of them: so few in a call while few wait, and many when the store is behind.
+/// How many of `waiting` steps go into one call. The store runs one call after the other, and an admission waits for
+/// the longest: so few steps per call while few wait, and many when the store is behind.
 fn steps_at_once(waiting: usize) -> usize {
     (waiting / 8).clamp(STEPS_MIN, APPLY_STEPS_MAX)
 }

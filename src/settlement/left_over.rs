@@ -1,4 +1,4 @@
-//! What the process before left running is settled once, before anything is admitted.
+//! Settles once what the previous process left running, before anything is admitted.
 
 use std::time::Duration;
 

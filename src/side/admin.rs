@@ -58,7 +58,7 @@ const CONNECTION_WAIT: Duration = Duration::from_secs(60);
 /// How long one may last that takes a backup.
 const BACKUP_WAIT: Duration = Duration::from_secs(4 * 3600);
 
-/// What the API works on.
+/// The parts that the admin API works on.
 #[derive(Clone)]
 pub struct AdminState {
     store: Arc<dyn KeyStore>,
@@ -75,11 +75,11 @@ pub struct AdminState {
 /// What keys, accounts and the log are read from and changed by.
 #[derive(Clone)]
 pub struct Stores {
-    /// Keys.
+    /// The store of keys.
     pub keys: Arc<dyn KeyStore>,
-    /// Accounts and the log, to read.
+    /// Reads accounts and the consumption log.
     pub ledger: Arc<dyn LedgerStore>,
-    /// Accounts, to change; and where changes of keys are written down.
+    /// Changes accounts, and records changes of keys.
     pub changes: Arc<dyn AccountChanges>,
     /// Everything, for backups; `None` where others can read the store besides this process.
     pub archive: Option<Arc<dyn Archive>>,
@@ -90,13 +90,13 @@ pub struct Stores {
 pub struct ModelView {
     /// The public name.
     pub name: String,
-    /// The name for people.
+    /// The human-readable name.
     pub display_name: String,
-    /// Who serves it.
+    /// The preferred provider.
     pub provider: String,
-    /// Through which protocols.
+    /// The protocols in which it is served.
     pub protocols: Vec<&'static str>,
-    /// What it costs, by provider.
+    /// Its prices by provider.
     pub prices: BTreeMap<String, Arc<Price>>,
 }
 
@@ -105,7 +105,7 @@ pub struct ModelView {
 pub struct ProviderView {
     /// The name in the configuration.
     pub name: String,
-    /// The name for people.
+    /// The human-readable name.
     pub display_name: String,
     /// Whether the configuration has it on and a secret of it is there.
     pub configured: bool,
@@ -113,20 +113,20 @@ pub struct ProviderView {
     pub why_off: Option<String>,
     /// Whether no operator has switched it off.
     pub enabled: bool,
-    /// Its credentials.
+    /// Its credentials, with their rests.
     pub credentials: Vec<CredentialView>,
-    /// Addresses that are left out after failures in a row.
+    /// The number of addresses ejected after failures in a row.
     pub places_ejected: usize,
-    /// Models for which other providers are asked, after failures in a row.
+    /// Models that are requested from other providers, after failures in a row.
     pub passed_over: Vec<PassedOverView>,
 }
 
 /// A model that a provider is not asked for now.
 #[derive(Clone, Debug, Serialize)]
 pub struct PassedOverView {
-    /// The provider's name for it.
+    /// The provider's name for the model.
     pub model: String,
-    /// How long until a request finds out whether it works again.
+    /// Seconds until a request may probe it.
     pub asked_again_seconds: u64,
 }
 
@@ -135,20 +135,20 @@ pub struct PassedOverView {
 pub struct CredentialView {
     /// Its name.
     pub name: String,
-    /// How long it is passed over yet, in seconds; 0 when it serves.
+    /// Seconds until the credential's rest ends; 0 if it is in use.
     pub rests_seconds: u64,
 }
 
 /// What is served now, and the switches of its providers.
 pub trait Providers: Send + Sync {
-    /// The models that are served now, by a provider that nobody has switched off.
+    /// The models that are served now, without those whose providers are all switched off.
     fn models(&self) -> Vec<ModelView>;
     /// The public name of the model that a name or an alias means, served now or not.
     ///
     /// # Errors
     /// There is none; with the nearest name there is, if one is near.
     fn model_named(&self, name: &str) -> Result<String, Option<String>>;
-    /// All providers.
+    /// All providers, on or off.
     fn providers(&self) -> Vec<ProviderView>;
     /// Switches a provider on or off; true when that changed anything.
     ///

@@ -1,4 +1,5 @@
-//! What operators' machines ask: `/metrics`, `/livez`, `/readyz`. Bound to loopback by default, without credentials.
+//! The endpoints for operators' machines: `/metrics`, `/livez`, `/readyz`. Bound to loopback by default, without
+//! credentials.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::journal::JournalShut;
 use crate::metrics::{self, Metrics};
 use crate::store::{StoreTrouble, time};
 
-/// What the endpoints show.
+/// What the ops endpoints report on.
 #[derive(Clone)]
 pub struct OpsState {
     /// For `/metrics`.

@@ -25,20 +25,20 @@ pub enum LiveSocket {
 /// Why a socket cannot be claimed.
 #[derive(Debug, thiserror::Error)]
 pub enum UnixSocketError {
-    /// Somebody answers there.
+    /// Another process serves the socket.
     #[error("unix socket {0} is served by another process; stop it or configure another path")]
     Live(PathBuf),
     /// Something that is no socket is in the way, and may be precious.
     #[error("{0} exists and is no socket; move it away or configure another path")]
     NotASocket(PathBuf),
-    /// The system refused.
+    /// An operation on the socket failed.
     #[error("unix socket {path}: {step}: {source}; check that weir may write to the folder")]
     Io {
         /// The configured path.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         step: &'static str,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
 }

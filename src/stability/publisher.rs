@@ -1,8 +1,7 @@
-//! Brings what this node has counted to the store.
+//! Sends this node's counts to the store.
 //!
-//! A share is told in full, when what it counts is on this node's disk: one that is told after a crash knows all that the one
-//! before did. Telling one again has no effect, so nothing has to be remembered of a call that failed but the hours it was
-//! about.
+//! A share is sent in full once its counts are on this node's disk, so a share sent after a crash has everything that
+//! an earlier one had. Sending it again has no effect, so after a failed call only its hours need to be remembered.
 
 use std::{
     sync::{
@@ -30,26 +29,26 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// How often what has changed is told.
+/// How often changed counts are sent.
 pub const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
-/// What this node has counted: the journal, seen by the publisher.
+/// What this node has counted; the publisher's view of the journal.
 #[async_trait]
 pub trait Counted: Send + Sync {
-    /// The shares of the hours that have grown since the last call, after the start all, and where the last record counted
-    /// stands.
+    /// The shares of the hours that have grown since the last call (after a start: all), and the position of the last
+    /// record counted.
     fn changed(&self) -> (Vec<Share>, Position);
 
-    /// The hours of all shares that are known.
+    /// The hours of all known shares.
     fn hours(&self) -> Vec<Hour>;
 
-    /// Has [`Counted::changed`] give the shares of these hours again.
+    /// Makes [`Counted::changed`] return the shares of these hours again.
     fn untold(&self, hours: &[Hour]);
 
-    /// The store has taken every share of up to here.
+    /// The store has taken every share up to this position.
     fn told(&self, to: Position);
 
-    /// Waits until it is decided whether what is counted up to here is on the disk.
+    /// Waits until it is known whether everything up to this position is on disk.
     async fn synced(&self, to: Position);
 }
 
@@ -72,12 +71,12 @@ impl Counted for Journal {
     }
 
     async fn synced(&self, to: Position) {
-        // What the disk has refused is charged all the same, and so it is counted.
+        // A record that the disk has refused is charged anyway, so it is counted as well.
         let _ = Journal::synced(self, to).await;
     }
 }
 
-/// The task that tells.
+/// The task that sends counts to the store.
 pub struct Publisher {
     counted: Arc<dyn Counted>,
     store: Arc<dyn StabilityStore>,
@@ -86,7 +85,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Tells what `counted` has, in the name of `node`.
+    /// Sends what `counted` has, in the name of `node`.
     pub fn new(counted: Arc<dyn Counted>, store: Arc<dyn StabilityStore>, node: NodeId) -> Self {
         Self {
             counted,
@@ -96,12 +95,12 @@ impl Publisher {
         }
     }
 
-    /// How many hours the store did not take when it was last told.
+    /// How many hours the store did not take at the last attempt.
     pub fn untold_hours(&self) -> usize {
         self.untold_hours.load(Ordering::Relaxed)
     }
 
-    /// Works until `stopped` turns true or its sender is gone, then tells once more.
+    /// Runs until `stopped` turns true or its sender is dropped, then sends once more.
     pub async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
         let mut epochs = self.store.epochs();
         let mut failing = false;
@@ -122,9 +121,10 @@ impl Publisher {
         }
     }
 
-    /// Tells what has changed; all there is, if the store may have lost something.
+    /// Sends what has changed, or everything if the store may have lost something.
     async fn flush(&self, epochs: &mut watch::Receiver<u64>) -> Result<(), StoreError> {
-        // Noted before anything is told: what moves meanwhile is seen the next time. A store that is gone moves no more.
+        // Marked as seen before anything is sent, so a change meanwhile is seen the next time. A dropped store changes
+        // no more.
         if epochs.has_changed().unwrap_or(false) {
             epochs.mark_unchanged();
             self.counted.untold(&self.counted.hours());
@@ -147,7 +147,7 @@ impl Publisher {
         outcome
     }
 
-    /// Counts in `told` how many of the shares the store has taken.
+    /// Sends the shares; `told` counts how many the store has taken.
     async fn tell(&self, shares: &[Share], to: Position, told: &mut usize) -> Result<(), StoreError> {
         self.counted.synced(to).await;
         for part in shares.chunks(SHARES_MAX) {

@@ -1,4 +1,4 @@
-//! The published record as it was read last: whoever asks for it reads memory, so readers cost the store nothing.
+//! The last published record, in memory: readers cost the store nothing.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -14,19 +14,19 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The longest pause after a read that failed.
+/// The longest pause after a failed read.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
 
-/// The hours of the window as the store told them at one moment.
+/// The window's hours, as read from the store at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// When they were read, by the store's clock, in milliseconds since the Unix epoch.
     pub read_at_ms: i64,
-    /// The window's hours of that moment; those without requests may be missing.
+    /// The window's hours then. Hours without requests may be missing.
     pub buckets: BTreeMap<Hour, Bucket>,
 }
 
-/// Reads the record again and again, for all who want to see it.
+/// Reads the record periodically, for all its readers.
 pub struct Snapshots {
     store: Arc<dyn StabilityStore>,
     time: Arc<StoreTime>,
@@ -35,7 +35,7 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    /// Of this store, whose clock is `time`, read every `refresh`. Nothing is read yet.
+    /// Reads this store, whose clock is `time`, every `refresh`. Nothing is read yet.
     pub fn new(store: Arc<dyn StabilityStore>, time: Arc<StoreTime>, refresh: Duration) -> Self {
         Self {
             store,
@@ -45,13 +45,13 @@ impl Snapshots {
         }
     }
 
-    /// What was read last, however long ago; `None`: nothing yet.
+    /// The last snapshot, however old; `None` before the first.
     pub fn get(&self) -> Option<Arc<Snapshot>> {
         self.latest.load_full()
     }
 
-    /// Reads at once and every `refresh` from then on, until `stopped` turns true or its sender is gone. A read that failed is
-    /// made again soon; what was read before stays.
+    /// Reads at once and then every `refresh`, until `stopped` turns true or its sender is dropped. A failed read is
+    /// repeated soon; the last snapshot stays.
     pub async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
         let mut failing = false;
         loop {

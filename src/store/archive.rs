@@ -1,4 +1,4 @@
-//! Everything a store keeps, as a backup holds it: the same items whatever the engine, one after the other.
+//! The content of a store as a sequence of items, the same whatever the engine; used for backups.
 
 use std::sync::Arc;
 
@@ -26,25 +26,25 @@ pub mod file;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Item {
-    /// A service key.
+    /// A key, with its record.
     Key {
-        /// Its digest.
+        /// The digest under which the key is found.
         digest: KeyDigest,
-        /// Everything else.
+        /// The key's record.
         record: Box<KeyRecord>,
         /// When it was last used, in seconds since the Unix epoch.
         last_used: Option<i64>,
     },
-    /// A key that was deleted.
+    /// A deleted key.
     KeyGone {
-        /// Which.
+        /// The deleted key.
         id: KeyId,
     },
     /// An account: balance, limits and watermarks.
     Account {
-        /// Its name.
+        /// The account's name.
         id: String,
-        /// Its state.
+        /// Its balance, limits and watermarks.
         standing: Box<Standing>,
         /// The operations that it remembers, the oldest first.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -52,25 +52,25 @@ pub enum Item {
     },
     /// What an account knows of one of its keys: the mirror of its record, and its counters.
     AccountKey {
-        /// The account.
+        /// The account that the key belongs to.
         account: String,
-        /// The key.
+        /// The key's id.
         id: KeyId,
-        /// Its state.
+        /// The mirror of its record, and its spending.
         state: Box<AccountKey>,
     },
     /// A row of the consumption log. Rows of one account and day come in their order.
     Row {
-        /// It.
+        /// One row.
         row: Box<Row>,
     },
     /// What a node has counted in an hour.
     Stability {
-        /// The node.
+        /// The node that counted.
         node: NodeId,
-        /// The hour.
+        /// The hour, in UTC.
         hour: Hour,
-        /// Its counters.
+        /// The hour's counters by model.
         bucket: Bucket,
     },
 }

@@ -1,4 +1,4 @@
-//! The bounded memory of what changed, for caches to follow.
+//! The bounded feed of recent changes, which caches follow.
 
 use std::collections::VecDeque;
 

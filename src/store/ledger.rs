@@ -1,4 +1,4 @@
-//! Where accounts, quotas, holds and the consumption log live: one contract, two engines, one test suite for both.
+//! The storage of accounts, quotas, holds and the consumption log: one contract, two engines, one test suite for both.
 
 use async_trait::async_trait;
 use tokio::sync::watch;

@@ -1,5 +1,5 @@
-//! Whose state at a provider is, and who serves it: remembered by every node for every node, for as long as providers keep such
-//! state. Account and identifier are stored as one digest, never in clear.
+//! The storage of state at providers: which account owns it and who serves it, shared by all nodes and kept for as long
+//! as providers keep such state. Account and identifier are stored as one digest, never in clear.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where the hourly buckets live: one contract, two engines, one test suite for both.
+//! The storage of the hourly counters: one contract, two engines, one test suite for both.
 
 use std::collections::BTreeMap;
 

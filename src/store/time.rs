@@ -1,5 +1,5 @@
-//! The store's clock, as this node knows it. What is recorded carries its time, so that all nodes agree on the day of a row,
-//! whatever their own clocks say.
+//! The store's clock, as this node knows it. Records carry its time, so all nodes agree on the day of a row, whatever
+//! their own clocks say.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicI64, Ordering},
@@ -14,7 +14,7 @@ pub const OFFSET_MAX: Duration = Duration::from_secs(30);
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 const UNKNOWN: i64 = i64::MIN;
 
-/// See the module.
+/// The store's clock, estimated from its last answer and this node's monotonic clock.
 #[derive(Debug)]
 pub struct StoreTime {
     /// Where this node's monotonic clock stood.

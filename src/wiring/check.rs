@@ -1,5 +1,5 @@
-//! `weir check`: everything that `serve` would read, read; nothing started. Every mistake is told, not only the first. The
-//! store is asked on request only.
+//! `weir check`: reads everything that `serve` would read, and starts nothing. It reports every mistake, not only the
+//! first. It contacts the store on request only.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! The last line of a start: where weir is, and what comes next.
+//! The last message of a start: where weir listens, and what to do next.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The money side: ledger, journal, settlement and billing, built in the order of their dependence.
+//! Builds the parts that deal with money: ledger, journal, settlement and billing, in the order of their dependencies.
 
 use std::{
     collections::BTreeSet,
@@ -27,13 +27,13 @@ const LAST_SETTLEMENTS_WAIT: Duration = Duration::from_secs(2);
 /// How long the start waits for that.
 const RELEASE_WAIT: Duration = Duration::from_millis(500);
 
-/// What deals with money.
+/// The parts that deal with money.
 pub struct Money {
     /// Accounts, quotas, holds and the log.
     pub ledger: Arc<dyn LedgerStore>,
     /// This node's record of what it owes.
     pub journal: Arc<Journal>,
-    /// The requests' side.
+    /// Admits and charges requests.
     pub billing: Billing,
     engine: Ledger,
     grace: GraceLimits,

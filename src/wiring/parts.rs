@@ -1,4 +1,4 @@
-//! The long-lived parts, built from the configuration in the order of their dependence.
+//! Builds the long-lived parts from the configuration, in the order of their dependencies.
 
 use std::{path::Path, sync::Arc};
 
@@ -32,7 +32,7 @@ pub struct Parts {
     pub live: Arc<LiveCell>,
     /// Providers that an operator has switched off.
     pub switches: Arc<Switches>,
-    /// Where keys are kept.
+    /// The store of keys.
     pub store: Arc<dyn KeyStore>,
     /// All that it keeps, for backups of a store that this process owns.
     pub archive: Option<Arc<dyn Archive>>,
@@ -42,19 +42,19 @@ pub struct Parts {
     pub session_task: JoinHandle<()>,
     /// The cache in front of it.
     pub keys: Arc<KeyCache>,
-    /// Providers' addresses.
+    /// Resolves the providers' names in the background.
     pub resolver: Arc<Resolver>,
     /// Metrics and access log.
     pub sinks: Arc<Sinks>,
-    /// Counts running requests.
+    /// Counts running requests, for the shutdown.
     pub drain: Drain,
     /// Memory for request bodies.
     pub budget: BodyBudget,
-    /// What requests cost.
+    /// Billing, journal and settlement.
     pub money: Money,
     /// What is counted of each model, and what is known of it.
     pub stability: Stability,
-    /// What anybody may read.
+    /// The public stability service.
     pub public: Arc<Public>,
     /// Ends when the last keys' use has been noted after `stop`.
     pub cache_task: JoinHandle<()>,

@@ -1,4 +1,4 @@
-//! The price list in force: what is part of the program, and the operator's own file.
+//! The effective price list: the shipped one and the operator's own file.
 
 use std::{fs, path::Path};
 

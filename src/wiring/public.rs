@@ -1,4 +1,4 @@
-//! The public stability service on what this process reads.
+//! Builds the public stability service from this process's parts.
 
 use std::sync::Arc;
 

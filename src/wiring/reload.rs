@@ -1,5 +1,5 @@
-//! Loading everything anew while weir runs: on SIGHUP, and when a file that was read has changed. Either all of it
-//! holds, or nothing changes and the log says why.
+//! Reloads everything at run time: on SIGHUP, and when a file that was read has changed. Either all of it takes effect,
+//! or nothing changes and the log says why.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,13 +34,13 @@ const QUIET: Duration = Duration::from_millis(200);
 /// How often a name that a new version needs is looked for before it serves.
 const RESOLVED_POLL: Duration = Duration::from_millis(10);
 
-/// What a reload works on.
+/// What a reload reads and replaces.
 pub struct Reloader {
-    /// The configuration file.
+    /// The path of the configuration file.
     pub conf: PathBuf,
-    /// The version in force.
+    /// Holds the current version.
     pub live: Arc<LiveCell>,
-    /// Providers' addresses.
+    /// Resolves the providers' names in the background.
     pub resolver: Arc<Resolver>,
     /// Where the outcome is counted.
     pub metrics: Arc<Metrics>,

@@ -1,4 +1,4 @@
-//! Running: Pingora with its services.
+//! Runs Pingora with all services.
 
 use std::{
     net::SocketAddr,
@@ -54,21 +54,21 @@ const TRIES_MAX: usize = 16;
 /// Where a running weir listens.
 #[derive(Clone, Debug)]
 pub struct Addresses {
-    /// For clients.
+    /// The listener for clients.
     pub gateway: SocketAddr,
-    /// Metrics and health.
+    /// The listener for metrics and health.
     pub ops: SocketAddr,
     /// The public stability service.
     pub stability: SocketAddr,
-    /// The admin API.
+    /// The admin API's unix socket.
     pub admin: PathBuf,
 }
 
 /// A weir that serves, until [`Running::until_stopped`].
 pub struct Running {
-    /// Where it listens.
+    /// The bound addresses.
     pub addresses: Addresses,
-    /// What it is made of.
+    /// The parts that it runs.
     pub parts: Parts,
     /// Where its background tasks run.
     pub background: Runtime,

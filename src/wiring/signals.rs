@@ -1,4 +1,4 @@
-//! What ends the process, and what has it open its log anew.
+//! Handles signals: the ones that end the process, and the one that makes it reopen its log.
 
 use std::sync::Arc;
 

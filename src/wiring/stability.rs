@@ -1,4 +1,4 @@
-//! The stability record: the publisher on this node's journal, the snapshot of what all nodes have told.
+//! Builds the stability record: the publisher of this node's counts, and the snapshot of all nodes' counts.
 
 use std::{sync::Arc, time::Duration};
 

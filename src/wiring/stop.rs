@@ -1,4 +1,4 @@
-//! The end of the process: nothing new is taken, what runs may end in its time, what does not is told, and everything is
+//! The shutdown: nothing new is accepted, running requests get their time, the rest gets an error, and everything is
 //! accounted for.
 
 use std::{sync::mpsc::Receiver, time::Duration};

@@ -1,4 +1,4 @@
-//! Which key store the configuration asks for.
+//! Opens the store that the configuration asks for.
 
 use std::sync::Arc;
 

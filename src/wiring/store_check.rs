@@ -1,4 +1,5 @@
-//! `weir check` on the store: whether what its settings refer to is there, and on request what its servers say.
+//! `weir check` for the store: whether the files and secrets in its settings exist, and on request what its servers
+//! report.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 

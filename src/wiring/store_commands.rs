@@ -1,4 +1,4 @@
-//! `weir store`: the engines, opened without a gateway.
+//! `weir store`: opens the engines without a gateway.
 
 use std::{
     fs::{File, OpenOptions},

@@ -1,4 +1,4 @@
-//! Whom weir trusts to vouch for providers: the platform's roots and, beside them, those of `[upstream] ca_file`.
+//! The certificate authorities trusted for providers: the platform's, and those of `[upstream] ca_file`.
 
 use std::{
     fs,

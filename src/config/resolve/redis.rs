@@ -1,4 +1,4 @@
-//! `[store.redis]`: which keys belong to which mode, and what each may be.
+//! `[store.redis]`: which keys belong to which mode, and their valid values.
 
 use super::path;
 use crate::config::raw::RawRedis;

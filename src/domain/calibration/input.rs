@@ -18,7 +18,7 @@ const PART: u64 = 4;
 /// Parts of the input that is not read: in so many.
 const SHARE_ONE: u64 = 1_000;
 
-/// See the module. Of one key's requests to one model.
+/// What one key's requests to one model usually read from a cache and write to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsualInput {
     /// Tokens that the last request read from a cache.

@@ -1,4 +1,4 @@
-//! Provider files and weir.toml become a catalogue; every fault is gathered, so that one look is enough.
+//! Builds the catalogue from provider files and weir.toml. All faults are collected, so one run reports them all.
 
 use std::{collections::BTreeSet, sync::Arc};
 

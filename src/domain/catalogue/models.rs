@@ -1,4 +1,4 @@
-//! The models of provider files and of weir.toml, every fault of each gathered.
+//! Reads the models of provider files and weir.toml, and collects all their faults.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

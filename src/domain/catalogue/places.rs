@@ -1,4 +1,4 @@
-//! Where the settings of the catalogue stand in weir.toml.
+//! The lines of the catalogue's settings in weir.toml, for error messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 

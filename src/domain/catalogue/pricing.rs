@@ -1,4 +1,4 @@
-//! What each model costs at each of its providers that is on. A model that nobody can charge for is never served.
+//! Finds each model's price at each provider that is on. A model without a price is never served.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Where a secret is, without being it.
+//! References to secrets: where a secret is, never the secret itself.
 
 use serde::Deserialize;
 

@@ -1,4 +1,4 @@
-//! The text at the paths that are listened to: JSON strings without their escapes, counted and not kept.
+//! Counts the text at certain paths: JSON strings without their escapes. The text is not kept.
 
 use crate::domain::tokens::CharClasses;
 

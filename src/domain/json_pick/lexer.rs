@@ -1,4 +1,4 @@
-//! The JSON machine below the picker: bytes in any split, one token at a time, no allocation, no recursion.
+//! The picker's JSON lexer: bytes in any split, one token at a time, no allocation, no recursion.
 
 mod completion;
 

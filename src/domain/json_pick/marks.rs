@@ -1,4 +1,4 @@
-//! Marks of the object that is being read: what several of its members say together.
+//! Marks of the current object, for conditions over several of its members.
 
 /// The bits that strings in the object have set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Where a picker looks, and what it does there.
+//! The paths that a picker looks at, and what it does there.
 
 /// Bytes of a picked scalar, in its JSON form; a longer one is dropped.
 pub const SCALAR_BYTES_MAX: usize = 256;

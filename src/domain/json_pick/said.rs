@@ -1,4 +1,4 @@
-//! Where the one string stands that a value was listened to for.
+//! The position of the single counted string in a value.
 
 /// What was listened to in the value that is being read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What a picker keeps.
+//! The storage of a picked value.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! A place in the body.
+//! A position in the body.
 
 use super::{Fault, ScanError};
 

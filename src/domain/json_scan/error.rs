@@ -1,4 +1,4 @@
-//! Why a body is refused: what is wrong and where, never what it says.
+//! Why a body is refused: what is wrong and where, without quoting it.
 
 /// Why a request body cannot be routed. Offsets (`at`) are bytes from the start of the body, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

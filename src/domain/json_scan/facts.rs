@@ -1,4 +1,4 @@
-//! Which keys of the top level matter, and what they said.
+//! The keys of the top level that matter, and their values.
 
 use std::mem;
 

@@ -1,4 +1,4 @@
-//! Where an uploaded JSON value ends, found while its pieces arrive.
+//! Finds the end of an uploaded JSON value while its pieces arrive.
 
 /// What a piece of the body told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The containers that are open, a bit each: no recursion, no allocation.
+//! The open containers, one bit each: no recursion, no allocation.
 
 use super::DEPTH_MAX;
 

@@ -1,7 +1,7 @@
-//! How much output a request asks for at most, by each protocol's own names: what its bill is held to.
+//! The output limits in a request, by each protocol's own names. Its bill is held to them.
 //!
-//! Only the name that the protocol has counts, and a value that two readers could take differently counts as none: else a
-//! request could name a small number that bounds its bill and not its answer.
+//! Only the protocol's own name counts, and an ambiguous value does not count. Otherwise a request could name a small
+//! number that limits its bill but not its answer.
 
 use crate::domain::protocol::Protocol;
 

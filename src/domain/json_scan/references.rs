@@ -1,8 +1,8 @@
-//! Where a request names what lies at a provider's account (see [`crate::domain::provider_state`]).
+//! Finds where a request names state at a provider (see [`crate::domain::provider_state`]).
 //!
-//! Most names stand under a key that is theirs wherever it stands, but for the parts of a request that are data of the user's
-//! own: the input of a tool, a schema, metadata. An input item of the Responses protocol is judged at its end, because only
-//! the whole of it tells whether it has a content of its own.
+//! Most names are recognised by their key at any place, except in the user's own data: the input of a tool, a schema,
+//! metadata. An input item of the Responses protocol is judged at its end, because only the whole item tells whether it
+//! has content of its own.
 
 use super::string::StringToken;
 use crate::domain::provider_state::{Reference, StateId, StateKind, is_in_own_store};

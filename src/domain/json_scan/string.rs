@@ -1,4 +1,4 @@
-//! Strings: stepping over them fast, and reading the few that matter.
+//! Strings: skips most of them fast, and reads the few that matter.
 
 use std::ops::Range;
 use std::str::Chars;

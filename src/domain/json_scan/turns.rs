@@ -1,7 +1,7 @@
-//! Where the model's last answer stands in a conversation: what comes before it was sent before, and may be in a cache.
+//! Finds the model's last answer in a conversation. What precedes it was sent before and may be in a cache.
 //!
-//! Told of every key and string by the one scan of the body. The turns are the objects in the array `messages`, `input` or
-//! `contents` at the top level; an answer's is told by its `role`, or in Responses by the `type` of its item.
+//! Fed with every key and string by the scan of the body. Turns are the objects in the top-level array `messages`,
+//! `input` or `contents`. An answer is recognised by its `role`, or in Responses by its item's `type`.
 
 use super::string::StringToken;
 

@@ -72,24 +72,24 @@ pub struct Account {
     operations: Operations,
 }
 
-/// What an account is besides its keys, its holds and its buckets: the part that has to last.
+/// The durable part of an account, without keys and operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
     /// What is left: all credits and adjustments, less all charges.
     pub balance: NanoUsd,
-    /// All charges so far.
+    /// The sum of all charges.
     pub spent: NanoUsd,
-    /// Whether nothing is admitted.
+    /// No request is admitted.
     pub suspended: bool,
-    /// Its limits.
+    /// The account's limits.
     pub terms: AccountTerms,
-    /// When it was made, in seconds since the Unix epoch; 0: it was charged before it was made.
+    /// When it was created, in seconds since the Unix epoch; 0 if it was charged before its creation.
     pub created_at: i64,
-    /// The last step of each node that is applied.
+    /// The last step applied of each node.
     pub watermarks: BTreeMap<NodeId, u64>,
 }
 
-/// What a request gets that may be admitted.
+/// What a request that passes the checks is granted.
 struct Checked {
     hold: NanoUsd,
     key: Buckets,
@@ -111,22 +111,22 @@ impl Account {
         }
     }
 
-    /// What has to last of it; `None`: the account is not there.
+    /// The durable part; `None` if the account does not exist.
     pub fn standing(&self) -> Option<&Standing> {
         self.standing.as_ref()
     }
 
-    /// The operations that it remembers; these have to last, too.
+    /// The remembered operations, which are durable as well.
     pub fn operations(&self) -> &Operations {
         &self.operations
     }
 
-    /// What has to last of one of its keys.
+    /// The durable part of one of its keys.
     pub fn key(&self, id: &KeyId) -> Option<&AccountKey> {
         self.keys.get(id)
     }
 
-    /// The revision of a key's record that counts here; `None`: none is known.
+    /// The revision of the key's mirrored record; `None` if it has none.
     pub fn key_revision(&self, id: &KeyId) -> Option<u64> {
         self.keys.get(id)?.revision()
     }

@@ -1,4 +1,4 @@
-//! What is charged for a request that weir died on.
+//! The charge for requests that were running when weir crashed.
 
 use crate::domain::{
     consumption::Row,
@@ -6,7 +6,7 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// The outcome in its row.
+/// The outcome in such a request's row.
 pub const OUTCOME: &str = "crash";
 /// The status in its row if its answer's head had not come: what a proxy in front of weir tells the client.
 pub const STATUS: u16 = 502;

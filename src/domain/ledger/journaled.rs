@@ -1,5 +1,5 @@
-//! What a node's journal records: enough to charge every admitted request exactly once, whatever happens to the process, and
-//! to tell a store again what it has forgotten.
+//! The records of a node's journal. They suffice to charge every admitted request exactly once, whatever happens to the
+//! process, and to repeat to a store what it has forgotten.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,70 +12,70 @@ use crate::domain::{
     usage::Usage,
 };
 
-/// One record.
+/// One record of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Record {
-    /// A request is about to be forwarded. A step that settles it follows, from the next start if need be.
+    /// A request is about to be forwarded. A step that settles it follows, if need be at the next start.
     Admit(Box<Admitted>),
     /// What a running request has consumed so far.
     Checkpoint(Box<Checkpoint>),
     /// A numbered change of an account: a settlement, or an operator's.
     Step {
-        /// The account.
+        /// The account that changes.
         account: String,
-        /// The change.
+        /// The numbered change.
         step: Step,
     },
     /// A key stands in the store in this form, from this revision on.
     Key {
-        /// Its digest.
+        /// The digest under which the key is found.
         digest: KeyDigest,
-        /// Everything else.
+        /// The key's record.
         record: Box<KeyRecord>,
     },
     /// A key was deleted.
     KeyGone {
-        /// Which.
+        /// The deleted key.
         id: KeyId,
-        /// Its last revision.
+        /// The key's last revision.
         revision: u64,
     },
 }
 
-/// A request as it was admitted.
+/// A request at its admission.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Admitted {
-    /// Its row, were it to end now: usage and cost are the estimate of its input, the outcome is `crash`.
+    /// Its row if it ended now: usage and cost are the estimate of its input, the outcome is `crash`.
     pub row: Row,
     /// The tokens taken from the tokens per minute.
     pub tokens_estimated: u64,
 }
 
-/// A running request.
+/// What a running request has consumed so far.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// Which.
+    /// weir's request id.
     pub request: String,
-    /// The status that its answer has; 0 before its head has come.
+    /// The answer's status; 0 before its head.
     pub status: u16,
-    /// What it has consumed.
+    /// The tokens used so far.
     #[serde(flatten)]
     pub usage: Usage,
-    /// Where those figures come from.
+    /// Whether the usage is reported or estimated.
     pub source: UsageSource,
-    /// What changes the price.
+    /// What modifies the price, such as the service tier.
     #[serde(flatten)]
     pub modifiers: Modifiers,
-    /// What each model consumed, where it was not the model asked for alone.
+    /// What each model consumed, unless the requested model ran alone in one price tier.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
-    /// What that costs.
+    /// The cost so far.
     pub cost: NanoUsd,
-    /// The provider that serves.
+    /// The current provider.
     pub provider: String,
-    /// From the request's arrival until now, in milliseconds.
+    /// Milliseconds since the request's arrival.
     pub latency_ms: u64,
-    /// From the request's arrival to the first content, in milliseconds; `None` if none has come.
+    /// Milliseconds from the request's arrival to the first content; `None` before it.
     pub ttft_ms: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Who keeps a journal: the name of one node.
+//! The name of a node.
 
 use std::fmt;
 
@@ -16,12 +16,12 @@ const RANDOM_CHARS: usize = 16;
 pub struct NodeId(String);
 
 impl NodeId {
-    /// Draws a new name.
+    /// Draws a random name.
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
         Self(format!("{START}{}", random_base62(RANDOM_CHARS, rng)))
     }
 
-    /// Checks the form of a name; `None`: it has another.
+    /// Parses a name; `None` if it has another form.
     pub fn parse(text: &str) -> Option<Self> {
         let random = text.strip_prefix(START)?;
         let fits = random.len() == RANDOM_CHARS && random.bytes().all(|byte| byte.is_ascii_alphanumeric());

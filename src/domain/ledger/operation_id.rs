@@ -1,4 +1,4 @@
-//! By what a change of a balance is known again when it is asked for a second time.
+//! Ids under which changes of a balance are recognised when they are repeated.
 
 use std::fmt;
 
@@ -11,29 +11,29 @@ const START: &str = "op_";
 const RANDOM_CHARS: usize = 16;
 const CHARS_MAX: usize = 64;
 
-/// Chosen by whoever asks: 1 to 64 letters, digits, `.`, `_` or `-`. An account counts an amount once for each that it
-/// remembers ([`super::account::operations`]).
+/// An id chosen by the caller: 1 to 64 letters, digits, `.`, `_` or `-`. An account applies an amount once for each id
+/// that it remembers ([`super::account::operations`]).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct OperationId(String);
 
 impl OperationId {
-    /// What is wrong with a text that is none.
+    /// The rule for ids, for error messages.
     pub const RULE: &str = "1 to 64 letters, digits, `.`, `_` or `-`";
 
-    /// Draws a new one.
+    /// Draws a random id.
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
         Self(format!("{START}{}", random_base62(RANDOM_CHARS, rng)))
     }
 
-    /// Checks the form; `None`: see [`OperationId::RULE`].
+    /// Parses an id; `None` if it breaks [`OperationId::RULE`].
     pub fn parse(text: &str) -> Option<Self> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         let fits = (1..=CHARS_MAX).contains(&text.len()) && text.bytes().all(plain);
         fits.then(|| Self(text.to_owned()))
     }
 
-    /// As text.
+    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,26 +1,26 @@
-//! Quota periods. A period is a name, fixed when a request is admitted: a new period is a new name, and nothing has to be
+//! Quota periods. A period is a name, fixed at a request's admission. A new period is a new name, so nothing has to be
 //! reset.
 
 use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
 
 use crate::domain::ledger::Reset;
 
-/// The name of the one period that never ends.
+/// The name of the period that never ends.
 pub const ALL: &str = "all";
 
-/// The four periods that a moment lies in.
+/// The names of the periods that a time lies in, besides [`ALL`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Periods {
-    /// `d20261121`
+    /// The day, such as `d20261121`.
     pub day: String,
-    /// `w2026W47`, the ISO week: it begins on Monday, and its year is that of its Thursday.
+    /// The ISO week, such as `w2026W47`. It begins on Monday, and its year is that of its Thursday.
     pub week: String,
-    /// `m202611`
+    /// The month, such as `m202611`.
     pub month: String,
 }
 
 impl Periods {
-    /// The periods of a moment, in milliseconds since the Unix epoch, in UTC.
+    /// The periods of a time in milliseconds since the Unix epoch, in UTC.
     pub fn at(unix_ms: i64) -> Self {
         let date = date(unix_ms);
         let week = date.iso_week_date();
@@ -31,7 +31,7 @@ impl Periods {
         }
     }
 
-    /// The one that a quota with this reset counts in.
+    /// The period that a quota with this reset counts in.
     pub fn of(&self, reset: Reset) -> &str {
         match reset {
             Reset::None => ALL,

@@ -31,7 +31,7 @@ impl Reset {
     }
 }
 
-/// A word that names none of the choices.
+/// The text names none of the choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownChoice;
 
@@ -46,14 +46,14 @@ impl std::str::FromStr for Reset {
     }
 }
 
-/// What happens to a running answer whose hold cannot grow any more.
+/// What happens to a running answer whose hold can no longer grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExhausted {
-    /// It ends by itself, and is charged in full; see [`FinishFactor`].
+    /// It may finish, within the [`FinishFactor`], and is charged in full.
     #[default]
     Finish,
-    /// It is ended with the protocol's in-band error.
+    /// It ends with the protocol's in-band error.
     Cut,
 }
 
@@ -78,7 +78,7 @@ impl std::str::FromStr for OnExhausted {
     }
 }
 
-/// How many times what a key may spend one answer may cost before it is ended, although answers of the key may finish.
+/// How many times the key's allowance one answer may cost before it is cut, if answers of the key may finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FinishFactor(Option<u32>);
@@ -86,7 +86,7 @@ pub struct FinishFactor(Option<u32>);
 impl FinishFactor {
     /// The largest factor.
     pub const MAX: u32 = 1_000;
-    /// No answer is ended.
+    /// No limit: an answer is never cut.
     pub const NONE: Self = Self(None);
 
     /// From 1 to [`FinishFactor::MAX`]; `None` for any other number.
@@ -95,12 +95,12 @@ impl FinishFactor {
         (1..=Self::MAX).contains(&factor).then_some(Self(Some(factor)))
     }
 
-    /// The factor; `None`: no answer is ended.
+    /// The factor; `None` without a limit.
     pub const fn get(self) -> Option<u32> {
         self.0
     }
 
-    /// So many times an amount, and no more than [`NanoUsd::MAX`]; `None`: no bound.
+    /// The amount times the factor, at most [`NanoUsd::MAX`]; `None` without a limit.
     pub fn times(self, amount: NanoUsd) -> Option<NanoUsd> {
         let nanos = amount.nanos().saturating_mul(i64::from(self.0?));
         Some(NanoUsd::from_nanos(nanos).min(NanoUsd::MAX))
@@ -111,21 +111,21 @@ impl FinishFactor {
     }
 }
 
-/// Twice.
+/// The default factor is 2.
 impl Default for FinishFactor {
     fn default() -> Self {
         Self(Some(2))
     }
 }
 
-/// Whose state at a provider a request may name: an earlier response, a conversation, a container, a file.
+/// Which state at a provider a request may name: an earlier response, a conversation, a container, a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProviderState {
-    /// What requests of the account have made.
+    /// State that requests of the account have created.
     #[default]
     Own,
-    /// Anything that the operator's credential reaches at the provider, other accounts' included.
+    /// Anything that the operator's credential reaches at the provider, including state of other accounts.
     Any,
 }
 
@@ -150,7 +150,7 @@ impl std::str::FromStr for ProviderState {
     }
 }
 
-/// Limits on how much at a time; `None`: no limit.
+/// Rate and concurrency limits; `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rates {
     /// Requests per minute.
@@ -159,7 +159,7 @@ pub struct Rates {
     /// Tokens per minute, input and output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tpm: Option<u64>,
-    /// Requests running at one time.
+    /// Concurrent requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u64>,
 }
@@ -169,22 +169,22 @@ impl Rates {
     pub const MAX: u64 = 1_000_000_000;
 }
 
-/// What a key may spend, and how fast.
+/// A key's quota and rate limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct KeyTerms {
-    /// What it may spend in each period; `None`: unlimited.
+    /// What it may spend per period; `None` means unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<NanoUsd>,
-    /// The period.
+    /// When the quota's period ends.
     #[serde(default)]
     pub reset: Reset,
-    /// What happens when it is used up in the middle of an answer.
+    /// What happens when the quota is used up during an answer.
     #[serde(default)]
     pub on_exhausted: OnExhausted,
-    /// How far an answer may go that finishes.
+    /// How much an answer that may finish can cost.
     #[serde(default, skip_serializing_if = "FinishFactor::is_default")]
     pub finish_factor: FinishFactor,
-    /// How fast.
+    /// Rate and concurrency limits.
     #[serde(flatten)]
     pub rates: Rates,
 }
@@ -192,25 +192,25 @@ pub struct KeyTerms {
 /// The limits of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AccountTerms {
-    /// At or below this balance it is said to be low; `None`: never said.
+    /// At or below this balance the account counts as low; `None` if it never does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low_balance: Option<NanoUsd>,
-    /// Whose state at providers its requests may name.
+    /// Which state at providers its requests may name.
     #[serde(default)]
     pub provider_state: ProviderState,
-    /// How fast.
+    /// Rate and concurrency limits.
     #[serde(flatten)]
     pub rates: Rates,
 }
 
-/// What of [`Rates`] an operator changes; `None` leaves a limit as it is, `Some(None)` lifts it.
+/// A change of [`Rates`]. `None` keeps a limit, `Some(None)` removes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RatesChange {
-    /// Requests per minute.
+    /// Changes the requests per minute.
     pub rpm: Option<Option<u64>>,
-    /// Tokens per minute.
+    /// Changes the tokens per minute.
     pub tpm: Option<Option<u64>>,
-    /// Requests running at one time.
+    /// Changes the concurrent requests.
     pub concurrency: Option<Option<u64>>,
 }
 
@@ -226,18 +226,18 @@ impl RatesChange {
     }
 }
 
-/// What of [`KeyTerms`] an operator changes; `None` leaves a part as it is.
+/// A change of [`KeyTerms`]. `None` keeps a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyTermsChange {
-    /// Another quota, or none.
+    /// Changes the quota; `Some(None)` removes it.
     pub quota: Option<Option<NanoUsd>>,
-    /// Another period.
+    /// Changes the period.
     pub reset: Option<Reset>,
-    /// What happens in the middle of an answer.
+    /// Changes what happens when the quota is used up during an answer.
     pub on_exhausted: Option<OnExhausted>,
-    /// How far an answer may go that finishes.
+    /// Changes how much an answer that may finish can cost.
     pub finish_factor: Option<FinishFactor>,
-    /// How fast.
+    /// Changes rate and concurrency limits.
     pub rates: RatesChange,
 }
 
@@ -255,14 +255,14 @@ impl KeyTermsChange {
     }
 }
 
-/// What of [`AccountTerms`] an operator changes; `None` leaves a part as it is.
+/// A change of [`AccountTerms`]. `None` keeps a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccountTermsChange {
-    /// Another balance that counts as low, or none.
+    /// Changes the balance that counts as low; `Some(None)` removes it.
     pub low_balance: Option<Option<NanoUsd>>,
-    /// Whose state at providers its requests may name.
+    /// Changes which state at providers its requests may name.
     pub provider_state: Option<ProviderState>,
-    /// How fast.
+    /// Changes rate and concurrency limits.
     pub rates: RatesChange,
 }
 

@@ -1,4 +1,4 @@
-//! The decimal texts of a price list as exact integers. No float ever holds a price.
+//! Reads a price list's decimal numbers as exact integers. No float ever holds a price.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ const PER_MILLION_PLACES: usize = 6;
 const PER_CALL_PLACES: usize = 12;
 /// Decimal places of a multiplier.
 const FACTOR_PLACES: usize = 6;
-/// What a factor of 1 is as an integer.
+/// The integer for a factor of 1.
 const FACTOR_ONE: u64 = 1_000_000;
 /// The largest price: 1,000,000 USD per 1M tokens, or per call.
 const USD_MAX: u64 = 1_000_000;
@@ -26,7 +26,7 @@ pub struct PerToken(u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PerCall(u64);
 
-/// What a price is multiplied by, in millionths.
+/// A multiplier of prices, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Factor(u64);
 
@@ -39,7 +39,7 @@ impl PerToken {
         scaled(text, PER_MILLION_PLACES, USD_MAX).map(Self)
     }
 
-    /// In pico-USD.
+    /// The price in pico-USD.
     pub const fn pico_usd(self) -> u64 {
         self.0
     }
@@ -54,14 +54,14 @@ impl PerCall {
         scaled(text, PER_CALL_PLACES, USD_MAX).map(Self)
     }
 
-    /// In pico-USD.
+    /// The price in pico-USD.
     pub const fn pico_usd(self) -> u64 {
         self.0
     }
 }
 
 impl Factor {
-    /// Changes nothing.
+    /// The factor 1.
     pub const ONE: Self = Self(FACTOR_ONE);
 
     /// Reads a multiplier, such as `1.1`.
@@ -72,13 +72,13 @@ impl Factor {
         scaled(text, FACTOR_PLACES, FACTOR_MAX).map(Self)
     }
 
-    /// In millionths.
+    /// The factor in millionths.
     pub const fn millionths(self) -> u64 {
         self.0
     }
 }
 
-/// A text that is no price or multiplier.
+/// Why a text is not a price or multiplier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecimalError {
     /// Not a decimal number in quotes.
@@ -86,10 +86,10 @@ pub enum DecimalError {
         "write a decimal number in quotes, such as \"0.25\": a number without quotes would be a float, which is not exact"
     )]
     Malformed,
-    /// More decimal places than can be counted exactly.
+    /// More decimal places than can be represented; the most allowed.
     #[error("give at most {0} decimal places: that is one pico-USD, and finer amounts are not counted")]
     TooFine(usize),
-    /// Larger than any price.
+    /// Larger than the largest price or factor, which is given.
     #[error("too large, give at most {0}")]
     TooLarge(u64),
 }

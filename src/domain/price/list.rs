@@ -1,30 +1,30 @@
-//! The price list: what is shipped, and what the operator's own file puts beside it or in its place.
+//! The price list: the shipped one, with the operator's own file on top.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::read;
 use crate::domain::{price::Price, strict_toml::FileError};
 
-/// The name of the list inside the binary.
+/// The shipped list's path in the repository, named in errors.
 pub const SHIPPED_FILE: &str = "conf/prices.toml";
 
-/// Prices by name, and for single providers.
+/// Prices by name and, where they differ, by provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PriceList {
     entries: BTreeMap<Id, PriceEntry>,
 }
 
-/// A price's name, and the provider that it holds for alone.
+/// A price's name, and the provider that it is limited to.
 type Id = (String, Option<String>);
 
-/// A price, and where it was found.
+/// A price, and where it was defined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PriceEntry {
-    /// The file, as it was given to [`PriceList::read`].
+    /// The file's name, as given to [`PriceList::read`].
     pub file: String,
     /// The line of its `[[price]]`.
     pub line: usize,
-    /// The price.
+    /// The price, checked.
     pub price: Arc<Price>,
 }
 
@@ -54,20 +54,20 @@ impl PriceList {
         Self::read(SHIPPED_FILE, include_str!("../../../conf/prices.toml"))
     }
 
-    /// Adds another list; where both have an entry of the same name and provider, the other's holds.
+    /// Adds another list. Its entries replace those with the same name and provider.
     #[must_use]
     pub fn with(mut self, other: Self) -> Self {
         self.entries.extend(other.entries);
         self
     }
 
-    /// The price of that name at a provider: the one for that provider alone, or else the one for all.
+    /// The price of this name at a provider: the provider's own one, or else the one for all.
     pub fn find(&self, name: &str, provider: &str) -> Option<&Arc<Price>> {
         let get = |provider: Option<&str>| self.entries.get(&(name.to_owned(), provider.map(str::to_owned)));
         get(Some(provider)).or_else(|| get(None)).map(|entry| &entry.price)
     }
 
-    /// All entries: name, provider, price.
+    /// All entries, as name, provider and price.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Option<&str>, &PriceEntry)> {
         let entries = self.entries.iter();
         entries.map(|((name, provider), entry)| (name.as_str(), provider.as_deref(), entry))

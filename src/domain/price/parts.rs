@@ -9,40 +9,40 @@ use crate::domain::{
     usage::{Run, RunKind, Usage},
 };
 
-/// The parts of one row: so many groups of runs of one kind, model and tier are told apart, as many as an answer has that took
-/// advice, was made shorter and had a model stand in. What is more is added to the group at whose price it costs most.
+/// The most parts of one row. A part is a group of runs of one kind, model and tier; an answer with advice, a
+/// compaction and a fallback has four. Further runs are added to the group whose price makes them most expensive.
 pub const PARTS_MAX: usize = 4;
 
-/// A run, and what its model costs.
+/// A run with the price of its model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PricedRun {
-    /// The run.
+    /// The run, with its usage.
     pub run: Run,
-    /// The model's price; `None`: it is the model that was asked for.
+    /// The run's model and price; `None` if it is the requested model.
     pub other: Option<OtherModel>,
 }
 
-/// A model that was not asked for by the request's `model`.
+/// A model other than the requested one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherModel {
-    /// The catalogue's name of it, or the provider's.
+    /// The catalogue's name for it, or else the provider's.
     pub name: String,
-    /// The catalogue model whose price this is, if it is not that one.
+    /// The catalogue model whose price is used, if that is another one.
     pub priced_as: Option<String>,
-    /// What it costs.
+    /// The price.
     pub price: Arc<Price>,
 }
 
 /// What a request is charged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Charge {
-    /// All of it.
+    /// The whole charge.
     pub cost: NanoUsd,
-    /// What it is made of; none if the price and all that was consumed say it.
+    /// The parts of the charge. Empty if price and usage suffice to compute it.
     pub parts: Vec<Part>,
 }
 
-/// Runs of the same model in the same tier.
+/// The runs of one kind, model and tier.
 struct Group<'a> {
     kind: RunKind,
     other: Option<&'a OtherModel>,
@@ -62,7 +62,7 @@ impl Group<'_> {
     }
 }
 
-/// Charges `usage`, which is that of all `runs` if there are any, for a model of this name and price.
+/// Charges `usage` for a model of this name and price. If there are `runs`, `usage` is their sum.
 pub fn charge(model: &str, price: &Price, usage: &Usage, modifiers: &Modifiers, runs: &[PricedRun]) -> Charge {
     let groups = grouped(price, modifiers, runs);
     let own_tier = price.tier_above(usage, modifiers);
@@ -124,7 +124,7 @@ fn grouped<'a>(price: &'a Price, modifiers: &Modifiers, runs: &'a [PricedRun]) -
     groups
 }
 
-/// The group at whose price this costs most.
+/// The group whose price makes this usage most expensive.
 fn dearest(groups: &[Group<'_>], usage: &Usage, modifiers: &Modifiers) -> Option<usize> {
     let sums = groups.iter().map(|group| group.sum(usage, modifiers)).enumerate();
     sums.max_by_key(|(_, sum)| *sum).map(|(at, _)| at)

@@ -1,4 +1,4 @@
-//! From what a price list says to prices that cannot be wrong; every fault is gathered, so that one look is enough.
+//! Reads a price list's entries into checked prices. All faults are collected, so one run reports them all.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::domain::{
 
 /// The longest version, in bytes.
 const VERSION_BYTES_MAX: usize = 64;
-/// Tiers of one entry.
+/// The most tiers of one entry.
 const TIERS_MAX: usize = 16;
 
 /// The prices of a file in its order, each with its line.
@@ -56,7 +56,7 @@ fn version(given: &Spanned<String>, faults: &mut Faults<'_>) -> Arc<str> {
     text.as_str().into()
 }
 
-/// Reads one entry. What is wrong is noted, and something usable stands in its place.
+/// Reads one entry. A fault is noted, and a usable value stands in.
 struct Reader<'r, 'f> {
     name: &'r str,
     faults: &'r mut Faults<'f>,
@@ -124,7 +124,7 @@ impl Reader<'_, '_> {
         tiers
     }
 
-    /// What has no cache price costs what any input token costs.
+    /// One tier. A missing cache price is that of any input token.
     fn tier(&mut self, raw: &RawTier) -> Tier {
         let input = self.per_token(&raw.input, "input");
         let mut cached =

@@ -1,4 +1,4 @@
-//! One entry of a price list, and the sum it makes of a request.
+//! One entry of a price list, and the cost that it gives a request.
 
 use std::collections::BTreeMap;
 
@@ -16,75 +16,76 @@ const PICO_PER_NANO: i128 = 1000;
 /// The three factors are in millionths: their product counts in 10^-18.
 const FACTORS_ONE: i128 = 1_000_000_000_000_000_000;
 
-/// What a model costs.
+/// The prices of a model: one entry of a price list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Tariff {
-    /// What a model's `price` names.
+    /// The name that a model's `price` refers to.
     pub name: String,
-    /// The only provider that it holds for; `None`: all.
+    /// The only provider that it applies to; `None` for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// Where the prices were found.
+    /// The published source of the prices, as written in the list.
     pub source: String,
     /// Prices by the size of the prompt, ascending; the first is for any prompt.
     pub tiers: Vec<Tier>,
-    /// An output token of reasoning, in `tiers`; `None`: as any other.
+    /// The price of a reasoning token under `tiers`; `None` if it is that of any output token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<PerToken>,
-    /// An input token that the provider's own tools put in, in `tiers`; `None`: as any other.
+    /// The price of an input token added by the provider's own tools, under `tiers`; `None` if it is that of any input
+    /// token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_input: Option<PerToken>,
-    /// What is paid by call.
+    /// Prices per call.
     pub per_call: PerCallPrices,
-    /// What all token prices are multiplied by.
+    /// Factors on all token prices.
     pub multipliers: Multipliers,
-    /// Prices of single service tiers, in the place of `tiers` and of a multiplier: by the tier's name.
+    /// Prices of single service tiers by name. They replace `tiers` and the tier's multiplier.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub service_tier_prices: BTreeMap<String, Vec<Tier>>,
 }
 
-/// Token prices from a size of the prompt on. The highest tier that matches prices the whole request.
+/// Token prices from a prompt size on. The highest applicable tier prices the whole request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Tier {
-    /// It matches prompts of more input tokens than this, cached ones included ([`Usage::input_total`]).
+    /// The tier applies to prompts with more input tokens than this, cached ones included ([`Usage::input_total`]).
     pub above_input_tokens: u64,
-    /// An input token.
+    /// Per input token.
     pub input: PerToken,
-    /// An output token.
+    /// Per output token.
     pub output: PerToken,
-    /// An input token read from a cache.
+    /// Per input token read from a cache.
     pub cache_read: PerToken,
-    /// An input token written to a cache of short life.
+    /// Per input token written to a short-lived cache.
     pub cache_write_short: PerToken,
-    /// An input token written to a cache of long life.
+    /// Per input token written to a long-lived cache.
     pub cache_write_long: PerToken,
 }
 
-/// What is paid by call. No multiplier changes it.
+/// Prices per call. No multiplier changes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PerCallPrices {
-    /// A web search of the provider's own tool.
+    /// Per web search by the provider's own tool.
     pub web_search: PerCall,
-    /// A page fetched by the provider's own tool.
+    /// Per page fetched by the provider's own tool.
     pub web_fetch: PerCall,
-    /// A search in stored files by the provider's own tool.
+    /// Per search in stored files by the provider's own tool.
     pub file_search: PerCall,
-    /// A call of the provider's own code interpreter.
+    /// Per call of the provider's own code interpreter.
     pub code_interpreter: PerCall,
-    /// A call of the provider's own image generation.
+    /// Per call of the provider's own image generation.
     pub image_generation: PerCall,
-    /// A request, once, unless it consumed nothing.
+    /// Per request, unless it consumed nothing.
     pub request: PerCall,
 }
 
-/// Factors by the names that answers carry, without regard to case. What is not listed has the factor 1.
+/// Factors by the names that answers carry, case-insensitive. An unlisted name has the factor 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Multipliers {
-    /// Of the service tier.
+    /// By service tier.
     pub service_tier: BTreeMap<String, Factor>,
-    /// Of the speed.
+    /// By speed.
     pub speed: BTreeMap<String, Factor>,
-    /// Of the geography.
+    /// By geography.
     pub geo: BTreeMap<String, Factor>,
 }
 
@@ -98,13 +99,13 @@ pub struct Exact(i128);
 impl Exact {
     const MAX: Self = Self(i128::MAX);
 
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// Rounded up to the next nano-USD, at most [`NanoUsd::MAX`].
+    /// Rounds up to whole nano-USD, at most [`NanoUsd::MAX`].
     pub fn rounded_up(self) -> NanoUsd {
         let unit = PICO_PER_NANO.saturating_mul(FACTORS_ONE);
         let nanos = self.0 / unit + i128::from(self.0 % unit != 0);
@@ -113,18 +114,18 @@ impl Exact {
 }
 
 impl Tariff {
-    /// What tokens and calls cost, the prompt being of the tier that its size gives it.
+    /// The cost of tokens and calls in the tier that applies to the prompt's size.
     pub fn sum(&self, usage: &Usage, modifiers: &Modifiers) -> Exact {
         self.sum_in_tier(usage, modifiers, self.tier_above(usage, modifiers))
     }
 
-    /// From which size on the tier holds that prices this prompt.
+    /// The prompt size above which the applicable tier begins.
     pub fn tier_above(&self, usage: &Usage, modifiers: &Modifiers) -> u64 {
         let tier = tier_for(self.tiers_for(modifiers), usage.input_total());
         tier.map_or(0, |tier| tier.above_input_tokens)
     }
 
-    /// What a request costs once, unless it consumed nothing.
+    /// The fee per request, for one that consumed something.
     pub fn request_fee(&self) -> Exact {
         Exact(i128::from(self.per_call.request.pico_usd()).saturating_mul(FACTORS_ONE))
     }
@@ -133,7 +134,7 @@ impl Tariff {
         named(&self.service_tier_prices, modifiers.service_tier.as_deref()).unwrap_or(&self.tiers)
     }
 
-    /// What tokens and calls cost in the tier that begins above so many input tokens.
+    /// The cost of tokens and calls in the tier that begins above this many input tokens.
     pub fn sum_in_tier(&self, usage: &Usage, modifiers: &Modifiers, above_input_tokens: u64) -> Exact {
         let tier_name = modifiers.service_tier.as_deref();
         let own = named(&self.service_tier_prices, tier_name);
@@ -178,13 +179,13 @@ impl Tariff {
     }
 }
 
-/// The highest tier that matches; the first is for any prompt.
+/// The highest applicable tier; the first one applies to any prompt.
 fn tier_for(tiers: &[Tier], input_total: u64) -> Option<&Tier> {
     let matches = |tier: &&Tier| input_total > tier.above_input_tokens;
     tiers.iter().rev().find(matches).or_else(|| tiers.first())
 }
 
-/// What is listed under a name that an answer carries; providers are not of one mind about its case.
+/// Looks up a name that an answer carries, ignoring case, since providers differ in it.
 fn named<'a, T>(listed: &'a BTreeMap<String, T>, name: Option<&str>) -> Option<&'a T> {
     let name = name?;
     listed.get(name).or_else(|| {

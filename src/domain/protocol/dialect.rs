@@ -1,4 +1,4 @@
-//! The three protocols as one closed choice: every function only hands on to the protocol's own module.
+//! The three protocols as a closed enum. Every function delegates to the protocol's own module.
 
 use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_pick::{PathSet, Picker};

@@ -1,4 +1,4 @@
-//! What is the same in the answers of all three protocols.
+//! What answers of all three protocols have in common.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! The Gemini-style protocol: what its answers say, and weir's own words in its shapes.
+//! The Gemini-style protocol: reads its answers, and writes weir's own errors in its shapes.
 
 use std::sync::LazyLock;
 

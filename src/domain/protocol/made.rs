@@ -1,6 +1,6 @@
-//! What an answer says that it has made at the provider's account: items, containers, files. A later request may name it.
+//! Finds the state that an answer has created at the provider: items, containers, files. A later request may name it.
 //!
-//! Only places that the provider fills are listed: what a model writes, such as the input of a tool, may hold any name.
+//! Only places that the provider fills are read. What a model writes, such as a tool's input, could contain any name.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use crate::domain::json_pick::Segment::{Each, Key};
 use crate::domain::json_pick::{Path, Picker, Segment, Take};
 use crate::domain::provider_state::StateId;
 
-/// Names that are noted of one answer, of each sort.
+/// The most names recorded of one answer, of each sort.
 pub(super) const MADE_MAX: usize = 256;
 
 /// In a stream's events, and in a whole body.
@@ -83,12 +83,12 @@ const fn all(segments: &'static [Segment]) -> Path {
     Path::new(segments, Take::List)
 }
 
-/// What an answer has made.
+/// The state that an answer has created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
-    /// What is there if the answer is kept: its items, its conversation.
+    /// State that exists only if the answer is kept: items, conversations.
     pub kept: Vec<StateId>,
-    /// What is there all the same: containers, files.
+    /// State that exists anyway: containers, files.
     pub always: Vec<StateId>,
 }
 

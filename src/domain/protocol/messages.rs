@@ -1,4 +1,4 @@
-//! The Messages protocol: what its answers say, and weir's own words in its shapes.
+//! The Messages protocol: reads its answers, and writes weir's own errors in its shapes.
 
 mod counts;
 mod iterations;

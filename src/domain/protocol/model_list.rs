@@ -1,24 +1,24 @@
-//! The list of models, in the three shapes that clients expect on one path.
+//! The list of models, in the three shapes that clients expect on the same path.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::domain::protocol::Protocol;
 
-/// A model as it is listed.
+/// One model in the list of models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedModel {
-    /// The name to put into requests.
+    /// The name to use in requests.
     pub id: String,
-    /// The name for people.
+    /// The human-readable name.
     pub display_name: String,
-    /// When it appeared, in seconds since the epoch.
+    /// When it appeared, in seconds since the Unix epoch.
     pub created_unix: i64,
-    /// Input tokens that it takes, if known.
+    /// The most input tokens, if known.
     pub context_tokens: Option<u64>,
-    /// Output tokens that it gives, if known.
+    /// The most output tokens, if known.
     pub output_tokens: Option<u64>,
-    /// Who makes it.
+    /// The name of its provider.
     pub owner: String,
 }
 

@@ -11,12 +11,12 @@ const MESSAGES_PAGE_MODELS: usize = 20;
 /// Models on a page of the Gemini-style protocol when the client does not say.
 const GEMINI_PAGE_MODELS: usize = 50;
 
-/// A part of the list.
+/// One page of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Which models.
+    /// The models on it, as indices into the list.
     pub range: Range<usize>,
-    /// Whether there are more in the direction asked for.
+    /// Whether there are more in the requested direction.
     pub has_more: bool,
 }
 

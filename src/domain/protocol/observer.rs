@@ -1,4 +1,4 @@
-//! The observer: looks at an answer's bytes as they pass and knows what they said, in bounded memory.
+//! The observer reads an answer's bytes as they pass, in bounded memory.
 
 mod sink;
 mod template;
@@ -21,7 +21,7 @@ use crate::domain::usage::{Run, Usage};
 use sink::{DONE_MARKER, Head, Sink};
 use template::Template;
 
-/// How an answer's body is cut into messages.
+/// How an answer's body is divided into messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Framing {
     /// Server-sent events.
@@ -30,7 +30,7 @@ pub enum Framing {
     Json,
     /// A JSON array with one element per chunk (Gemini stream without `alt=sse`).
     JsonArray,
-    /// Anything else: not looked at.
+    /// Anything else; not parsed.
     Opaque,
 }
 
@@ -55,31 +55,31 @@ pub fn framing_of(operation: Operation, content_type: Option<&str>) -> Framing {
     }
 }
 
-/// Why a stream cannot go on although its status line said 200.
+/// A failure of a stream whose status line was already sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MidStreamFailure {
-    /// What happened.
+    /// The kind of failure, which decides the in-band error's type.
     pub kind: FailureKind,
-    /// What the client is told; any text, it is escaped where it is put in.
+    /// The message for the client. It is escaped where needed.
     pub message: String,
 }
 
-/// What ended a stream too early.
+/// Why a stream ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureKind {
     /// The provider closed or reset the connection.
     ProviderCut,
-    /// The provider was silent for longer than allowed.
+    /// The provider was silent for longer than its time limit.
     ProviderTimeout,
-    /// Nothing is left to pay for the rest of the answer.
+    /// The key's quota or the account's balance is used up.
     LimitReached,
-    /// weir is being stopped.
+    /// weir is shutting down.
     Stopped,
-    /// weir failed.
+    /// An error of weir's own.
     Internal,
 }
 
-/// What an answer has said so far.
+/// What an answer has reported so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
     /// The usage that the provider reported, if it reported any: that of all models that worked on the answer.
@@ -106,7 +106,7 @@ pub struct Observed {
     pub saw_done_marker: bool,
 }
 
-/// An error that came inside an answer. Never holds the message: that is the provider's text, and may quote the prompt.
+/// An error inside an answer. Never contains the message, which is the provider's text and may quote the prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InBandError {
     /// The error's type (Messages, Responses) or status (Gemini).
@@ -115,12 +115,13 @@ pub struct InBandError {
     pub code: Option<String>,
 }
 
-/// The bytes of heap memory that an observer never exceeds.
+/// The most heap memory that an observer uses, in bytes.
 pub const HEAP_BYTES_MAX: usize = 128 * 1024;
 
-/// Watches one answer. Any split of the same bytes into chunks gives the same result.
+/// Reads one answer. Any division of the same bytes into chunks gives the same result.
 ///
-/// Memory is bounded whatever the size of an event or a line ([`Observer::heap_bytes`]), and in steady state a chunk allocates nothing.
+/// Memory is bounded whatever the size of an event or line ([`Observer::heap_bytes`]), and in steady state a chunk
+/// allocates nothing.
 #[derive(Debug)]
 pub struct Observer {
     /// The event, element or body in progress.
@@ -150,7 +151,7 @@ enum Frame {
 }
 
 impl Observer {
-    /// An observer of an answer that has not begun.
+    /// An observer for an answer that has not begun.
     pub fn new(protocol: Protocol, framing: Framing) -> Self {
         let dialect = Dialect::new(protocol);
         let frame = match framing {
@@ -173,7 +174,7 @@ impl Observer {
         }
     }
 
-    /// Looks at the next bytes of the body.
+    /// Reads the next bytes of the body.
     pub fn push(&mut self, chunk: &[u8]) {
         let Self { picker, answer, frame } = self;
         match frame {
@@ -208,14 +209,16 @@ impl Observer {
         }
     }
 
-    /// Whether generated content (text, thinking, a tool call) has passed. Pings, comments, blank lines and `message_start` are none.
+    /// Whether generated content has passed: text, thinking, or a tool call. Pings, comments, blank lines and
+    /// `message_start` are not content.
     pub fn first_content_seen(&self) -> bool {
         self.answer.facts.content_seen
     }
 
-    /// Whether the protocol's own end was seen: its last event or an in-band error, the end of a JSON value; an opaque answer is always complete.
+    /// Whether the end by the protocol was seen: its last event, an in-band error, or the end of a JSON value. An
+    /// opaque answer is always complete.
     ///
-    /// An event that is whole but for the blank line behind it counts.
+    /// An event that lacks only its final blank line counts.
     pub fn is_complete(&self) -> bool {
         match &self.frame {
             Frame::Sse { .. } => {
@@ -242,9 +245,9 @@ impl Observer {
         Some(answer)
     }
 
-    /// The output tokens that have passed so far, estimated from the text that the model has written; cheap at any time.
+    /// The output tokens so far, estimated from the text that the model has written. Cheap at any time.
     ///
-    /// Text, arguments of tool calls and the reasoning that is shown; hidden reasoning cannot be seen. An opaque answer is
+    /// Counts text, arguments of tool calls and visible reasoning; hidden reasoning cannot be seen. An opaque answer is
     /// estimated by its bytes.
     pub fn output_estimate(&self) -> u64 {
         match &self.frame {
@@ -253,12 +256,12 @@ impl Observer {
         }
     }
 
-    /// What kinds of bytes the text has that the model has written so far; none of an opaque answer.
+    /// The kinds of bytes in the text so far; empty for an opaque answer.
     pub fn classes(&self) -> &CharClasses {
         self.picker.heard().classes()
     }
 
-    /// What the answer has said so far.
+    /// All that the answer has reported so far.
     pub fn observed(&self) -> Observed {
         let mut answer = self.open_event().unwrap_or_else(|| self.answer.clone());
         if matches!(self.frame, Frame::Json) {
@@ -281,14 +284,14 @@ impl Observer {
         }
     }
 
-    /// How many names of state have passed in whole events: the answer's own, and those of what it has made. Cheap at any time;
-    /// none of a body in one piece, which is read at its end.
+    /// How many names of state have been seen in complete events: the answer's own, and those of what it has created.
+    /// Cheap at any time. Zero for a body in one piece, which is read at its end.
     pub fn names(&self) -> usize {
         let facts = &self.answer.facts;
         usize::from(facts.answer_id.is_some()) + facts.made.kept.len() + facts.made.always.len()
     }
 
-    /// The identifier under which the provider may keep the answer, if it has said so by now.
+    /// The identifier under which the provider may keep the answer, once known.
     pub fn answer_id(&self) -> Option<Cow<'_, str>> {
         let open = if matches!(self.frame, Frame::Json) {
             let mut answer = self.answer.clone();
@@ -303,7 +306,7 @@ impl Observer {
         }
     }
 
-    /// What the answer says so far that it has made at the provider's account.
+    /// The state that the answer has created at the provider so far.
     pub fn made(&self) -> Cow<'_, Made> {
         if matches!(self.frame, Frame::Json) {
             let mut made = Made::default();
@@ -335,9 +338,10 @@ impl Observer {
         Some([before, b"data: ", DONE_MARKER, b"\n\n"].concat())
     }
 
-    /// The bytes to append now, so that the client sees the protocol's own in-band error.
+    /// The bytes to append so that the client sees the protocol's in-band error.
     ///
-    /// `None` when it cannot be said in band (a unary or an opaque body, an array that is closed): break the connection then.
+    /// `None` if the error cannot be expressed in band (a unary or opaque body, or a closed array); the connection must
+    /// be broken then.
     pub fn failure_tail(&self, failure: &MidStreamFailure) -> Option<Vec<u8>> {
         let Answer { dialect, facts } = &self.answer;
         match &self.frame {
@@ -352,7 +356,7 @@ impl Observer {
         }
     }
 
-    /// The bytes of heap memory in buffers: at most [`HEAP_BYTES_MAX`], whatever was pushed; some 2 KiB with real streams.
+    /// The heap memory in buffers: at most [`HEAP_BYTES_MAX`], about 2 KiB with real streams.
     pub fn heap_bytes(&self) -> usize {
         let template = match &self.frame {
             Frame::Sse { template, .. } => template.heap_bytes(),

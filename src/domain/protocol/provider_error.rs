@@ -1,4 +1,4 @@
-//! A provider's error body: put into the protocol's shape, and cleaned of what resembles the credential it was asked with.
+//! Reads a provider's error body, puts it into the client's form, and masks what resembles the credential.
 
 use serde_json::Value;
 
@@ -19,15 +19,14 @@ const WORD_CHARS_MAX: usize = 128;
 /// Details of an error that are read.
 const DETAILS_MAX: usize = 16;
 
-/// What a provider's error says, whatever the shape it says it in.
+/// What a provider's error says, whatever its shape.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Said {
     kind: Option<String>,
     code: Option<String>,
-    /// Its text for people, at most 4096 characters of it.
+    /// Its message, at most 4096 characters.
     pub message: Option<String>,
-    /// Every word that it has for machines, numbers included: its code, its type, its status, and what its details name as the
-    /// code or the reason.
+    /// All its machine-readable words, numbers included: code, type, status, and the codes or reasons in its details.
     pub words: Vec<String>,
 }
 

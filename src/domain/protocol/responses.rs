@@ -1,4 +1,4 @@
-//! The Responses protocol: what its answers say, and weir's own words in its shapes.
+//! The Responses protocol: reads its answers, and writes weir's own errors in its shapes.
 
 mod calls;
 

@@ -1,8 +1,8 @@
-//! Where in an answer the text is that a model has written: what its output tokens are counted by, where no usage is
+//! Where an answer has the text that the model has written. Output tokens are estimated from it if no usage is
 //! reported.
 //!
-//! Text, arguments of tool calls, and the reasoning that the provider shows. What an answer says again (the `done` events
-//! and the last event of a Responses stream repeat all that went before) is not listened to.
+//! It is text, arguments of tool calls, and visible reasoning. Repetitions are ignored: the `done` events and the last
+//! event of a Responses stream repeat everything before.
 
 use crate::domain::json_pick::Segment::{Each, Key};
 use crate::domain::json_pick::{Path, Segment, Take};

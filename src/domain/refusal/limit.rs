@@ -1,5 +1,5 @@
-//! The limits that a request runs into, and how each is said, so that agents stop where nothing but an act or a new period
-//! helps, and show why; and wait where it passes. What the agents make of it is in ARCHITECTURE.md.
+//! The limits that a request can reach, and how each is expressed: agents stop and show the reason where only an
+//! operator or a new period helps, and wait where waiting helps. ARCHITECTURE.md describes how agents react.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -16,54 +16,54 @@ mod tests;
 /// A limit of a key or of its account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// The account has no money left.
+    /// The account has no balance left.
     Balance,
-    /// The account was suspended.
+    /// The account is suspended.
     Suspended,
     /// The key's account does not exist.
     NoAccount,
-    /// The key has spent its quota.
+    /// The key's quota is spent.
     Quota {
-        /// The quota, and what was spent of it.
+        /// The quota and its spending.
         standing: QuotaStanding,
-        /// Its period.
+        /// The quota's period.
         reset: Reset,
-        /// The seconds until it begins anew, at least 1; `None`: it does not.
+        /// Seconds until the next period, at least 1; `None` if there is none.
         resets_in: Option<u64>,
     },
-    /// Running requests hold what is left of the key's quota, or of the account's balance.
+    /// Running requests hold what is left of the key's quota or of the account's balance.
     Held {
-        /// Whose money it is.
+        /// Whether it is the key's quota or the account's balance.
         scope: Scope,
     },
-    /// Too many requests are running.
+    /// The limit of concurrent requests is reached.
     Concurrency {
-        /// Whose limit it is.
+        /// Whether it is the key's limit or the account's.
         scope: Scope,
-        /// The limit.
+        /// The most concurrent requests.
         limit: u64,
     },
-    /// Too much in a minute.
+    /// A limit per minute is reached.
     Rate {
-        /// Whose limit it is.
+        /// Whether it is the key's limit or the account's.
         scope: Scope,
-        /// What is counted.
+        /// Whether it limits requests or tokens.
         counted: Counted,
-        /// The limit, per minute.
+        /// The most requests or tokens per minute.
         limit: u64,
-        /// After how many seconds it is worth trying again, at least 1.
+        /// Seconds until a retry makes sense, at least 1.
         retry_after_seconds: u64,
-        /// When that is, in seconds since the Unix epoch.
+        /// The time of that retry, in seconds since the Unix epoch.
         retry_at: i64,
     },
 }
 
-/// Seconds until a running request may have ended. Some agents wait exactly as long as they are told.
+/// Seconds until a running request may have ended. Some agents wait exactly this long.
 const CONCURRENCY_RETRY_SECONDS: u64 = 1;
 
 impl Limit {
-    /// What a store's refusal means to the client; `None` for what is wrong with the key itself. `now` is in seconds since
-    /// the Unix epoch, `reset` the key's.
+    /// The limit for a denial by the ledger; `None` for a denial that concerns the key itself. `now` is in seconds
+    /// since the Unix epoch, `reset` is the key's.
     pub fn of(denied: Denied, reset: Reset, now: i64) -> Option<Self> {
         Some(match denied {
             Denied::KeyRevoked | Denied::KeyExpired => return None,
@@ -98,7 +98,7 @@ impl Limit {
         })
     }
 
-    /// Whether waiting a moment helps. Otherwise somebody has to act, or a period to end.
+    /// Whether waiting a moment helps. Otherwise an operator must act, or a period must end.
     pub(super) fn passes(&self) -> bool {
         matches!(self, Self::Held { .. } | Self::Concurrency { .. } | Self::Rate { .. })
     }
@@ -156,7 +156,7 @@ impl Limit {
         }
     }
 
-    /// What the client reads: what is wrong, and what to do next.
+    /// The message for the client: what is wrong, and what to do.
     pub(super) fn message(&self) -> String {
         match (self.act(), self.resets_at().and_then(time)) {
             (Some(act), Some(time)) => format!("{act}, or wait until it begins anew at {time}."),
@@ -177,7 +177,7 @@ impl Limit {
         }
     }
 
-    /// What is spent or forbidden and what can be done about it, without its last stop; `None` for what passes.
+    /// What is spent or forbidden, and what can be done, without the final full stop; `None` if waiting helps.
     fn act(&self) -> Option<String> {
         Some(match self {
             Self::Balance => "The account of this API key has no balance left. Have credit added to it".to_owned(),
@@ -202,7 +202,7 @@ impl Limit {
         })
     }
 
-    /// What passes, and when to try again; nothing for what does not.
+    /// What limit it is and when to try again; empty if waiting does not help.
     fn wait(&self) -> String {
         match self {
             Self::Held { scope } => format!(
@@ -234,8 +234,8 @@ impl Limit {
         }
     }
 
-    /// The headers that say when to come back, or that there is no use. A long `retry-after` is for Messages clients alone:
-    /// others wait it out in silence.
+    /// The headers that say when to come back, or that it is no use. Only Messages clients get a long `retry-after`;
+    /// others would wait it out silently.
     pub(super) fn headers(&self, protocol: Protocol) -> Vec<(&'static str, String)> {
         let mut headers = Vec::new();
         match self {
@@ -274,7 +274,7 @@ impl Limit {
         headers
     }
 
-    /// The headers by which Claude Code knows that money is spent.
+    /// The headers by which Claude Code recognises that money is spent.
     fn spend_limit(&self) -> Vec<(&'static str, String)> {
         match self {
             Self::Quota {
@@ -314,7 +314,7 @@ pub(super) fn retry_info(seconds: u64) -> Value {
     json!({ "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": format!("{seconds}s") })
 }
 
-/// Limit, remaining and reset, by the name the protocol has for them; Gemini says it in the body.
+/// The protocol's header names for limit, remaining and reset; `None` for Gemini, which has them in the body.
 fn rate_headers(protocol: Protocol, counted: Counted) -> Option<[&'static str; 3]> {
     match (protocol, counted) {
         (Protocol::Messages, Counted::Requests) => Some([
@@ -348,7 +348,7 @@ fn whose(scope: Scope) -> &'static str {
     }
 }
 
-/// RFC 3339, in UTC.
+/// The time in RFC 3339 and UTC.
 fn time(unix_seconds: i64) -> Option<String> {
     Timestamp::from_second(unix_seconds).ok().map(|time| time.to_string())
 }

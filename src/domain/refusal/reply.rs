@@ -1,4 +1,4 @@
-//! A refusal as an HTTP answer.
+//! Turns a refusal into an HTTP answer.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use crate::domain::protocol::{ErrorForm, Protocol, gemini, messages, responses};
 use crate::domain::provider_state::StateKind;
 use crate::domain::refusal::{Refusal, Reply, limit::retry_info};
 
-/// Seconds after which a client may try again what failed for lack of room or of the key store. Short, because some clients wait
-/// exactly as long as they are told, without a cap.
+/// Seconds after which to retry what failed for lack of memory or of the store. Short, because some clients wait
+/// exactly this long, whatever it is.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
-/// Characters of a client's text (a model name) that are repeated to it.
+/// The most characters of a client's text, such as a model name, that a message repeats.
 const ECHO_CHARS_MAX: usize = 128;
 
-/// Letters and digits in a row that make a text look like a key.
+/// So many letters and digits in a row make a text look like a key.
 const KEY_RUN_CHARS_MIN: usize = 32;
 
 pub(super) fn render(refusal: &Refusal, form: ErrorForm, request_id: &str) -> Reply {
@@ -149,14 +149,14 @@ fn add(body: &mut Value, name: &str, value: Value) {
     }
 }
 
-/// A wait as clients understand it: whole seconds, at least one.
+/// A wait in whole seconds, rounded up, at least 1.
 fn whole_seconds(wait: Duration) -> u64 {
     u64::try_from(wait.as_millis().div_ceil(1000))
         .unwrap_or(u64::MAX)
         .max(1)
 }
 
-/// What the client reads: what is wrong, with which, and what to do next.
+/// The message for the client: what is wrong, with what, and what to do.
 fn message(refusal: &Refusal) -> String {
     match refusal {
         Refusal::UnknownPath => "There is nothing at this path. Send POST /v1/messages, POST /v1/responses or \
@@ -237,7 +237,7 @@ fn usage_message(place: &str) -> String {
     )
 }
 
-/// The vendors' own words first, by which some clients know what to do.
+/// Begins with the vendors' own words, which some clients react to.
 fn state_message(kind: StateKind, id: &str) -> String {
     let what = match kind {
         StateKind::Response => "Previous response".to_owned(),
@@ -330,7 +330,8 @@ fn generation_path(protocol: Protocol) -> &'static str {
     }
 }
 
-/// The model by name, or without it when the name is nothing that one would repeat: empty, long, not printable, or like a key.
+/// The model's name for a message, or none if the name should not be repeated: empty, long, not printable, or like a
+/// key.
 fn named(model: &str) -> String {
     let printable = !model.is_empty() && model.len() <= ECHO_CHARS_MAX && model.chars().all(|c| c.is_ascii_graphic());
     let like_a_key = model
@@ -343,7 +344,7 @@ fn named(model: &str) -> String {
     }
 }
 
-/// A client's text, short and printable.
+/// A client's text, shortened and printable.
 fn echo(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(ECHO_CHARS_MAX).collect()
 }

@@ -1,5 +1,5 @@
-//! Applies a provider's body edits. They are spliced into the client's own text: whatever no edit names stays byte for
-//! byte, with its order, white space, number spelling and unknown members.
+//! Applies a provider's body edits by splicing them into the client's text. Everything that no edit names stays byte
+//! for byte: order, white space, number spelling, unknown members.
 
 mod cursor;
 mod fields;

@@ -25,13 +25,13 @@ pub struct BodyRules {
 pub struct BodyEdit {
     /// Its line in the provider's file, counted from 1.
     pub(super) line: usize,
-    /// Where.
+    /// The path of the members or elements to edit.
     pub(super) path: Vec<Segment>,
-    /// For requests of these protocols only.
+    /// The protocols that it applies to; `None` for all.
     pub(super) protocols: Option<Vec<Protocol>>,
-    /// Where all of these hold.
+    /// The conditions, which must all hold.
     pub(super) when: Vec<Condition>,
-    /// What.
+    /// What the edit does there.
     pub(super) op: BodyOp,
 }
 
@@ -49,39 +49,39 @@ pub enum Segment {
 pub enum BodyOp {
     /// Replaces the value, or appends the member.
     Set {
-        /// The value.
+        /// The value's JSON text.
         value: String,
     },
     /// Drops the member or element with one comma.
     Remove,
-    /// Replaces the name.
+    /// Renames the member.
     Rename {
         /// The new name, unescaped.
         to: String,
     },
     /// Replaces a number beyond a bound by the bound.
     Clamp {
-        /// The values allowed.
+        /// The allowed range.
         range: Bounds,
     },
     /// Replaces equal strings: unescaped string to JSON text.
     Map {
-        /// From and to.
+        /// Old strings, unescaped, each with the JSON text that replaces it.
         values: Vec<(String, String)>,
     },
     /// Changes nothing: the request is refused.
     Refuse {
-        /// Which values.
+        /// The values that are refused.
         which: Refused,
         /// What the client is told, with `{value}`, `{path}` and `{holder}` to be filled in.
         message: String,
     },
 }
 
-/// Which values make a request refused.
+/// The values for which a request is refused.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refused {
-    /// All.
+    /// All values.
     Any,
     /// Numbers beyond a bound. What is no number is for the provider to judge.
     Outside(Bounds),
@@ -92,9 +92,9 @@ pub enum Refused {
 /// The least and the greatest number that is let through.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bounds {
-    /// The least.
+    /// The least allowed value.
     pub(super) min: Option<Bound>,
-    /// The greatest.
+    /// The greatest allowed value.
     pub(super) max: Option<Bound>,
 }
 
@@ -122,7 +122,7 @@ pub struct Bound {
 /// A number as far as it can be compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// Exact.
+    /// An integer, compared exactly.
     Integer(i128),
     /// With a fraction, an exponent, or more digits than an `i128` has; may be infinite.
     Float(f64),

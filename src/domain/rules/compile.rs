@@ -1,4 +1,4 @@
-//! A provider file, checked in full and turned into what a request needs. Whatever compiles cannot be wrong later.
+//! Compiles a provider file: checks it in full and turns it into what requests need. A compiled file cannot fail later.
 
 mod bodies;
 mod conditions;

@@ -8,11 +8,11 @@ use crate::domain::operation::Operation;
 /// What the conditions of edits may ask about a request.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestFacts<'a> {
-    /// What is asked for.
+    /// The requested operation.
     pub operation: Operation,
-    /// The model as the client names it.
+    /// The model's name as the client gave it.
     pub model: &'a str,
-    /// What the provider calls that model.
+    /// The provider's name for the model.
     pub upstream_model: &'a str,
     /// The client's headers.
     pub headers: &'a HeaderMap,
@@ -21,13 +21,13 @@ pub struct RequestFacts<'a> {
 /// One condition of an edit; an edit with several applies only where all hold.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
-    /// The model asked for.
+    /// The name of the requested model.
     Model(ModelPattern),
     /// A header of the client's request.
     Header {
-        /// Which.
+        /// The header's name.
         name: HeaderName,
-        /// What one of its values has to be.
+        /// The test, which one of its values must pass.
         test: HeaderTest,
     },
     /// A member of the body.
@@ -38,18 +38,18 @@ pub enum Condition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelPattern(pub(super) String);
 
-/// What is asked of a header.
+/// A test of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeaderTest {
-    /// It is there.
+    /// The header is present.
     Present,
-    /// A value of it is this one.
+    /// One of its values is this text.
     Equals(String),
-    /// A value of it has this text in it.
+    /// One of its values contains this text.
     Contains(String),
 }
 
-/// A test of one member.
+/// A test of one member of a JSON object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldTest {
     /// Where its path begins.
@@ -69,7 +69,7 @@ pub enum FieldBase {
     Root,
 }
 
-/// What is asked of a field.
+/// A test of a member's value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ValueTest {
     /// It is there, whatever its value, or it is not.
@@ -78,7 +78,7 @@ pub enum ValueTest {
     In(Vec<Scalar>),
 }
 
-/// A value that a field is compared with.
+/// A value to compare a member with.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scalar {
     /// A string, unescaped.

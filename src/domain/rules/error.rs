@@ -1,4 +1,4 @@
-//! What single errors of a provider mean, where their status does not say it.
+//! Error rules: the meaning of a provider's errors whose status does not tell it.
 
 use crate::domain::{
     protocol::provider_error,
@@ -8,15 +8,15 @@ use crate::domain::{
 /// An error of the provider, told from others of its status by what it says. All that is given has to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorRule {
-    /// Its status.
+    /// The error's status.
     pub status: u16,
     /// A word that it has for machines: its code, its type, its status, or what its details name.
     pub code: Option<String>,
-    /// Its text for people; `*` stands for any text.
+    /// A pattern for its message; `*` matches any text.
     pub message: Option<String>,
-    /// A text that its body has anywhere.
+    /// A text that its body contains.
     pub contains: Option<String>,
-    /// What it means.
+    /// Whether it refuses the credential or the request.
     pub means: ErrorMeaning,
 }
 

@@ -1,4 +1,4 @@
-//! What a provider's file does to one request, and which line of it does what: the edits, applied one by one.
+//! Explains what a provider's file does to one request, by applying the edits one by one with their lines.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::domain::{
     },
 };
 
-/// A request, and maybe its answer.
+/// A request to explain, with its answer if given.
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
     /// What is asked for; `None`: what the body looks like.
@@ -35,18 +35,18 @@ pub struct Question<'a> {
     pub query: Option<&'a str>,
     /// The client's body.
     pub body: &'a [u8],
-    /// The provider's answer.
+    /// The provider's answer, if it is to be explained as well.
     pub response: Option<&'a [u8]>,
 }
 
-/// What becomes of it.
+/// What the rules do to a request and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// What is asked for.
+    /// The requested operation.
     pub operation: Operation,
-    /// The model asked for.
+    /// The requested model's name.
     pub model: String,
-    /// What the provider calls it.
+    /// The provider's name for the model.
     pub upstream_model: String,
     /// Everything that the file changes, in the order in which it is done.
     pub changes: Vec<Change>,
@@ -61,12 +61,12 @@ pub struct Explanation {
     pub refused: Option<(usize, String)>,
 }
 
-/// Bytes before and after.
+/// A text before and after the edits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Passage {
-    /// Before.
+    /// The text before.
     pub before: Vec<u8>,
-    /// After; `None` when the request is refused.
+    /// The text after; `None` if the request is refused.
     pub after: Option<Vec<u8>>,
 }
 
@@ -77,13 +77,13 @@ pub struct Change {
     pub line: usize,
     /// Where: `model`, `body`, `head`, `query` or `response`.
     pub part: &'static str,
-    /// What the edit says.
+    /// The edit, as the provider's file has it.
     pub rule: String,
     /// The texts that it replaces and those that it puts there; none for heads and answers.
     pub places: Vec<(String, String)>,
 }
 
-/// Why nothing can be explained.
+/// Why the request cannot be explained.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ExplainError(String);
@@ -154,7 +154,7 @@ pub fn explain(compiled: &Compiled, question: &Question<'_>) -> Result<Explanati
     })
 }
 
-/// What a body is a request for.
+/// The operation that the body is a request for.
 fn operation(question: &Question<'_>, provider: &Provider) -> Result<Operation, ExplainError> {
     if let Some(operation) = question.operation {
         return Ok(operation);

@@ -11,32 +11,32 @@ pub struct HeadEdits(pub(super) Vec<HeadEdit>);
 pub struct HeadEdit {
     /// Its line in the provider's file, counted from 1.
     pub(super) line: usize,
-    /// What it does.
+    /// What is done to the header.
     pub(super) op: HeadOp,
 }
 
 /// What is done to a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeadOp {
-    /// It goes.
+    /// Removes the header.
     Remove(HeaderName),
     /// Its values go to another name, in the place of what is there.
     Rename(HeaderName, HeaderName),
-    /// It has this value, whatever the client sent.
+    /// Sets the value, whatever the client sent.
     Set(HeaderName, HeaderValue),
-    /// It has this value if the client sent none.
+    /// Sets the value if the client sent none.
     Default(HeaderName, HeaderValue),
 }
 
 impl HeadEdits {
-    /// All of them, in order.
+    /// All edits in their order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &HeadEdit> {
         self.0.iter()
     }
 }
 
 impl HeadEdit {
-    /// Applies it alone.
+    /// Applies this edit to a head.
     pub(super) fn apply(&self, head: &mut impl Head) {
         match &self.op {
             HeadOp::Remove(name) => head.remove(name),

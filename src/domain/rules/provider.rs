@@ -1,4 +1,4 @@
-//! One provider, as its file and weir.toml have it.
+//! A provider, as its file and the configuration define it.
 
 use std::time::Duration;
 
@@ -20,36 +20,36 @@ use crate::domain::{
     secret::Secret,
 };
 
-/// One provider, ready to serve.
+/// One provider. Compiled from its file; part of the catalogue.
 #[derive(Debug)]
 pub struct Provider {
     /// Its name in configuration, logs and metrics.
     pub name: String,
-    /// Its name for people.
+    /// The human-readable name.
     pub display_name: String,
-    /// How weir identifies itself.
+    /// How the credential is sent.
     pub auth: Auth,
-    /// The secrets that are there; with none of them the provider is off.
+    /// The secrets that were found. Without any the provider is off.
     pub credentials: Vec<Credential>,
-    /// Where secrets were looked for that are not there.
+    /// Where secrets were looked for and not found.
     pub absent_secrets: Vec<SecretRef>,
-    /// Where each operation is served.
+    /// The URL of each operation that it serves.
     pub endpoints: Endpoints,
     /// Places that serve the same, in the place of the endpoints' own; empty: those of the endpoints.
     pub origins: Vec<WeightedOrigin>,
     /// Time limits that differ from `[upstream]`.
     pub timeouts: Timeouts,
-    /// What is tried again.
+    /// Which answers lead to another attempt, how often and after which pause.
     pub retry: RetryPolicy,
-    /// What becomes of its error bodies.
+    /// Whether its error bodies pass or are reshaped.
     pub errors: ErrorShape,
-    /// The shape of all that is no answer, once this provider is chosen.
+    /// The form of weir's own refusals once this provider is chosen.
     pub refusals: RefusalShape,
-    /// Errors that do not mean what their status says.
+    /// Errors that mean something else than their status says.
     pub error_rules: ErrorRules,
-    /// Which model answers for names of the family that nobody knows.
+    /// The model that answers for unknown names of a family.
     pub fallback: Option<Fallback>,
-    /// What happens to a request whose client has left.
+    /// Whether an answer is read to its end after the client has disconnected.
     pub on_client_gone: OnClientGone,
     /// Edits of the request's headers.
     pub headers: HeadEdits,
@@ -62,12 +62,12 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// Whether it serves: not switched off, and a secret is there.
+    /// Whether it serves: it is not switched off and has a secret.
     pub fn is_on(&self) -> bool {
         !self.credentials.is_empty()
     }
 
-    /// Why it is off, and what to do about it; `None` for one that is on.
+    /// Why it is off and what to do; `None` if it is on.
     pub fn why_off(&self) -> Option<String> {
         if self.is_on() {
             return None;
@@ -120,7 +120,7 @@ impl Provider {
             .collect()
     }
 
-    /// The protocols it has endpoints of, in a fixed order. Counting tokens alone is no service.
+    /// The protocols that it has endpoints for, in a fixed order. Token counting alone does not count.
     pub fn protocols(&self) -> Vec<Protocol> {
         let generates = |protocol: &Protocol| {
             self.endpoints.iter().any(|(operation, _)| {
@@ -135,41 +135,41 @@ impl Provider {
     }
 }
 
-/// How weir identifies itself to a provider: `header: scheme secret`.
+/// How the credential is sent: `header: scheme secret`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Auth {
-    /// The header.
+    /// The header that carries it.
     pub header: HeaderName,
-    /// What stands before the secret, with its space: `"Bearer "` or nothing.
+    /// The text before the secret, with its space: `"Bearer "` or empty.
     pub scheme: &'static str,
     /// Statuses by which the provider refuses the credential or its account, unless an error rule knows better.
     pub refused_statuses: Vec<u16>,
 }
 
-/// One of a provider's secrets.
+/// One credential of a provider.
 #[derive(Clone, Debug)]
 pub struct Credential {
     /// Its name in logs and metrics.
     pub name: String,
     /// Its share of the requests, at least 1.
     pub weight: u16,
-    /// The secret; checked to be a header value.
+    /// The secret, checked to be valid in a header.
     pub secret: Secret,
 }
 
-/// One of the places where a provider serves.
+/// One of the places where a provider serves, with its weight.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WeightedOrigin {
-    /// The place.
+    /// Scheme, host and port.
     pub origin: Origin,
     /// Its share of the requests, at least 1.
     pub weight: u16,
-    /// A path that costs nothing and answers 200 while the place works.
+    /// A free path that answers 200 while the place works.
     pub health_path: Option<String>,
 }
 
 impl WeightedOrigin {
-    /// A place that shares with none.
+    /// A single place, with weight 1.
     pub fn only(origin: Origin) -> Self {
         Self {
             origin,
@@ -179,19 +179,19 @@ impl WeightedOrigin {
     }
 }
 
-/// Which model answers for names that nobody knows.
+/// The model that answers for unknown names of a family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback {
-    /// The names; `*` stands for any text.
+    /// Patterns of names; `*` matches any text.
     pub patterns: Vec<String>,
     /// The public name of the model that answers.
     pub model: String,
-    /// Only for requests of these protocols.
+    /// The protocols that it applies to; `None` for all.
     pub protocols: Option<Vec<Protocol>>,
 }
 
 impl Fallback {
-    /// Whether it answers for a name.
+    /// Whether it applies to this name.
     pub fn fits(&self, protocol: Protocol, asked: &str) -> bool {
         let protocols = self.protocols.as_ref();
         protocols.is_none_or(|only| only.contains(&protocol))
@@ -199,7 +199,7 @@ impl Fallback {
     }
 }
 
-/// Whether a pattern fits a text: `*` stands for any text, everything else for itself.
+/// Whether a pattern matches a text: `*` matches any text, everything else itself.
 pub(in crate::domain) fn matches(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else {
         return pattern == text;
@@ -218,16 +218,16 @@ pub(in crate::domain) fn matches(pattern: &str, text: &str) -> bool {
     left.ends_with(last)
 }
 
-/// Time limits of a provider; `None`: those of `[upstream]`.
+/// Time limits of a provider. `None` means that of `[upstream]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Until the connection stands.
+    /// For establishing the connection.
     pub connect: Option<Duration>,
-    /// Until the first byte of a streamed answer.
+    /// To the first byte of a streamed answer.
     pub first_byte: Option<Duration>,
-    /// Until the first byte of any other answer.
+    /// To the first byte of an answer in one piece.
     pub first_byte_unary: Option<Duration>,
-    /// Between two reads.
+    /// Between two reads of the answer.
     pub idle: Option<Duration>,
     /// From the first attempt to the last byte.
     pub total: Option<Duration>,

@@ -29,23 +29,23 @@ pub struct QueryEdit {
     pub(super) line: usize,
     /// The parameter's name, unescaped.
     pub(super) name: String,
-    /// What it does.
+    /// What is done to the parameter.
     pub(super) op: QueryOp,
 }
 
 /// What is done to a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueryOp {
-    /// It goes.
+    /// Removes the parameter.
     Remove,
-    /// It has this value, whatever the client sent.
+    /// Sets the value, whatever the client sent.
     Set(String),
-    /// It has this value if the client sent none.
+    /// Sets the value if the client sent none.
     Default(String),
 }
 
 impl QueryEdits {
-    /// All of them, in order.
+    /// All edits in their order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &QueryEdit> {
         self.0.iter()
     }

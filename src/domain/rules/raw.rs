@@ -1,4 +1,4 @@
-//! What a provider file says, word for word: the shapes that the strict parser fills.
+//! A provider file as written: the shapes that the strict parser fills.
 
 mod edits;
 

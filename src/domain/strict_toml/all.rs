@@ -1,5 +1,5 @@
-//! Every fault of a file, not only the first that the parser comes upon: what cannot be understood is struck out, or stood
-//! in for where it has to be there, and the rest is read again.
+//! Finds all faults of a file, not only the parser's first: what cannot be understood is removed, or replaced where it
+//! is required, and the rest is parsed again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! Gathers every fault of a file, so that one look is enough to mend it.
+//! Collects all faults of a file, so one run reports them all.
 
 use std::ops::Range;
 

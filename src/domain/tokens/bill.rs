@@ -30,81 +30,83 @@ use crate::domain::{
     usage::{Run, Usage, total},
 };
 
-/// A report beyond what the model can do, or was asked for, is not believed if it is also so many times the estimate.
+/// A report beyond the model's limits, or beyond what was requested, is rejected if it is also this many times the
+/// estimate.
 pub const ABSURD_TIMES: u64 = 4;
-/// The input tokens that a model is taken to have room for at most where its context is not known: as many as the largest
-/// context on offer.
+/// The context size assumed for a model without a known one: the largest on offer.
 pub const INPUT_PLAUSIBLE: u64 = 10_000_000;
-/// The output tokens of one answer that are believed where the model's most is not known: several times the most on offer,
-/// hidden reasoning included.
+/// The output limit assumed for a model without a known one: several times the largest on offer, hidden reasoning
+/// included.
 pub const OUTPUT_PLAUSIBLE: u64 = 1_000_000;
-/// The searches, and the fetches, of one answer that are believed.
+/// The most searches, and the most fetches, of one answer that are accepted.
 pub const CALLS_PLAUSIBLE: u64 = 10_000;
 /// How often a model is run at most for one answer because of the provider's own tools, where their calls are all that is
 /// known of it. Ten times is the vendor's limit
 /// (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools>).
 pub const RUNS_BY_TOOLS_MAX: u64 = 10;
 
-/// What is known of a request that has ended.
+/// What is known of a request that has ended, or of a running one.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
-    /// What the provider has reported so far; in parts, where a protocol reports in parts.
+    /// What the provider has reported so far.
     pub reported: Option<Usage>,
-    /// The runs that make it, each with what its model can do; none where the report tells of one.
+    /// The runs that add up to the report, each with its model's limits; empty for a single run.
     pub runs: &'a [(Run, Limits)],
-    /// Whether that report has all that is billed.
+    /// The report has all that is billed.
     pub is_full: bool,
     /// How the request ended.
     pub end: End,
-    /// The estimate of its input, without factor: [`crate::domain::json_scan::Scan::input_tokens`].
+    /// The estimate of its input, without the model's factor: [`crate::domain::json_scan::Scan::input_tokens`].
     pub input_scanned: u64,
-    /// The estimate of the text that passed, without factor: [`crate::domain::protocol::Observer::output_estimate`].
+    /// The estimate of the text that passed, without the model's factor:
+    /// [`crate::domain::protocol::Observer::output_estimate`].
     pub output_observed: u64,
     /// The model's factor for input.
     pub input_factor: Factor,
     /// The model's factor for output.
     pub output_factor: Factor,
-    /// What the model that was asked for can do.
+    /// The requested model's limits.
     pub limits: Limits,
-    /// The output tokens that were asked for at most, if so: [`crate::domain::json_scan::OutputLimits::of`].
+    /// The output limit in the request, if any: [`crate::domain::json_scan::OutputLimits::of`].
     pub output_asked: Option<u64>,
-    /// Whether that holds for each run of the model that the provider's own tools lead to, and not for all of them together.
+    /// That limit holds for each run that the provider's own tools cause, and not for all of them together.
     pub asked_per_run: bool,
 }
 
-/// What a model can do.
+/// A model's limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Input tokens that it takes, if known.
+    /// The most input tokens, if known.
     pub context_tokens: Option<u64>,
-    /// Output tokens that it gives, if known.
+    /// The most output tokens, if known.
     pub output_tokens: Option<u64>,
 }
 
-/// How a request ended, as far as its bill is concerned.
+/// How a request ended, for its bill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum End {
-    /// The provider ended its answer itself, with a success: its report is final.
+    /// The provider ended its answer itself with a success, so its report is final.
     Whole,
     /// The provider answered with this status of 400 or above, or put an error into its answer (the status that stands for
     /// it), and no content had passed.
     Refused,
-    /// The answer broke off: cut, silent for too long, failed after content had passed, ended by weir.
+    /// The answer broke off: cut by the provider, timed out, failed after content had passed, or ended by weir. Also a
+    /// running answer.
     Cut,
-    /// The client left; the provider had been sent the request.
+    /// The client disconnected after the request was sent to the provider.
     ClientLeft,
-    /// No answer came, and none is expected.
+    /// There was no answer.
     NoAnswer,
 }
 
 /// What a request is billed for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Billed {
-    /// All of it.
+    /// The whole usage.
     pub usage: Usage,
-    /// The runs that make it; none where there was one.
+    /// The runs that add up to it; empty for a single run.
     pub runs: Vec<Run>,
-    /// Where those figures come from.
+    /// Whether the usage was reported or estimated.
     pub source: UsageSource,
 }
 
@@ -118,7 +120,7 @@ impl Billed {
     }
 }
 
-/// The usage to bill, and where it comes from. The text that passed is billed as `output_text`.
+/// The usage to bill, and its source. Estimated text is billed as `output_text`.
 pub fn bill(evidence: &Evidence<'_>) -> Billed {
     let Some(mut report) = Report::believed(evidence) else {
         return Billed::estimated(match evidence.end {
@@ -151,18 +153,18 @@ pub fn bill(evidence: &Evidence<'_>) -> Billed {
 }
 
 impl Evidence<'_> {
-    /// What the text that passed is estimated at, whatever was asked for.
+    /// The estimate of the text that passed, whatever limit was requested.
     fn passed(&self) -> u64 {
         self.output_factor.apply(self.output_observed)
     }
 
-    /// What so many runs may put out together by what was asked for, and by what the model gives.
+    /// The most output of this many runs, by the requested limit and the model's.
     fn asked(&self, runs: u64) -> u64 {
         let given = self.limits.output_tokens.unwrap_or(u64::MAX);
         self.output_asked.unwrap_or(u64::MAX).min(given).saturating_mul(runs)
     }
 
-    /// What the request is billed for where nothing is reported: all input as uncached, all text as output.
+    /// The bill without any report: all input uncached, all text as output.
     fn estimate(&self, runs: u64) -> Usage {
         let context = self.limits.context_tokens.unwrap_or(u64::MAX);
         Usage {
@@ -173,17 +175,17 @@ impl Evidence<'_> {
     }
 }
 
-/// What the provider reported.
+/// A plausible report of the provider.
 struct Report<'a> {
     evidence: &'a Evidence<'a>,
-    /// Never empty.
+    /// The runs; never empty.
     runs: Vec<Run>,
-    /// How often the models were run whose words make the answer.
+    /// How often models were run whose text makes the answer.
     times: u64,
 }
 
 impl<'a> Report<'a> {
-    /// `None` if there is none, or none that can be true.
+    /// The report, if there is one and it is plausible.
     fn believed(evidence: &'a Evidence<'a>) -> Option<Self> {
         let reported = evidence.reported?;
         let (runs, times) = if evidence.runs.is_empty() {
@@ -214,7 +216,7 @@ impl<'a> Report<'a> {
         let each_is_absurd = |(run, limits): (&Run, Limits), times: u64| {
             let context = limits.context_tokens.unwrap_or(INPUT_PLAUSIBLE).saturating_mul(times);
             let most = limits.output_tokens.unwrap_or(OUTPUT_PLAUSIBLE).saturating_mul(times);
-            // What does not pass is not estimated.
+            // Output that does not pass to the client is not estimated.
             let passed = if run.kind.speaks() { evidence.passed() } else { 0 };
             let input = run.usage.input_total();
             beyond(input, input_estimate.saturating_mul(times), context)
@@ -234,13 +236,14 @@ impl<'a> Report<'a> {
             || calls.into_iter().any(|calls| calls > CALLS_PLAUSIBLE)
     }
 
-    /// The output of the runs whose words make the answer.
+    /// The output of the runs whose text makes the answer.
     fn spoken(&self) -> u64 {
         let speaking = self.runs.iter().filter(|run| run.kind.speaks());
         speaking.fold(0, |sum, run| sum.saturating_add(run.usage.output_total()))
     }
 
-    /// Takes off what is more than was asked for and is not borne out by what passed; whether there was nothing to take off.
+    /// Removes output beyond the requested limit that the observed text does not confirm. Returns whether nothing had
+    /// to be removed.
     fn keep_to_what_was_asked(&mut self) -> bool {
         let asked = self.evidence.output_asked.map(|asked| asked.saturating_mul(self.times));
         let spoken = self.spoken();
@@ -258,8 +261,8 @@ impl<'a> Report<'a> {
         false
     }
 
-    /// A report that stopped early says less than what passed (Messages reports one output token at the start). Input is
-    /// taken as reported if any was; some servers report it at the end only, and zeros before.
+    /// Raises a report that stopped early to what passed; Messages reports one output token at the start. Input is
+    /// taken as reported if any was, since some servers report it at the end only, and zeros before.
     fn add_what_passed(&mut self) {
         let estimate = self.evidence.estimate(self.times);
         let missing = estimate.output_total().saturating_sub(self.spoken());
@@ -277,7 +280,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// How often a model was run for an answer that does not tell of its runs.
+/// How often a model was run for an answer that does not list its runs.
 fn runs_by_tools(reported: &Usage, asked_per_run: bool) -> u64 {
     let calls = reported.web_searches.saturating_add(reported.web_fetches);
     match asked_per_run {

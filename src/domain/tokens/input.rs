@@ -8,7 +8,7 @@
 use crate::domain::calibration::Factor;
 use crate::domain::json_pick::Heard;
 
-/// Tokens of an image, whatever its size: what providers charge for one of some megapixels.
+/// Tokens of an image of any size: what providers charge for one of a megapixel or more.
 pub const IMAGE_TOKENS: u64 = 1_600;
 /// Tokens of a document (a PDF, or what is not recognised) per [`DOCUMENT_STEP_BYTES`] of base64, at least one step.
 pub const DOCUMENT_STEP_TOKENS: u64 = 3_000;
@@ -25,11 +25,11 @@ const PAYLOAD_ENDS: usize = 256;
 
 /// Bytes of text that are counted one by one.
 pub const EXACT_BYTES: u64 = 16 << 10;
-/// Bytes of a block of the text behind: small, so that many parts of a conversation have their say.
+/// Bytes per block of the sampled text. Small blocks cover many parts of a conversation.
 const BLOCK_BYTES: u64 = 128;
-/// Of so many blocks the first is counted, and stands for all.
+/// The first of this many blocks is counted and stands for all of them.
 pub const SAMPLED_EVERY: u64 = 32;
-/// Bytes of so many blocks.
+/// Bytes of that many blocks.
 const ROUND_BYTES: u64 = BLOCK_BYTES * SAMPLED_EVERY;
 
 /// Tokens, in halves, of a field's name outside of tools: with its value, providers add some four tokens per message.
@@ -39,7 +39,7 @@ const SCHEMA_FIELD_HALVES: u64 = 3;
 /// Tokens, in halves, of a number or literal.
 const SCALAR_HALVES: u64 = 2;
 
-/// What the body said so far.
+/// The estimate of the body so far.
 #[derive(Debug, Default)]
 pub(in crate::domain) struct InputTally {
     exact: Heard,
@@ -83,7 +83,7 @@ impl InputTally {
         }
     }
 
-    /// Whether so many bytes lie wholly in blocks that are not counted.
+    /// Whether this many bytes lie completely in blocks that are not counted.
     fn is_passed_over(&self, length: usize) -> bool {
         let place = self.text_bytes % ROUND_BYTES;
         self.text_bytes >= EXACT_BYTES && place >= BLOCK_BYTES && length as u64 <= ROUND_BYTES - place
@@ -130,13 +130,12 @@ impl InputTally {
     }
 }
 
-/// What a request is taken to cost to read: the scan's estimate, corrected by what the model's requests have shown, and no
-/// more than the model takes.
+/// The estimated input of a request: the scan's estimate, corrected by the model's factor, at most the model's context.
 pub fn input_estimate(scanned: u64, factor: Factor, context_tokens: Option<u64>) -> u64 {
     factor.apply(scanned).min(context_tokens.unwrap_or(u64::MAX))
 }
 
-/// The tokens of a payload in base64; `None` if the string is text.
+/// The tokens of a base64 payload; `None` if the string is text.
 fn payload_tokens(raw: &[u8]) -> Option<u64> {
     if let Some(url) = raw.strip_prefix(b"data:") {
         let head = url.get(..PAYLOAD_ENDS).unwrap_or(url);
@@ -157,7 +156,7 @@ fn payload_tokens(raw: &[u8]) -> Option<u64> {
     is_payload.then(|| Payload::of_data(raw).tokens(raw.len()))
 }
 
-/// Base64 of either alphabet; a backslash escapes a slash or a line's end.
+/// Whether the bytes are base64 of either alphabet. A backslash escapes a slash or a line end.
 fn is_base64(bytes: &[u8]) -> bool {
     bytes
         .iter()
@@ -172,7 +171,7 @@ enum Payload {
     Film,
 }
 
-/// How files begin, in base64.
+/// The first characters of known file types in base64.
 const MAGIC: [(&[u8], Payload); 13] = [
     (b"iVBORw0", Payload::Image),
     (b"/9j/", Payload::Image),
@@ -199,7 +198,7 @@ impl Payload {
         }
     }
 
-    /// What the first bytes say; whatever is not recognised is a document.
+    /// The kind by the first bytes. Anything unknown is a document.
     fn of_data(data: &[u8]) -> Self {
         let data = data.strip_prefix(b",").unwrap_or(data);
         if data.starts_with(b"UklGR") {

@@ -20,7 +20,7 @@ pub enum RunKind {
 }
 
 impl RunKind {
-    /// The word in the log.
+    /// The word in the consumption log.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Answer => "answer",
@@ -36,14 +36,14 @@ impl RunKind {
     }
 }
 
-/// One run.
+/// One run of a model for an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// What for.
+    /// What the model was run for.
     pub kind: RunKind,
     /// The model, by the provider's name for it; `None`: the one that was asked for.
     pub model: Option<String>,
-    /// What it consumed.
+    /// The tokens that the run used.
     pub usage: Usage,
 }
 
@@ -58,7 +58,7 @@ impl Run {
     }
 }
 
-/// What all runs consumed.
+/// The sum of the runs' usage.
 pub fn total(runs: &[Run]) -> Usage {
     runs.iter().fold(Usage::default(), |sum, run| sum.plus(&run.usage))
 }

@@ -1,4 +1,5 @@
-//! What a request holds while a provider is in turn: the model there, a credential, a place; and what it finds out of them.
+//! What a request holds at its current provider: model permit, credential and place. It reports their success or
+//! failure to the circuit breakers.
 
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
@@ -13,10 +14,10 @@ use crate::{
     pools::{Breaker, ChosenCredential, CredentialState, Permit, Place, Places, Pool, Pools, Probing},
 };
 
-/// Statuses that say that a place's front has nobody behind it.
+/// Statuses which say that a place's front end has no working back end.
 const PLACE_FAILURES: [u16; 3] = [502, 503, 504];
 
-/// What a request wants, as far as the choice of provider, credential and place depends on it.
+/// The properties of a request that the choice of provider, credential and place depends on.
 #[derive(Debug)]
 pub(super) struct Wish {
     pub(super) operation: Operation,
@@ -24,7 +25,7 @@ pub(super) struct Wish {
     pub(super) probing: Probing,
 }
 
-/// The same at a moment, with dice in 0..1.
+/// A [`Wish`] at a given time, with a random number in 0..1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asking<'a> {
     pub(super) wish: &'a Wish,
@@ -37,12 +38,12 @@ impl Wish {
         Asking { wish: self, dice, now }
     }
 
-    /// State that lies at the provider binds the request to the credential that has it, as long as that one is taken.
+    /// State at the provider binds the request to the credential that has it, as long as that credential is configured.
     pub(super) fn is_bound(&self) -> bool {
         self.session.as_ref().is_some_and(SessionHint::is_binding)
     }
 
-    /// Whether what the request continues is remembered to lie there.
+    /// Whether this leg's provider has the state that the request continues.
     pub(super) fn was_served_by(&self, leg: &Leg) -> bool {
         self.served_by(leg).is_some()
     }
@@ -63,7 +64,7 @@ impl Asking<'_> {
     }
 }
 
-/// The right to ask a provider for a model with one of its credentials.
+/// Permission to ask a provider for a model with one of its credentials.
 #[derive(Debug)]
 pub(super) struct Access {
     pool: Arc<Pool>,
@@ -72,30 +73,30 @@ pub(super) struct Access {
     credential: ChosenCredential,
 }
 
-/// One provider in turn.
+/// The current provider and what is in use there.
 #[derive(Debug)]
 pub(super) struct Visit {
     pub(super) leg: Leg,
     pub(super) pool: Arc<Pool>,
     places: Arc<Places>,
-    /// What is asked of; each until its result is known.
+    /// Permits of the circuit breakers. Each is taken when its result is known.
     model: Option<Permit>,
     credential: Arc<CredentialState>,
     credential_permit: Option<Permit>,
     place: Option<Place>,
     place_permit: Option<Permit>,
-    /// Credentials that have limited or refused this request.
+    /// Credentials that were rate-limited or refused for this request.
     tried: SmallVec<[Arc<CredentialState>; 2]>,
-    /// Addresses that failed it.
+    /// Addresses that failed for this request.
     failed: SmallVec<[SocketAddr; 2]>,
-    /// Connects that failed since the last that stood.
+    /// Failed connects in a row.
     pub(super) connects: usize,
-    /// How often the request was sent, without what met a stale connection.
+    /// How often the request was sent here, without sends over a stale connection.
     pub(super) sent: u8,
 }
 
 impl Access {
-    /// Where the provider works as far as is known, or the request may probe it, and a credential is awake.
+    /// Access if the model's breaker admits the request, possibly as a probe, and a credential is usable.
     pub(super) fn to(pools: &Pools, leg: &Leg, asking: Asking<'_>) -> Option<Self> {
         let (pool, places) = entered(pools, leg, asking.wish.operation)?;
         let (probing, now) = (asking.wish.probing, asking.now);
@@ -110,8 +111,8 @@ impl Access {
         })
     }
 
-    /// Whatever is known of the provider. A session's credential is the one that served it before, if that is remembered and
-    /// still there.
+    /// Access whatever the breakers say. A session keeps the credential that served it, if that is known and still
+    /// configured.
     pub(super) fn anyway(pools: &Pools, leg: &Leg, asking: Asking<'_>) -> Option<Self> {
         let (pool, places) = entered(pools, leg, asking.wish.operation)?;
         let known = asking.wish.served_by(leg);
@@ -128,7 +129,7 @@ impl Access {
         })
     }
 
-    /// Whether [`Access::to`] would be given.
+    /// Whether [`Access::to`] would succeed.
     pub(super) fn is_open(pools: &Pools, leg: &Leg, asking: Asking<'_>) -> bool {
         let (probing, now) = (asking.wish.probing, asking.now);
         pools.of(&leg.provider.name).is_some_and(|pool| {
@@ -136,7 +137,7 @@ impl Access {
         })
     }
 
-    /// When the provider is to be asked again, as far as is known; `None`: now.
+    /// When the provider may be asked again. `None` means now.
     pub(super) fn opens(pools: &Pools, leg: &Leg, asking: Asking<'_>) -> Option<Instant> {
         let pool = pools.of(&leg.provider.name)?;
         let model = asking.model(pool, leg).open_until(asking.now);
@@ -168,12 +169,12 @@ impl Visit {
         }
     }
 
-    /// The credential in turn.
+    /// The current credential.
     pub(super) fn credential(&self) -> &CredentialState {
         &self.credential
     }
 
-    /// Its places.
+    /// The current provider's places.
     pub(super) fn places(&self) -> &Arc<Places> {
         &self.places
     }
@@ -183,12 +184,12 @@ impl Visit {
         self.place.as_ref()
     }
 
-    /// Whether something has failed here lately, so that another provider is better asked.
+    /// Whether requests failed here recently, so that another provider should be preferred.
     pub(super) fn is_doubtful(&self, now: Instant) -> bool {
         self.model.as_ref().is_some_and(|model| !model.is_closed(now))
     }
 
-    /// Takes a place for the next attempt. False when no name of them is resolved.
+    /// Chooses a place for the next attempt. Returns false if no name of the places is resolved.
     pub(super) fn next_place(&mut self, probing: Probing, now: Instant) -> bool {
         let (place, permit) = self.places.pick(&self.failed, probing, now).unzip();
         self.place = place;
@@ -201,7 +202,7 @@ impl Visit {
         self.places.has_other(&self.failed)
     }
 
-    /// Takes another credential, if one is awake.
+    /// Chooses another usable credential, if there is one.
     pub(super) fn next_credential(&mut self, asking: Asking<'_>) -> Option<ChosenCredential> {
         self.tried.push(Arc::clone(&self.credential));
         let (session, probing) = (asking.session(), asking.wish.probing);
@@ -210,13 +211,13 @@ impl Visit {
             .choose_awake(&self.tried, session, asking.dice, probing, asking.now)
     }
 
-    /// Goes on with it.
+    /// Switches to the chosen credential.
     pub(super) fn take_credential(&mut self, next: ChosenCredential) {
         self.credential = next.state;
         self.credential_permit = Some(next.permit);
     }
 
-    /// The connection to the place failed, or no answer came over it.
+    /// The connection to the place failed, or broke before an answer.
     pub(super) fn place_failed(&mut self, now: Instant) {
         let Some(place) = &self.place else { return };
         self.failed.push(place.address);
@@ -229,7 +230,7 @@ impl Visit {
         }
     }
 
-    /// An answer has come from the place.
+    /// The place has answered with `status`.
     pub(super) fn place_answered(&mut self, status: u16, now: Instant) {
         if PLACE_FAILURES.contains(&status) {
             self.place_failed(now);
@@ -238,14 +239,14 @@ impl Visit {
         }
     }
 
-    /// The provider has taken the credential, whatever it made of the request.
+    /// The provider has accepted the credential, whatever it answered.
     pub(super) fn credential_worked(&mut self, now: Instant) {
         if let Some(permit) = self.credential_permit.take() {
             permit.worked(now);
         }
     }
 
-    /// The provider has answered for itself: it works.
+    /// The provider has answered without a failure of its own.
     pub(super) fn worked(&mut self, now: Instant) {
         if self.model.take().is_some_and(|permit| permit.worked(now)) {
             tracing::info!(
@@ -256,7 +257,7 @@ impl Visit {
         }
     }
 
-    /// The request gives this provider up: it has failed it.
+    /// The request gives up on this provider, which counts as a failure of it.
     pub(super) fn gave_up(&mut self, now: Instant) {
         if self.model.take().is_some_and(|permit| permit.failed(now)) {
             tracing::warn!(

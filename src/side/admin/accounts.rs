@@ -1,5 +1,5 @@
-//! The life of an account: made, credited, corrected, limited, suspended. Amounts, state and limits each have an operation of
-//! their own, and each is a step in the journal.
+//! Accounts in the admin API: create, credit, adjust, limit, suspend. Balance, state and limits have separate
+//! operations, and each change is a step in the journal.
 
 use axum::{
     Extension, Json,

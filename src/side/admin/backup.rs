@@ -1,4 +1,4 @@
-//! A backup of a store that this process owns, sent while it is made.
+//! Streams a backup of a store that this process owns.
 
 use axum::{
     Extension,

@@ -1,4 +1,4 @@
-//! What a request to make or change a key may say, checked.
+//! Checks the body of a request that creates or changes a key.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! Fields that several requests have, read and checked.
+//! Reads and checks fields that several requests have.
 
 use axum::{Json, extract::rejection::JsonRejection};
 use jiff::{Timestamp, civil::Date, tz::TimeZone};

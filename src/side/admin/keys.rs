@@ -1,4 +1,4 @@
-//! The life of a key: create, list, show, update, rotate, revoke, delete.
+//! Keys in the admin API: create, list, show, update, rotate, revoke, delete.
 
 use axum::{
     Extension, Json,

@@ -1,4 +1,4 @@
-//! The consumption log, a page at a time: by account, then day, in the order the rows were written in.
+//! Pages of the consumption log: by account, then day, in the order of writing.
 
 use axum::{
     Json,

@@ -1,4 +1,4 @@
-//! Providers in the admin API: listed, switched off and on.
+//! Providers in the admin API: list, switch off, switch on.
 
 use axum::{
     Extension, Json,

@@ -1,4 +1,4 @@
-//! A connection whose reader must keep up: what is written to it is taken within a time limit, or it breaks.
+//! A connection with a write timeout: it breaks if its reader does not keep up.
 
 use std::future::Future;
 use std::io;

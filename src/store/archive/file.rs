@@ -1,4 +1,5 @@
-//! The backup's file: JSON lines. A header, the items, and a last line with their number and the SHA-256 of all bytes before it.
+//! The backup file: JSON lines. A header, the items, and a last line with their number and the SHA-256 of all bytes
+//! before it.
 
 use std::{
     fs::File,

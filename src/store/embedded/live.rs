@@ -1,4 +1,4 @@
-//! The keys in memory: what the embedded store answers from, and what a change is decided against.
+//! The keys in memory. The embedded store answers from them and checks changes against them.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Bound;

@@ -1,4 +1,4 @@
-//! Where a server listens.
+//! The address of a Redis server.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Makes clients of servers: login, protocol and TLS are the same for all of one kind.
+//! Makes clients for servers, with login, protocol and TLS.
 
 use ::redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,

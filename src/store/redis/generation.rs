@@ -1,4 +1,4 @@
-//! The generation: the word by which a node knows that a Redis is the one it knew, with its data.
+//! The generation: a random word by which a node recognises that a Redis still has its data.
 
 use crate::{
     domain::secret::random_base62,

@@ -1,12 +1,12 @@
-//! Calls to the store's Redis, whatever its servers are: one, a master that sentinels watch, or a cluster.
+//! Sends calls to the store's Redis in any mode: one server, a master watched by sentinels, or a cluster.
 //!
-//! A call is one script whose keys share one slot. It is sent once; again only when it is known not to have been done (sent
-//! elsewhere, a script that had to be given again, a server that is no master any more), or when it changes nothing. All
-//! tries together keep within its [`patience`]: the budget is what Redis may be silent, not the queue in front of it. Each
-//! master has a connection and a breaker of its own ([`lane`]).
+//! A call is one script whose keys share one slot. It is sent once. It is repeated only if it is known not to have run
+//! (redirected, script unknown, server no longer the master), or if it changes nothing. All tries together stay within
+//! its [`patience`]: the budget limits Redis's silence, not the queue in front of it. Each master has its own
+//! connection and breaker ([`lane`]).
 //!
-//! The crate's own clients for sentinels and clusters are not used: they try again calls that may have been done, and show
-//! neither which server answered nor when it changed, on which breaker and epochs rest.
+//! The crate's own clients for sentinels and clusters are not used: they repeat calls that may have run, and show
+//! neither which server answered nor when it changed, which breakers and epochs need.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,23 +51,23 @@ pub(super) use lane::CALLS_MAX;
 #[cfg(test)]
 pub(super) use own::CALLS_MIN as OWN_CALLS_MIN;
 
-/// How long one attempt to connect may take, finding the server, logging in and loading the scripts included.
+/// How long one attempt to connect may take, including finding the server, login and loading the scripts.
 pub(super) const CONNECT_WAIT_MAX: Duration = Duration::from_secs(1);
 /// The pause after the first failed attempt, from start to start; it doubles up to [`PAUSE_MAX`].
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The longest pause between two attempts.
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How often one call may be sent elsewhere.
+/// The most redirects of one call.
 const REDIRECTS_MAX: usize = 8;
-/// The pause before a call is sent again about a slot that is on its way.
+/// The pause before a call is repeated whose slot is being moved.
 const SLOT_PAUSE: Duration = Duration::from_millis(5);
 
-/// See the module.
+/// Sends calls to Redis, in any of its modes.
 pub(super) struct Link {
     route: Route,
     dialer: Arc<Dialer>,
     epochs: Epochs,
-    /// How long a call may wait in all, its turn behind others included.
+    /// How long a call may take in total, including the queue in front of it.
     queue: Duration,
 }
 
@@ -78,12 +78,12 @@ enum Route {
     Cluster(Cluster),
 }
 
-/// How hard a call may try.
+/// How long a call may wait, and whether it may be repeated.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Effort {
-    /// Until nothing was answered for so long; sent again once if the connection broke under it. For calls that change nothing.
+    /// For calls that change nothing: at most this long without any answer; repeated once if the connection broke.
     Read(Duration),
-    /// The same, sent once: after a broken connection it is not known whether it happened.
+    /// As for a read, but sent once: after a broken connection it is unknown whether the call ran.
     Write(Duration),
 }
 
@@ -310,12 +310,12 @@ impl Link {
         }
     }
 
-    /// What was acknowledged may be gone, for a reason that the link cannot see.
+    /// Starts a new epoch: acknowledged changes may be lost for a reason that the link cannot see.
     pub(super) fn move_epoch(&self) {
         self.epochs.move_on();
     }
 
-    /// How many runtimes have a connection of their own to the one master.
+    /// How many runtimes have their own connection to the one master.
     #[cfg(test)]
     pub(super) fn owned(&self) -> usize {
         match &self.route {
@@ -324,12 +324,12 @@ impl Link {
         }
     }
 
-    /// Moves at every reconnect and whenever a master has changed: then what was acknowledged may be lost.
+    /// Changes at every reconnect and every change of a master, since acknowledged changes may be lost then.
     pub(super) fn epochs(&self) -> watch::Receiver<u64> {
         self.epochs.subscribe()
     }
 
-    /// The connections there are to masters.
+    /// The lanes to all masters.
     fn lanes(&self) -> Vec<Arc<Lane>> {
         match &self.route {
             Route::One { lane, .. } => vec![Arc::clone(lane)],
@@ -337,7 +337,7 @@ impl Link {
         }
     }
 
-    /// Whether there is a connection to each master that is known, and the sentinels, if there are any, have been heard.
+    /// Whether every known master is connected, and the sentinels, if any, have answered.
     pub(super) fn is_connected(&self) -> bool {
         match &self.route {
             Route::One { lane, finder } => lane.live_now().is_some() && finder.has_heard(),
@@ -345,7 +345,7 @@ impl Link {
         }
     }
 
-    /// The master that has a key, as far as is known now.
+    /// The master of a key, as far as known.
     pub(super) fn master_of(&self, key: &str) -> Option<Address> {
         match &self.route {
             Route::One { lane, .. } => Some(lane.live_now()?.address),

@@ -1,4 +1,4 @@
-//! Who serves state at a provider, in Redis: one text for each name of state, kept for a while.
+//! State at providers in Redis: one text for each name of state, with an expiry.
 
 use async_trait::async_trait;
 

@@ -1,4 +1,4 @@
-//! Where the Redis is and how to talk to it.
+//! The address of Redis and how to talk to it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::store::OpenError;
 /// The `[store.redis]` settings, with secrets resolved.
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
-    /// What the nodes are.
+    /// How the servers belong together.
     pub mode: RedisMode,
     /// `host:port` of the server, of the sentinels, or of some nodes of the cluster.
     pub nodes: Vec<String>,
@@ -35,7 +35,7 @@ pub struct RedisSettings {
 /// How the servers belong together.
 #[derive(Clone, Debug)]
 pub enum RedisMode {
-    /// One server.
+    /// A single server.
     Standalone,
     /// A master and its replicas, watched by sentinels.
     Sentinel {

@@ -1,4 +1,4 @@
-//! The server's clock; in a cluster that of the master which has the keys.
+//! The server's clock; in a cluster that of the master which has the keys' slot.
 
 use super::{ADMIN_BUDGET, RedisStore, link::Effort, reply::Reply};
 use crate::store::StoreError;

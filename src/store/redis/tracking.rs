@@ -1,4 +1,4 @@
-//! The push connection: Redis says at once that something changed. Nothing depends on it but speed.
+//! The push connection, on which Redis reports changes at once. Only speed depends on it.
 
 use std::sync::Arc;
 use std::time::Duration;

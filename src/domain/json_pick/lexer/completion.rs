@@ -1,4 +1,4 @@
-//! How a JSON value that broke off is ended so that it is valid.
+//! Completes a JSON value that broke off so that it is valid.
 
 use super::{Escape, Lexer, Mode, Role, TAIL_BYTES};
 

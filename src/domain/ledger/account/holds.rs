@@ -26,7 +26,7 @@ use crate::domain::{
 pub(super) struct Hold {
     pub(super) key: KeyId,
     pub(super) amount: NanoUsd,
-    /// When it was admitted.
+    /// When it was admitted, in milliseconds since the Unix epoch.
     pub(super) at_ms: i64,
 }
 
@@ -108,7 +108,7 @@ impl Holds {
         self.nodes.remove(node);
     }
 
-    /// All that is held.
+    /// The sum of all holds.
     pub(super) fn held(&self) -> NanoUsd {
         total(self.nodes.values().map(|node| node.held))
     }
@@ -118,12 +118,12 @@ impl Holds {
         total(self.nodes.values().map(|node| node.held_in(key, period)))
     }
 
-    /// How many run, `ended` of the asking node's left out.
+    /// The number of running requests, without `ended` of the asking node.
     pub(super) fn running(&self, asking: &NodeId, ended: u64) -> u64 {
         self.count(asking, ended, NodeHolds::running)
     }
 
-    /// How many of a key's run, `ended` of the asking node's left out.
+    /// The number of a key's running requests, without `ended` of the asking node.
     pub(super) fn running_key(&self, asking: &NodeId, key: &KeyId, ended: u64) -> u64 {
         self.count(asking, ended, |node| node.running_key(key))
     }
@@ -136,7 +136,7 @@ impl Holds {
         counted.sum()
     }
 
-    /// What is held, and how many run, at a moment.
+    /// The sum and the number of the live holds at a time.
     pub(super) fn live(&self, now_ms: i64) -> (NanoUsd, u64) {
         let live = || self.nodes.values().filter(|node| node.until_ms > now_ms);
         (
@@ -145,7 +145,7 @@ impl Holds {
         )
     }
 
-    /// The same for one key.
+    /// The sum and the number of one key's live holds at a time.
     pub(super) fn live_key(&self, key: &KeyId, now_ms: i64) -> (NanoUsd, u64) {
         let live = || self.nodes.values().filter(|node| node.until_ms > now_ms);
         (

@@ -1,4 +1,4 @@
-//! What an account knows of one of its keys: the mirror of its record, and what it has spent.
+//! What an account knows about one of its keys: a mirror of its record, and its spending.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ use crate::domain::{
 /// How long the counter of a period is kept after its end.
 const COUNTERS_KEPT_MS: i64 = 7 * 24 * 3600 * 1000;
 
-/// One key. Its buckets are not kept when it is written down: they start full.
+/// One key of an account. Its rate buckets are not stored: they start full.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountKey {
-    /// What is known of its record; `None`: it has settled only.
+    /// The mirror of its record; `None` if the key has only been settled for.
     pub mirror: Option<Mirror>,
-    /// By the period's name. Those that have nothing are not there.
+    /// Spending by the period's name; only periods with any.
     pub spent: BTreeMap<String, NanoUsd>,
     #[serde(skip)]
     buckets: Buckets,
@@ -31,16 +31,16 @@ pub struct AccountKey {
     cleaned: String,
 }
 
-/// What of a key's record decides on admission.
+/// The part of a key's record that admission checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mirror {
-    /// Which form of the record it is.
+    /// The record's revision.
     pub revision: u64,
-    /// Whether the key was withdrawn.
+    /// The key was revoked.
     pub revoked: bool,
-    /// When it ends, in seconds since the Unix epoch.
+    /// When it expires, in seconds since the Unix epoch; `None` if it does not.
     pub expires_at: Option<i64>,
-    /// Its limits. What happens in the middle of an answer is the record's to say.
+    /// Its limits. For a running answer, the terms in the caller's record apply.
     pub terms: KeyTerms,
 }
 

@@ -14,13 +14,13 @@ pub const OPERATIONS_MAX: usize = 1000;
 /// An operation and what it added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recorded {
-    /// By what it is known.
+    /// The operation's id.
     pub id: OperationId,
     /// What it added to the balance; negative: what it took.
     pub amount: NanoUsd,
 }
 
-/// See the module.
+/// The last operations on an account's balance, for recognising repeated ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Operations(VecDeque<Recorded>);
 

@@ -1,4 +1,4 @@
-//! The input side of one usage object, and how one number follows another.
+//! The input side of a usage object, and how later numbers replace earlier ones.
 
 use crate::domain::usage::{COUNT_MAX, Usage, fields::Fields};
 

@@ -1,4 +1,4 @@
-//! What becomes of one event of a stream.
+//! Handles one event of a stream.
 
 use super::Answer;
 use crate::domain::json_pick::{Picker, Said};

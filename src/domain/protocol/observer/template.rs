@@ -1,7 +1,7 @@
-//! The last event that only brought more text: most events of an answer are the same but for that text.
+//! Remembers the last event that only brought more text, since most events of an answer differ in their text only.
 //!
-//! Such an event is known by comparing it with the one before, and needs no parser. What differs in anything but the text, or
-//! is cut in two, or has an escape in its text, is read as any other event.
+//! Such an event is recognised by comparison with the previous one, and needs no parser. An event that differs in
+//! anything else, is cut in two, or has an escape in its text is parsed like any other.
 
 /// Bytes of an event, its text apart, that are kept; a longer one is not.
 pub(super) const TEMPLATE_BYTES_MAX: usize = 512;

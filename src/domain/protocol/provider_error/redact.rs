@@ -1,4 +1,4 @@
-//! Masks what resembles a credential.
+//! Masks whatever resembles a credential.
 
 use std::collections::HashSet;
 

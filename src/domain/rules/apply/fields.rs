@@ -1,4 +1,4 @@
-//! Conditions on members of the text.
+//! Evaluates conditions on members of the text.
 
 use super::cursor::{Cursor, is_string};
 use crate::domain::rules::{

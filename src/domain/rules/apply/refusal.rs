@@ -1,4 +1,4 @@
-//! What a client is told when an edit refuses its request.
+//! The refusal when an edit refuses a request.
 
 use super::{
     EditError,

@@ -1,4 +1,4 @@
-//! The commas of one object or array from which members or elements are removed.
+//! Handles the commas when members or elements are removed from an object or array.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! The edits of a provider file, word for word.
+//! The edits of a provider file as written.
 
 use std::{collections::BTreeMap, fmt, marker::PhantomData};
 

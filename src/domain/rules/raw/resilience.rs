@@ -1,4 +1,4 @@
-//! What a provider file says of its credentials, places, errors, and of trying again.
+//! Credentials, places, errors and retries of a provider file as written.
 
 use serde::Deserialize;
 use toml::Spanned;

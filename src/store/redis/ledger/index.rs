@@ -1,4 +1,4 @@
-//! Which accounts a process knows to be in the list of accounts, so that not every change is two round trips.
+//! The accounts that this process knows to be in the list of accounts, so that not every change needs two round trips.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

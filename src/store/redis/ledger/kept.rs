@@ -1,4 +1,4 @@
-//! What lasts of an account in Redis, read from what `kept.lua` answers.
+//! Reads an account's durable state from the answer of `kept.lua`.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::{
     store::StoreError,
 };
 
-/// See the module.
+/// The durable state of one account.
 #[derive(Default)]
 pub(super) struct Kept {
     pub(super) standing: Standing,

@@ -1,5 +1,5 @@
-//! When a server counts as dead although nobody has closed its connections: nothing was answered for a while although it was
-//! asked. A call that waits in vain raises the doubt; what settles it is time, however many calls wait.
+//! Decides when a server counts as dead although its connections are open: it was asked and has answered nothing for a
+//! while. A call that waits in vain raises the suspicion; only time confirms it, however many calls wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,6 @@
-//! A cluster: one lane to each master, and the map that says which slot is whose.
+//! A cluster: one lane per master, and the slot map.
 //!
-//! The map is read again each second, at once when a server sends a call elsewhere, and more often while a master is away.
+//! The map is read each second, at once when a server redirects a call, and more often while a master is unreachable.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,25 +24,25 @@ use crate::store::redis::dialer::Dialer;
 use crate::store::redis::rights;
 use crate::store::redis::scripts::Scripts;
 
-/// How often the map is read while all masters are there.
+/// How often the slot map is read while all masters are connected.
 const READ_EVERY: Duration = Duration::from_secs(1);
-/// How often it is read while one is not.
+/// How often it is read while a master is not connected.
 const READ_EVERY_AWAY: Duration = Duration::from_millis(200);
-/// The least time between two readings, so that a slot that moves under load does not ask for thousands.
+/// The minimum time between two reads, so that a moving slot under load does not cause thousands.
 const READ_PAUSE: Duration = Duration::from_millis(20);
-/// How long one node may take to answer, connecting included.
+/// How long one node may take to answer, including the connect.
 const READ_WAIT_MAX: Duration = Duration::from_millis(300);
-/// After how many maps without it a server's lane ends.
+/// After how many maps without a server its lane ends.
 const ABSENT_MAX: u32 = 10;
 
-/// See the module.
+/// The lanes of a cluster and its slot map.
 pub(super) struct Cluster {
     seeds: Vec<Address>,
     map: watch::Sender<MapState>,
     lanes: Mutex<BTreeMap<Address, Kept>>,
-    /// A lane has been added that nobody keeps up yet.
+    /// A new lane needs a keeper.
     grown: Notify,
-    /// The map is to be read now.
+    /// The map must be read now.
     stale: Notify,
     strays: Strays,
     dialer: Arc<Dialer>,
@@ -59,7 +59,7 @@ enum MapState {
 
 struct Kept {
     lane: Arc<Lane>,
-    /// Told when the lane has to end.
+    /// Notified when the lane must end.
     end: Arc<Notify>,
     driven: bool,
     absent: u32,
@@ -106,7 +106,7 @@ impl Cluster {
         }
     }
 
-    /// The lane to a server, made if there is none.
+    /// The lane to a server; created if necessary.
     pub(super) fn lane_to(&self, address: &Address) -> Arc<Lane> {
         let mut lanes = self.lanes();
         let kept = lanes.entry(address.clone()).or_insert_with(|| {
@@ -121,7 +121,7 @@ impl Cluster {
         Arc::clone(&kept.lane)
     }
 
-    /// The master of a slot as far as is known now.
+    /// The master of a slot, as far as known.
     pub(super) fn owner(&self, slot: Slot) -> Option<Address> {
         match &*self.map.borrow() {
             MapState::Read(map) => map.owner(slot).cloned(),
@@ -129,7 +129,7 @@ impl Cluster {
         }
     }
 
-    /// A call was sent elsewhere, so the map is old.
+    /// A call was redirected, so the map is outdated.
     pub(super) fn note_stale(&self) {
         self.stale.notify_one();
     }
@@ -151,12 +151,12 @@ impl Cluster {
         Some((map, masters))
     }
 
-    /// All lanes there are now.
+    /// All current lanes.
     pub(super) fn all(&self) -> Vec<Arc<Lane>> {
         self.lanes().values().map(|kept| Arc::clone(&kept.lane)).collect()
     }
 
-    /// Why there is no map, if there is none.
+    /// Why there is no map; `None` if there is one.
     pub(super) fn unreadable(&self) -> Option<String> {
         match &*self.map.borrow() {
             MapState::Unreadable { reason } => Some(reason.clone()),
@@ -201,7 +201,7 @@ impl Cluster {
         .collect()
     }
 
-    /// Reads the map again and again. Never returns.
+    /// Reads the map periodically. Never returns.
     async fn keep_map(&self) {
         let mut turn = 0;
         loop {
@@ -233,7 +233,7 @@ impl Cluster {
         });
     }
 
-    /// Whether all masters are there.
+    /// Whether all masters are connected.
     pub(super) fn is_whole(&self) -> bool {
         let lanes = self.lanes();
         !lanes.is_empty() && lanes.values().all(|kept| kept.lane.live_now().is_some())

@@ -1,4 +1,4 @@
-//! Counts the times when the store may have lost what it had acknowledged.
+//! Counts the events after which the store may have lost acknowledged changes.
 
 use std::sync::Arc;
 

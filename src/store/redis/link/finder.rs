@@ -1,4 +1,4 @@
-//! Where the master is: where the settings say, or where the sentinels say.
+//! Finds the master: by the settings, or by asking the sentinels.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

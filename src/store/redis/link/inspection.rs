@@ -1,4 +1,4 @@
-//! What the servers say of themselves: whether they are set up as weir needs them, and how full they are.
+//! Inspects the servers: whether they are configured as weir needs them, and how full they are.
 
 use std::collections::{BTreeSet, HashMap};
 

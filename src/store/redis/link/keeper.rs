@@ -1,4 +1,4 @@
-//! Keeps one lane up: connects, looks at the server, asks it for a sign of life each second, and connects again.
+//! Keeps one lane up: connects, inspects the server, pings it each second, and reconnects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,8 +1,8 @@
-//! One connection to one master, behind a breaker: what calls see of it. [`super::keeper`] makes it and makes it again.
+//! The connection to one master, behind a breaker, as calls see it. [`super::keeper`] establishes it.
 //!
-//! A call never makes a connection. While the lane is up it is sent at once; while the lane is being made for the first time,
-//! or again after a drop, it waits within its budget; while the server is known to be away it fails at once. So a dead server
-//! costs a caller nothing, and the only probe of it is the background's next attempt.
+//! A call never connects. While the lane is up, a call is sent at once. During the first connect, or a reconnect after
+//! a drop, it waits within its budget. While the server is known to be unreachable, it fails at once. So a dead server
+//! costs callers nothing, and only the keeper's next attempt probes it.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
@@ -25,15 +25,15 @@ use crate::store::redis::address::Address;
 use crate::store::redis::dialer::Dialer;
 use crate::store::{StoreError, StoreMemory, StoreTrouble, StoreWarning};
 
-/// How many calls may be under way to one server, those that wait their turn there included; more are refused at once.
+/// The most concurrent calls to one server, queued ones included. Further calls are refused at once.
 pub(in crate::store::redis) const CALLS_MAX: usize = 4096;
 
-/// See the module.
+/// The connection to one master, with its breaker.
 pub(super) struct Lane {
     pub(super) state: Arc<watch::Sender<State>>,
     pub(super) dialer: Arc<Dialer>,
     pub(super) epochs: Epochs,
-    /// How long the first attempt after a drop may keep calls waiting.
+    /// How long calls wait for the first attempt after a drop.
     pub(super) patience: Duration,
     pub(super) seen: Mutex<Seen>,
     /// Numbers connections, those that are looked at and not taken too.
@@ -45,7 +45,7 @@ pub(super) struct Lane {
     places: Semaphore,
     /// Held while scripts are given again, so that one call does it for all that wait.
     reload: AsyncMutex<()>,
-    /// A call was refused for want of a right.
+    /// A call was refused because a right is missing.
     pub(super) denied: Notify,
 }
 
@@ -57,7 +57,7 @@ pub(super) enum State {
     Down { reason: String },
 }
 
-/// A connection that is up.
+/// An established connection.
 #[derive(Clone)]
 pub(super) struct Live {
     pub(super) connection: MultiplexedConnection,
@@ -68,7 +68,7 @@ pub(super) struct Live {
     pub(super) origin: Arc<Origin>,
 }
 
-/// What one call goes over.
+/// The connection that a call uses.
 pub(super) struct Wire {
     pub(super) connection: MultiplexedConnection,
     /// When something was last answered there.
@@ -78,20 +78,20 @@ pub(super) struct Wire {
 /// How a connection was made.
 pub(super) struct Origin {
     pub(super) client: Client,
-    /// Where its answers are read.
+    /// The runtime that reads its answers.
     pub(super) runtime: Id,
 }
 
-/// What the lane has met so far.
+/// What is known of the lane's server.
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) connected: bool,
     pub(super) identity: Option<Identity>,
     pub(super) warnings: BTreeSet<StoreWarning>,
     pub(super) memory: Option<StoreMemory>,
-    /// Why a server that answers is not used.
+    /// Why a reachable server is not used.
     pub(super) refusal: Option<String>,
-    /// What the user may not do at the one that is used.
+    /// The rights that are missing at the server in use.
     pub(super) complaint: Option<String>,
     /// The user lacks rights without which the server is not used.
     pub(super) denied: bool,
@@ -116,7 +116,7 @@ impl Lane {
         }
     }
 
-    /// The live connection, waiting for one that is just being made.
+    /// The live connection; waits while one is being established.
     pub(super) async fn live(&self) -> Result<Live, StoreError> {
         let mut states = self.state.subscribe();
         let gone = || StoreError::Unavailable("the store has been closed".to_owned());
@@ -131,7 +131,7 @@ impl Lane {
         }
     }
 
-    /// The live connection, if there is one now.
+    /// The live connection, if there is one.
     pub(super) fn live_now(&self) -> Option<Live> {
         match &*self.state.borrow() {
             State::Up(live) => Some(live.clone()),
@@ -139,7 +139,7 @@ impl Lane {
         }
     }
 
-    /// What is wrong with how the server is set up.
+    /// Faults in the server's configuration that do not stop its use.
     pub(super) fn warnings(&self) -> BTreeSet<StoreWarning> {
         let seen = self.seen();
         let mut warnings = seen.warnings.clone();
@@ -149,7 +149,7 @@ impl Lane {
         warnings
     }
 
-    /// What keeps the lane from its work.
+    /// What keeps the lane from being used.
     pub(super) fn trouble(&self) -> StoreTrouble {
         let down = match &*self.state.borrow() {
             State::Down { reason } => Some(reason.clone()),
@@ -168,19 +168,19 @@ impl Lane {
         }
     }
 
-    /// A place among the calls that are under way.
+    /// A slot among the concurrent calls.
     pub(super) fn place(&self) -> Result<SemaphorePermit<'_>, StoreError> {
         self.places
             .try_acquire()
             .map_err(|_| StoreError::Busy(format!("{CALLS_MAX} calls to one redis are under way")))
     }
 
-    /// What a call from here goes over.
+    /// The connection that a call from this runtime uses.
     pub(super) fn wire(&self, live: &Live) -> Wire {
         self.owned.wire(live)
     }
 
-    /// Sends a call. `asking`: to a server that is just being given the slot.
+    /// Sends a call. `asking` is for a server that is importing the slot.
     pub(super) async fn send(
         &self,
         wire: &mut Wire,
@@ -211,7 +211,7 @@ impl Lane {
         answer
     }
 
-    /// Gives a connection up, if it is still the one in use.
+    /// Drops a connection, if it is still the one in use.
     pub(super) fn leave(&self, number: u64, next: State) {
         leave(&self.state, number, next);
     }

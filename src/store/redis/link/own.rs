@@ -1,7 +1,8 @@
-//! A connection for each runtime that calls often, beside the lane's own: a call then stays in the runtime that makes it.
+//! Additional connections, one for each runtime that calls often, so that a call stays in its runtime.
 //!
-//! It goes to the same server and is given up with the lane's. While it is being made, when it is closed, and after a call
-//! that waited in vain, calls take the lane's. What the lane's keeper looks after is the lane's connection only.
+//! Such a connection goes to the lane's server and is dropped with the lane's connection. While it is being made, when
+//! it is closed, and after a call that waited in vain, calls use the lane's. The lane's keeper looks after the lane's
+//! connection only.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

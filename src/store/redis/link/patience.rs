@@ -1,5 +1,5 @@
-//! How long a call waits for its answer. Redis answers the calls of a connection in order, so whoever stands behind others
-//! there is not forgotten while they are answered: what ends a wait is silence, or that it has taken too long in all.
+//! How long a call waits for its answer. Redis answers the calls of a connection in order, so a queued call is not
+//! stuck while earlier ones are answered. A wait ends by silence, or by its total limit.
 
 use std::time::{Duration, Instant};
 

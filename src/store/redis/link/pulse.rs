@@ -1,4 +1,4 @@
-//! When something was last answered: on a connection, or by a server.
+//! When a connection or a server last answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

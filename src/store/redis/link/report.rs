@@ -1,4 +1,4 @@
-//! What a server says of itself: the answer to INFO.
+//! Parses a server's answer to INFO.
 
 use std::collections::BTreeSet;
 

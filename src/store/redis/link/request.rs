@@ -1,4 +1,4 @@
-//! One script call as it goes over the wire, and what to make of a refusal.
+//! A script call on the wire, and the meaning of its errors.
 
 use std::future::ready;
 

@@ -1,4 +1,4 @@
-//! Which server of a cluster has which keys.
+//! Which server of a cluster owns which slots.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
-//! Keys of weir's with a master of the cluster that does not have their slot. While a slot is being moved there are some for a
-//! moment. Where a move was cut off, or a failover came between, they stay, and an account may have a part with each of two
-//! masters: no call sees both, so somebody has to be told.
+//! Finds keys of weir that lie with a master which does not own their slot. While a slot is being moved there are some
+//! for a moment. If a move was interrupted, or a failover came between, they stay, and an account may have a part with
+//! each of two masters. No call sees both, so the operator must be told.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -34,7 +34,7 @@ const NAMED_MAX: usize = 5;
 /// What was found, by slot.
 type Found = BTreeMap<Slot, Stray>;
 
-/// See the module.
+/// Searches the masters for keys in slots that they do not own.
 pub(super) struct Strays {
     /// What the names of weir's keys begin with.
     prefix: String,

@@ -1,4 +1,4 @@
-//! What is older than it is kept goes: rows and hours, a day at a time ([`crate::domain::retention`]).
+//! Removes rows and hours after their retention period, a day at a time ([`crate::domain::retention`]).
 
 use super::{Books, lock};
 use crate::{

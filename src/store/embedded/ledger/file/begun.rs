@@ -1,4 +1,4 @@
-//! Whether a ledger file has been taken into use: what was made in the place of one that is gone has not.
+//! Whether a ledger file is in use. A new file in the place of a lost one is not.
 
 use redb::ReadableDatabase;
 
