@@ -102,9 +102,14 @@ impl Example {
     }
 }
 
+/// Copies a folder without what running the examples in it leaves there.
 fn copy_files(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().flatten() {
+        let left = ["appendonlydir", "node_modules", "weir-data"];
+        if left.iter().any(|name| entry.file_name() == *name) {
+            continue;
+        }
         let target = to.join(entry.file_name());
         if entry.file_type().unwrap().is_dir() {
             copy_files(&entry.path(), &target);

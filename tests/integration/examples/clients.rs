@@ -109,8 +109,8 @@ fn printed(out: &str) -> Option<Usage> {
 
 /// The last of the lines of this type.
 fn event(out: &str, kind: &str) -> Option<Json> {
-    let events = out.lines().filter_map(|line| serde_json::from_str::<Json>(line).ok());
-    events.filter(|event| event["type"] == kind).last()
+    let mut events = out.lines().filter_map(|line| serde_json::from_str::<Json>(line).ok());
+    events.rfind(|event| event["type"] == kind)
 }
 
 fn claude_code(out: &str) -> Option<Usage> {
