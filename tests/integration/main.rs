@@ -22,6 +22,7 @@ mod count_tokens;
 mod credentials;
 mod demo;
 mod errors;
+mod examples;
 mod expectations;
 mod failover;
 mod fuzz;

@@ -1,0 +1,10 @@
+#!/bin/sh
+# Claude Code through weir, headless: the answer as it comes and its usage, one JSON object per line.
+# In a terminal the two exports are all that `claude` needs.
+set -eu
+
+export ANTHROPIC_BASE_URL="$WEIR_URL"
+export ANTHROPIC_AUTH_TOKEN="$WEIR_KEY"
+
+exec claude --print --model "${WEIR_MODEL:-claude-opus-5-5}" \
+  --output-format stream-json --include-partial-messages --verbose "${1:-Tell me about rivers.}"
