@@ -101,7 +101,7 @@ fn passes(client: &str, model: &str, changes: &[(&str, &str)], path: &[&Path], r
 fn printed(out: &str) -> Option<Usage> {
     let (input, rest) = out
         .lines()
-        .last()?
+        .next_back()?
         .strip_prefix("usage: ")?
         .split_once(" input tokens, ")?;
     Some((input.parse().ok()?, rest.strip_suffix(" output tokens")?.parse().ok()?))
