@@ -33,7 +33,7 @@ pub(super) enum Way {
     AwayFor(&'static str),
 }
 
-/// See the module.
+/// A ledger that answers, is busy, or is away, as the test says.
 pub(super) struct Ledger {
     inner: Arc<dyn LedgerStore>,
     way: Mutex<Way>,
