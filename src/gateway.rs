@@ -29,6 +29,7 @@ pub mod keepalive;
 pub mod key_slots;
 pub mod lately;
 pub mod listing;
+pub mod meter;
 pub mod owner;
 pub mod peer;
 pub mod permits;
@@ -72,6 +73,7 @@ use crate::{
         intake::QueryKeys,
         key_slots::KeySlots,
         lately::Lately,
+        ticket::Cause,
     },
     key_cache::KeyCache,
     live::{Live, LiveCell},
@@ -348,7 +350,7 @@ impl ProxyHttp for Gateway {
             relay::pass(self.metrics(), forward, piece, end)?;
             forward.remember(&self.sessions, end);
             if end {
-                forward.ticket.charge_now();
+                forward.ticket.charge(Cause::Over);
             }
             Ok(None)
         })
@@ -363,7 +365,7 @@ impl ProxyHttp for Gateway {
         if let Some(forward) = exchange.forward() {
             error_answer::release(session, forward).await;
             forward.remember_rest(&self.sessions);
-            forward.ticket.settle();
+            forward.ticket.end(Cause::Over);
             if let Some(presence) = &forward.presence {
                 presence.close(forward.ticket.meter.is_complete());
             }

@@ -7,7 +7,7 @@ use pingora_proxy::Session;
 use rand::RngExt;
 
 use crate::{
-    billing::Bill,
+    billing::{Bill, PricedRoute},
     clock,
     config::GatewayConfig,
     domain::{
@@ -145,7 +145,16 @@ async fn prepare(
         Protocol::Gemini => operation == Operation::StreamGenerateContent,
         Protocol::Messages | Protocol::Responses => scan.stream == Some(true),
     };
-    let basis = Basis::new(&gateway.learnt, &live.catalogue, key, &route.model, operation, &scan);
+    let priced = Arc::new(PricedRoute::of(&route).ok_or(Refusal::Internal)?);
+    let basis = Basis::new(
+        &gateway.learnt,
+        &live.catalogue,
+        key,
+        &route.model,
+        priced,
+        operation,
+        &scan,
+    );
     let asked = funds::Asked {
         request_id: &entry.record.request_id,
         operation,
@@ -158,9 +167,9 @@ async fn prepare(
     };
     // Both may call the store, so they run concurrently.
     let named = state::look_up(gateway, &key.account, operation, &scan);
-    let (named, bill) = tokio::join!(named, funds::hold(gateway, from, &asked, &route));
+    let (named, bill) = tokio::join!(named, funds::hold(gateway, from, &asked));
     let bill = match bill {
-        Err(no_hold) => held::wait(gateway, session, from, &asked, &route, no_hold).await?,
+        Err(no_hold) => held::wait(gateway, session, from, &asked, no_hold).await?,
         Ok(bill) => bill,
     };
     named.refuse_others(gateway, key, bill.as_ref(), &body.bytes).await?;

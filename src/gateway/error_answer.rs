@@ -12,7 +12,6 @@ use pingora_proxy::Session;
 use crate::{
     clock,
     domain::{
-        outcome::Outcome,
         protocol::{
             framing_of,
             provider_error::{redact, reshape_error},
@@ -23,7 +22,9 @@ use crate::{
     gateway::{
         coding::{self, Coded, Coding, Decoder},
         exchange::Forward,
-        relay, reply, unseen, verdict,
+        relay, reply,
+        ticket::Cause,
+        unseen, verdict,
     },
     metrics::Metrics,
 };
@@ -101,9 +102,9 @@ pub async fn release(session: &mut Session, forward: &mut Forward) {
         return;
     };
     // Charge first: the client may send its next request at once.
-    forward.ticket.charge_now();
+    forward.ticket.charge(Cause::Over);
     if reply::send(session, head, body).await.is_err() {
-        forward.ticket.fail(Outcome::ClientGone);
+        forward.ticket.client_left();
     }
 }
 

@@ -21,7 +21,9 @@ use crate::{
         doubtful::Doubtful,
         error_answer,
         exchange::Forward,
-        redirect, spend_limit, unseen, verdict,
+        redirect, spend_limit,
+        ticket::Cause,
+        unseen, verdict,
     },
     metrics::Metrics,
 };
@@ -226,7 +228,9 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
         fate = forward.watch.take().map(|watch| watch.fate());
         forward.ticket.meter.body_ended();
     }
-    forward.ticket.charge_whole();
+    if forward.ticket.meter.is_whole() {
+        forward.ticket.charge(Cause::Complete);
+    }
     rewrite(forward, piece, end);
     doubt(forward, piece, end);
     if end && !forward.ticket.meter.is_complete() {
@@ -240,7 +244,7 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
 /// Marks the request as abandoned if its client disconnected before the answer was complete.
 pub fn note_client(forward: &mut Forward) {
     if forward.is_unattended() && !forward.ticket.meter.is_complete() {
-        forward.ticket.fail(Outcome::ClientGone);
+        forward.ticket.client_left();
     }
 }
 
@@ -292,7 +296,7 @@ fn end_as_failure(forward: &mut Forward, piece: &mut Option<Bytes>, fate: Option
         kind,
         message: message.to_owned(),
     };
-    forward.ticket.fail(outcome);
+    forward.ticket.charge(Cause::Failed(outcome));
     if let Some(tail) = forward.ticket.meter.failure_tail(&failure) {
         append(piece, &tail);
         return Ok(());

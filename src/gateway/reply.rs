@@ -22,6 +22,7 @@ use crate::{
         guard,
         intake::content_length,
         relay,
+        ticket::Cause,
     },
     live::Live,
 };
@@ -138,7 +139,7 @@ pub async fn fail(session: &mut Session, error: &Error, exchange: &mut Exchange)
         Stage::Forwarding(mut forward) => {
             forward.ticket.because(error.etype().as_str());
             let code = if client_left(error) {
-                forward.ticket.fail(Outcome::ClientGone);
+                forward.ticket.client_left();
                 0
             } else if forward.is_unattended() {
                 relay::note_client(&mut forward);
@@ -193,9 +194,7 @@ fn client_left(error: &Error) -> bool {
 
 async fn answer_failure(session: &mut Session, error: &Error, shape: Protocol, forward: &mut Forward) -> u16 {
     let refusal = forward.refusal.take().unwrap_or_else(|| refusal_of(error, forward));
-    forward.ticket.fail(outcome_of(&refusal));
-    forward.ticket.answered_with(refusal.status(), refusal.reason());
-    forward.ticket.charge_now();
+    forward.ticket.charge(Cause::Refused(&refusal));
     let request_id = forward.ticket.request_id().to_owned();
     let reply = refusal.reply(forward.provider().error_form(shape), &request_id);
     match write(session, reply, &request_id).await {
@@ -208,13 +207,12 @@ async fn answer_failure(session: &mut Session, error: &Error, shape: Protocol, f
 async fn break_off(session: &mut Session, error: &Error, forward: &mut Forward) -> (u16, bool) {
     let panicked = *error.etype() == guard::PANICKED;
     if !panicked && let Some(rest) = relay::rest_of_whole(forward) {
-        forward.ticket.charge_now();
+        forward.ticket.charge(Cause::Over);
         let ended = session.write_response_body(Some(rest), true).await;
         return (forward.ticket.meter.status(), ended.is_ok());
     }
     let (outcome, failure) = broken_off::failure_of(forward, panicked);
-    forward.ticket.fail(outcome);
-    forward.ticket.charge_now();
+    forward.ticket.charge(Cause::Failed(outcome));
     let mut is_whole = false;
     if let Some(tail) = forward.ticket.meter.failure_tail(&failure) {
         // The rewriter's buffered part of an event goes first; the tail completes it.
@@ -246,18 +244,5 @@ fn refusal_of(error: &Error, forward: &Forward) -> Refusal {
         ErrorType::ReadTimedout | ErrorType::WriteTimedout => Refusal::ProviderTimeout,
         _ if forward.watch.is_none() && !forward.head_seen => Refusal::ProviderUnreachable,
         _ => Refusal::ProviderBroken,
-    }
-}
-
-fn outcome_of(refusal: &Refusal) -> Outcome {
-    match refusal {
-        Refusal::ProviderTimeout => Outcome::ProviderTimeout,
-        Refusal::ProviderUnreachable => Outcome::ProviderUnreachable,
-        Refusal::ProviderCredentialRefused => Outcome::CredentialRefused,
-        Refusal::ProviderRedirected { .. } => Outcome::ProviderError,
-        Refusal::ProviderBroken => Outcome::ProviderCut,
-        Refusal::Stopping => Outcome::Stopped,
-        Refusal::Internal => Outcome::Internal,
-        _ => Outcome::Refused,
     }
 }

@@ -65,7 +65,7 @@ pub fn peer(gateway: &Gateway, session: &Session, forward: &mut Forward) -> Resu
         .next_place(rand::rng().random(), clock::instant())
         .cloned();
     let leg = forward.attempts.leg();
-    forward.ticket.attempt(&leg.provider.name);
+    forward.ticket.attempt(leg);
     if let Some(reason) = forward.attempts.take_reason() {
         gateway.metrics().upstream_retried(&forward.provider().name, reason);
     }
