@@ -9,10 +9,12 @@
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::clock;
 
@@ -154,7 +156,7 @@ impl AccessLog {
         }
         self.shared.closing.store(true, Ordering::SeqCst);
         self.wake();
-        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = self.done.lock();
         // Disconnected: closed before.
         !matches!(done.recv_timeout(wait), Err(RecvTimeoutError::Timeout))
     }

@@ -10,12 +10,13 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use thiserror::Error;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
@@ -318,7 +319,7 @@ impl KeyCache {
     }
 
     fn shard(&self, digest: &KeyDigest) -> Option<MutexGuard<'_, Shard>> {
-        pick(&self.shards, digest.as_bytes().last()).map(lock)
+        pick(&self.shards, digest.as_bytes().last()).map(Mutex::lock)
     }
 
     /// The cached answer for a digest, counted as an event.
@@ -359,7 +360,7 @@ impl KeyCache {
         }
         for (number, shard) in self.shards.iter().enumerate() {
             let is_here = |digest: &&KeyDigest| slot(&self.shards, digest.as_bytes().last()) == Some(number);
-            let mut shard = lock(shard);
+            let mut shard = shard.lock();
             match &digests {
                 Some(digests) => shard.change(digests.iter().filter(is_here), version),
                 None => shard.flush(version),
@@ -376,10 +377,6 @@ fn pick<'a, T>(all: &'a [T], byte: Option<&u8>) -> Option<&'a T> {
 fn slot<T>(all: &[T], byte: Option<&u8>) -> Option<usize> {
     let byte = byte.map_or(0, |byte| usize::from(*byte));
     byte.checked_rem(all.len())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn count(counter: &AtomicU64) {

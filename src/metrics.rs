@@ -8,9 +8,9 @@
 //! and everything of type `&'static str` from closed sets. No client can make a time series.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use prometheus::core::Collector;
 use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
@@ -252,16 +252,13 @@ impl Metrics {
     /// Has `sampler` called before each scrape, to copy in values that live elsewhere. It must not wait, and must not
     /// call [`Metrics::render`] or this method.
     pub fn sample(&self, sampler: impl Fn(&Self) + Send + 'static) {
-        self.samplers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Box::new(sampler));
+        self.samplers.lock().push(Box::new(sampler));
     }
 
     /// Everything in Prometheus' text format 0.0.4 ([`CONTENT_TYPE`]).
     pub fn render(&self) -> String {
         // Held to the end: samplers read, compare and add, which two scrapes at once would do twice.
-        let samplers = self.samplers.lock().unwrap_or_else(PoisonError::into_inner);
+        let samplers = self.samplers.lock();
         for sampler in samplers.iter() {
             sampler(self);
         }

@@ -1,11 +1,9 @@
 //! Writes changes straight to a store, for tests.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use super::{AccountChanges, ChangeError, Submitted};
 use crate::{
@@ -48,11 +46,11 @@ impl DirectChanges {
     }
 
     pub(crate) fn journal(&self) -> Vec<Record> {
-        self.journal.lock().unwrap().clone()
+        self.journal.lock().clone()
     }
 
     pub(crate) fn fail(&self, fault: Option<Fault>) {
-        *self.fault.lock().unwrap() = fault;
+        *self.fault.lock() = fault;
     }
 
     /// Sends all steps of an account from the journal, as a settlement does.
@@ -66,11 +64,11 @@ impl DirectChanges {
     }
 
     fn write(&self, record: Record) -> Result<Option<Fault>, ChangeError> {
-        let fault = *self.fault.lock().unwrap();
+        let fault = *self.fault.lock();
         if fault == Some(Fault::DiskFull) {
             return Err(ChangeError("no space left on device".to_owned()));
         }
-        self.journal.lock().unwrap().push(record);
+        self.journal.lock().push(record);
         Ok(fault)
     }
 }

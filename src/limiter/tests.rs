@@ -22,7 +22,7 @@ fn client(number: u32) -> Client {
 }
 
 fn known(limiter: &Limiter<Client>) -> usize {
-    limiter.clients.lock().unwrap().len()
+    limiter.clients.lock().len()
 }
 
 #[test]

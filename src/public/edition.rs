@@ -1,8 +1,9 @@
 //! All answers of one snapshot, rendered once: readers cost neither store calls nor rendering.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
 
 use crate::{
     domain::{
@@ -114,7 +115,7 @@ impl Shelf {
         if let Some(edition) = fitting() {
             return edition;
         }
-        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _making = self.making.lock();
         if let Some(edition) = fitting() {
             return edition;
         }

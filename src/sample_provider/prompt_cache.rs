@@ -7,8 +7,8 @@
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::tokens;
@@ -43,7 +43,7 @@ impl PromptCache {
             Protocol::Responses | Protocol::Gemini => parts.len().checked_sub(1),
         };
         let Some(kept) = kept else { return Cached::default() };
-        let mut known = self.beginnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.beginnings.lock();
         if known.len() > BEGINNINGS_MAX {
             known.clear();
         }

@@ -56,7 +56,7 @@ async fn what_this_node_served_is_known_without_the_store_and_bounded() {
     assert_eq!(recalled(0).await, unknown);
     let both = sessions.recall(&[state(0), state(last)]).await;
     assert_eq!((both.served_by, both.is_whole), (vec![None, Some(served_by())], false));
-    let recent = sessions.lock();
+    let recent = sessions.recent.lock();
     assert!(recent.newer.len() + recent.older.len() <= RECENT_MAX);
     assert_eq!(
         sessions.lost(),
@@ -84,7 +84,7 @@ impl SessionStore for Returning {
             self.refusals_left.store(left - 1, Ordering::Relaxed);
             return Err(StoreError::Unavailable("away".to_owned()));
         }
-        let mut written = self.written.lock().unwrap();
+        let mut written = self.written.lock();
         written.extend(served.iter().map(|(state, _)| *state));
         Ok(())
     }
@@ -104,7 +104,7 @@ async fn what_a_store_that_is_away_did_not_take_waits_for_it() {
     // It ends when nobody can tell it anything more, and all is written.
     drop(sessions);
     writer.run(stopped).await;
-    assert_eq!(*store.written.lock().unwrap(), [state(1), state(2)]);
+    assert_eq!(*store.written.lock(), [state(1), state(2)]);
 }
 
 /// A store that writes as often as it is allowed to.
@@ -190,5 +190,5 @@ async fn nobody_waits_for_a_store_that_is_away_until_it_is_back() {
     fails.wait_for(|fails| !fails).await.expect("it came back");
     let second = sessions.written(told(&sessions, 2..3), PATIENCE);
     second.expect("it has to be written").await;
-    assert_eq!(store.written.lock().unwrap().len(), 3);
+    assert_eq!(store.written.lock().len(), 3);
 }

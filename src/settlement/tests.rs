@@ -175,7 +175,7 @@ async fn an_answer_from_before_the_store_forgot_is_not_believed() {
     let bench = Bench::start(folder.path(), &store);
     (1..=30).for_each(|amount| bench.credit("acme", amount));
     bench.drained().await;
-    store.inner.lock().unwrap().faults = vec![Fault::LateReply];
+    store.inner.lock().faults = vec![Fault::LateReply];
     bench.credit("acme", 31);
     until(|| store.amounts("acme").len() == 31).await;
     // The answer to it is under way.
@@ -205,10 +205,10 @@ async fn keys_are_told_again_when_the_store_may_have_forgotten() {
             )
             .unwrap();
     }
-    store.inner.lock().unwrap().faults = vec![Fault::Away, Fault::Late, Fault::Away];
+    store.inner.lock().faults = vec![Fault::Away, Fault::Late, Fault::Away];
     store.forget("none", 0, true);
-    until(|| !store.inner.lock().unwrap().healed.is_empty()).await;
-    assert!(store.inner.lock().unwrap().healed.iter().eq([&format!("{id} gone 2")]));
+    until(|| !store.inner.lock().healed.is_empty()).await;
+    assert!(store.inner.lock().healed.iter().eq([&format!("{id} gone 2")]));
     bench.stop().await;
 }
 
@@ -282,7 +282,7 @@ proptest! {
                         let list = expected.entry(names[account]).or_default();
                         list.push((list.len() as u64 + 1, amount));
                     },
-                    Act::Fault(fault) => store.inner.lock().unwrap().faults.push(fault),
+                    Act::Fault(fault) => store.inner.lock().faults.push(fault),
                     Act::Forget { account, part, tell } => {
                         let keep = store.amounts(names[account]).len() * usize::from(part) / 256;
                         store.forget(names[account], keep, tell);

@@ -5,9 +5,10 @@
 //! caller that goes away in the middle cannot part file and memory.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use self::file::StoreFile;
@@ -59,10 +60,6 @@ impl EmbeddedStore {
         })
     }
 
-    fn live(&self) -> RwLockReadGuard<'_, Live> {
-        self.shared.live.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Decides, commits and applies on a blocking thread, which goes on to its end also when the caller does not wait.
     async fn change(
         &self,
@@ -81,12 +78,12 @@ impl Shared {
         id: &KeyId,
         decide: impl FnOnce(&Live) -> Result<Step, StoreError>,
     ) -> Result<Option<KeyView>, StoreError> {
-        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let step = decide(&self.live.read().unwrap_or_else(PoisonError::into_inner))?;
+        let file = self.file.lock();
+        let step = decide(&self.live.read())?;
         if !matches!(step, Step::Nothing(_)) {
             file.commit(&step)?;
         }
-        let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
+        let mut live = self.live.write();
         let removed = match &step {
             Step::Remove(id) => live.view(id),
             Step::Put(_) | Step::Nothing(_) => None,
@@ -98,18 +95,11 @@ impl Shared {
     }
 
     fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
-        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let later = self
-            .live
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .later_uses(used);
+        let file = self.file.lock();
+        let later = self.live.read().later_uses(used);
         if !later.is_empty() {
             file.commit_used(&later)?;
-            self.live
-                .write()
-                .unwrap_or_else(PoisonError::into_inner)
-                .note_uses(later);
+            self.live.write().note_uses(later);
         }
         Ok(())
     }
@@ -118,7 +108,7 @@ impl Shared {
 #[async_trait]
 impl KeyStore for EmbeddedStore {
     async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError> {
-        Ok(self.live().find(digest))
+        Ok(self.shared.live.read().find(digest))
     }
 
     async fn create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
@@ -129,11 +119,11 @@ impl KeyStore for EmbeddedStore {
     }
 
     async fn by_id(&self, id: &KeyId) -> Result<Option<KeyView>, StoreError> {
-        Ok(self.live().view(id))
+        Ok(self.shared.live.read().view(id))
     }
 
     async fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError> {
-        self.live().list(after, limit)
+        self.shared.live.read().list(after, limit)
     }
 
     async fn update(&self, id: &KeyId, change: &KeyChange) -> Result<KeyView, StoreError> {
@@ -170,7 +160,7 @@ impl KeyStore for EmbeddedStore {
     }
 
     async fn changes_since(&self, version: u64) -> Result<Changes, StoreError> {
-        Ok(self.live().changes_since(version))
+        Ok(self.shared.live.read().changes_since(version))
     }
 
     fn nudges(&self) -> watch::Receiver<u64> {
@@ -201,7 +191,7 @@ impl SessionStore for EmbeddedStore {
         let (shared, now) = (Arc::clone(&self.shared), crate::clock::unix_seconds());
         let states = states.to_vec();
         let texts = blocking(move || {
-            let file = shared.file.lock().unwrap_or_else(PoisonError::into_inner);
+            let file = shared.file.lock();
             file.sessions(states.iter().map(|state| state.0.as_slice()), now)
         });
         let texts = texts.await?.into_iter();
@@ -219,7 +209,7 @@ impl SessionStore for EmbeddedStore {
             .collect();
         let until = now.saturating_add_unsigned(SESSION_LIFETIME.as_secs());
         blocking(move || {
-            let file = shared.file.lock().unwrap_or_else(PoisonError::into_inner);
+            let file = shared.file.lock();
             file.commit_sessions(&served, now, until, EMBEDDED_SESSIONS_MAX)
         })
         .await

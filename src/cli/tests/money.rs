@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -81,7 +82,7 @@ async fn run_losing(lost: usize, command: &str) -> (Result<String, ClientError>,
             }
             let call = String::from_utf8(call).unwrap();
             let body = serde_json::from_str(call.split("\r\n\r\n").nth(1).unwrap()).unwrap();
-            bodies.lock().unwrap().push(body);
+            bodies.lock().push(body);
             if number >= lost {
                 let answer = "HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{\"id\": \"a\"}";
                 stream.write_all(answer.as_bytes()).await.unwrap();
@@ -94,7 +95,7 @@ async fn run_losing(lost: usize, command: &str) -> (Result<String, ClientError>,
     };
     let result = run_account(&command, |_| Ok(socket), &mut out).await;
     server.abort();
-    let asked = std::mem::take(&mut *asked.lock().unwrap());
+    let asked = std::mem::take(&mut *asked.lock());
     (result.map(|()| String::from_utf8(out).unwrap()), asked)
 }
 

@@ -213,7 +213,7 @@ async fn what_was_a_key_not_long_ago_is_looked_up_whoever_else_asks() {
     // A new server, which knows the same keys.
     let (other, flushes) = (Arc::new(ModelStore::new()), node.events("flush"));
     other.create(&digest(1), &record(1, 100)).await.unwrap();
-    *node.store.inner.write().unwrap() = other;
+    *node.store.inner.write() = other;
     until("the flush", async || node.events("flush") > flushes).await;
     assert!(node.find(1, later).await.is_some(), "all was flushed");
 }

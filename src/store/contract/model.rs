@@ -1,8 +1,7 @@
 //! The contract at its plainest: a store that is a list in memory, to compare the real ones with.
 
-use std::sync::{Mutex, MutexGuard};
-
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::domain::key::{KeyId, KeyRecord};
@@ -30,17 +29,13 @@ impl ModelStore {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
-    }
-
     fn changed(&self, state: &mut State, digests: Vec<KeyDigest>) {
         state.changes.push(digests);
         self.nudge.send_replace(state.version());
     }
 
     fn replace(&self, id: &KeyId, change: impl Fn(&KeyRecord) -> KeyRecord) -> Result<KeyView, StoreError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let view = state.held(id)?;
         let record = change(&view.record);
         if record == view.record {
@@ -93,7 +88,7 @@ impl State {
 #[async_trait]
 impl KeyStore for ModelStore {
     async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError> {
-        let state = self.state();
+        let state = self.state.lock();
         let held = state.keys.iter().find(|view| view.digest == *digest);
         Ok(Lookup {
             record: held.map(|view| view.record.clone()),
@@ -102,15 +97,15 @@ impl KeyStore for ModelStore {
     }
 
     async fn create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
-        self.add(&mut self.state(), digest, record)
+        self.add(&mut self.state.lock(), digest, record)
     }
 
     async fn by_id(&self, id: &KeyId) -> Result<Option<KeyView>, StoreError> {
-        Ok(self.state().held(id).ok().cloned())
+        Ok(self.state.lock().held(id).ok().cloned())
     }
 
     async fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(id) = after {
             state.held(id)?;
         }
@@ -128,7 +123,7 @@ impl KeyStore for ModelStore {
     }
 
     async fn rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<KeyView, StoreError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let taken = state.has_digest(digest);
         let view = state.held(id)?;
         if taken {
@@ -146,13 +141,13 @@ impl KeyStore for ModelStore {
     }
 
     async fn delete(&self, id: &KeyId) -> Result<KeyView, StoreError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.held(id)?;
         self.remove(&mut state, id).ok_or(StoreError::NotFound)
     }
 
     async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         for (id, at) in used {
             if let Ok(view) = state.held(id) {
                 view.last_used = view.last_used.max(Some(*at));
@@ -162,7 +157,7 @@ impl KeyStore for ModelStore {
     }
 
     async fn changes_since(&self, version: u64) -> Result<Changes, StoreError> {
-        let state = self.state();
+        let state = self.state.lock();
         let behind = state.changes.get(usize::try_from(version).unwrap()..);
         Ok(Changes {
             version: state.version(),
@@ -178,7 +173,7 @@ impl KeyStore for ModelStore {
 #[async_trait]
 impl KeyHealer for ModelStore {
     async fn heal(&self, digest: &KeyDigest, told: &KeyRecord) -> Result<(), StoreError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.held(&told.id).is_err() {
             let is_gone = state.gone.contains(&told.id);
             return if is_gone {
@@ -207,7 +202,7 @@ impl KeyHealer for ModelStore {
     }
 
     async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !state.held(id).is_ok_and(|view| view.record.revision > revision) {
             self.remove(&mut state, id);
         }

@@ -1,11 +1,6 @@
 //! The embedded store's keys in a backup.
 
-use std::{
-    fs::File,
-    io,
-    path::Path,
-    sync::{Arc, PoisonError},
-};
+use std::{fs::File, io, path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use redb::ReadableTable;
@@ -106,19 +101,14 @@ impl Archive for EmbeddedStore {
     async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         blocking(move || {
-            let snapshot = shared
-                .file
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .snapshot()
-                .map_err(unavailable)?;
+            let snapshot = shared.file.lock().snapshot().map_err(unavailable)?;
             StoreFile::dump(&snapshot, &to).map_err(StoreError::Corrupt)
         })
         .await
     }
 
     async fn is_empty(&self) -> Result<bool, StoreError> {
-        Ok(self.live().list(None, 1)?.is_empty())
+        Ok(self.shared.live.read().list(None, 1)?.is_empty())
     }
 
     async fn load(&self, items: &[Item]) -> Result<(), StoreError> {
@@ -143,9 +133,9 @@ impl Archive for EmbeddedStore {
         }
         let shared = Arc::clone(&self.shared);
         blocking(move || {
-            let file = shared.file.lock().unwrap_or_else(PoisonError::into_inner);
+            let file = shared.file.lock();
             file.commit_all(&held, &gone)?;
-            let mut live = shared.live.write().unwrap_or_else(PoisonError::into_inner);
+            let mut live = shared.live.write();
             let steps = held
                 .into_iter()
                 .map(|held| Step::Put(Box::new(held)))

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use self::books::{Applied, Books, lock};
+use self::books::{Applied, Books};
 use super::blocking;
 use crate::domain::{
     consumption::Row,
@@ -152,7 +152,7 @@ impl LedgerStore for EmbeddedLedger {
     async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError> {
         let slot = self.books.slot(&ask.account);
         Ok(slot.map_or(ToppedUp::NoHold, |slot| {
-            lock(&slot).account.top_up(ask, (self.now_ms)())
+            slot.lock().account.top_up(ask, (self.now_ms)())
         }))
     }
 
@@ -174,26 +174,26 @@ impl LedgerStore for EmbeddedLedger {
 
     async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError> {
         let slot = self.books.slot(account);
-        Ok(slot.map_or(0, |slot| lock(&slot).account.watermark(node)))
+        Ok(slot.map_or(0, |slot| slot.lock().account.watermark(node)))
     }
 
     async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError> {
         for slot in accounts.iter().filter_map(|account| self.books.slot(account)) {
-            lock(&slot).account.renew(node, (self.now_ms)());
+            slot.lock().account.renew(node, (self.now_ms)());
         }
         Ok(())
     }
 
     async fn release(&self, node: &NodeId, account: &str) -> Result<(), StoreError> {
         if let Some(slot) = self.books.slot(account) {
-            lock(&slot).account.release(node);
+            slot.lock().account.release(node);
         }
         Ok(())
     }
 
     async fn account(&self, id: &str) -> Result<Option<AccountView>, StoreError> {
         let slot = self.books.slot(id);
-        Ok(slot.and_then(|slot| lock(&slot).account.view(id, (self.now_ms)())))
+        Ok(slot.and_then(|slot| slot.lock().account.view(id, (self.now_ms)())))
     }
 
     async fn accounts(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccountView>, StoreError> {
@@ -203,7 +203,7 @@ impl LedgerStore for EmbeddedLedger {
     async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError> {
         let slot = self.books.slot(account);
         Ok(slot.map_or_else(KeySpend::default, |slot| {
-            lock(&slot).account.key_spend(key, (self.now_ms)())
+            slot.lock().account.key_spend(key, (self.now_ms)())
         }))
     }
 
@@ -214,7 +214,7 @@ impl LedgerStore for EmbeddedLedger {
 
     async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
         let slot = self.books.slot(account);
-        Ok(slot.and_then(|slot| lock(&slot).account.operations().amount(id)))
+        Ok(slot.and_then(|slot| slot.lock().account.operations().amount(id)))
     }
 
     async fn now_ms(&self) -> Result<i64, StoreError> {

@@ -9,11 +9,12 @@
 //! neither which server answered nor when it changed, which breakers and epochs need.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ::redis::{Client, RedisResult, ScriptInvocation};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -115,11 +116,11 @@ struct Expected {
 
 impl Asked {
     fn set(&self, expected: Option<Expected>) {
-        *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = expected;
+        *self.expected.lock() = expected;
     }
 
     fn get(&self) -> Option<Expected> {
-        self.expected.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.expected.lock().clone()
     }
 }
 

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock};
 
+use parking_lot::RwLock;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -96,7 +96,7 @@ impl LedgerFile {
 
     /// Works with the file. A panic of redb, which is what some damaged pages lead to, is an error.
     fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, StoreError> {
-        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let database = self.database.read();
         let Some(database) = database.as_ref() else {
             let what = "the ledger's file failed and could not be opened again";
             return Err(StoreError::Unavailable(what.to_owned()));
@@ -114,7 +114,7 @@ impl LedgerFile {
         if !self.failed.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        let mut database = self.database.write();
         let again = AssertUnwindSafe(|| {
             // The old one first: the file has one owner.
             drop(database.take());

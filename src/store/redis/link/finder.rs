@@ -1,12 +1,13 @@
 //! Finds the master: by the settings, or by asking the sentinels.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, PushInfo, PushKind, RedisError, RedisResult};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
@@ -68,7 +69,7 @@ impl Finder {
         match self {
             Self::Standalone(_) | Self::Node(_) => None,
             Self::Sentinel(sentinel) => {
-                let denied = sentinel.denied();
+                let denied = sentinel.denied.lock();
                 (!denied.is_empty()).then(|| denied.values().map(String::as_str).collect::<Vec<_>>().join("; "))
             }
         }
@@ -148,17 +149,13 @@ impl Sentinel {
         }
     }
 
-    fn denied(&self) -> MutexGuard<'_, BTreeMap<&'static str, String>> {
-        self.denied.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Says what the user may not do, once.
     fn deny(&self, sentinel: &Address, what: &str, grant: &'static str) -> String {
         let text = format!(
             "the sentinel {sentinel}: user {:?} may not {what}: grant {grant}",
             self.user
         );
-        if self.denied().insert(grant, text.clone()).is_none() {
+        if self.denied.lock().insert(grant, text.clone()).is_none() {
             tracing::warn!(kind = StoreWarning::MissingRights.kind(), "{text}");
         }
         text
@@ -213,7 +210,7 @@ impl Sentinel {
                 self.master_name
             )),
             Ok(Ok(Some(address))) => {
-                self.denied().remove(ASK_RIGHT);
+                self.denied.lock().remove(ASK_RIGHT);
                 Ok(address)
             }
         }
@@ -276,7 +273,7 @@ impl Sentinel {
                 );
             }
             Err(error) => return Err(error),
-            Ok(()) => drop(self.denied().remove(HEAR_RIGHTS)),
+            Ok(()) => drop(self.denied.lock().remove(HEAR_RIGHTS)),
         }
         Ok(connection)
     }

@@ -169,7 +169,7 @@ impl Lane {
         let Opened { live, report, closed } = opened;
         self.note_report(report.as_ref());
         let again = {
-            let mut seen = self.seen();
+            let mut seen = self.seen.lock();
             seen.identity = report.map(|report| report.identity);
             seen.refusal = None;
             std::mem::replace(&mut seen.connected, true)
@@ -247,7 +247,7 @@ impl Lane {
         live.pulse.note(now);
         self.pulse.note(now);
         self.note_report(report.as_ref());
-        if report.is_none() && self.seen().complaint.is_none() {
+        if report.is_none() && self.seen.lock().complaint.is_none() {
             self.denied.notify_one();
         }
         let report = report?;
@@ -260,7 +260,7 @@ impl Lane {
             tracing::warn!(%server, "redis has become a replica, looking for the master");
             return Some(State::Connecting);
         }
-        let before = self.seen().identity.replace(report.identity.clone());
+        let before = self.seen.lock().identity.replace(report.identity.clone());
         if before.is_some_and(|before| before != report.identity) {
             tracing::warn!(%server, "redis has another history now, what it has acknowledged is checked");
             self.epochs.move_on();
@@ -270,7 +270,7 @@ impl Lane {
 
     /// Whether this reason of a failed attempt is that of a refusal, which is forgotten otherwise.
     fn still_refused(&self, reason: &str) -> bool {
-        let mut seen = self.seen();
+        let mut seen = self.seen.lock();
         let refusal = seen.refusal.take();
         seen.refusal = refusal.filter(|refusal| reason.contains(refusal.as_str()));
         seen.refusal.is_some()
@@ -278,7 +278,7 @@ impl Lane {
 
     /// A server that answers is not used for this reason.
     pub(super) fn refuse(&self, reason: String) -> String {
-        self.seen().refusal = Some(reason.clone());
+        self.seen.lock().refusal = Some(reason.clone());
         reason
     }
 
@@ -286,7 +286,7 @@ impl Lane {
     fn note_rights(&self, missing: Missing) -> Option<String> {
         let Missing { refusal, complaint } = missing;
         {
-            let mut seen = self.seen();
+            let mut seen = self.seen.lock();
             if let Some(complaint) = complaint.as_ref().filter(|_| seen.complaint != complaint) {
                 tracing::warn!(kind = StoreWarning::MissingRights.kind(), "{complaint}");
             }
@@ -302,7 +302,7 @@ impl Lane {
     fn note_report(&self, report: Option<&Report>) {
         let Some(report) = report else { return };
         let before = {
-            let mut seen = self.seen();
+            let mut seen = self.seen.lock();
             seen.memory = report.memory;
             std::mem::replace(&mut seen.warnings, report.warnings.clone())
         };

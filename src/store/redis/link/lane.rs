@@ -5,12 +5,13 @@
 //! costs callers nothing, and only the keeper's next attempt probes it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Client, ErrorKind, RedisError, RedisResult, ScriptInvocation, ServerErrorKind};
+use parking_lot::Mutex;
 use tokio::runtime::Id;
 use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, SemaphorePermit, watch};
 
@@ -141,7 +142,7 @@ impl Lane {
 
     /// Faults in the server's configuration that do not stop its use.
     pub(super) fn warnings(&self) -> BTreeSet<StoreWarning> {
-        let seen = self.seen();
+        let seen = self.seen.lock();
         let mut warnings = seen.warnings.clone();
         if seen.complaint.is_some() || seen.denied {
             warnings.insert(StoreWarning::MissingRights);
@@ -155,7 +156,7 @@ impl Lane {
             State::Down { reason } => Some(reason.clone()),
             State::Connecting | State::Up(_) => None,
         };
-        let seen = self.seen();
+        let seen = self.seen.lock();
         let mut details: Vec<String> = [&down, &seen.refusal, &seen.complaint]
             .into_iter()
             .flatten()
@@ -214,10 +215,6 @@ impl Lane {
     /// Drops a connection, if it is still the one in use.
     pub(super) fn leave(&self, number: u64, next: State) {
         leave(&self.state, number, next);
-    }
-
-    pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,11 +5,12 @@
 //! connection only.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{PushInfo, PushKind, RedisError};
+use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 use tokio::time::timeout;
 
@@ -59,7 +60,7 @@ impl Owned {
         if here.id() == live.origin.runtime {
             return shared();
         }
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         if !all.contains_key(&here.id()) && all.len() >= RUNTIMES_MAX {
             return shared();
         }
@@ -88,14 +89,14 @@ impl Owned {
     /// A call from here waited in vain.
     pub(super) fn note_timeout(&self) {
         if let Ok(here) = Handle::try_current() {
-            self.lock().remove(&here.id());
+            self.0.lock().remove(&here.id());
         }
     }
 
     /// How many are in use.
     #[cfg(test)]
     pub(super) fn ready(&self) -> usize {
-        let all = self.lock();
+        let all = self.0.lock();
         all.values()
             .filter(|own| matches!(own.state, Stage::Ready { .. }) && !own.is_closed())
             .count()
@@ -113,7 +114,7 @@ impl Owned {
         let config = connection_config().set_push_sender(hear);
         let connect = live.origin.client.get_multiplexed_async_connection_with_config(&config);
         let connected = timeout(CONNECT_WAIT_MAX, connect).await;
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         // Unless it is for a connection of the lane that has been given up meanwhile.
         if let Some(own) = all.get_mut(&runtime).filter(|own| own.number == live.number) {
             own.state = match connected {
@@ -125,10 +126,6 @@ impl Owned {
                 Ok(Err(_)) | Err(_) => Stage::Counting(0),
             };
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Id, Own>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,11 +3,11 @@
 //! each of two masters. No call sees both, so the operator must be told.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind};
+use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
 
 use super::cluster::Cluster;
@@ -59,7 +59,7 @@ impl Strays {
 
     /// Whether there are any that were there when it was looked twice.
     pub(super) fn are_there(&self) -> bool {
-        !self.found().is_empty()
+        !self.found.lock().is_empty()
     }
 
     /// Looks again and again. Never returns.
@@ -92,7 +92,7 @@ impl Strays {
     }
 
     fn note(&self, found: &Found) {
-        let before = std::mem::replace(&mut *self.found(), found.clone());
+        let before = std::mem::replace(&mut *self.found.lock(), found.clone());
         let new = found.iter().filter(|(slot, _)| !before.contains_key(slot));
         for (slot, Stray { key, with, owner }) in new.take(NAMED_MAX) {
             let owner = owner.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -129,10 +129,6 @@ impl Strays {
             }
         }
         Ok(found)
-    }
-
-    fn found(&self) -> MutexGuard<'_, Found> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
