@@ -80,7 +80,7 @@ pub struct UnknownSettings {
 
 /// Why it is unknown whether the key exists.
 #[derive(Debug, Error)]
-pub enum FindError {
+pub enum KeyLookupError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -157,7 +157,7 @@ impl KeyCache {
         digest: &KeyDigest,
         now: Instant,
         asker: impl FnOnce() -> Client,
-    ) -> Result<Option<Arc<KeyRecord>>, FindError> {
+    ) -> Result<Option<Arc<KeyRecord>>, KeyLookupError> {
         match self.at_hand(digest, now) {
             Ok(record) => Ok(record),
             Err(cold) => self.fetch(digest, now, cold, Some(asker())).await,
@@ -165,8 +165,8 @@ impl KeyCache {
     }
 
     /// The store's current record of a key that was found before, when the cached one turned out to be outdated. Never
-    /// returns [`FindError::Limited`].
-    pub async fn find_anew(&self, digest: &KeyDigest, now: Instant) -> Result<Option<Arc<KeyRecord>>, FindError> {
+    /// returns [`KeyLookupError::Limited`].
+    pub async fn find_anew(&self, digest: &KeyDigest, now: Instant) -> Result<Option<Arc<KeyRecord>>, KeyLookupError> {
         if let Some(mut shard) = self.shard(digest) {
             shard.outdate(digest);
         }
@@ -180,7 +180,7 @@ impl KeyCache {
         now: Instant,
         cold: Cold,
         asker: Option<Client>,
-    ) -> Result<Option<Arc<KeyRecord>>, FindError> {
+    ) -> Result<Option<Arc<KeyRecord>>, KeyLookupError> {
         self.check(cold, asker, now)?;
         // One task asks; the others wait and find the answer in the cache.
         let _flight = match pick(&self.flights, digest.as_bytes().first()) {
@@ -334,7 +334,7 @@ impl KeyCache {
     }
 
     /// Whether the store may be asked. A digest that recently belonged to a key may always be looked up.
-    fn check(&self, cold: Cold, asker: Option<Client>, now: Instant) -> Result<(), FindError> {
+    fn check(&self, cold: Cold, asker: Option<Client>, now: Instant) -> Result<(), KeyLookupError> {
         let (Cold::Unseen, Some(asker)) = (cold, asker) else {
             return Ok(());
         };
@@ -344,7 +344,7 @@ impl KeyCache {
                 Reached::All(wait) => (&self.counters.limited_all, wait),
             };
             count(counter);
-            FindError::Limited { wait }
+            KeyLookupError::Limited { wait }
         })
     }
 

@@ -61,7 +61,7 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
     ///
     /// # Errors
     /// The limit is reached; the time until the event would be admitted. A refused event is not counted.
-    pub fn admit(&self, client: C, now: Instant) -> Result<(), Duration> {
+    pub fn try_acquire(&self, client: C, now: Instant) -> Result<(), Duration> {
         let now = self.at(now);
         let mut clients = self.clients.lock();
         let until = self.allowed(&mut clients, client, now)?;
@@ -72,7 +72,7 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
     /// Whether an event of a client would be admitted, without counting it.
     ///
     /// # Errors
-    /// As for [`Limiter::admit`].
+    /// As for [`Limiter::try_acquire`].
     pub fn check(&self, client: C, now: Instant) -> Result<(), Duration> {
         self.allowed(&mut self.clients.lock(), client, self.at(now)).map(drop)
     }

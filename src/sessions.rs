@@ -131,16 +131,16 @@ impl Sessions {
     }
 
     /// A future that completes when these names are written, so that every node knows them, also after this one has
-    /// ended. It completes at the latest after `patience`, and at once while writes fail. `None` if there is nothing to
+    /// ended. It completes at the latest after `timeout`, and at once while writes fail. `None` if there is nothing to
     /// wait for.
-    pub fn written(&self, names: OnTheWay, patience: Duration) -> Option<Written> {
+    pub fn written(&self, names: OnTheWay, timeout: Duration) -> Option<Written> {
         let rest = names.rest().filter(|_| !*self.fails.borrow())?;
         let mut fails = self.fails.clone();
         Some(Box::pin(async move {
             tokio::select! {
                 () = rest => {}
                 _ = fails.wait_for(|fails| *fails) => {}
-                () = tokio::time::sleep(patience) => {}
+                () = tokio::time::sleep(timeout) => {}
             }
         }))
     }

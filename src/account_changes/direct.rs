@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use super::{AccountChanges, ChangeError, Submitted};
+use super::{AccountChangeError, AccountChanges, Submitted};
 use crate::{
     domain::{
         key::{KeyId, KeyRecord},
@@ -22,12 +22,11 @@ pub(crate) struct DirectChanges {
     last: tokio::sync::Mutex<HashMap<String, u64>>,
     journal: Mutex<Vec<Record>>,
     /// What happens next instead.
-    fault: Mutex<Option<Fault>>,
+    fault: Mutex<Option<InjectedFault>>,
 }
 
-/// What can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum InjectedFault {
     /// The store does not answer: steps wait in the journal.
     StoreAway,
     /// Nothing can be written.
@@ -49,7 +48,7 @@ impl DirectChanges {
         self.journal.lock().clone()
     }
 
-    pub(crate) fn fail(&self, fault: Option<Fault>) {
+    pub(crate) fn fail(&self, fault: Option<InjectedFault>) {
         *self.fault.lock() = fault;
     }
 
@@ -63,10 +62,10 @@ impl DirectChanges {
         self.ledger.apply(&self.node, account, &steps).await.unwrap();
     }
 
-    fn write(&self, record: Record) -> Result<Option<Fault>, ChangeError> {
+    fn write(&self, record: Record) -> Result<Option<InjectedFault>, AccountChangeError> {
         let fault = *self.fault.lock();
-        if fault == Some(Fault::DiskFull) {
-            return Err(ChangeError("no space left on device".to_owned()));
+        if fault == Some(InjectedFault::DiskFull) {
+            return Err(AccountChangeError("no space left on device".to_owned()));
         }
         self.journal.lock().push(record);
         Ok(fault)
@@ -75,7 +74,7 @@ impl DirectChanges {
 
 #[async_trait]
 impl AccountChanges for DirectChanges {
-    async fn submit(&self, account: &str, change: Change) -> Result<Submitted, ChangeError> {
+    async fn submit(&self, account: &str, change: Change) -> Result<Submitted, AccountChangeError> {
         let mut last = self.last.lock().await;
         let seq = last.get(account).copied().unwrap_or_default() + 1;
         let step = Step { seq, change };
@@ -93,7 +92,7 @@ impl AccountChanges for DirectChanges {
         }
     }
 
-    async fn key_changed(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), ChangeError> {
+    async fn key_changed(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), AccountChangeError> {
         let record = Box::new(record.clone());
         self.write(Record::Key {
             digest: *digest,
@@ -102,7 +101,7 @@ impl AccountChanges for DirectChanges {
         .map(drop)
     }
 
-    async fn key_gone(&self, id: &KeyId, revision: u64) -> Result<(), ChangeError> {
+    async fn key_gone(&self, id: &KeyId, revision: u64) -> Result<(), AccountChangeError> {
         self.write(Record::KeyGone {
             id: id.clone(),
             revision,

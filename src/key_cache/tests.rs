@@ -211,7 +211,7 @@ async fn a_hit_asks_no_one() {
         "a warm key outlives the store's absence"
     );
     let cold = node.cache.find(&digest(3), now, somebody).await;
-    assert!(matches!(cold, Err(FindError::Store(StoreError::Unavailable(_)))));
+    assert!(matches!(cold, Err(KeyLookupError::Store(StoreError::Unavailable(_)))));
     until("the absence is noticed", async || !node.cache.store_is_reachable()).await;
     node.store.is_away.store(false, Ordering::SeqCst);
     until("the return is noticed", async || node.cache.store_is_reachable()).await;
@@ -229,12 +229,12 @@ async fn a_key_that_worked_not_long_ago_works_on_while_the_store_is_away() {
     assert_eq!(node.events("offline_hit"), 1);
     let unknown = node.cache.find(&digest(2), later, somebody).await;
     assert!(
-        matches!(unknown, Err(FindError::Store(StoreError::Unavailable(_)))),
+        matches!(unknown, Err(KeyLookupError::Store(StoreError::Unavailable(_)))),
         "never taken for unknown"
     );
     let too_late = now + SETTINGS.offline_lifetime + Duration::from_secs(1);
     let late = node.cache.find(&digest(1), too_late, somebody).await;
-    assert!(matches!(late, Err(FindError::Store(StoreError::Unavailable(_)))));
+    assert!(matches!(late, Err(KeyLookupError::Store(StoreError::Unavailable(_)))));
 }
 
 #[tokio::test]

@@ -4,7 +4,6 @@ use prometheus::{IntCounterVec, IntGaugeVec};
 
 use super::{Health, Maker, Metrics, raise};
 
-/// Metrics by provider.
 pub(super) struct Providers {
     retries: IntCounterVec,
     on: IntGaugeVec,

@@ -8,7 +8,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::domain::circuit::{Circuit, Entry};
+use crate::domain::circuit::{Circuit, CircuitEntry};
 
 /// A shared circuit. Clones are the same circuit.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +27,7 @@ pub enum Probing {
 #[derive(Debug)]
 pub struct Permit {
     breaker: Breaker,
-    entry: Option<Entry>,
+    entry: Option<CircuitEntry>,
 }
 
 impl Breaker {
@@ -64,7 +64,7 @@ impl Breaker {
         self.0.lock().rest(pause, now);
     }
 
-    fn permit(&self, entry: Entry) -> Permit {
+    fn permit(&self, entry: CircuitEntry) -> Permit {
         Permit {
             breaker: self.clone(),
             entry: Some(entry),

@@ -260,7 +260,6 @@ mod tests {
         ports
     }
 
-    /// A request to the address fails.
     fn fail(places: &Places, address: SocketAddr, now: Instant) {
         places.breaker(&address).enter_anyway(now).failed(now);
     }

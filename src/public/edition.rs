@@ -77,7 +77,6 @@ impl Edition {
         Some(leaves.detail.get_or_init(render))
     }
 
-    /// One model as a page.
     pub(super) fn model(&self, key: &str) -> Option<&Document> {
         let (model, leaves) = self.find(key)?;
         let render = || Document::html(page::model(model, self.updated_at()));

@@ -28,7 +28,6 @@ pub(super) struct PromptCache {
 /// What of a prompt is in the cache, in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cached {
-    /// Sent before.
     pub(super) read: u64,
     /// Sent now, and kept.
     pub(super) written: u64,

@@ -83,7 +83,6 @@ pub(super) fn key(target: &Target, chunking: Chunking, body: &[u8], settings: &S
     })
 }
 
-/// The answers kept.
 #[derive(Debug, Default)]
 pub(super) struct Rendered {
     answers: Mutex<HashMap<Key, Performance>>,

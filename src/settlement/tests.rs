@@ -55,7 +55,7 @@ impl Bench {
     #[track_caller]
     fn drained(&self) -> impl Future<Output = ()> {
         let caller = std::panic::Location::caller();
-        let drained = tokio::time::timeout(PATIENCE, self.journal.drained());
+        let drained = tokio::time::timeout(WAIT_MAX, self.journal.drained());
         async move { drained.await.unwrap_or_else(|_| panic!("{caller}: waited in vain")) }
     }
 
@@ -77,7 +77,7 @@ impl Bench {
 }
 
 /// How long a test waits for what has to come.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 #[track_caller]
 fn until(mut holds: impl FnMut() -> bool) -> impl Future<Output = ()> {
@@ -85,7 +85,7 @@ fn until(mut holds: impl FnMut() -> bool) -> impl Future<Output = ()> {
     async move {
         let began = crate::clock::instant();
         while !holds() {
-            assert!(crate::clock::instant() - began < PATIENCE, "{caller}: waited in vain");
+            assert!(crate::clock::instant() - began < WAIT_MAX, "{caller}: waited in vain");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }

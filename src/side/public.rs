@@ -12,7 +12,7 @@ use axum::{
 
 use crate::{
     clock,
-    public::{Answer, Ask, Public},
+    public::{Ask, Public, PublicResponse},
     side::service::Peer,
     store::time::StoreTime,
 };
@@ -42,7 +42,7 @@ async fn answer(
 }
 
 /// With the length that GET would have; without the body for HEAD.
-fn written(answer: Answer, method: &Method) -> Response {
+fn written(answer: PublicResponse, method: &Method) -> Response {
     let (length, has_body) = (answer.body.len(), answer.has_body());
     let body = match has_body && *method != Method::HEAD {
         true => Body::from(answer.body),

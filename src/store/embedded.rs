@@ -12,12 +12,12 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use self::file::StoreFile;
-use self::live::{Live, Step};
+use self::live::{KeyMutation, Live};
 use crate::domain::key::{KeyId, KeyRecord};
 use crate::domain::secret::KeyDigest;
 use crate::domain::{provider_state::StateKey, session_hint::ServedBy};
 use crate::store::sessions::{self, EMBEDDED_SESSIONS_MAX, SESSION_LIFETIME, SessionStore};
-use crate::store::{Changes, KeyChange, KeyHealer, KeyStore, KeyView, Lookup, OpenError, StoreError};
+use crate::store::{Changes, KeyChange, KeyHealer, KeyStore, KeyView, Lookup, StoreError, StoreOpenError};
 
 mod archive;
 mod database;
@@ -29,10 +29,10 @@ mod tests;
 
 /// The embedded store. Opening it takes a lock on its file: it has one owner.
 pub struct EmbeddedStore {
-    shared: Arc<Shared>,
+    shared: Arc<StoreInner>,
 }
 
-struct Shared {
+struct StoreInner {
     live: RwLock<Live>,
     /// Also the lock under which changes are decided, committed and applied, one after the other.
     file: Mutex<StoreFile>,
@@ -41,18 +41,18 @@ struct Shared {
 
 impl EmbeddedStore {
     /// Opens the store in `folder`, which is made if need be. Blocks while it reads the file; call it before serving.
-    pub fn open(folder: &Path) -> Result<Self, OpenError> {
+    pub fn open(folder: &Path) -> Result<Self, StoreOpenError> {
         if folder.join(archive::UNFINISHED).exists() {
-            return Err(OpenError::Unfinished(folder.to_owned()));
+            return Err(StoreOpenError::Unfinished(folder.to_owned()));
         }
         let (file, keys, gone) = StoreFile::open(folder)?;
-        let live = Live::load(keys, gone).map_err(|id| OpenError::Corrupt {
+        let live = Live::load(keys, gone).map_err(|id| StoreOpenError::Corrupt {
             path: folder.to_owned(),
             reason: format!("{id} has another key's digest"),
         })?;
         let (nudge, _) = watch::channel(0);
         Ok(Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(StoreInner {
                 live: RwLock::new(live),
                 file: Mutex::new(file),
                 nudge,
@@ -64,29 +64,29 @@ impl EmbeddedStore {
     async fn change(
         &self,
         id: &KeyId,
-        decide: impl FnOnce(&Live) -> Result<Step, StoreError> + Send + 'static,
+        decide: impl FnOnce(&Live) -> Result<KeyMutation, StoreError> + Send + 'static,
     ) -> Result<Option<KeyView>, StoreError> {
         let (shared, id) = (Arc::clone(&self.shared), id.clone());
         blocking(move || shared.change(&id, decide)).await
     }
 }
 
-impl Shared {
+impl StoreInner {
     /// The key after the change; before it, if it was removed.
     fn change(
         &self,
         id: &KeyId,
-        decide: impl FnOnce(&Live) -> Result<Step, StoreError>,
+        decide: impl FnOnce(&Live) -> Result<KeyMutation, StoreError>,
     ) -> Result<Option<KeyView>, StoreError> {
         let file = self.file.lock();
         let step = decide(&self.live.read())?;
-        if !matches!(step, Step::Nothing(_)) {
+        if !matches!(step, KeyMutation::Nothing(_)) {
             file.commit(&step)?;
         }
         let mut live = self.live.write();
         let removed = match &step {
-            Step::Remove(id) => live.view(id),
-            Step::Put(_) | Step::Nothing(_) => None,
+            KeyMutation::Remove(id) => live.view(id),
+            KeyMutation::Put(_) | KeyMutation::Nothing(_) => None,
         };
         if let Some(version) = live.apply(step) {
             self.nudge.send_replace(version);

@@ -34,8 +34,8 @@ use self::scripts::{Loaded, Scripts};
 use crate::domain::key::{KeyId, KeyRecord, KeyState};
 use crate::domain::secret::KeyDigest;
 use crate::store::{
-    Changes, FEED_CHANGES_MAX, KeyChange, KeyHealer, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, OpenError, StoreError,
-    StoreMemory, StoreTrouble, StoreWarning,
+    Changes, FEED_CHANGES_MAX, KeyChange, KeyHealer, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, StoreError, StoreMemory,
+    StoreOpenError, StoreTrouble, StoreWarning,
 };
 
 mod address;
@@ -101,7 +101,7 @@ pub struct RedisStore {
 
 impl RedisStore {
     /// Checks the settings. A server that is away is no error: it may come.
-    pub fn open(settings: &RedisSettings) -> Result<Self, OpenError> {
+    pub fn open(settings: &RedisSettings) -> Result<Self, StoreOpenError> {
         let keys = KEY_NAMES
             .iter()
             .map(|name| settings.key(name))

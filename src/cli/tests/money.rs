@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{created, line, run};
-use crate::cli::{Command, admin_client::ClientError, run_account};
+use crate::cli::{Command, admin_client::AdminClientError, run_account};
 
 fn row(request: &str, model: &str) -> Value {
     json!({
@@ -66,7 +66,7 @@ async fn accounts_are_changed_by_what_was_given_alone() {
 }
 
 /// Runs a command against a weir that takes calls and gives no answer to the first `lost` of them.
-async fn run_losing(lost: usize, command: &str) -> (Result<String, ClientError>, Vec<Value>) {
+async fn run_losing(lost: usize, command: &str) -> (Result<String, AdminClientError>, Vec<Value>) {
     let folder = TempDir::new().unwrap();
     let socket = folder.path().join("admin.sock");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -121,7 +121,7 @@ async fn a_credit_whose_answer_is_lost_is_asked_for_once_more_under_the_same_id(
     }
     // What has no id is not made twice.
     let (out, asked) = run_losing(1, "account update --id a --rpm 5").await;
-    assert!(matches!(out, Err(ClientError::AnswerLost { .. })), "{out:?}");
+    assert!(matches!(out, Err(AdminClientError::AnswerLost { .. })), "{out:?}");
     assert_eq!(asked.len(), 1);
 }
 

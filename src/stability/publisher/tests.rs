@@ -25,11 +25,11 @@ use crate::{
 /// Stands for the journal.
 #[derive(Default)]
 struct Tally {
-    state: Mutex<State>,
+    state: Mutex<JournalState>,
 }
 
 #[derive(Default)]
-struct State {
+struct JournalState {
     shares: BTreeMap<Hour, Share>,
     changed: BTreeSet<Hour>,
     end: u64,
@@ -83,11 +83,9 @@ impl Counted for Tally {
     }
 }
 
-/// Stands for the store.
 struct Store {
     journal: Arc<Tally>,
     held: Mutex<BTreeMap<Hour, Bucket>>,
-    /// The sizes of the calls.
     calls: Mutex<Vec<usize>>,
     /// So many calls are taken before all are refused.
     good: AtomicUsize,

@@ -10,12 +10,12 @@ use crate::store::{Changes, KeyChange, KeyHealer, KeyStore, KeyView, LIST_KEYS_M
 
 /// A store without any engine.
 pub(crate) struct ModelStore {
-    state: Mutex<State>,
+    state: Mutex<ModelState>,
     nudge: watch::Sender<u64>,
 }
 
 #[derive(Default)]
-struct State {
+struct ModelState {
     keys: Vec<KeyView>,
     gone: Vec<KeyId>,
     changes: Vec<Vec<KeyDigest>>,
@@ -29,7 +29,7 @@ impl ModelStore {
         }
     }
 
-    fn changed(&self, state: &mut State, digests: Vec<KeyDigest>) {
+    fn changed(&self, state: &mut ModelState, digests: Vec<KeyDigest>) {
         state.changes.push(digests);
         self.nudge.send_replace(state.version());
     }
@@ -47,7 +47,7 @@ impl ModelStore {
         Ok(view)
     }
 
-    fn add(&self, state: &mut State, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
+    fn add(&self, state: &mut ModelState, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
         if state.has_digest(digest) || state.held(&record.id).is_ok() {
             return Err(StoreError::Duplicate);
         }
@@ -61,7 +61,7 @@ impl ModelStore {
         Ok(())
     }
 
-    fn remove(&self, state: &mut State, id: &KeyId) -> Option<KeyView> {
+    fn remove(&self, state: &mut ModelState, id: &KeyId) -> Option<KeyView> {
         state.gone.push(id.clone());
         let at = state.keys.iter().position(|view| view.record.id == *id)?;
         let view = state.keys.remove(at);
@@ -70,7 +70,7 @@ impl ModelStore {
     }
 }
 
-impl State {
+impl ModelState {
     fn version(&self) -> u64 {
         self.changes.len() as u64
     }

@@ -10,7 +10,7 @@ use super::{
     EmbeddedStore, blocking,
     database::unavailable,
     file::{GONE, KEYS, StoreFile, USED, decode, encode},
-    live::{Held, Step},
+    live::{KeyEntry, KeyMutation},
 };
 use crate::{
     domain::key::KeyId,
@@ -73,7 +73,7 @@ impl StoreFile {
         Ok(())
     }
 
-    fn commit_all(&self, held: &[Held], gone: &[KeyId]) -> Result<(), StoreError> {
+    fn commit_all(&self, held: &[KeyEntry], gone: &[KeyId]) -> Result<(), StoreError> {
         let write = || -> Result<(), redb::Error> {
             let transaction = self.begin_write()?;
             {
@@ -119,7 +119,7 @@ impl Archive for EmbeddedStore {
                     digest,
                     record,
                     last_used,
-                } => held.push(Held {
+                } => held.push(KeyEntry {
                     digest: *digest,
                     record: (**record).clone(),
                     last_used: *last_used,
@@ -138,8 +138,8 @@ impl Archive for EmbeddedStore {
             let mut live = shared.live.write();
             let steps = held
                 .into_iter()
-                .map(|held| Step::Put(Box::new(held)))
-                .chain(gone.into_iter().map(Step::Remove));
+                .map(|held| KeyMutation::Put(Box::new(held)))
+                .chain(gone.into_iter().map(KeyMutation::Remove));
             for step in steps {
                 live.apply(step);
             }

@@ -22,7 +22,7 @@ use crate::domain::{
     money::NanoUsd,
 };
 use crate::store::ledger::{APPLY_STEPS_MAX, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore};
-use crate::store::{OpenError, StoreError};
+use crate::store::{StoreError, StoreOpenError};
 
 mod archive;
 mod books;
@@ -53,7 +53,7 @@ impl EmbeddedLedger {
     ///
     /// # Errors
     /// When another process has it open, the file system refuses, or the file is not what weir wrote.
-    pub fn open(folder: &Path, now_ms: NowMs) -> Result<Self, OpenError> {
+    pub fn open(folder: &Path, now_ms: NowMs) -> Result<Self, StoreOpenError> {
         Ok(Self {
             folder: folder.to_owned(),
             books: Arc::new(Books::open(folder)?),
@@ -67,11 +67,11 @@ impl EmbeddedLedger {
     /// what the journal does not keep any more.
     ///
     /// # Errors
-    /// [`OpenError::Emptied`]; or the file system refuses. Nothing is changed then.
-    pub fn begin(&self, accounts_known: usize) -> Result<(), OpenError> {
+    /// [`StoreOpenError::Emptied`]; or the file system refuses. Nothing is changed then.
+    pub fn begin(&self, accounts_known: usize) -> Result<(), StoreOpenError> {
         let file = self.books.file();
         let path = || self.folder.join(file::FILE_NAME);
-        let refused = |error: StoreError| OpenError::File {
+        let refused = |error: StoreError| StoreOpenError::File {
             path: path(),
             reason: error.to_string(),
         };
@@ -79,7 +79,7 @@ impl EmbeddedLedger {
             return Ok(());
         }
         if accounts_known > 0 && self.books.is_empty() {
-            return Err(OpenError::Emptied {
+            return Err(StoreOpenError::Emptied {
                 path: path(),
                 accounts: accounts_known,
             });

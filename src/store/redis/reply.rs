@@ -52,7 +52,6 @@ impl Reply {
             .ok_or_else(|| StoreError::Corrupt("a script's answer is too short".to_owned()))
     }
 
-    /// All that is left.
     pub(super) fn texts(self) -> IntoIter<String> {
         self.rest
     }

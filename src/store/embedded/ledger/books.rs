@@ -17,7 +17,7 @@ use crate::domain::{
     key::KeyId,
     ledger::{Account, AccountView, Admission, Admit, Change, NodeId, Step},
 };
-use crate::store::{OpenError, StoreError};
+use crate::store::{StoreError, StoreOpenError};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
@@ -33,7 +33,6 @@ pub(super) struct Books {
     unwritten_rows: AtomicUsize,
 }
 
-/// One account.
 pub(super) type Slot = Mutex<Book>;
 
 #[derive(Default)]
@@ -59,20 +58,17 @@ pub(super) struct Unwritten {
     pub(super) row: Arc<Row>,
 }
 
-/// What became of steps.
 pub(super) enum Applied {
-    /// The watermark.
     To(u64),
     /// Nothing: the place of the next row of this day has to be given first.
     NeedsDay(i64),
 }
 
 impl Books {
-    pub(super) fn open(folder: &Path) -> Result<Self, OpenError> {
+    pub(super) fn open(folder: &Path) -> Result<Self, StoreOpenError> {
         LedgerFile::open(folder).map(|(file, accounts)| Self::of(file, accounts))
     }
 
-    /// The accounts of a file.
     pub(super) fn of(file: LedgerFile, accounts: BTreeMap<String, Account>) -> Self {
         let slot = |account| {
             Arc::new(Mutex::new(Book {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::answer::{self, Answer, parse};
+use super::answer::{self, ScriptReply, parse};
 use crate::{
     domain::{
         key::KeyId,
@@ -32,7 +32,7 @@ pub(super) struct Kept {
 
 impl Kept {
     /// Reads an answer behind its status.
-    pub(super) fn read(answer: Answer) -> Result<Self, StoreError> {
+    pub(super) fn read(answer: ScriptReply) -> Result<Self, StoreError> {
         let mut kept = Self::default();
         let mut words = answer.rest();
         while let Some(kind) = words.next() {

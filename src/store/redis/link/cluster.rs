@@ -17,8 +17,8 @@ use tokio::time::{sleep, timeout};
 use super::epochs::Epochs;
 use super::finder::Finder;
 use super::lane::{Lane, Live};
+use super::misplaced_keys::MisplacedKeys;
 use super::slots::{Slot, SlotMap};
-use super::strays::Strays;
 use crate::store::StoreError;
 use crate::store::redis::address::Address;
 use crate::store::redis::dialer::Dialer;
@@ -41,14 +41,14 @@ pub(super) struct Cluster {
     seeds: Vec<Address>,
     map: watch::Sender<MapState>,
     lanes: Mutex<BTreeMap<Address, Kept>>,
-    /// A new lane needs a keeper.
+    /// A new lane needs a supervisor.
     grown: Notify,
     /// The map must be read now.
     stale: Notify,
-    strays: Strays,
+    misplaced: MisplacedKeys,
     dialer: Arc<Dialer>,
     epochs: Epochs,
-    patience: Duration,
+    call_budget: Duration,
 }
 
 #[derive(Clone)]
@@ -73,7 +73,7 @@ impl Cluster {
         namespace: &str,
         dialer: &Arc<Dialer>,
         epochs: &Epochs,
-        patience: Duration,
+        call_budget: Duration,
     ) -> Self {
         Self {
             seeds,
@@ -81,10 +81,10 @@ impl Cluster {
             lanes: Mutex::default(),
             grown: Notify::new(),
             stale: Notify::new(),
-            strays: Strays::new(namespace),
+            misplaced: MisplacedKeys::new(namespace),
             dialer: Arc::clone(dialer),
             epochs: epochs.clone(),
-            patience,
+            call_budget,
         }
     }
 
@@ -113,7 +113,7 @@ impl Cluster {
         let kept = lanes.entry(address.clone()).or_insert_with(|| {
             self.grown.notify_one();
             Kept {
-                lane: Arc::new(Lane::new(&self.dialer, &self.epochs, self.patience)),
+                lane: Arc::new(Lane::new(&self.dialer, &self.epochs, self.call_budget)),
                 end: Arc::default(),
                 driven: false,
                 absent: 0,
@@ -137,7 +137,7 @@ impl Cluster {
 
     /// Whether masters have keys of each other's slots.
     pub(super) fn is_split(&self) -> bool {
-        self.strays.are_there()
+        self.misplaced.are_there()
     }
 
     /// The map and all masters in it, if all of them are there.
@@ -152,7 +152,6 @@ impl Cluster {
         Some((map, masters))
     }
 
-    /// All current lanes.
     pub(super) fn all(&self) -> Vec<Arc<Lane>> {
         self.lanes.lock().values().map(|kept| Arc::clone(&kept.lane)).collect()
     }
@@ -171,7 +170,7 @@ impl Cluster {
         self.lanes.lock().values_mut().for_each(|kept| kept.driven = false);
         let mut running = FuturesUnordered::new();
         let reading = self.keep_map();
-        let looking = self.strays.keep_looking(self);
+        let looking = self.misplaced.keep_looking(self);
         tokio::pin!(reading, looking);
         loop {
             for (address, lane, end) in self.undriven() {
