@@ -26,11 +26,11 @@ mod store;
 mod unattended;
 
 use gen_ai::GenAi;
-use money::Money;
 pub use money::MoneyFigures;
+use money::MoneyMetrics;
 pub use providers::ProviderFigures;
-use providers::Providers;
-use store::Store;
+use providers::ProviderMetrics;
+use store::StoreMetrics;
 use unattended::Unattended;
 pub use unattended::UnattendedEnd;
 
@@ -60,12 +60,12 @@ pub struct Metrics {
     streams_open: IntGauge,
     unattended: Unattended,
     body_bytes: IntGauge,
-    providers: Providers,
-    money: Money,
+    providers: ProviderMetrics,
+    money: MoneyMetrics,
     access_log_dropped: IntCounter,
     sessions_unwritten: IntCounter,
     key_cache: IntCounterVec,
-    store: Store,
+    store: StoreMetrics,
     resolver_failures: IntCounterVec,
     panics: IntCounter,
     reloads: IntCounterVec,
@@ -112,15 +112,15 @@ impl Metrics {
             streams_open: make.gauge("weir_streams_open", "Streamed answers under way.")?,
             unattended: Unattended::new(&make)?,
             body_bytes: make.gauge("weir_body_bytes_buffered", "Request bytes held in memory.")?,
-            providers: Providers::new(&make)?,
-            money: Money::new(&make)?,
+            providers: ProviderMetrics::new(&make)?,
+            money: MoneyMetrics::new(&make)?,
             access_log_dropped: make.counter("weir_access_log_dropped_total", "Access log lines that were lost.")?,
             sessions_unwritten: make.counter(
                 "weir_sessions_unwritten_total",
                 "Names of state at providers that only this node knows, because too many waited to be written.",
             )?,
             key_cache: make.counters("weir_key_cache_total", "What the key cache did.", &["event"])?,
-            store: Store::new(&make)?,
+            store: StoreMetrics::new(&make)?,
             resolver_failures: make.counters(
                 "weir_resolver_failures_total",
                 "Failed lookups of provider hosts.",

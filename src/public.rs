@@ -1,6 +1,6 @@
 //! The public stability service. Anybody may read how the models behave; nobody learns how much they are used.
 //!
-//! Pure except for rendered answers and rate limits: time and request come in as an [`Ask`], the answer goes out as an
+//! Pure except for rendered answers and rate limits: time and request come in as a [`PublicRequest`], the answer goes out as a
 //! [`PublicResponse`], whichever listener serves it. `openapi.json` describes it for users.
 //!
 //! A model named `summary` cannot be requested by itself, because that path is the summary of all models. It is listed
@@ -50,7 +50,7 @@ const OPENAPI: &str = include_str!("public/openapi.json");
 
 /// One request, as far as it matters.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct PublicRequest<'a> {
     /// The request's method.
     pub method: &'a Method,
     /// Its path, still percent-encoded.
@@ -137,7 +137,7 @@ impl Public {
     }
 
     /// The answer to a request; `None` if its path is none of the service's.
-    pub fn answer(&self, ask: &Ask<'_>) -> Option<PublicResponse> {
+    pub fn answer(&self, ask: &PublicRequest<'_>) -> Option<PublicResponse> {
         let path = PublicPath::of(ask.path)?;
         Some(self.answer_at(&path, ask).unwrap_or_else(PublicRefusal::answer))
     }
@@ -147,7 +147,7 @@ impl Public {
         PublicRefusal::PathNotFound.answer()
     }
 
-    fn answer_at(&self, path: &PublicPath<'_>, ask: &Ask<'_>) -> Result<PublicResponse, PublicRefusal> {
+    fn answer_at(&self, path: &PublicPath<'_>, ask: &PublicRequest<'_>) -> Result<PublicResponse, PublicRefusal> {
         let client = Client::of(ask.peer, ask.headers, &self.trusted);
         self.limiter
             .try_acquire(client, ask.now)
@@ -170,7 +170,7 @@ impl Public {
         }
     }
 
-    fn edition(&self, ask: &Ask<'_>) -> Result<Arc<Edition>, PublicRefusal> {
+    fn edition(&self, ask: &PublicRequest<'_>) -> Result<Arc<Edition>, PublicRefusal> {
         let snapshot = self.source.snapshot().ok_or(PublicRefusal::NotReady)?;
         Ok(self
             .shelf

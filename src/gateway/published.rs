@@ -8,7 +8,7 @@ use crate::{
     clock,
     domain::outcome::Outcome,
     gateway::{entry::Entry, peer, relay, reply},
-    public::{Ask, Public, PublicResponse},
+    public::{Public, PublicRequest, PublicResponse},
     store::time::StoreTime,
 };
 
@@ -16,7 +16,7 @@ use crate::{
 pub fn find(public: &Public, time: &StoreTime, session: &Session) -> Option<PublicResponse> {
     let now = clock::instant();
     let head = session.req_header();
-    public.answer(&Ask {
+    public.answer(&PublicRequest {
         method: &head.method,
         path: head.uri.path(),
         query: head.uri.query(),

@@ -84,7 +84,7 @@ impl Service {
             Some((path, query)) => (path, Some(query)),
             None => (target, None),
         };
-        self.public.answer(&Ask {
+        self.public.answer(&PublicRequest {
             method,
             path,
             query,

@@ -12,7 +12,7 @@ use axum::{
 
 use crate::{
     clock,
-    public::{Ask, Public, PublicResponse},
+    public::{Public, PublicRequest, PublicResponse},
     side::service::Peer,
     store::time::StoreTime,
 };
@@ -28,7 +28,7 @@ async fn answer(
     request: Request,
 ) -> Response {
     let now = clock::instant();
-    let ask = Ask {
+    let ask = PublicRequest {
         method: request.method(),
         path: request.uri().path(),
         query: request.uri().query(),

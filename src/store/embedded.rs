@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use self::file::StoreFile;
-use self::live::{KeyMutation, Live};
+use self::key_index::{KeyIndex, KeyMutation};
 use crate::domain::key::{KeyId, KeyRecord};
 use crate::domain::secret::KeyDigest;
 use crate::domain::{provider_state::StateKey, session_hint::ServedBy};
@@ -22,8 +22,8 @@ use crate::store::{Changes, KeyChange, KeyHealer, KeyStore, KeyView, Lookup, Sto
 mod archive;
 mod database;
 mod file;
+mod key_index;
 pub mod ledger;
-mod live;
 #[cfg(test)]
 mod tests;
 
@@ -33,7 +33,7 @@ pub struct EmbeddedStore {
 }
 
 struct StoreInner {
-    live: RwLock<Live>,
+    index: RwLock<KeyIndex>,
     /// Also the lock under which changes are decided, committed and applied, one after the other.
     file: Mutex<StoreFile>,
     nudge: watch::Sender<u64>,
@@ -46,14 +46,14 @@ impl EmbeddedStore {
             return Err(StoreOpenError::Unfinished(folder.to_owned()));
         }
         let (file, keys, gone) = StoreFile::open(folder)?;
-        let live = Live::load(keys, gone).map_err(|id| StoreOpenError::Corrupt {
+        let index = KeyIndex::load(keys, gone).map_err(|id| StoreOpenError::Corrupt {
             path: folder.to_owned(),
             reason: format!("{id} has another key's digest"),
         })?;
         let (nudge, _) = watch::channel(0);
         Ok(Self {
             shared: Arc::new(StoreInner {
-                live: RwLock::new(live),
+                index: RwLock::new(index),
                 file: Mutex::new(file),
                 nudge,
             }),
@@ -64,7 +64,7 @@ impl EmbeddedStore {
     async fn change(
         &self,
         id: &KeyId,
-        decide: impl FnOnce(&Live) -> Result<KeyMutation, StoreError> + Send + 'static,
+        decide: impl FnOnce(&KeyIndex) -> Result<KeyMutation, StoreError> + Send + 'static,
     ) -> Result<Option<KeyView>, StoreError> {
         let (shared, id) = (Arc::clone(&self.shared), id.clone());
         blocking(move || shared.change(&id, decide)).await
@@ -76,30 +76,30 @@ impl StoreInner {
     fn change(
         &self,
         id: &KeyId,
-        decide: impl FnOnce(&Live) -> Result<KeyMutation, StoreError>,
+        decide: impl FnOnce(&KeyIndex) -> Result<KeyMutation, StoreError>,
     ) -> Result<Option<KeyView>, StoreError> {
         let file = self.file.lock();
-        let step = decide(&self.live.read())?;
+        let step = decide(&self.index.read())?;
         if !matches!(step, KeyMutation::Nothing(_)) {
             file.commit(&step)?;
         }
-        let mut live = self.live.write();
+        let mut index = self.index.write();
         let removed = match &step {
-            KeyMutation::Remove(id) => live.view(id),
+            KeyMutation::Remove(id) => index.view(id),
             KeyMutation::Put(_) | KeyMutation::Nothing(_) => None,
         };
-        if let Some(version) = live.apply(step) {
+        if let Some(version) = index.apply(step) {
             self.nudge.send_replace(version);
         }
-        Ok(removed.or_else(|| live.view(id)))
+        Ok(removed.or_else(|| index.view(id)))
     }
 
     fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
         let file = self.file.lock();
-        let later = self.live.read().later_uses(used);
+        let later = self.index.read().later_uses(used);
         if !later.is_empty() {
             file.commit_used(&later)?;
-            self.live.write().note_uses(later);
+            self.index.write().note_uses(later);
         }
         Ok(())
     }
@@ -108,48 +108,48 @@ impl StoreInner {
 #[async_trait]
 impl KeyStore for EmbeddedStore {
     async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError> {
-        Ok(self.shared.live.read().find(digest))
+        Ok(self.shared.index.read().find(digest))
     }
 
     async fn create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
         let (digest, id, record) = (*digest, record.id.clone(), record.clone());
-        self.change(&id, move |live| live.decide_create(&digest, &record))
+        self.change(&id, move |index| index.decide_create(&digest, &record))
             .await
             .map(drop)
     }
 
     async fn by_id(&self, id: &KeyId) -> Result<Option<KeyView>, StoreError> {
-        Ok(self.shared.live.read().view(id))
+        Ok(self.shared.index.read().view(id))
     }
 
     async fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError> {
-        self.shared.live.read().list(after, limit)
+        self.shared.index.read().list(after, limit)
     }
 
     async fn update(&self, id: &KeyId, change: &KeyChange) -> Result<KeyView, StoreError> {
         let (wanted, change) = (id.clone(), change.clone());
-        self.change(id, move |live| live.decide_update(&wanted, &change))
+        self.change(id, move |index| index.decide_update(&wanted, &change))
             .await?
             .ok_or(StoreError::NotFound)
     }
 
     async fn rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<KeyView, StoreError> {
         let (wanted, digest, hint) = (id.clone(), *digest, hint.to_owned());
-        self.change(id, move |live| live.decide_rotate(&wanted, &digest, &hint))
+        self.change(id, move |index| index.decide_rotate(&wanted, &digest, &hint))
             .await?
             .ok_or(StoreError::NotFound)
     }
 
     async fn revoke(&self, id: &KeyId, at: i64) -> Result<KeyView, StoreError> {
         let wanted = id.clone();
-        self.change(id, move |live| live.decide_revoke(&wanted, at))
+        self.change(id, move |index| index.decide_revoke(&wanted, at))
             .await?
             .ok_or(StoreError::NotFound)
     }
 
     async fn delete(&self, id: &KeyId) -> Result<KeyView, StoreError> {
         let wanted = id.clone();
-        self.change(id, move |live| live.decide_delete(&wanted))
+        self.change(id, move |index| index.decide_delete(&wanted))
             .await?
             .ok_or(StoreError::NotFound)
     }
@@ -160,7 +160,7 @@ impl KeyStore for EmbeddedStore {
     }
 
     async fn changes_since(&self, version: u64) -> Result<Changes, StoreError> {
-        Ok(self.shared.live.read().changes_since(version))
+        Ok(self.shared.index.read().changes_since(version))
     }
 
     fn nudges(&self) -> watch::Receiver<u64> {
@@ -172,14 +172,14 @@ impl KeyStore for EmbeddedStore {
 impl KeyHealer for EmbeddedStore {
     async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
         let (digest, id, record) = (*digest, record.id.clone(), record.clone());
-        self.change(&id, move |live| live.decide_heal(&digest, &record))
+        self.change(&id, move |index| index.decide_heal(&digest, &record))
             .await
             .map(drop)
     }
 
     async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError> {
         let wanted = id.clone();
-        self.change(id, move |live| Ok(live.decide_heal_gone(&wanted, revision)))
+        self.change(id, move |index| Ok(index.decide_heal_gone(&wanted, revision)))
             .await
             .map(drop)
     }

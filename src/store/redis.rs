@@ -29,7 +29,7 @@ pub use self::ledger::RedisLedger;
 pub use self::settings::{RedisMode, RedisSettings};
 
 use self::link::{Effort, Link};
-use self::reply::Reply;
+use self::reply::ScriptReply;
 use self::scripts::{Loaded, Scripts};
 use crate::domain::key::{KeyId, KeyRecord, KeyState};
 use crate::domain::secret::KeyDigest;
@@ -135,8 +135,8 @@ impl RedisStore {
         call
     }
 
-    async fn call(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<Reply, StoreError> {
-        let reply = Reply::read(self.link.call(call, effort).await?);
+    async fn call(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<ScriptReply, StoreError> {
+        let reply = ScriptReply::read(self.link.call(call, effort).await?);
         let lost = matches!(reply, Err(StoreError::Unavailable(_)));
         if self.lost.swap(lost, Ordering::Relaxed) && !lost {
             // Its data was put back, as far as a backup has it: the same server may have forgotten the rest.

@@ -40,7 +40,7 @@ use crate::{
         StartError,
         gateway_service::GatewayService,
         parts::Parts,
-        signals::{self, End, Phase},
+        signals::{self, Phase, TerminationWatch},
         trust,
     },
 };
@@ -111,7 +111,7 @@ pub fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
     server.add_service(admin);
 
     let end = watch::Sender::new(false);
-    let told = End(end.subscribe());
+    let told = TerminationWatch(end.subscribe());
     let (ended, server_ended) = channel();
     let serve = move || {
         server.run(RunArgs {

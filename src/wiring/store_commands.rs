@@ -68,9 +68,9 @@ fn begin_ledger(folder: &Path) -> Result<(), StartError> {
 }
 
 /// What is told to a person, and to a script.
-type Told = (String, Value);
+type CommandOutput = (String, Value);
 
-fn init(args: &InitArgs) -> Result<Told, StartError> {
+fn init(args: &InitArgs) -> Result<CommandOutput, StartError> {
     let config = load(&args.store.conf)?;
     let redis = match &config.store {
         StoreConfig::Redis(redis) => redis,
@@ -98,7 +98,7 @@ fn init(args: &InitArgs) -> Result<Told, StartError> {
     }
 }
 
-fn backup(args: &BackupArgs) -> Result<Told, StartError> {
+fn backup(args: &BackupArgs) -> Result<CommandOutput, StartError> {
     if !args.force && args.out.exists() {
         let what = format!("{} is there already; --force replaces it", args.out.display());
         return Err(StartError::Client(what));
@@ -174,7 +174,7 @@ async fn copy(archives: &Archives, header: &Header, out: &mut impl Write) -> Res
     encoded.map_err(failed)
 }
 
-fn restore(args: &RestoreArgs) -> Result<Told, StartError> {
+fn restore(args: &RestoreArgs) -> Result<CommandOutput, StartError> {
     let config = load(&args.store.conf)?;
     let (header, end) = file::check(&args.from).map_err(|error| StartError::failed("weir store restore", error))?;
     match &config.store {
@@ -209,7 +209,7 @@ fn restore(args: &RestoreArgs) -> Result<Told, StartError> {
 }
 
 /// An operator's word that goes further than retention does by itself (`domain/retention.rs`).
-fn prune(args: &PruneArgs) -> Result<Told, StartError> {
+fn prune(args: &PruneArgs) -> Result<CommandOutput, StartError> {
     let config = load(&args.store.conf)?;
     let StoreConfig::Embedded(embedded) = &config.store else {
         let text = "Redis removes old rows by itself, by its own clock".to_owned();

@@ -258,3 +258,75 @@ impl<'de> MapAccess<'de> for Entries<'de> {
         Some(self.entries.len())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_the_toml_crate_reads_them() {
+        let text = "text = \"a\\nb\"\nint = -7\nhex = 0xFF\nfloat = 1.5\nnone = nan\nyes = true\n\
+                    day = 1979-05-27T07:32:00Z\nlist = [1, \"two\", [3.0]]\n[table.below]\n\"a key\" = {}\n[[many]]\n[[many]]\nx = 1\n";
+        let read = toml::Value::deserialize(Reader::of_document(DeTable::parse(text).unwrap())).unwrap();
+        let expected: toml::Value = toml::from_str(text).unwrap();
+        // Text, because no NaN is equal to another.
+        assert_eq!(format!("{read:?}"), format!("{expected:?}"));
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only the errors matter")]
+    struct Sizes {
+        small: u8,
+        choice: Option<Choice>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Choice {
+        One,
+    }
+
+    #[test]
+    fn a_fault_says_as_data_what_is_wrong_and_where() {
+        let wrong = |expected: &str, found: &str| Reason::WrongType {
+            expected: expected.to_owned(),
+            found: found.to_owned(),
+        };
+        let refused = |message: &str| Reason::Refused(message.to_owned());
+        for (text, reason, at) in [
+            ("", Reason::MissingKey("small"), ""),
+            ("small = 256", wrong("u8", "integer"), "256"),
+            (
+                "small = 99999999999999999999",
+                wrong("u8", "integer"),
+                "99999999999999999999",
+            ),
+            ("small = \"secret\"", wrong("u8", "string"), "\"secret\""),
+            ("small = 2020-01-01", wrong("u8", "map"), "2020-01-01"),
+            (
+                "small = 1\nchoice = \"two\"",
+                Reason::UnknownValue {
+                    name: "two".to_owned(),
+                    valid: &["one"],
+                },
+                "\"two\"",
+            ),
+            ("small = 1\nchoice = 1", refused("wanted string or table"), "1"),
+            (
+                "small = 1\nsmal = 2",
+                Reason::UnknownKey {
+                    name: "smal".to_owned(),
+                    valid: &["small", "choice"],
+                },
+                "smal",
+            ),
+        ] {
+            let error = Sizes::deserialize(Reader::of_document(DeTable::parse(text).unwrap())).unwrap_err();
+            assert_eq!(error.reason, reason, "{text}");
+            assert_eq!(error.span.map(|span| &text[span]), Some(at), "{text}");
+        }
+    }
+}

@@ -145,7 +145,7 @@ pub(super) async fn credit(
     body: Body,
 ) -> JsonResult {
     let body = fields::object(body)?;
-    let money = Money::read(&body, &["operation_id", "usd"])?;
+    let money = BalanceChange::read(&body, &["operation_id", "usd"])?;
     if money.amount <= NanoUsd::ZERO {
         return Err(ApiError::invalid(
             "usd: a credit is more than zero; `weir account adjust` takes money away",
@@ -164,7 +164,7 @@ pub(super) async fn adjust(
     body: Body,
 ) -> JsonResult {
     let body = fields::object(body)?;
-    let money = Money::read(&body, &["operation_id", "reason", "usd"])?;
+    let money = BalanceChange::read(&body, &["operation_id", "reason", "usd"])?;
     fields::line("reason", body.get("reason").unwrap_or(&Value::Null), REASON_CHARS_MAX)?;
     if money.amount == NanoUsd::ZERO {
         return Err(ApiError::invalid("usd: an adjustment is more or less than zero"));
@@ -265,13 +265,13 @@ fn limit(limits: &mut AccountTermsChange, field: &str, value: &Value) -> Result<
 }
 
 /// What is to be added to a balance.
-struct Money {
+struct BalanceChange {
     amount: NanoUsd,
     /// By what it is counted once, if the caller wants that.
     operation: Option<OperationId>,
 }
 
-impl Money {
+impl BalanceChange {
     /// The fields `usd` and `operation_id` of a body that has these fields and no others.
     fn read(body: &Map<String, Value>, known: &[&str]) -> Result<Self, ApiError> {
         if let Some(other) = body.keys().find(|field| !known.contains(&field.as_str())) {
@@ -295,10 +295,10 @@ async fn add(
     id: &str,
     name: &'static str,
     values: Map<String, Value>,
-    money: Money,
+    money: BalanceChange,
     make: impl FnOnce(NanoUsd, Option<OperationId>) -> Change + Send,
 ) -> JsonResult {
-    let Money { amount, operation } = money;
+    let BalanceChange { amount, operation } = money;
     let _turn = state.changing.lock().await;
     let account = existing(state, id).await?;
     let is_repeated = is_recorded(state, id, operation.as_ref(), amount).await?;

@@ -10,7 +10,7 @@ use super::{
     EmbeddedStore, blocking,
     database::unavailable,
     file::{GONE, KEYS, StoreFile, USED, decode, encode},
-    live::{KeyEntry, KeyMutation},
+    key_index::{KeyEntry, KeyMutation},
 };
 use crate::{
     domain::key::KeyId,
@@ -108,7 +108,7 @@ impl Archive for EmbeddedStore {
     }
 
     async fn is_empty(&self) -> Result<bool, StoreError> {
-        Ok(self.shared.live.read().list(None, 1)?.is_empty())
+        Ok(self.shared.index.read().list(None, 1)?.is_empty())
     }
 
     async fn load(&self, items: &[Item]) -> Result<(), StoreError> {
@@ -135,13 +135,13 @@ impl Archive for EmbeddedStore {
         blocking(move || {
             let file = shared.file.lock();
             file.commit_all(&held, &gone)?;
-            let mut live = shared.live.write();
+            let mut index = shared.index.write();
             let steps = held
                 .into_iter()
                 .map(|held| KeyMutation::Put(Box::new(held)))
                 .chain(gone.into_iter().map(KeyMutation::Remove));
             for step in steps {
-                live.apply(step);
+                index.apply(step);
             }
             Ok(())
         })

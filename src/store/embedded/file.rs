@@ -10,7 +10,7 @@ use redb::{
 use serde::{Deserialize, Serialize};
 
 use super::database::{self, unavailable};
-use super::live::{KeyEntry, KeyMutation};
+use super::key_index::{KeyEntry, KeyMutation};
 use crate::domain::key::{KeyId, KeyRecord};
 use crate::domain::provider_state::StateKey;
 use crate::domain::secret::KeyDigest;

@@ -6,13 +6,13 @@ use crate::domain::key::KeyRecord;
 use crate::domain::secret::KeyDigest;
 use crate::store::{Changes, KeyView, StoreError};
 
-pub(super) struct Reply {
+pub(super) struct ScriptReply {
     pub(super) generation: String,
     conflict: bool,
     rest: IntoIter<String>,
 }
 
-impl Reply {
+impl ScriptReply {
     /// Sorts refusals out.
     pub(super) fn read(texts: Vec<String>) -> Result<Self, StoreError> {
         let mut texts = texts.into_iter();
@@ -133,8 +133,8 @@ pub(super) fn record_text(record: &KeyRecord) -> Result<String, StoreError> {
 mod tests {
     use super::*;
 
-    fn reply(texts: &[&str]) -> Result<Reply, StoreError> {
-        Reply::read(texts.iter().map(ToString::to_string).collect())
+    fn reply(texts: &[&str]) -> Result<ScriptReply, StoreError> {
+        ScriptReply::read(texts.iter().map(ToString::to_string).collect())
     }
 
     #[test]

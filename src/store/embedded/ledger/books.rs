@@ -25,7 +25,7 @@ mod retention;
 
 pub(super) struct Books {
     file: LedgerFile,
-    accounts: RwLock<BTreeMap<String, Arc<Slot>>>,
+    accounts: RwLock<BTreeMap<String, Arc<SharedBook>>>,
     /// Names of the accounts that have changed since they were last written.
     changed: Mutex<Vec<String>>,
     /// Held by who writes: the file takes one at a time.
@@ -33,7 +33,7 @@ pub(super) struct Books {
     unwritten_rows: AtomicUsize,
 }
 
-pub(super) type Slot = Mutex<Book>;
+pub(super) type SharedBook = Mutex<Book>;
 
 #[derive(Default)]
 pub(super) struct Book {
@@ -96,12 +96,12 @@ impl Books {
         accounts.is_empty()
     }
 
-    pub(super) fn slot(&self, id: &str) -> Option<Arc<Slot>> {
+    pub(super) fn slot(&self, id: &str) -> Option<Arc<SharedBook>> {
         let accounts = self.accounts.read();
         accounts.get(id).map(Arc::clone)
     }
 
-    fn slot_or_new(&self, id: &str) -> Arc<Slot> {
+    fn slot_or_new(&self, id: &str) -> Arc<SharedBook> {
         if let Some(slot) = self.slot(id) {
             return slot;
         }
@@ -177,7 +177,7 @@ impl Books {
             return Ok(());
         }
         let slots = names.into_iter().filter_map(|id| Some((self.slot(&id)?, id)));
-        let (slots, changes): (Vec<Arc<Slot>>, Vec<Changed>) = slots
+        let (slots, changes): (Vec<Arc<SharedBook>>, Vec<Changed>) = slots
             .map(|(slot, id)| {
                 let changed = slot.lock().take_changed(id);
                 (slot, changed)

@@ -12,11 +12,11 @@ use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
 
 /// A script's answer, read word by word.
-pub(super) struct ScriptReply {
+pub(super) struct LedgerReply {
     words: IntoIter<String>,
 }
 
-impl ScriptReply {
+impl LedgerReply {
     pub(super) fn new(words: Vec<String>) -> Self {
         Self {
             words: words.into_iter(),

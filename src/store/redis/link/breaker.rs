@@ -17,7 +17,7 @@ const SILENCE_MAX: Duration = Duration::from_millis(200);
 /// How long a sign of life may take at least: the silence may be as long as that already.
 const SIGN_WAIT_MIN: Duration = Duration::from_millis(20);
 
-/// Whether a lane's server is in suspicion: one suspicion at a time.
+/// Whether a lane's server is suspected of being dead: one suspicion at a time.
 #[derive(Default)]
 pub(super) struct Breaker {
     suspected: AtomicBool,

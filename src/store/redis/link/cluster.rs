@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use super::epochs::Epochs;
 use super::finder::Finder;
-use super::lane::{Lane, Live};
+use super::lane::{Lane, LiveConnection};
 use super::misplaced_keys::MisplacedKeys;
 use super::slots::{Slot, SlotMap};
 use crate::store::StoreError;
@@ -40,7 +40,7 @@ const ABSENT_MAX: u32 = 10;
 pub(super) struct Cluster {
     seeds: Vec<Address>,
     map: watch::Sender<MapState>,
-    lanes: Mutex<BTreeMap<Address, Kept>>,
+    lanes: Mutex<BTreeMap<Address, ClusterLane>>,
     /// A new lane needs a supervisor.
     grown: Notify,
     /// The map must be read now.
@@ -58,7 +58,7 @@ enum MapState {
     Unreadable { reason: String },
 }
 
-struct Kept {
+struct ClusterLane {
     lane: Arc<Lane>,
     /// Notified when the lane must end.
     end: Arc<Notify>,
@@ -112,7 +112,7 @@ impl Cluster {
         let mut lanes = self.lanes.lock();
         let kept = lanes.entry(address.clone()).or_insert_with(|| {
             self.grown.notify_one();
-            Kept {
+            ClusterLane {
                 lane: Arc::new(Lane::new(&self.dialer, &self.epochs, self.call_budget)),
                 end: Arc::default(),
                 driven: false,
@@ -141,7 +141,7 @@ impl Cluster {
     }
 
     /// The map and all masters in it, if all of them are there.
-    pub(super) fn whole(&self) -> Option<(Arc<SlotMap>, Vec<Live>)> {
+    pub(super) fn whole(&self) -> Option<(Arc<SlotMap>, Vec<LiveConnection>)> {
         let MapState::Read(map) = self.map.borrow().clone() else {
             return None;
         };

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::lane::Lane;
 use super::report::Report;
-use super::supervisor::Opened;
+use super::supervisor::DialedConnection;
 use super::{PAUSE_MAX, PAUSE_MIN};
 use crate::store::StoreWarning;
 use crate::store::redis::address::Address;
@@ -43,7 +43,7 @@ impl Finder {
     }
 
     /// Connects the lane to the server.
-    pub(super) async fn open(&self, lane: &Lane, scripts: &Scripts) -> Result<Opened, String> {
+    pub(super) async fn open(&self, lane: &Lane, scripts: &Scripts) -> Result<DialedConnection, String> {
         match self {
             Self::Node(address) => lane.dial(address, scripts).await,
             Self::Standalone(address) => {
@@ -171,7 +171,7 @@ impl Sentinel {
 
     /// Asks each sentinel until one names a server that says of itself that it is the master. A named one that has become a
     /// replica says who its master is, and that one is taken: a failover without the sentinels shows there first.
-    async fn open(&self, lane: &Lane, scripts: &Scripts) -> Result<Opened, String> {
+    async fn open(&self, lane: &Lane, scripts: &Scripts) -> Result<DialedConnection, String> {
         let mut reasons = Vec::new();
         for (index, sentinel) in self.in_turn() {
             let named = match self.ask(sentinel, &lane.dialer).await {
@@ -296,7 +296,7 @@ struct SentinelPushes {
     lost: Notify,
 }
 
-async fn follow_replica(lane: &Lane, named: &Address, scripts: &Scripts) -> Result<Opened, String> {
+async fn follow_replica(lane: &Lane, named: &Address, scripts: &Scripts) -> Result<DialedConnection, String> {
     let opened = lane.dial(named, scripts).await?;
     let Some(report) = opened.report.as_ref().filter(|report| report.is_replica()) else {
         return Ok(opened);

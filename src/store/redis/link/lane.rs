@@ -54,13 +54,13 @@ pub(super) struct Lane {
 #[derive(Clone)]
 pub(super) enum LaneState {
     Connecting,
-    Up(Live),
+    Up(LiveConnection),
     Down { reason: String },
 }
 
 /// An established connection.
 #[derive(Clone)]
-pub(super) struct Live {
+pub(super) struct LiveConnection {
     pub(super) connection: MultiplexedConnection,
     pub(super) last_answer: LastAnswer,
     /// Which of the lane's connections it is.
@@ -118,7 +118,7 @@ impl Lane {
     }
 
     /// The live connection; waits while one is being established.
-    pub(super) async fn live(&self) -> Result<Live, StoreError> {
+    pub(super) async fn live(&self) -> Result<LiveConnection, StoreError> {
         let mut states = self.state.subscribe();
         let gone = || StoreError::Unavailable("the store has been closed".to_owned());
         let state = states
@@ -133,7 +133,7 @@ impl Lane {
     }
 
     /// The live connection, if there is one.
-    pub(super) fn live_now(&self) -> Option<Live> {
+    pub(super) fn live_now(&self) -> Option<LiveConnection> {
         match &*self.state.borrow() {
             LaneState::Up(live) => Some(live.clone()),
             LaneState::Connecting | LaneState::Down { .. } => None,
@@ -177,7 +177,7 @@ impl Lane {
     }
 
     /// The connection that a call from this runtime uses.
-    pub(super) fn wire(&self, live: &Live) -> Wire {
+    pub(super) fn wire(&self, live: &LiveConnection) -> Wire {
         self.runtime_connections.wire(live)
     }
 

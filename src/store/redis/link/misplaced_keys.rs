@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
 
 use super::cluster::Cluster;
-use super::lane::Live;
+use super::lane::LiveConnection;
 use super::slots::{SLOTS, Slot, SlotMap};
 use crate::store::StoreWarning;
 use crate::store::redis::address::Address;
@@ -110,7 +110,7 @@ impl MisplacedKeys {
         }
     }
 
-    async fn look(&self, map: &SlotMap, masters: &[Live]) -> Result<Found, SlotQueryError> {
+    async fn look(&self, map: &SlotMap, masters: &[LiveConnection]) -> Result<Found, SlotQueryError> {
         let mut found = Found::new();
         for live in masters {
             let mut connection = live.connection.clone();

@@ -15,7 +15,7 @@ use tokio::runtime::{Handle, Id};
 use tokio::time::timeout;
 
 use super::CONNECT_WAIT_MAX;
-use super::lane::{Live, Wire};
+use super::lane::{LiveConnection, Wire};
 use super::last_answer::LastAnswer;
 use super::supervisor::connection_config;
 use crate::clock;
@@ -49,7 +49,7 @@ enum DialState {
 
 impl RuntimeConnections {
     /// What a call from here is to be sent on.
-    pub(super) fn wire(&self, live: &Live) -> Wire {
+    pub(super) fn wire(&self, live: &LiveConnection) -> Wire {
         let shared = || Wire {
             connection: live.connection.clone(),
             last_answer: live.last_answer.clone(),
@@ -64,13 +64,13 @@ impl RuntimeConnections {
         if !all.contains_key(&here.id()) && all.len() >= RUNTIMES_MAX {
             return shared();
         }
-        let own = all
+        let entry = all
             .entry(here.id())
             .or_insert_with(|| RuntimeConnection::counting(live.number));
-        if own.number != live.number || own.is_closed() {
-            *own = RuntimeConnection::counting(live.number);
+        if entry.number != live.number || entry.is_closed() {
+            *entry = RuntimeConnection::counting(live.number);
         }
-        match &mut own.state {
+        match &mut entry.state {
             DialState::Ready {
                 connection,
                 last_answer,
@@ -84,7 +84,7 @@ impl RuntimeConnections {
             DialState::Dialing => {}
             DialState::Counting(calls) if *calls < CALLS_MIN => *calls += 1,
             DialState::Counting(_) => {
-                own.state = DialState::Dialing;
+                entry.state = DialState::Dialing;
                 drop(all);
                 here.spawn(self.clone().dial(live.clone(), here.id()));
             }
@@ -104,11 +104,11 @@ impl RuntimeConnections {
     pub(super) fn ready(&self) -> usize {
         let all = self.0.lock();
         all.values()
-            .filter(|own| matches!(own.state, DialState::Ready { .. }) && !own.is_closed())
+            .filter(|entry| matches!(entry.state, DialState::Ready { .. }) && !entry.is_closed())
             .count()
     }
 
-    async fn dial(self, live: Live, runtime: Id) {
+    async fn dial(self, live: LiveConnection, runtime: Id) {
         let closed = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&closed);
         let on_push = move |push: PushInfo| {
@@ -122,8 +122,8 @@ impl RuntimeConnections {
         let connected = timeout(CONNECT_WAIT_MAX, connect).await;
         let mut all = self.0.lock();
         // Unless it is for a connection of the lane that has been given up meanwhile.
-        if let Some(own) = all.get_mut(&runtime).filter(|own| own.number == live.number) {
-            own.state = match connected {
+        if let Some(entry) = all.get_mut(&runtime).filter(|entry| entry.number == live.number) {
+            entry.state = match connected {
                 Ok(Ok(connection)) => DialState::Ready {
                     connection,
                     last_answer: LastAnswer::new(clock::instant()),

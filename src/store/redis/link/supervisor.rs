@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
 use super::finder::{Finder, MasterChanges};
-use super::lane::{CALLS_MAX, Lane, LaneState, Live, Origin, leave};
+use super::lane::{CALLS_MAX, Lane, LaneState, LiveConnection, Origin, leave};
 use super::last_answer::LastAnswer;
 use super::report::Report;
 use super::{CONNECT_WAIT_MAX, PAUSE_MAX, PAUSE_MIN};
@@ -28,8 +28,8 @@ const RIGHTS_EVERY: Duration = Duration::from_secs(30);
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A connection, what its server says of itself (nothing where the user may not ask), and whether it has been closed since.
-pub(super) struct Opened {
-    live: Live,
+pub(super) struct DialedConnection {
+    live: LiveConnection,
     pub(super) report: Option<Report>,
     closed: Arc<AtomicBool>,
 }
@@ -92,7 +92,7 @@ impl Lane {
     }
 
     /// One attempt. When it outlasts the callers' budget they are told so, and it goes on without them.
-    async fn connect(&self, finder: &Finder, scripts: &Scripts) -> Result<Opened, String> {
+    async fn connect(&self, finder: &Finder, scripts: &Scripts) -> Result<DialedConnection, String> {
         let attempt = timeout(CONNECT_WAIT_MAX, finder.open(self, scripts));
         tokio::pin!(attempt);
         let outcome = match timeout(self.call_budget, &mut attempt).await {
@@ -118,7 +118,7 @@ impl Lane {
 
     /// Connects to a server and looks at it. A master, or any server that may be a replica, is given the scripts: with them
     /// in place a call is one round trip, also the first one.
-    pub(super) async fn dial(&self, address: &Address, scripts: &Scripts) -> Result<Opened, String> {
+    pub(super) async fn dial(&self, address: &Address, scripts: &Scripts) -> Result<DialedConnection, String> {
         let fault = |error: RedisError| format!("redis at {address} cannot be used: {error}");
         let number = self.dialed.fetch_add(1, Ordering::Relaxed);
         let closed = Arc::new(AtomicBool::new(false));
@@ -148,8 +148,8 @@ impl Lane {
             return Err(self.refuse(format!("redis at {address} {reason}")));
         }
         scripts.load(&mut connection).await.map_err(fault)?;
-        Ok(Opened {
-            live: Live {
+        Ok(DialedConnection {
+            live: LiveConnection {
                 connection,
                 last_answer: LastAnswer::new(clock::instant()),
                 number,
@@ -165,8 +165,8 @@ impl Lane {
     }
 
     /// Takes a connection into use.
-    fn enter(&self, opened: Opened) {
-        let Opened { live, report, closed } = opened;
+    fn enter(&self, opened: DialedConnection) {
+        let DialedConnection { live, report, closed } = opened;
         self.note_report(report.as_ref());
         let again = {
             let mut status = self.status.lock();
@@ -185,7 +185,7 @@ impl Lane {
         }
     }
 
-    /// Returns when the connection is given up: by a call, by its end, by the finder's changes, or by what the server says.
+    /// Returns when the connection is given up: by a call, by its end, by another master that is announced, or by what the server says.
     async fn stay(&self, number: u64, server: &Address, finder: &Finder, changes: &mut MasterChanges) {
         let mut states = self.state.subscribe();
         let gone = states.wait_for(|state| !matches!(state, LaneState::Up(live) if live.number == number));

@@ -38,7 +38,7 @@ pub(super) enum KeyMutation {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Live {
+pub(super) struct KeyIndex {
     keys: HashMap<KeyId, KeyEntry>,
     by_digest: HashMap<KeyDigest, KeyId>,
     by_creation: BTreeSet<(i64, KeyId)>,
@@ -47,20 +47,20 @@ pub(super) struct Live {
     feed: Feed,
 }
 
-impl Live {
+impl KeyIndex {
     /// The keys as loaded from the file, and those that were deleted. `Err` names a digest that two keys claim.
     pub(super) fn load(keys: impl IntoIterator<Item = KeyEntry>, gone: HashSet<KeyId>) -> Result<Self, KeyId> {
-        let mut live = Self {
+        let mut index = Self {
             gone,
             ..Self::default()
         };
         for held in keys {
-            if live.by_digest.contains_key(&held.digest) {
+            if index.by_digest.contains_key(&held.digest) {
                 return Err(held.record.id);
             }
-            live.put(held);
+            index.put(held);
         }
-        Ok(live)
+        Ok(index)
     }
 
     pub(super) fn find(&self, digest: &KeyDigest) -> Lookup {
