@@ -9,10 +9,12 @@
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::clock;
 
@@ -61,19 +63,19 @@ pub enum AccessLogError {
 #[derive(Debug)]
 pub struct AccessLog {
     queue: Option<SyncSender<Job>>,
-    shared: Arc<Shared>,
+    shared: Arc<WriterSignals>,
     done: Mutex<Receiver<()>>,
 }
 
 #[derive(Debug)]
 enum Job {
     Line(Box<RequestRecord>),
-    /// Something in [`Shared`] changed; look there.
+    /// Something in [`WriterSignals`] changed; look there.
     Wake,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct WriterSignals {
     dropped: AtomicU64,
     reopen: AtomicBool,
     closing: AtomicBool,
@@ -102,7 +104,7 @@ impl AccessLog {
     fn start(sink: Sink, queue_lines: usize) -> Result<Self, AccessLogError> {
         let (queue, jobs) = sync_channel(queue_lines.max(1));
         let (ended, done) = sync_channel(1);
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::<WriterSignals>::default();
         let writer = Writer {
             sink: BufWriter::with_capacity(WRITE_BUFFER_BYTES, sink),
             line: Vec::new(),
@@ -154,7 +156,7 @@ impl AccessLog {
         }
         self.shared.closing.store(true, Ordering::SeqCst);
         self.wake();
-        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = self.done.lock();
         // Disconnected: closed before.
         !matches!(done.recv_timeout(wait), Err(RecvTimeoutError::Timeout))
     }
@@ -193,7 +195,7 @@ impl Write for Sink {
 struct Writer {
     sink: BufWriter<Sink>,
     line: Vec<u8>,
-    shared: Arc<Shared>,
+    shared: Arc<WriterSignals>,
     broken: bool,
     /// When the path was last looked at.
     looked: Instant,

@@ -24,13 +24,13 @@ pub const APPLIED_WAIT: Duration = Duration::from_secs(2);
 pub trait AccountChanges: Send + Sync {
     /// Makes the change the next step of this node on the account: in the journal, synced to disk, then applied by the store.
     /// Waits at most [`APPLIED_WAIT`] for the latter. Dropping the future after the step is in the journal does not undo it.
-    async fn submit(&self, account: &str, change: Change) -> Result<Submitted, ChangeError>;
+    async fn submit(&self, account: &str, change: Change) -> Result<Submitted, AccountChangeError>;
 
     /// A key stands in the store in this form: writes that into the journal, synced to disk.
-    async fn key_changed(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), ChangeError>;
+    async fn key_changed(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), AccountChangeError>;
 
     /// A key that stood at `revision` was deleted from the store: writes that into the journal, synced to disk.
-    async fn key_gone(&self, id: &KeyId, revision: u64) -> Result<(), ChangeError>;
+    async fn key_gone(&self, id: &KeyId, revision: u64) -> Result<(), AccountChangeError>;
 }
 
 /// How far a change has come. Either way it is not lost.
@@ -45,4 +45,4 @@ pub enum Submitted {
 /// The journal cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the journal cannot be written: {0}; check its folder and the space on its disk")]
-pub struct ChangeError(pub String);
+pub struct AccountChangeError(pub String);

@@ -7,6 +7,7 @@ pub mod limits;
 pub mod log;
 pub mod models;
 pub mod named;
+pub mod partial_file;
 pub mod provider;
 pub mod rules;
 pub mod socket_owner;
@@ -26,7 +27,7 @@ use clap::{
 };
 
 use crate::{
-    cli::admin_client::{AdminClient, ClientArgs, ClientError},
+    cli::admin_client::{AdminClient, AdminClientError, ClientArgs},
     config::DEFAULT_PATH,
     sample_provider::SampleProviderArgs,
 };
@@ -136,7 +137,7 @@ pub async fn run_key(
     command: &key::KeyCommand,
     socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
     out: &mut impl Write,
-) -> Result<(), ClientError> {
+) -> Result<(), AdminClientError> {
     let client = AdminClient::new(admin_client::socket(command.client(), socket_of)?);
     key::run(command, &client, out).await
 }
@@ -146,7 +147,7 @@ pub async fn run_account(
     command: &account::AccountCommand,
     socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
     out: &mut impl Write,
-) -> Result<(), ClientError> {
+) -> Result<(), AdminClientError> {
     let client = AdminClient::new(admin_client::socket(command.client(), socket_of)?);
     account::run(command, &client, out).await
 }
@@ -156,7 +157,7 @@ pub async fn run_log(
     command: &log::LogCommand,
     socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
     out: &mut impl Write,
-) -> Result<(), ClientError> {
+) -> Result<(), AdminClientError> {
     let client = AdminClient::new(admin_client::socket(command.client(), socket_of)?);
     log::run(command, &client, out).await
 }
@@ -166,7 +167,7 @@ pub async fn run_provider(
     command: &provider::ProviderCommand,
     socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
     out: &mut impl Write,
-) -> Result<(), ClientError> {
+) -> Result<(), AdminClientError> {
     let client = AdminClient::new(admin_client::socket(command.client(), socket_of)?);
     provider::run(command, &client, out).await
 }
@@ -176,7 +177,7 @@ pub async fn run_models(
     args: &ClientArgs,
     socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
     out: &mut impl Write,
-) -> Result<(), ClientError> {
+) -> Result<(), AdminClientError> {
     let client = AdminClient::new(admin_client::socket(args, socket_of)?);
     models::run(args, &client, out).await
 }

@@ -10,12 +10,13 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use thiserror::Error;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
@@ -79,7 +80,7 @@ pub struct UnknownSettings {
 
 /// Why it is unknown whether the key exists.
 #[derive(Debug, Error)]
-pub enum FindError {
+pub enum KeyLookupError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -156,7 +157,7 @@ impl KeyCache {
         digest: &KeyDigest,
         now: Instant,
         asker: impl FnOnce() -> Client,
-    ) -> Result<Option<Arc<KeyRecord>>, FindError> {
+    ) -> Result<Option<Arc<KeyRecord>>, KeyLookupError> {
         match self.at_hand(digest, now) {
             Ok(record) => Ok(record),
             Err(cold) => self.fetch(digest, now, cold, Some(asker())).await,
@@ -164,8 +165,8 @@ impl KeyCache {
     }
 
     /// The store's current record of a key that was found before, when the cached one turned out to be outdated. Never
-    /// returns [`FindError::Limited`].
-    pub async fn find_anew(&self, digest: &KeyDigest, now: Instant) -> Result<Option<Arc<KeyRecord>>, FindError> {
+    /// returns [`KeyLookupError::Limited`].
+    pub async fn find_anew(&self, digest: &KeyDigest, now: Instant) -> Result<Option<Arc<KeyRecord>>, KeyLookupError> {
         if let Some(mut shard) = self.shard(digest) {
             shard.outdate(digest);
         }
@@ -179,7 +180,7 @@ impl KeyCache {
         now: Instant,
         cold: Cold,
         asker: Option<Client>,
-    ) -> Result<Option<Arc<KeyRecord>>, FindError> {
+    ) -> Result<Option<Arc<KeyRecord>>, KeyLookupError> {
         self.check(cold, asker, now)?;
         // One task asks; the others wait and find the answer in the cache.
         let _flight = match pick(&self.flights, digest.as_bytes().first()) {
@@ -318,7 +319,7 @@ impl KeyCache {
     }
 
     fn shard(&self, digest: &KeyDigest) -> Option<MutexGuard<'_, Shard>> {
-        pick(&self.shards, digest.as_bytes().last()).map(lock)
+        pick(&self.shards, digest.as_bytes().last()).map(Mutex::lock)
     }
 
     /// The cached answer for a digest, counted as an event.
@@ -333,7 +334,7 @@ impl KeyCache {
     }
 
     /// Whether the store may be asked. A digest that recently belonged to a key may always be looked up.
-    fn check(&self, cold: Cold, asker: Option<Client>, now: Instant) -> Result<(), FindError> {
+    fn check(&self, cold: Cold, asker: Option<Client>, now: Instant) -> Result<(), KeyLookupError> {
         let (Cold::Unseen, Some(asker)) = (cold, asker) else {
             return Ok(());
         };
@@ -343,7 +344,7 @@ impl KeyCache {
                 Reached::All(wait) => (&self.counters.limited_all, wait),
             };
             count(counter);
-            FindError::Limited { wait }
+            KeyLookupError::Limited { wait }
         })
     }
 
@@ -359,7 +360,7 @@ impl KeyCache {
         }
         for (number, shard) in self.shards.iter().enumerate() {
             let is_here = |digest: &&KeyDigest| slot(&self.shards, digest.as_bytes().last()) == Some(number);
-            let mut shard = lock(shard);
+            let mut shard = shard.lock();
             match &digests {
                 Some(digests) => shard.change(digests.iter().filter(is_here), version),
                 None => shard.flush(version),
@@ -376,10 +377,6 @@ fn pick<'a, T>(all: &'a [T], byte: Option<&u8>) -> Option<&'a T> {
 fn slot<T>(all: &[T], byte: Option<&u8>) -> Option<usize> {
     let byte = byte.map_or(0, |byte| usize::from(*byte));
     byte.checked_rem(all.len())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn count(counter: &AtomicU64) {

@@ -5,11 +5,11 @@ pub mod client;
 
 use std::{
     hash::{Hash, RandomState},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use lru::LruCache;
+use parking_lot::Mutex;
 
 #[cfg(test)]
 mod tests;
@@ -61,9 +61,9 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
     ///
     /// # Errors
     /// The limit is reached; the time until the event would be admitted. A refused event is not counted.
-    pub fn admit(&self, client: C, now: Instant) -> Result<(), Duration> {
+    pub fn try_acquire(&self, client: C, now: Instant) -> Result<(), Duration> {
         let now = self.at(now);
-        let mut clients = self.lock();
+        let mut clients = self.clients.lock();
         let until = self.allowed(&mut clients, client, now)?;
         self.keep(&mut clients, client, until, now);
         Ok(())
@@ -72,15 +72,15 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
     /// Whether an event of a client would be admitted, without counting it.
     ///
     /// # Errors
-    /// As for [`Limiter::admit`].
+    /// As for [`Limiter::try_acquire`].
     pub fn check(&self, client: C, now: Instant) -> Result<(), Duration> {
-        self.allowed(&mut self.lock(), client, self.at(now)).map(drop)
+        self.allowed(&mut self.clients.lock(), client, self.at(now)).map(drop)
     }
 
     /// Counts an event of a client, even beyond its limit; it then waits longer.
     pub fn count(&self, client: C, now: Instant) {
         let now = self.at(now);
-        let mut clients = self.lock();
+        let mut clients = self.clients.lock();
         let until = until(&mut clients, &client, now);
         self.keep(&mut clients, client, until, now);
     }
@@ -109,10 +109,6 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
 
     fn at(&self, now: Instant) -> u128 {
         now.saturating_duration_since(self.start).as_nanos() * self.per_minute
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Clients<C>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -8,9 +8,9 @@
 //! and everything of type `&'static str` from closed sets. No client can make a time series.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use prometheus::core::Collector;
 use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
@@ -26,11 +26,11 @@ mod store;
 mod unattended;
 
 use gen_ai::GenAi;
-use money::Money;
 pub use money::MoneyFigures;
+use money::MoneyMetrics;
 pub use providers::ProviderFigures;
-use providers::Providers;
-use store::Store;
+use providers::ProviderMetrics;
+use store::StoreMetrics;
 use unattended::Unattended;
 pub use unattended::UnattendedEnd;
 
@@ -60,12 +60,12 @@ pub struct Metrics {
     streams_open: IntGauge,
     unattended: Unattended,
     body_bytes: IntGauge,
-    providers: Providers,
-    money: Money,
+    providers: ProviderMetrics,
+    money: MoneyMetrics,
     access_log_dropped: IntCounter,
     sessions_unwritten: IntCounter,
     key_cache: IntCounterVec,
-    store: Store,
+    store: StoreMetrics,
     resolver_failures: IntCounterVec,
     panics: IntCounter,
     reloads: IntCounterVec,
@@ -112,15 +112,15 @@ impl Metrics {
             streams_open: make.gauge("weir_streams_open", "Streamed answers under way.")?,
             unattended: Unattended::new(&make)?,
             body_bytes: make.gauge("weir_body_bytes_buffered", "Request bytes held in memory.")?,
-            providers: Providers::new(&make)?,
-            money: Money::new(&make)?,
+            providers: ProviderMetrics::new(&make)?,
+            money: MoneyMetrics::new(&make)?,
             access_log_dropped: make.counter("weir_access_log_dropped_total", "Access log lines that were lost.")?,
             sessions_unwritten: make.counter(
                 "weir_sessions_unwritten_total",
                 "Names of state at providers that only this node knows, because too many waited to be written.",
             )?,
             key_cache: make.counters("weir_key_cache_total", "What the key cache did.", &["event"])?,
-            store: Store::new(&make)?,
+            store: StoreMetrics::new(&make)?,
             resolver_failures: make.counters(
                 "weir_resolver_failures_total",
                 "Failed lookups of provider hosts.",
@@ -252,16 +252,13 @@ impl Metrics {
     /// Has `sampler` called before each scrape, to copy in values that live elsewhere. It must not wait, and must not
     /// call [`Metrics::render`] or this method.
     pub fn sample(&self, sampler: impl Fn(&Self) + Send + 'static) {
-        self.samplers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Box::new(sampler));
+        self.samplers.lock().push(Box::new(sampler));
     }
 
     /// Everything in Prometheus' text format 0.0.4 ([`CONTENT_TYPE`]).
     pub fn render(&self) -> String {
         // Held to the end: samplers read, compare and add, which two scrapes at once would do twice.
-        let samplers = self.samplers.lock().unwrap_or_else(PoisonError::into_inner);
+        let samplers = self.samplers.lock();
         for sampler in samplers.iter() {
             sampler(self);
         }

@@ -10,12 +10,13 @@ mod places;
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub use breaker::{Breaker, Permit, Probing};
@@ -195,7 +196,7 @@ impl Pool {
 
     /// The breaker of a model at this provider, one for token counts and one for everything else.
     pub fn model(&self, operation: Operation, upstream_model: &str) -> Breaker {
-        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut models = self.models.lock();
         if !models.contains_key(upstream_model) {
             models.insert(upstream_model.to_owned(), ModelBreakers::default());
         }
@@ -209,7 +210,7 @@ impl Pool {
 
     /// The models with an open breaker, in the order of their names.
     pub fn models_passed_over(&self, now: Instant) -> Vec<PassedOver> {
-        let models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        let models = self.models.lock();
         let passed_over = |(upstream_model, model): (&String, &ModelBreakers)| {
             let (generating, counting) = (model.generating.open_until(now), model.counting.open_until(now));
             Some(PassedOver {
@@ -232,12 +233,12 @@ impl Pool {
 
     /// Adds a first attempt's share to the retry budget.
     pub fn earn(&self) {
-        self.budget.lock().unwrap_or_else(PoisonError::into_inner).earn();
+        self.budget.lock().earn();
     }
 
     /// Takes one retry out of the budget. Returns false if the budget is used up.
     pub fn spend(&self) -> bool {
-        self.budget.lock().unwrap_or_else(PoisonError::into_inner).spend()
+        self.budget.lock().spend()
     }
 
     /// How many addresses are ejected now, for the metrics.

@@ -1,7 +1,7 @@
 //! The public stability service. Anybody may read how the models behave; nobody learns how much they are used.
 //!
-//! Pure except for rendered answers and rate limits: time and request come in as an [`Ask`], the answer goes out as an
-//! [`Answer`], whichever listener serves it. `openapi.json` describes it for users.
+//! Pure except for rendered answers and rate limits: time and request come in as a [`PublicRequest`], the answer goes out as a
+//! [`PublicResponse`], whichever listener serves it. `openapi.json` describes it for users.
 //!
 //! A model named `summary` cannot be requested by itself, because that path is the summary of all models. It is listed
 //! there, and on the status page.
@@ -11,7 +11,7 @@ mod conditional;
 mod document;
 mod edition;
 pub mod page;
-mod place;
+mod path;
 mod record;
 mod refusal;
 
@@ -32,8 +32,8 @@ use crate::{
     public::{
         document::Document,
         edition::{Edition, Shelf},
-        place::Place,
-        refusal::Refusal,
+        path::PublicPath,
+        refusal::PublicRefusal,
     },
     stability::Snapshot,
 };
@@ -50,7 +50,7 @@ const OPENAPI: &str = include_str!("public/openapi.json");
 
 /// One request, as far as it matters.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct PublicRequest<'a> {
     /// The request's method.
     pub method: &'a Method,
     /// Its path, still percent-encoded.
@@ -69,7 +69,7 @@ pub struct Ask<'a> {
 
 /// What is sent. The writer adds `content-length` (not to 204 and 304), and leaves the body out for HEAD.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct PublicResponse {
     /// The answer's status.
     pub status: StatusCode,
     /// All headers but `content-length` and `date`.
@@ -78,7 +78,7 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-impl Answer {
+impl PublicResponse {
     /// Whether it has a body at all, when asked with another method than HEAD.
     pub fn has_body(&self) -> bool {
         !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
@@ -137,41 +137,41 @@ impl Public {
     }
 
     /// The answer to a request; `None` if its path is none of the service's.
-    pub fn answer(&self, ask: &Ask<'_>) -> Option<Answer> {
-        let place = Place::of(ask.path)?;
-        Some(self.answer_at(&place, ask).unwrap_or_else(Refusal::answer))
+    pub fn answer(&self, ask: &PublicRequest<'_>) -> Option<PublicResponse> {
+        let path = PublicPath::of(ask.path)?;
+        Some(self.answer_at(&path, ask).unwrap_or_else(PublicRefusal::answer))
     }
 
     /// The answer to a path that is neither the service's nor anybody else's.
-    pub fn not_found() -> Answer {
-        Refusal::PathNotFound.answer()
+    pub fn not_found() -> PublicResponse {
+        PublicRefusal::PathNotFound.answer()
     }
 
-    fn answer_at(&self, place: &Place<'_>, ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    fn answer_at(&self, path: &PublicPath<'_>, ask: &PublicRequest<'_>) -> Result<PublicResponse, PublicRefusal> {
         let client = Client::of(ask.peer, ask.headers, &self.trusted);
         self.limiter
-            .admit(client, ask.now)
-            .map_err(|wait| Refusal::RateLimited { wait })?;
+            .try_acquire(client, ask.now)
+            .map_err(|wait| PublicRefusal::RateLimited { wait })?;
         match *ask.method {
             Method::OPTIONS => return Ok(preflight()),
             Method::GET | Method::HEAD => {}
-            _ => return Err(Refusal::MethodNotAllowed),
+            _ => return Err(PublicRefusal::MethodNotAllowed),
         }
-        if place.takes_hours() {
-            place::check_hours(ask.query)?;
+        if path.takes_hours() {
+            path::check_hours(ask.query)?;
         }
         let document = |document: &Document| document.answer(ask.headers, &self.cache_control);
-        match place {
-            Place::OpenApi => document(&self.openapi),
-            Place::Summary => document(self.edition(ask)?.summary()),
-            Place::Index => document(self.edition(ask)?.index()),
-            Place::Detail(key) => document(self.edition(ask)?.detail(key).ok_or(Refusal::ModelNotFound)?),
-            Place::Model(key) => document(self.edition(ask)?.model(key).ok_or(Refusal::ModelNotFound)?),
+        match path {
+            PublicPath::OpenApi => document(&self.openapi),
+            PublicPath::Summary => document(self.edition(ask)?.summary()),
+            PublicPath::Index => document(self.edition(ask)?.index()),
+            PublicPath::Detail(key) => document(self.edition(ask)?.detail(key).ok_or(PublicRefusal::ModelNotFound)?),
+            PublicPath::Model(key) => document(self.edition(ask)?.model(key).ok_or(PublicRefusal::ModelNotFound)?),
         }
     }
 
-    fn edition(&self, ask: &Ask<'_>) -> Result<Arc<Edition>, Refusal> {
-        let snapshot = self.source.snapshot().ok_or(Refusal::NotReady)?;
+    fn edition(&self, ask: &PublicRequest<'_>) -> Result<Arc<Edition>, PublicRefusal> {
+        let snapshot = self.source.snapshot().ok_or(PublicRefusal::NotReady)?;
         Ok(self
             .shelf
             .edition(snapshot, self.source.catalogue(), Hour::of_ms(ask.now_ms)))
@@ -179,7 +179,7 @@ impl Public {
 }
 
 /// What a browser asks before it sends headers that scripts may not send unasked (Fetch standard, CORS preflight).
-fn preflight() -> Answer {
+fn preflight() -> PublicResponse {
     let mut headers = open_headers();
     headers.insert(
         header::ACCESS_CONTROL_ALLOW_METHODS,
@@ -191,7 +191,7 @@ fn preflight() -> Answer {
         HeaderValue::from_static(PREFLIGHT_SECONDS),
     );
     headers.insert(header::ALLOW, HeaderValue::from_static(ALLOW));
-    Answer {
+    PublicResponse {
         status: StatusCode::NO_CONTENT,
         headers,
         body: Bytes::new(),

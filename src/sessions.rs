@@ -9,12 +9,13 @@ use std::{
     collections::HashMap,
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
 use self::writer::{QUEUE_MAX, Waiting};
@@ -84,7 +85,7 @@ impl Sessions {
     /// Who serves each of these states, in their order. Asks the store once, and only for what is not in memory.
     pub async fn recall(&self, states: &[StateKey]) -> Recalled {
         let mut served_by: Vec<Option<ServedBy>> = {
-            let recent = self.lock();
+            let recent = self.recent.lock();
             states.iter().map(|state| recent.get(state).cloned()).collect()
         };
         let places = || states.iter().zip(&served_by).filter(|(_, known)| known.is_none());
@@ -115,11 +116,11 @@ impl Sessions {
 
     /// Remembers who serves the state. Never waits: until the name is written, it counts among `on_the_way`.
     pub fn remember(&self, state: StateKey, served_by: &ServedBy, on_the_way: &OnTheWay) {
-        let known = self.lock().get(&state) == Some(served_by);
+        let known = self.recent.lock().get(&state) == Some(served_by);
         if known {
             return;
         }
-        self.lock().put(state, served_by.clone());
+        self.recent.lock().put(state, served_by.clone());
         let waiting = Waiting {
             name: (state, served_by.clone()),
             receipt: on_the_way.receipt(),
@@ -130,16 +131,16 @@ impl Sessions {
     }
 
     /// A future that completes when these names are written, so that every node knows them, also after this one has
-    /// ended. It completes at the latest after `patience`, and at once while writes fail. `None` if there is nothing to
+    /// ended. It completes at the latest after `timeout`, and at once while writes fail. `None` if there is nothing to
     /// wait for.
-    pub fn written(&self, names: OnTheWay, patience: Duration) -> Option<Written> {
+    pub fn written(&self, names: OnTheWay, timeout: Duration) -> Option<Written> {
         let rest = names.rest().filter(|_| !*self.fails.borrow())?;
         let mut fails = self.fails.clone();
         Some(Box::pin(async move {
             tokio::select! {
                 () = rest => {}
                 _ = fails.wait_for(|fails| *fails) => {}
-                () = tokio::time::sleep(patience) => {}
+                () = tokio::time::sleep(timeout) => {}
             }
         }))
     }
@@ -147,10 +148,6 @@ impl Sessions {
     /// How many names were not queued for the store, so that other nodes do not learn of them; for the metrics.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Recent> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

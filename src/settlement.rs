@@ -53,14 +53,14 @@ enum Done {
     /// All steps of the account are acknowledged.
     Account(String),
     /// The store was asked for all watermarks; these accounts have steps to send.
-    Checked(Vec<(String, News)>),
+    Checked(Vec<(String, Recheck)>),
     /// The keys were sent again.
     Keys,
 }
 
 /// Why an account must be looked at again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum News {
+enum Recheck {
     None,
     /// There may be further steps.
     Steps,
@@ -68,11 +68,11 @@ enum News {
     Watermark,
 }
 
-/// The running tasks by account, and the news that arrived for them meanwhile.
+/// The running tasks by account, and the rechecks that arrived for them meanwhile.
 #[derive(Default)]
 struct Tasks {
     set: JoinSet<Done>,
-    lanes: HashMap<String, News>,
+    lanes: HashMap<String, Recheck>,
     checking: bool,
     check_again: bool,
     healing: bool,
@@ -111,7 +111,7 @@ impl Settler {
                 }
                 woken = self.journal.woken() => {
                     for account in woken {
-                        self.send(&mut tasks, account, News::Steps);
+                        self.send(&mut tasks, account, Recheck::Steps);
                     }
                 }
                 Some(done) = tasks.set.join_next() => self.done(&mut tasks, done),
@@ -123,15 +123,15 @@ impl Settler {
     fn done(&self, tasks: &mut Tasks, done: Result<Done, tokio::task::JoinError>) {
         match done {
             Ok(Done::Account(account)) => {
-                let news = tasks.lanes.remove(&account).unwrap_or(News::None);
-                if news > News::None {
-                    self.send(tasks, account, news);
+                let recheck = tasks.lanes.remove(&account).unwrap_or(Recheck::None);
+                if recheck > Recheck::None {
+                    self.send(tasks, account, recheck);
                 }
             }
             Ok(Done::Checked(accounts)) => {
                 tasks.checking = false;
-                for (account, news) in accounts {
-                    self.send(tasks, account, news);
+                for (account, recheck) in accounts {
+                    self.send(tasks, account, recheck);
                 }
                 if std::mem::take(&mut tasks.check_again) {
                     self.check(tasks);
@@ -150,22 +150,22 @@ impl Settler {
                 self.check(tasks);
                 self.heal(tasks);
                 for account in self.journal.accounts() {
-                    self.send(tasks, account, News::Watermark);
+                    self.send(tasks, account, Recheck::Watermark);
                 }
             }
         }
     }
 
-    /// Starts the account's task, or notes the news for the running one.
-    fn send(&self, tasks: &mut Tasks, account: String, news: News) {
+    /// Starts the account's task, or notes the rechecks for the running one.
+    fn send(&self, tasks: &mut Tasks, account: String, recheck: Recheck) {
         if let Some(kept) = tasks.lanes.get_mut(&account) {
-            *kept = news.max(*kept);
+            *kept = recheck.max(*kept);
             return;
         }
-        tasks.lanes.insert(account.clone(), News::None);
+        tasks.lanes.insert(account.clone(), Recheck::None);
         let settler = self.clone();
         tasks.set.spawn(async move {
-            settler.lane(&account, news == News::Watermark).await;
+            settler.lane(&account, recheck == Recheck::Watermark).await;
             Done::Account(account)
         });
     }
@@ -192,14 +192,14 @@ impl Settler {
     }
 
     /// Asks for the watermark of every account once.
-    async fn ask_all(&self) -> Vec<(String, News)> {
+    async fn ask_all(&self) -> Vec<(String, Recheck)> {
         let accounts = self.journal.accounts();
         let asked = stream::iter(accounts).map(|account| async move {
             match self.ask(&account).await {
-                Ok(()) => (account, News::Steps),
+                Ok(()) => (account, Recheck::Steps),
                 Err(error) => {
                     tracing::debug!(account, %error, "the store does not tell how far the account is settled");
-                    (account, News::Watermark)
+                    (account, Recheck::Watermark)
                 }
             }
         });

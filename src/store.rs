@@ -260,7 +260,7 @@ pub enum StoreError {
 
 /// Why a store could not be opened. None of these goes away by waiting.
 #[derive(Debug, Error)]
-pub enum OpenError {
+pub enum StoreOpenError {
     /// A setting is not valid.
     #[error("{0}")]
     Settings(String),

@@ -5,10 +5,10 @@ use std::{
     collections::BTreeSet,
     io,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
 };
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 
 /// The providers that an operator has switched off, kept in a file.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Switches {
     /// # Errors
     /// The file cannot be written; then nothing has changed.
     pub fn set(&self, provider: &str, on: bool) -> io::Result<bool> {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self.writing.lock();
         let mut off = BTreeSet::clone(&self.off.load());
         let changed = if on {
             off.remove(provider)

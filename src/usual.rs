@@ -5,8 +5,9 @@
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Mutex, MutexGuard, PoisonError},
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::domain::{
     calibration::{Calibration, Factor, UsualInput, UsualOutput},
@@ -194,12 +195,12 @@ impl<T: Copy> Table<T> {
     fn shard(&self, hash: u64) -> Option<MutexGuard<'_, Shard<T>>> {
         let at = usize::try_from(hash % 16).ok()?;
         let shard = self.shards.get(at)?;
-        Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(shard.lock())
     }
 
     fn len(&self) -> usize {
         let length = |shard: &Mutex<Shard<T>>| {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let shard = shard.lock();
             shard.young.len() + shard.old.len()
         };
         self.shards.iter().map(length).sum()

@@ -31,8 +31,8 @@ use crate::{
     access_log,
     cli::{
         self, Command, DemoArgs,
-        admin_client::ClientError,
-        rules::{RulesCommand, RulesError},
+        admin_client::AdminClientError,
+        rules::{RulesCommand, RulesCommandError},
     },
     config::Config,
     domain::rules::shipped,
@@ -73,9 +73,9 @@ impl StartError {
 
 /// Runs one command to its end.
 pub fn run(command: Command) -> Result<(), StartError> {
-    let client = |done: Result<(), ClientError>| match done {
-        Err(ClientError::Output(error)) => printed(Err(error)),
-        Err(ClientError::Configuration(text)) => Err(StartError::Configuration(text)),
+    let client = |done: Result<(), AdminClientError>| match done {
+        Err(AdminClientError::Output(error)) => printed(Err(error)),
+        Err(AdminClientError::Configuration(text)) => Err(StartError::Configuration(text)),
         Err(other) => Err(StartError::Client(other.to_string())),
         Ok(()) => Ok(()),
     };
@@ -143,8 +143,8 @@ fn explain_rules(command: &RulesCommand, out: &mut impl Write) -> Result<(), Sta
         None => shipped(),
     };
     match cli::rules::run(command, &files, out) {
-        Err(RulesError::Output(error)) => printed(Err(error)),
-        Err(RulesError::Configuration(text)) => Err(StartError::Configuration(text)),
+        Err(RulesCommandError::Output(error)) => printed(Err(error)),
+        Err(RulesCommandError::Configuration(text)) => Err(StartError::Configuration(text)),
         Err(other) => Err(StartError::Client(other.to_string())),
         Ok(()) => Ok(()),
     }

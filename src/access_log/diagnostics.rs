@@ -63,7 +63,9 @@ fn filter(level: &str) -> Result<EnvFilter, DiagnosticsError> {
 #[cfg(test)]
 mod tests {
     use std::io::{self, Write};
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -72,7 +74,7 @@ mod tests {
 
     impl Write for Lines {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("no panic").write(bytes)
+            self.0.lock().write(bytes)
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -105,7 +107,7 @@ mod tests {
             tracing::error!(target: "rustls::common_state", "quoting-error");
             tracing::warn!(target: "redb", "theirs-warn");
         });
-        let bytes = lines.0.lock().expect("no panic").clone();
+        let bytes = lines.0.lock().clone();
         String::from_utf8(bytes).expect("text")
     }
 

@@ -1,13 +1,11 @@
 //! Writes changes straight to a store, for tests.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
-use super::{AccountChanges, ChangeError, Submitted};
+use super::{AccountChangeError, AccountChanges, Submitted};
 use crate::{
     domain::{
         key::{KeyId, KeyRecord},
@@ -24,12 +22,11 @@ pub(crate) struct DirectChanges {
     last: tokio::sync::Mutex<HashMap<String, u64>>,
     journal: Mutex<Vec<Record>>,
     /// What happens next instead.
-    fault: Mutex<Option<Fault>>,
+    fault: Mutex<Option<InjectedFault>>,
 }
 
-/// What can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum InjectedFault {
     /// The store does not answer: steps wait in the journal.
     StoreAway,
     /// Nothing can be written.
@@ -48,11 +45,11 @@ impl DirectChanges {
     }
 
     pub(crate) fn journal(&self) -> Vec<Record> {
-        self.journal.lock().unwrap().clone()
+        self.journal.lock().clone()
     }
 
-    pub(crate) fn fail(&self, fault: Option<Fault>) {
-        *self.fault.lock().unwrap() = fault;
+    pub(crate) fn fail(&self, fault: Option<InjectedFault>) {
+        *self.fault.lock() = fault;
     }
 
     /// Sends all steps of an account from the journal, as a settlement does.
@@ -65,19 +62,19 @@ impl DirectChanges {
         self.ledger.apply(&self.node, account, &steps).await.unwrap();
     }
 
-    fn write(&self, record: Record) -> Result<Option<Fault>, ChangeError> {
-        let fault = *self.fault.lock().unwrap();
-        if fault == Some(Fault::DiskFull) {
-            return Err(ChangeError("no space left on device".to_owned()));
+    fn write(&self, record: Record) -> Result<Option<InjectedFault>, AccountChangeError> {
+        let fault = *self.fault.lock();
+        if fault == Some(InjectedFault::DiskFull) {
+            return Err(AccountChangeError("no space left on device".to_owned()));
         }
-        self.journal.lock().unwrap().push(record);
+        self.journal.lock().push(record);
         Ok(fault)
     }
 }
 
 #[async_trait]
 impl AccountChanges for DirectChanges {
-    async fn submit(&self, account: &str, change: Change) -> Result<Submitted, ChangeError> {
+    async fn submit(&self, account: &str, change: Change) -> Result<Submitted, AccountChangeError> {
         let mut last = self.last.lock().await;
         let seq = last.get(account).copied().unwrap_or_default() + 1;
         let step = Step { seq, change };
@@ -95,7 +92,7 @@ impl AccountChanges for DirectChanges {
         }
     }
 
-    async fn key_changed(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), ChangeError> {
+    async fn key_changed(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), AccountChangeError> {
         let record = Box::new(record.clone());
         self.write(Record::Key {
             digest: *digest,
@@ -104,7 +101,7 @@ impl AccountChanges for DirectChanges {
         .map(drop)
     }
 
-    async fn key_gone(&self, id: &KeyId, revision: u64) -> Result<(), ChangeError> {
+    async fn key_gone(&self, id: &KeyId, revision: u64) -> Result<(), AccountChangeError> {
         self.write(Record::KeyGone {
             id: id.clone(),
             revision,

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use super::{APPLIED_WAIT, AccountChanges, ChangeError, Submitted};
+use super::{APPLIED_WAIT, AccountChangeError, AccountChanges, Submitted};
 use crate::{
     billing::Billing,
     domain::{
@@ -37,7 +37,7 @@ impl JournaledChanges {
         }
     }
 
-    async fn record(&self, record: &Record) -> Result<(), ChangeError> {
+    async fn record(&self, record: &Record) -> Result<(), AccountChangeError> {
         let mut reservation = self
             .journal
             .reserve(STEP_BYTES_MAX)
@@ -68,7 +68,7 @@ impl JournaledChanges {
 
 #[async_trait]
 impl AccountChanges for JournaledChanges {
-    async fn submit(&self, account: &str, change: Change) -> Result<Submitted, ChangeError> {
+    async fn submit(&self, account: &str, change: Change) -> Result<Submitted, AccountChangeError> {
         let mut reservation = self
             .journal
             .reserve(STEP_BYTES_MAX)
@@ -84,7 +84,7 @@ impl AccountChanges for JournaledChanges {
         Ok(self.applied(account, seq).await)
     }
 
-    async fn key_changed(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), ChangeError> {
+    async fn key_changed(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), AccountChangeError> {
         let record = Box::new(record.clone());
         self.record(&Record::Key {
             digest: *digest,
@@ -93,12 +93,12 @@ impl AccountChanges for JournaledChanges {
         .await
     }
 
-    async fn key_gone(&self, id: &KeyId, revision: u64) -> Result<(), ChangeError> {
+    async fn key_gone(&self, id: &KeyId, revision: u64) -> Result<(), AccountChangeError> {
         let id = id.clone();
         self.record(&Record::KeyGone { id, revision }).await
     }
 }
 
-fn failed(error: &JournalError) -> ChangeError {
-    ChangeError(error.to_string())
+fn failed(error: &JournalError) -> AccountChangeError {
+    AccountChangeError(error.to_string())
 }

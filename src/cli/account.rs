@@ -8,7 +8,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use super::{
-    admin_client::{AdminClient, ClientArgs, ClientError},
+    admin_client::{AdminClient, AdminClientError, ClientArgs},
     limits::{RateArgs, put_or_null, something_to_change},
     named::Named,
 };
@@ -177,7 +177,7 @@ impl LimitArgs {
 }
 
 /// Runs the command against the admin API and prints the result.
-pub async fn run(command: &AccountCommand, client: &AdminClient, out: &mut impl Write) -> Result<(), ClientError> {
+pub async fn run(command: &AccountCommand, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
     let mut fields = Map::new();
     let mut once = None;
     let (method, path) = match command {
@@ -225,7 +225,7 @@ pub async fn run(command: &AccountCommand, client: &AdminClient, out: &mut impl 
     Ok(())
 }
 
-async fn list(json: bool, client: &AdminClient, out: &mut impl Write) -> Result<(), ClientError> {
+async fn list(json: bool, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
     if !json {
         writeln!(
             out,

@@ -38,7 +38,7 @@ pub struct ClientArgs {
 
 /// Why a client command did not do as asked.
 #[derive(Debug, thiserror::Error)]
-pub enum ClientError {
+pub enum AdminClientError {
     /// The configuration does not tell the socket.
     #[error("{0}")]
     Configuration(String),
@@ -71,7 +71,7 @@ pub enum ClientError {
     #[error("{lost}; run the same command again with --operation-id {id}, it counts once")]
     Unsure {
         /// What happened.
-        lost: Box<ClientError>,
+        lost: Box<AdminClientError>,
         /// By what the change is known.
         id: String,
     },
@@ -95,10 +95,10 @@ pub enum ClientError {
 pub fn socket(
     args: &ClientArgs,
     from_conf: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
-) -> Result<PathBuf, ClientError> {
+) -> Result<PathBuf, AdminClientError> {
     match &args.admin {
         Some(socket) => Ok(socket.clone()),
-        None => from_conf(args.conf.as_deref()).map_err(ClientError::Configuration),
+        None => from_conf(args.conf.as_deref()).map_err(AdminClientError::Configuration),
     }
 }
 
@@ -132,7 +132,7 @@ impl AdminClient {
     }
 
     /// One call; the answer's JSON, or the API's own message.
-    pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ClientError> {
+    pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, AdminClientError> {
         match tokio::time::timeout(CALL_WAIT, self.exchange(method, path, body)).await {
             Ok(answer) => answer,
             Err(_) => Err(self.lost("no answer in time")),
@@ -147,22 +147,24 @@ impl AdminClient {
         path: &str,
         body: Option<&Value>,
         id: &str,
-    ) -> Result<Value, ClientError> {
+    ) -> Result<Value, AdminClientError> {
         match self.call(method.clone(), path, body).await {
-            Err(ClientError::AnswerLost { .. }) => {}
+            Err(AdminClientError::AnswerLost { .. }) => {}
             answer => return answer,
         }
         self.call(method, path, body).await.map_err(|error| match error {
-            lost @ (ClientError::AnswerLost { .. } | ClientError::Unreachable { .. }) => ClientError::Unsure {
-                lost: Box::new(lost),
-                id: id.to_owned(),
-            },
+            lost @ (AdminClientError::AnswerLost { .. } | AdminClientError::Unreachable { .. }) => {
+                AdminClientError::Unsure {
+                    lost: Box::new(lost),
+                    id: id.to_owned(),
+                }
+            }
             other => other,
         })
     }
 
     /// Reads an answer of any length into `out`. Waits for each piece as long as for a whole call.
-    pub async fn download(&self, path: &str, out: &mut impl Write) -> Result<(), ClientError> {
+    pub async fn download(&self, path: &str, out: &mut impl Write) -> Result<(), AdminClientError> {
         let late = |_| self.lost("no answer in time");
         let sending = self.send(Method::GET, path, None);
         let answer = tokio::time::timeout(CALL_WAIT, sending).await.map_err(late)??;
@@ -179,17 +181,25 @@ impl AdminClient {
         Ok(())
     }
 
-    async fn exchange(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ClientError> {
+    async fn exchange(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, AdminClientError> {
         let answer = self.send(method, path, body).await?;
         self.read(answer).await
     }
 
-    async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Response<Incoming>, ClientError> {
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Response<Incoming>, AdminClientError> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| {
             let forbidden = (error.kind() == std::io::ErrorKind::PermissionDenied)
                 .then(|| socket_owner::describe(&self.socket))
                 .flatten();
-            forbidden.map_or_else(|| self.unreachable(error), |owner| ClientError::Forbidden { owner })
+            forbidden.map_or_else(
+                || self.unreachable(error),
+                |owner| AdminClientError::Forbidden { owner },
+            )
         })?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
@@ -207,7 +217,7 @@ impl AdminClient {
         sender.send_request(request).await.map_err(|error| self.lost(error))
     }
 
-    async fn read(&self, answer: Response<Incoming>) -> Result<Value, ClientError> {
+    async fn read(&self, answer: Response<Incoming>) -> Result<Value, AdminClientError> {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
         let bytes = body.collect().await.map_err(|error| self.lost(error))?.to_bytes();
@@ -219,18 +229,18 @@ impl AdminClient {
             .pointer("/error/message")
             .and_then(Value::as_str)
             .unwrap_or("the call was refused");
-        Err(ClientError::Refused(in_options(message)))
+        Err(AdminClientError::Refused(in_options(message)))
     }
 
-    fn lost(&self, why: impl std::fmt::Display) -> ClientError {
-        ClientError::AnswerLost {
+    fn lost(&self, why: impl std::fmt::Display) -> AdminClientError {
+        AdminClientError::AnswerLost {
             socket: self.socket.clone(),
             why: why.to_string(),
         }
     }
 
-    fn unreachable(&self, why: impl std::fmt::Display) -> ClientError {
-        ClientError::Unreachable {
+    fn unreachable(&self, why: impl std::fmt::Display) -> AdminClientError {
+        AdminClientError::Unreachable {
             socket: self.socket.clone(),
             why: why.to_string(),
         }

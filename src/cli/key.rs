@@ -8,7 +8,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use super::{
-    admin_client::{AdminClient, ClientArgs, ClientError},
+    admin_client::{AdminClient, AdminClientError, ClientArgs},
     limits::{QuotaArgs, RateArgs, put_or_null, something_to_change},
     named::Named,
 };
@@ -130,7 +130,7 @@ impl KeyCommand {
 }
 
 /// Runs the command against the admin API and prints the result.
-pub async fn run(command: &KeyCommand, client: &AdminClient, out: &mut impl Write) -> Result<(), ClientError> {
+pub async fn run(command: &KeyCommand, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
     let json = command.client().json;
     let answer = match command {
         KeyCommand::List(args) => return list(args, client, out).await,
@@ -184,7 +184,7 @@ pub async fn run(command: &KeyCommand, client: &AdminClient, out: &mut impl Writ
     Ok(())
 }
 
-async fn list(args: &ListArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), ClientError> {
+async fn list(args: &ListArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
     let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let account = args
         .account

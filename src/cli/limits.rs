@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::admin_client::ClientError;
+use super::admin_client::AdminClientError;
 
 /// How fast.
 #[derive(Args, Clone, Copy, Debug, Default)]
@@ -78,10 +78,10 @@ impl QuotaArgs {
 }
 
 /// An update that names nothing is most often a forgotten option.
-pub fn something_to_change(fields: &Map<String, Value>) -> Result<(), ClientError> {
+pub fn something_to_change(fields: &Map<String, Value>) -> Result<(), AdminClientError> {
     if fields.is_empty() {
         let help = "nothing to change: give an option for what is to change, see --help";
-        return Err(ClientError::Usage(help.to_owned()));
+        return Err(AdminClientError::Usage(help.to_owned()));
     }
     Ok(())
 }

@@ -13,7 +13,8 @@ use jiff::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use super::admin_client::{AdminClient, ClientArgs, ClientError};
+use super::admin_client::{AdminClient, AdminClientError, ClientArgs};
+use super::partial_file::partial_path;
 use crate::domain::consumption::{Part, Row};
 
 mod csv;
@@ -108,7 +109,7 @@ impl LogCommand {
 }
 
 /// Runs the command against the admin API and prints what comes.
-pub async fn run(command: &LogCommand, client: &AdminClient, out: &mut impl Write) -> Result<(), ClientError> {
+pub async fn run(command: &LogCommand, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
     match command {
         LogCommand::Query(args) => {
             // What time it is, the store says.
@@ -129,11 +130,11 @@ pub async fn run(command: &LogCommand, client: &AdminClient, out: &mut impl Writ
             };
             if !args.force && path.exists() {
                 let what = format!("{} is there already; --force replaces it", path.display());
-                return Err(ClientError::Usage(what));
+                return Err(AdminClientError::Usage(what));
             }
             // Renamed when it is whole, so that nobody takes a part for all.
-            let partial = beside(path);
-            let failed = |path: &Path, source| ClientError::File {
+            let partial = partial_path(path);
+            let failed = |path: &Path, source| AdminClientError::File {
                 path: path.to_owned(),
                 source,
             };
@@ -151,7 +152,7 @@ pub async fn run(command: &LogCommand, client: &AdminClient, out: &mut impl Writ
                 std::fs::rename(&partial, path).map_err(|error| failed(path, error))
             });
             let written = written.map_err(|error| match error {
-                ClientError::Output(error) => failed(&partial, error),
+                AdminClientError::Output(error) => failed(&partial, error),
                 other => other,
             });
             if written.is_err() {
@@ -161,12 +162,6 @@ pub async fn run(command: &LogCommand, client: &AdminClient, out: &mut impl Writ
             written
         }
     }
-}
-
-fn beside(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".partial");
-    PathBuf::from(name)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -182,7 +177,7 @@ async fn rows(
     client: &AdminClient,
     form: Form,
     out: &mut impl Write,
-) -> Result<(), ClientError> {
+) -> Result<(), AdminClientError> {
     match form {
         Form::Table => writeln!(out, "{}", heading())?,
         Form::Csv => csv::heading(out)?,
@@ -217,14 +212,14 @@ async fn rows(
         }
     }
     match unknown_model {
-        Some(why) if !found => Err(ClientError::Refused(why)),
+        Some(why) if !found => Err(AdminClientError::Refused(why)),
         _ => Ok(()),
     }
 }
 
-fn read(row: &Value) -> Result<Row, ClientError> {
+fn read(row: &Value) -> Result<Row, AdminClientError> {
     serde_json::from_value(row.clone())
-        .map_err(|error| ClientError::Refused(format!("a row of another weir's version: {error}; use --json")))
+        .map_err(|error| AdminClientError::Refused(format!("a row of another weir's version: {error}; use --json")))
 }
 
 fn heading() -> String {

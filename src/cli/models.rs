@@ -5,10 +5,10 @@ use std::io::Write;
 use http::Method;
 use serde_json::Value;
 
-use super::admin_client::{AdminClient, ClientArgs, ClientError};
+use super::admin_client::{AdminClient, AdminClientError, ClientArgs};
 
 /// Prints them, sorted by name.
-pub async fn run(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), ClientError> {
+pub async fn run(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
     let answer = client.call(Method::GET, "/v1/models", None).await?;
     let models = answer
         .get("models")

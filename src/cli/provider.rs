@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::Value;
 
-use super::admin_client::{AdminClient, ClientArgs, ClientError};
+use super::admin_client::{AdminClient, AdminClientError, ClientArgs};
 
 /// What to do with providers.
 #[derive(Debug, Subcommand)]
@@ -40,7 +40,11 @@ impl ProviderCommand {
 }
 
 /// Runs one command.
-pub async fn run(command: &ProviderCommand, client: &AdminClient, out: &mut impl Write) -> Result<(), ClientError> {
+pub async fn run(
+    command: &ProviderCommand,
+    client: &AdminClient,
+    out: &mut impl Write,
+) -> Result<(), AdminClientError> {
     let (args, verb) = match command {
         ProviderCommand::List(args) => return list(args, client, out).await,
         ProviderCommand::Disable(args) => (args, "disable"),
@@ -60,7 +64,7 @@ pub async fn run(command: &ProviderCommand, client: &AdminClient, out: &mut impl
     Ok(())
 }
 
-async fn list(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), ClientError> {
+async fn list(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
     let answer = client.call(Method::GET, "/v1/providers", None).await?;
     let providers = answer.get("providers").and_then(Value::as_array);
     if !args.json {

@@ -61,7 +61,7 @@ pub struct ExplainArgs {
 
 /// Why nothing was explained.
 #[derive(Debug, thiserror::Error)]
-pub enum RulesError {
+pub enum RulesCommandError {
     /// A rule file is wrong, or there is none of that provider.
     #[error("{0}")]
     Configuration(String),
@@ -96,8 +96,8 @@ fn header(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
 /// Runs `weir rules` on these rule files.
 ///
 /// # Errors
-/// See [`RulesError`].
-pub fn run(command: &RulesCommand, files: &[RuleFile], out: &mut impl Write) -> Result<(), RulesError> {
+/// See [`RulesCommandError`].
+pub fn run(command: &RulesCommand, files: &[RuleFile], out: &mut impl Write) -> Result<(), RulesCommandError> {
     let RulesCommand::Explain(args) = command;
     let (file, compiled) = provider(&args.provider, files)?;
     let mut headers = HeaderMap::new();
@@ -123,27 +123,27 @@ pub fn run(command: &RulesCommand, files: &[RuleFile], out: &mut impl Write) -> 
     Ok(())
 }
 
-fn provider<'a>(name: &str, files: &'a [RuleFile]) -> Result<(&'a RuleFile, compile::Compiled), RulesError> {
+fn provider<'a>(name: &str, files: &'a [RuleFile]) -> Result<(&'a RuleFile, compile::Compiled), RulesCommandError> {
     let mut names = Vec::new();
     for file in files {
         let compiled = compile::compile(file).map_err(|errors| {
             let lines: Vec<String> = errors.iter().map(FileError::to_string).collect();
-            RulesError::Configuration(lines.join("\n"))
+            RulesCommandError::Configuration(lines.join("\n"))
         })?;
         if compiled.provider.name == name {
             return Ok((file, compiled));
         }
         names.push(compiled.provider.name);
     }
-    Err(RulesError::Configuration(format!(
+    Err(RulesCommandError::Configuration(format!(
         "there is no provider `{name}`; there are {}",
         names.join(", ")
     )))
 }
 
-fn read(file: impl AsRef<Path>) -> Result<Vec<u8>, RulesError> {
+fn read(file: impl AsRef<Path>) -> Result<Vec<u8>, RulesCommandError> {
     let file = file.as_ref();
-    fs::read(file).map_err(|why| RulesError::Unreadable {
+    fs::read(file).map_err(|why| RulesCommandError::Unreadable {
         file: file.to_owned(),
         why,
     })

@@ -1,13 +1,14 @@
 //! Tests of `cli`.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri};
 use clap::CommandFactory;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::UnixListener;
@@ -41,13 +42,13 @@ struct FakeWeir {
     asked: Vec<Call>,
 }
 
-type Shared = Arc<Mutex<FakeWeir>>;
+type SharedWeir = Arc<Mutex<FakeWeir>>;
 
 /// Runs a client command against a fake weir: what was printed, and what was asked.
-async fn run(answers: Vec<(u16, Value)>, command: &str) -> (Result<String, ClientError>, Vec<Call>) {
+async fn run(answers: Vec<(u16, Value)>, command: &str) -> (Result<String, AdminClientError>, Vec<Call>) {
     let folder = TempDir::new().unwrap();
     let socket = folder.path().join("admin.sock");
-    let fake: Shared = Arc::new(Mutex::new(FakeWeir {
+    let fake: SharedWeir = Arc::new(Mutex::new(FakeWeir {
         answers,
         asked: Vec::new(),
     }));
@@ -62,12 +63,17 @@ async fn run(answers: Vec<(u16, Value)>, command: &str) -> (Result<String, Clien
         other => panic!("not a client command: {other:?}"),
     };
     server.abort();
-    let asked = std::mem::take(&mut fake.lock().unwrap().asked);
+    let asked = std::mem::take(&mut fake.lock().asked);
     (result.map(|()| String::from_utf8(out).unwrap()), asked)
 }
 
-async fn answer(State(fake): State<Shared>, method: Method, uri: Uri, body: Bytes) -> (StatusCode, axum::Json<Value>) {
-    let mut fake = fake.lock().unwrap();
+async fn answer(
+    State(fake): State<SharedWeir>,
+    method: Method,
+    uri: Uri,
+    body: Bytes,
+) -> (StatusCode, axum::Json<Value>) {
+    let mut fake = fake.lock();
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
     fake.asked.push((method.to_string(), uri.to_string(), body));
     let (status, answer) = fake.answers.remove(0);

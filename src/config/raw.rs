@@ -7,7 +7,6 @@ use serde::de::IgnoredAny;
 
 use crate::domain::catalogue::RawModel;
 
-/// The whole file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawConfig {

@@ -114,7 +114,7 @@ pub(super) fn resolve(
 fn alone(values: &mut Values<'_>, at: KeyPath<'_>, address: SocketAddr, others: &[(&str, KeyPath<'_>, SocketAddr)]) {
     let there = others.iter().find(|(_, _, taken)| *taken == address);
     if let Some((who, theirs, _)) = there.filter(|_| address.port() != 0) {
-        values.wrong_beside(
+        values.wrong_combination(
             &[theirs],
             at,
             format_args!("{who} listens there already, give it a port of its own"),
@@ -147,7 +147,7 @@ fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> GatewayConfig {
     if body_budget_bytes < body_bytes_max as u64 {
         let least = format_args!("less than one body may have, give at least body_bytes_max ({body_bytes_max})");
         let body = &["gateway", "body_bytes_max"];
-        values.wrong_beside(&[body], &["gateway", "body_budget_bytes"], least);
+        values.wrong_combination(&[body], &["gateway", "body_budget_bytes"], least);
     }
     let day = 1..=DAY_SECONDS;
     GatewayConfig {

@@ -41,7 +41,12 @@ impl<'a> Values<'a> {
 
     /// As [`Values::wrong`], for a value that is wrong beside those of other keys: if one of them could not be read, nothing
     /// is known of that.
-    pub(super) fn wrong_beside(&mut self, others: &[KeyPath<'_>], at: KeyPath<'_>, message: impl std::fmt::Display) {
+    pub(super) fn wrong_combination(
+        &mut self,
+        others: &[KeyPath<'_>],
+        at: KeyPath<'_>,
+        message: impl std::fmt::Display,
+    ) {
         if others
             .iter()
             .chain([&at])

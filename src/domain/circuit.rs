@@ -23,7 +23,7 @@ pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
 /// The state of one circuit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Circuit {
-    state: State,
+    state: CircuitState,
     /// How often it was opened for failures since it was last closed.
     ejections: u32,
     /// How often it was opened. Results of an earlier round are ignored.
@@ -31,7 +31,7 @@ pub struct Circuit {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum CircuitState {
     Closed {
         failures: u32,
     },
@@ -45,7 +45,7 @@ enum State {
     },
 }
 
-impl Default for State {
+impl Default for CircuitState {
     fn default() -> Self {
         Self::Closed { failures: 0 }
     }
@@ -53,9 +53,9 @@ impl Default for State {
 
 /// How a request was admitted; returned with its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum CircuitEntry {
     /// Through a closed circuit.
-    Usual,
+    Closed,
     /// As a probe of a half-open circuit.
     Probe {
         /// The circuit's round at that time.
@@ -72,83 +72,85 @@ impl Circuit {
     /// Whether every request is admitted.
     pub fn is_closed(&self, now: Instant) -> bool {
         match self.state {
-            State::Closed { .. } => true,
-            State::Open { until: since } | State::HalfOpen { since, running: 0, .. } => now >= since + FORGOTTEN_AFTER,
-            State::HalfOpen { .. } => false,
+            CircuitState::Closed { .. } => true,
+            CircuitState::Open { until: since } | CircuitState::HalfOpen { since, running: 0, .. } => {
+                now >= since + FORGOTTEN_AFTER
+            }
+            CircuitState::HalfOpen { .. } => false,
         }
     }
 
     /// Until when no request is admitted; `None` if the circuit is not open.
     pub fn open_until(&self, now: Instant) -> Option<Instant> {
         match self.state {
-            State::Open { until } if until > now => Some(until),
-            State::Closed { .. } | State::Open { .. } | State::HalfOpen { .. } => None,
+            CircuitState::Open { until } if until > now => Some(until),
+            CircuitState::Closed { .. } | CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => None,
         }
     }
 
     /// Whether [`Circuit::enter`] would admit a request.
     pub fn admits(&self, now: Instant) -> bool {
         match self.state {
-            State::Closed { .. } => true,
-            State::Open { until } => until <= now,
-            State::HalfOpen { succeeded, running, .. } => running <= succeeded || self.is_closed(now),
+            CircuitState::Closed { .. } => true,
+            CircuitState::Open { until } => until <= now,
+            CircuitState::HalfOpen { succeeded, running, .. } => running <= succeeded || self.is_closed(now),
         }
     }
 
     /// Admits a request, or returns `None`: it should go elsewhere.
-    pub fn enter(&mut self, now: Instant) -> Option<Entry> {
+    pub fn enter(&mut self, now: Instant) -> Option<CircuitEntry> {
         if !self.admits(now) {
             return None;
         }
         self.forget(now);
         match &mut self.state {
-            State::Closed { .. } => return Some(Entry::Usual),
-            State::HalfOpen { running, .. } => *running += 1,
-            state @ State::Open { .. } => {
-                *state = State::HalfOpen {
+            CircuitState::Closed { .. } => return Some(CircuitEntry::Closed),
+            CircuitState::HalfOpen { running, .. } => *running += 1,
+            state @ CircuitState::Open { .. } => {
+                *state = CircuitState::HalfOpen {
                     since: now,
                     succeeded: 0,
                     running: 1,
                 }
             }
         }
-        Some(Entry::Probe { round: self.round })
+        Some(CircuitEntry::Probe { round: self.round })
     }
 
     /// Admits a request that the circuit would not admit.
-    pub fn enter_anyway(&mut self, now: Instant) -> Entry {
+    pub fn enter_anyway(&mut self, now: Instant) -> CircuitEntry {
         self.forget(now);
         match self.state {
-            State::Closed { .. } => Entry::Usual,
-            State::Open { .. } | State::HalfOpen { .. } => Entry::LastResort { round: self.round },
+            CircuitState::Closed { .. } => CircuitEntry::Closed,
+            CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => CircuitEntry::LastResort { round: self.round },
         }
     }
 
     fn forget(&mut self, now: Instant) {
-        if !matches!(self.state, State::Closed { .. }) && self.is_closed(now) {
-            self.state = State::default();
+        if !matches!(self.state, CircuitState::Closed { .. }) && self.is_closed(now) {
+            self.state = CircuitState::default();
             self.ejections = 0;
         }
     }
 
     /// It worked for a request. True when that has closed it.
-    pub fn worked(&mut self, entry: Entry, now: Instant) -> bool {
+    pub fn worked(&mut self, entry: CircuitEntry, now: Instant) -> bool {
         self.leave(entry);
         match (&mut self.state, entry) {
-            (State::Closed { failures }, _) => *failures = 0,
-            (_, Entry::Usual) => {}
-            (_, Entry::Probe { round } | Entry::LastResort { round }) if round != self.round => {}
-            (state @ State::Open { .. }, _) => {
-                *state = State::HalfOpen {
+            (CircuitState::Closed { failures }, _) => *failures = 0,
+            (_, CircuitEntry::Closed) => {}
+            (_, CircuitEntry::Probe { round } | CircuitEntry::LastResort { round }) if round != self.round => {}
+            (state @ CircuitState::Open { .. }, _) => {
+                *state = CircuitState::HalfOpen {
                     since: now,
                     succeeded: 1,
                     running: 0,
                 }
             }
-            (State::HalfOpen { succeeded, .. }, _) => {
+            (CircuitState::HalfOpen { succeeded, .. }, _) => {
                 *succeeded += 1;
                 if *succeeded >= READMITTED_AFTER {
-                    self.state = State::default();
+                    self.state = CircuitState::default();
                     self.ejections = 0;
                     return true;
                 }
@@ -158,17 +160,18 @@ impl Circuit {
     }
 
     /// It failed a request. True when that has opened it.
-    pub fn failed(&mut self, entry: Entry, now: Instant) -> bool {
+    pub fn failed(&mut self, entry: CircuitEntry, now: Instant) -> bool {
         match (&mut self.state, entry) {
-            (State::Closed { failures }, _) => {
+            (CircuitState::Closed { failures }, _) => {
                 *failures += 1;
                 if *failures < EJECTED_AFTER {
                     return false;
                 }
             }
-            (State::HalfOpen { .. }, Entry::Probe { round } | Entry::LastResort { round }) if round == self.round => {}
+            (CircuitState::HalfOpen { .. }, CircuitEntry::Probe { round } | CircuitEntry::LastResort { round })
+                if round == self.round => {}
             // Known already, or said of a time that is over.
-            (State::Open { .. } | State::HalfOpen { .. }, _) => return false,
+            (CircuitState::Open { .. } | CircuitState::HalfOpen { .. }, _) => return false,
         }
         let doubled = EJECTED_FIRST.saturating_mul(1 << self.ejections.min(16));
         self.ejections += 1;
@@ -177,8 +180,8 @@ impl Circuit {
     }
 
     /// A request ended without a word on whether it works.
-    pub fn leave(&mut self, entry: Entry) {
-        if let (State::HalfOpen { running, .. }, Entry::Probe { round }) = (&mut self.state, entry)
+    pub fn leave(&mut self, entry: CircuitEntry) {
+        if let (CircuitState::HalfOpen { running, .. }, CircuitEntry::Probe { round }) = (&mut self.state, entry)
             && round == self.round
         {
             *running = running.saturating_sub(1);
@@ -189,14 +192,14 @@ impl Circuit {
     pub fn rest(&mut self, pause: Duration, now: Instant) {
         let until = now + pause;
         match &mut self.state {
-            State::Open { until: known } => *known = until.max(*known),
-            State::Closed { .. } | State::HalfOpen { .. } => self.open(until),
+            CircuitState::Open { until: known } => *known = until.max(*known),
+            CircuitState::Closed { .. } | CircuitState::HalfOpen { .. } => self.open(until),
         }
     }
 
     fn open(&mut self, until: Instant) {
         self.round += 1;
-        self.state = State::Open { until };
+        self.state = CircuitState::Open { until };
     }
 }
 

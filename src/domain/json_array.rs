@@ -9,7 +9,7 @@ use crate::domain::json_pick::Picker;
 mod tests;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ArrayState {
     Before,
     /// Behind the opening bracket.
     Opened,
@@ -26,7 +26,7 @@ enum State {
 /// The framer. Any split of the array gives the same elements.
 #[derive(Debug)]
 pub struct ArrayFramer {
-    state: State,
+    state: ArrayState,
 }
 
 impl Default for ArrayFramer {
@@ -38,12 +38,14 @@ impl Default for ArrayFramer {
 impl ArrayFramer {
     /// A framer at the start of a body.
     pub const fn new() -> Self {
-        Self { state: State::Before }
+        Self {
+            state: ArrayState::Before,
+        }
     }
 
     /// Whether the array (or the bare value in its place) is closed.
     pub fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed | State::BareClosed)
+        matches!(self.state, ArrayState::Closed | ArrayState::BareClosed)
     }
 
     /// Reads the next bytes. `picker` holds the element in progress; `on_element` is called with it when an element is complete.
@@ -51,22 +53,24 @@ impl ArrayFramer {
         let mut rest = bytes;
         while let Some(&first) = rest.first() {
             let used = match self.state {
-                State::Closed | State::BareClosed | State::Broken => return,
-                State::Element | State::Bare => {
+                ArrayState::Closed | ArrayState::BareClosed | ArrayState::Broken => return,
+                ArrayState::Element | ArrayState::Bare => {
                     let used = picker.push(rest);
                     if picker.is_done() {
                         on_element(picker);
-                        self.state = if self.state == State::Element {
-                            State::AfterElement
+                        self.state = if self.state == ArrayState::Element {
+                            ArrayState::AfterElement
                         } else {
-                            State::BareClosed
+                            ArrayState::BareClosed
                         };
                     } else if picker.is_inert() {
-                        self.state = State::Broken;
+                        self.state = ArrayState::Broken;
                     }
                     used
                 }
-                State::Before | State::Opened | State::AfterElement | State::AfterComma => self.between(first, picker),
+                ArrayState::Before | ArrayState::Opened | ArrayState::AfterElement | ArrayState::AfterComma => {
+                    self.between(first, picker)
+                }
             };
             rest = rest.get(used..).unwrap_or_default();
         }
@@ -75,14 +79,14 @@ impl ArrayFramer {
     fn between(&mut self, first: u8, picker: &mut Picker) -> usize {
         let (state, used) = match (self.state, first) {
             (state, b' ' | b'\t' | b'\r' | b'\n') => (state, 1),
-            (State::Before, b'[') => (State::Opened, 1),
-            (State::Before, _) => (State::Bare, 0),
-            (State::Opened | State::AfterElement, b']') => (State::Closed, 1),
-            (State::AfterElement, b',') => (State::AfterComma, 1),
-            (State::Opened | State::AfterComma, _) => (State::Element, 0),
-            _ => (State::Broken, 0),
+            (ArrayState::Before, b'[') => (ArrayState::Opened, 1),
+            (ArrayState::Before, _) => (ArrayState::Bare, 0),
+            (ArrayState::Opened | ArrayState::AfterElement, b']') => (ArrayState::Closed, 1),
+            (ArrayState::AfterElement, b',') => (ArrayState::AfterComma, 1),
+            (ArrayState::Opened | ArrayState::AfterComma, _) => (ArrayState::Element, 0),
+            _ => (ArrayState::Broken, 0),
         };
-        if matches!(state, State::Element | State::Bare) {
+        if matches!(state, ArrayState::Element | ArrayState::Bare) {
             picker.reset();
         }
         self.state = state;
@@ -92,15 +96,15 @@ impl ArrayFramer {
     /// The bytes that end the array here with `last` (a JSON value) as its last element. `None` when the array is closed, or is none.
     pub fn failure_tail(&self, picker: &Picker, last: &[u8]) -> Option<Vec<u8>> {
         let before = match self.state {
-            State::Before => b"[".to_vec(),
-            State::Opened | State::AfterComma => Vec::new(),
-            State::AfterElement => b",".to_vec(),
-            State::Element => {
+            ArrayState::Before => b"[".to_vec(),
+            ArrayState::Opened | ArrayState::AfterComma => Vec::new(),
+            ArrayState::AfterElement => b",".to_vec(),
+            ArrayState::Element => {
                 let mut before = picker.completion()?;
                 before.push(b',');
                 before
             }
-            State::Closed | State::Bare | State::BareClosed | State::Broken => return None,
+            ArrayState::Closed | ArrayState::Bare | ArrayState::BareClosed | ArrayState::Broken => return None,
         };
         Some([before.as_slice(), last, b"]"].concat())
     }

@@ -3,11 +3,13 @@
 
 pub mod all;
 mod faults;
+mod reader;
 
 use std::ops::Range;
 
 pub use all::{Parsed, parse_all};
 pub(in crate::domain) use faults::Faults;
+use reader::{ReadError, Reason};
 
 /// Longest name from a file that is repeated in an error, in bytes.
 const ECHO_BYTES_MAX: usize = 64;
@@ -74,54 +76,49 @@ pub fn suggestion<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> 
         .unwrap_or_default()
 }
 
-fn explain(file: &str, text: &str, error: &toml::de::Error) -> FileError {
-    let raw = error.message();
+/// What the parser says of text that is no TOML. It quotes none of it.
+fn explain_syntax(file: &str, text: &str, error: &toml::de::Error) -> FileError {
     let start = error.span().map(|span| span.start);
-    let mut line = start.map(|start| line_of(text, start));
-    let (key, message) = if let Some(rest) = raw.strip_prefix("unknown field `") {
-        let (name, candidates) = name_and_candidates(rest);
-        line = start.map(|start| line_of_key(text, start, name));
-        (Some(name), unknown("key", name, &candidates))
-    } else if let Some(rest) = raw.strip_prefix("unknown variant `") {
-        let (name, candidates) = name_and_candidates(rest);
-        (key_on_line(text, start), unknown("value", name, &candidates))
-    } else if let Some(name) = raw
-        .strip_prefix("missing field `")
-        .and_then(|rest| rest.strip_suffix('`'))
-    {
-        (Some(name), format!("key `{name}` is missing"))
-    } else if let Some(name) = raw
-        .strip_prefix("duplicate field `")
-        .and_then(|rest| rest.strip_suffix('`'))
-    {
-        (Some(name), format!("key `{name}` is given twice"))
-    } else if raw.starts_with("invalid type: ") || raw.starts_with("invalid value: ") {
-        (key_on_line(text, start), without_value(raw))
-    } else {
-        (
-            key_on_line(text, start),
-            raw.lines().next().unwrap_or_default().to_owned(),
-        )
-    };
-    let key = key.map(str::to_owned);
-    let message = match &key {
+    let message = error.message().lines().next().unwrap_or_default();
+    about(
+        file,
+        start.map(|start| line_of(text, start)),
+        key_on_line(text, start),
+        message.to_owned(),
+    )
+}
+
+fn explain(file: &str, text: &str, error: &ReadError) -> FileError {
+    let start = error.span.as_ref().map(|span| span.start);
+    let line = start.map(|start| line_of(text, start));
+    let here = key_on_line(text, start);
+    match &error.reason {
+        Reason::UnknownKey { name, valid } => {
+            let line = start.map(|start| line_of_key(text, start, name));
+            about(file, line, Some(name), unknown("key", name, valid))
+        }
+        Reason::UnknownValue { name, valid } => about(file, line, here, unknown("value", name, valid)),
+        Reason::MissingKey(name) => about(file, line, Some(name), format!("key `{name}` is missing")),
+        Reason::RepeatedKey(name) => about(file, line, Some(name), format!("key `{name}` is given twice")),
+        Reason::WrongType { expected, found } => about(file, line, here, format!("expected {expected}, found {found}")),
+        Reason::Refused(message) => {
+            let message = message.lines().next().unwrap_or_default();
+            about(file, line, here, message.to_owned())
+        }
+    }
+}
+
+fn about(file: &str, line: Option<usize>, key: Option<&str>, message: String) -> FileError {
+    let message = match key {
         Some(key) if !message.starts_with("key `") => format!("key `{key}`: {message}"),
         Some(_) | None => message,
     };
     FileError {
         file: file.to_owned(),
         line,
-        key,
+        key: key.map(str::to_owned),
         message,
     }
-}
-
-/// Splits serde's "name`, expected one of `a`, `b`" (also "expected `a`" and "expected `a` or `b`").
-fn name_and_candidates(rest: &str) -> (&str, Vec<&str>) {
-    let Some((name, rest)) = rest.split_once("`, ") else {
-        return (rest.trim_end_matches('`'), Vec::new());
-    };
-    (name, rest.split('`').skip(1).step_by(2).collect())
 }
 
 fn unknown(what: &str, name: &str, candidates: &[&str]) -> String {
@@ -136,19 +133,6 @@ fn unknown(what: &str, name: &str, candidates: &[&str]) -> String {
     } else {
         format!("{what} is unknown{valid}")
     }
-}
-
-/// Serde quotes the offending value ("invalid type: string \"...\", expected u64"): keep its kind, drop its text.
-fn without_value(raw: &str) -> String {
-    let found = raw.split_once(": ").map_or("", |(_, found)| found);
-    let kind: String = found
-        .chars()
-        .take_while(|c| c.is_ascii_alphabetic() || *c == ' ')
-        .collect();
-    let expected = raw
-        .rsplit_once(", expected ")
-        .map_or("something else", |(_, expected)| expected);
-    format!("expected {expected}, found {}", kind.trim())
 }
 
 fn line_of(text: &str, offset: usize) -> usize {

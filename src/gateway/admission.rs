@@ -41,7 +41,7 @@ use crate::{
         peer, permits, state,
         ticket::Ticket,
     },
-    key_cache::FindError,
+    key_cache::KeyLookupError,
     live::Live,
 };
 
@@ -64,8 +64,8 @@ pub async fn authenticate(
     let asker = || peer::client(session, &gateway.trusted_proxies);
     let found = gateway.keys.find(&digest, clock::instant(), asker).await;
     let found = found.map_err(|error| match error {
-        FindError::Limited { wait } => Refusal::KeyNotLookedUp { wait },
-        FindError::Store(error) => {
+        KeyLookupError::Limited { wait } => Refusal::KeyNotLookedUp { wait },
+        KeyLookupError::Store(error) => {
             tracing::warn!(%error, "the key store did not answer");
             Refusal::StoreUnavailable
         }

@@ -8,13 +8,14 @@
 use std::{
     io::{self, ErrorKind, IoSlice},
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
+use parking_lot::Mutex;
 use pingora::{
     protocols::{
         ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream,
@@ -80,7 +81,7 @@ impl ClientStream {
 
     /// Lets this request outlive its client: while the request runs, a disconnect is reported to `presence`.
     pub fn watch(&self, presence: &Arc<Presence>) {
-        *self.presence.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(presence);
+        *self.presence.lock() = Arc::downgrade(presence);
     }
 
     /// The gate that delays the last bytes of an answer.
@@ -89,7 +90,7 @@ impl ClientStream {
     }
 
     fn presence(&self) -> Option<Arc<Presence>> {
-        let watched = self.presence.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        let watched = self.presence.lock().upgrade();
         watched.filter(|presence| !presence.is_over())
     }
 

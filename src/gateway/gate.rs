@@ -6,12 +6,11 @@
 
 use std::{
     future::poll_fn,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     task::{Context, Poll, ready},
 };
+
+use parking_lot::Mutex;
 
 use crate::sessions::Written;
 
@@ -26,7 +25,7 @@ pub struct Gate {
 impl Gate {
     /// Shuts the gate until `until` completes.
     pub fn shut(&self, until: Written) {
-        *self.lock() = Some(until);
+        *self.until.lock() = Some(until);
         self.is_shut.store(true, Ordering::Release);
     }
 
@@ -35,7 +34,7 @@ impl Gate {
         if !self.is_shut.load(Ordering::Acquire) {
             return Poll::Ready(());
         }
-        let mut until = self.lock();
+        let mut until = self.until.lock();
         if let Some(written) = until.as_mut() {
             ready!(written.as_mut().poll(cx));
         }
@@ -47,10 +46,6 @@ impl Gate {
     /// Waits until bytes may pass.
     pub async fn open(&self) {
         poll_fn(|cx| self.poll_open(cx)).await;
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Written>> {
-        self.until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,11 +6,12 @@
 //! Pingora's session and parked, and [`super::front`] continues with it.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
 use http::Version;
+use parking_lot::Mutex;
 use pingora::{
     apps::{HttpPersistentSettings, ReusedHttpStream},
     protocols::http::ServerSession,
@@ -66,11 +67,11 @@ impl Parking {
     }
 
     fn put(&self, stream: ReusedHttpStream) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
+        *self.0.lock() = Some(stream);
     }
 
     /// Takes the parked connection out, if there is one.
     pub fn take(&self) -> Option<ReusedHttpStream> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }

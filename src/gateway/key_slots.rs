@@ -1,10 +1,9 @@
 //! Counts a key's concurrent requests of one kind. An entry exists only while one of the key's requests runs, so memory
 //! is bounded by the running requests.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
+
+use parking_lot::Mutex;
 
 /// The counts by key. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +22,7 @@ pub struct KeySlot {
 impl KeySlots {
     /// Takes one of the key's `max` slots. Returns `None` if all are taken; never waits.
     pub fn enter(&self, key: &str, max: usize) -> Option<KeySlot> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.taken.lock();
         let key = match taken.get_key_value(key) {
             Some((_, count)) if *count >= max => return None,
             Some((key, _)) => Arc::clone(key),
@@ -40,13 +39,13 @@ impl KeySlots {
 
     /// The number of keys with a slot taken.
     pub fn keys(&self) -> usize {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.taken.lock().len()
     }
 }
 
 impl Drop for KeySlot {
     fn drop(&mut self) {
-        let mut taken = self.slots.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.slots.taken.lock();
         if let Some(count) = taken.get_mut(&self.key) {
             *count = count.saturating_sub(1);
             if *count == 0 {
@@ -94,7 +93,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..2000 {
                         let _held = slots.enter("a", 2);
-                        let count = slots.taken.lock().unwrap().get("a").copied().unwrap_or(0);
+                        let count = slots.taken.lock().get("a").copied().unwrap_or(0);
                         assert!(count <= 2);
                     }
                 });

@@ -3,9 +3,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 use crate::domain::{
     key::KeyId,
@@ -51,7 +52,7 @@ impl Lately {
             | Denied::KeyRevoked
             | Denied::KeyExpired => return,
         };
-        let mut refusals = self.lock();
+        let mut refusals = self.refusals.lock();
         if refusals.len() >= KEYS_MAX && !refusals.contains_key(key) {
             refusals.retain(|_, one| one.until > at);
             if refusals.len() >= KEYS_MAX {
@@ -64,7 +65,7 @@ impl Lately {
 
     /// Why the key was refused, if that may still hold at `now`. A rate limit's wait is reduced by the time passed.
     pub fn recall(&self, key: &KeyId, now: Instant) -> Option<Denied> {
-        let mut refusals = self.lock();
+        let mut refusals = self.refusals.lock();
         let Remembered { denied, at, until } = refusals.get(key)?;
         if *until <= now {
             refusals.remove(key);
@@ -80,11 +81,7 @@ impl Lately {
 
     /// Forgets a key's refusal, because it holds no longer.
     pub fn forget(&self, key: &KeyId) {
-        self.lock().remove(key);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<KeyId, Remembered>> {
-        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
+        self.refusals.lock().remove(key);
     }
 }
 
@@ -147,10 +144,10 @@ mod tests {
         for number in 0..=KEYS_MAX {
             lately.refused(&key(number), Denied::BalanceExhausted, now);
         }
-        assert_eq!(lately.lock().len(), KEYS_MAX);
+        assert_eq!(lately.refusals.lock().len(), KEYS_MAX);
         assert_eq!(lately.recall(&key(KEYS_MAX), now), None);
         lately.refused(&key(KEYS_MAX), Denied::BalanceExhausted, now + REMEMBERED);
         assert!(lately.recall(&key(KEYS_MAX), now + REMEMBERED).is_some());
-        assert_eq!(lately.lock().len(), 1);
+        assert_eq!(lately.refusals.lock().len(), 1);
     }
 }

@@ -8,15 +8,15 @@ use crate::{
     clock,
     domain::outcome::Outcome,
     gateway::{entry::Entry, peer, relay, reply},
-    public::{Answer, Ask, Public},
+    public::{Public, PublicRequest, PublicResponse},
     store::time::StoreTime,
 };
 
 /// The service's answer, if the path is one of its own.
-pub fn find(public: &Public, time: &StoreTime, session: &Session) -> Option<Answer> {
+pub fn find(public: &Public, time: &StoreTime, session: &Session) -> Option<PublicResponse> {
     let now = clock::instant();
     let head = session.req_header();
-    public.answer(&Ask {
+    public.answer(&PublicRequest {
         method: &head.method,
         path: head.uri.path(),
         query: head.uri.query(),
@@ -28,7 +28,7 @@ pub fn find(public: &Public, time: &StoreTime, session: &Session) -> Option<Answ
 }
 
 /// Sends the answer and closes the log record, which has no protocol.
-pub async fn send(session: &mut Session, answer: Answer, mut entry: Entry) {
+pub async fn send(session: &mut Session, answer: PublicResponse, mut entry: Entry) {
     entry.record.protocol = None;
     entry.record.operation = Some("stability");
     entry.record.status = answer.status.as_u16();
@@ -40,7 +40,7 @@ pub async fn send(session: &mut Session, answer: Answer, mut entry: Entry) {
     entry.close(outcome);
 }
 
-async fn write(session: &mut Session, answer: Answer, request_id: &str) -> Result<()> {
+async fn write(session: &mut Session, answer: PublicResponse, request_id: &str) -> Result<()> {
     let mut head = ResponseHeader::build(answer.status, Some(answer.headers.len() + 2))?;
     for (name, value) in &answer.headers {
         head.append_header(name, value)?;

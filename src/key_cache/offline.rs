@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::{KeyCache, count, lock};
+use super::{KeyCache, count};
 use crate::domain::{key::KeyRecord, secret::KeyDigest};
 
 impl KeyCache {
@@ -17,6 +17,6 @@ impl KeyCache {
     /// Whether any key would remain valid if the store became unreachable now.
     pub fn has_offline_keys(&self, now: Instant) -> bool {
         let lifetime = self.settings.offline_lifetime;
-        self.shards.iter().any(|shard| lock(shard).has_read(now, lifetime))
+        self.shards.iter().any(|shard| shard.lock().has_read(now, lifetime))
     }
 }

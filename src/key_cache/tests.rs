@@ -1,10 +1,10 @@
 //! Tests of the cache over a store whose calls are counted, and of two nodes on one Redis.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::RwLock;
 use std::sync::atomic::AtomicUsize;
 
 use async_trait::async_trait;
+use parking_lot::RwLock;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -82,7 +82,7 @@ impl WatchedStore {
         if self.is_away.load(Ordering::SeqCst) {
             return Err(StoreError::Unavailable("away".to_owned()));
         }
-        Ok(Arc::clone(&self.inner.read().unwrap()))
+        Ok(Arc::clone(&self.inner.read()))
     }
 
     fn finds(&self) -> usize {
@@ -131,7 +131,7 @@ impl KeyStore for WatchedStore {
         self.inner()?.changes_since(version).await
     }
     fn nudges(&self) -> watch::Receiver<u64> {
-        self.inner.read().unwrap().nudges()
+        self.inner.read().nudges()
     }
 }
 
@@ -186,7 +186,7 @@ impl Followed {
 
     /// How many keys are held, and how many digests that stand for none.
     fn entries(&self) -> (usize, usize) {
-        let lengths = self.cache.shards.iter().map(|shard| lock(shard).lengths());
+        let lengths = self.cache.shards.iter().map(|shard| shard.lock().lengths());
         lengths.fold((0, 0), |(keys, unknown), one| (keys + one.0, unknown + one.1))
     }
 
@@ -211,7 +211,7 @@ async fn a_hit_asks_no_one() {
         "a warm key outlives the store's absence"
     );
     let cold = node.cache.find(&digest(3), now, somebody).await;
-    assert!(matches!(cold, Err(FindError::Store(StoreError::Unavailable(_)))));
+    assert!(matches!(cold, Err(KeyLookupError::Store(StoreError::Unavailable(_)))));
     until("the absence is noticed", async || !node.cache.store_is_reachable()).await;
     node.store.is_away.store(false, Ordering::SeqCst);
     until("the return is noticed", async || node.cache.store_is_reachable()).await;
@@ -229,12 +229,12 @@ async fn a_key_that_worked_not_long_ago_works_on_while_the_store_is_away() {
     assert_eq!(node.events("offline_hit"), 1);
     let unknown = node.cache.find(&digest(2), later, somebody).await;
     assert!(
-        matches!(unknown, Err(FindError::Store(StoreError::Unavailable(_)))),
+        matches!(unknown, Err(KeyLookupError::Store(StoreError::Unavailable(_)))),
         "never taken for unknown"
     );
     let too_late = now + SETTINGS.offline_lifetime + Duration::from_secs(1);
     let late = node.cache.find(&digest(1), too_late, somebody).await;
-    assert!(matches!(late, Err(FindError::Store(StoreError::Unavailable(_)))));
+    assert!(matches!(late, Err(KeyLookupError::Store(StoreError::Unavailable(_)))));
 }
 
 #[tokio::test]
@@ -331,7 +331,7 @@ async fn a_store_that_goes_back_ends_all_entries_and_what_is_on_its_way() {
     let other = Arc::new(ModelStore::new());
     other.create(&digest(1), &record(1, 100)).await.unwrap();
     other.revoke(&id(1), 500).await.unwrap();
-    *node.store.inner.write().unwrap() = other;
+    *node.store.inner.write() = other;
     until("the flush", async || node.events("flush") > flushes).await;
     node.store.release.notify_one();
     assert_eq!(find.await.unwrap().unwrap().state, KeyState::Active);

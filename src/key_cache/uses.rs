@@ -1,11 +1,10 @@
 //! Collects when keys were last used, to write it to the store in one call.
 
-use std::{collections::HashMap, sync::Mutex};
+use std::collections::HashMap;
 
-use crate::{
-    domain::key::KeyId,
-    key_cache::{lock, pick},
-};
+use parking_lot::Mutex;
+
+use crate::{domain::key::KeyId, key_cache::pick};
 
 /// The last use of each key, in seconds since the Unix epoch.
 pub(super) struct Uses {
@@ -26,7 +25,7 @@ impl Uses {
         let Some(shard) = pick(&self.shards, id.as_str().as_bytes().last()) else {
             return;
         };
-        let mut used = lock(shard);
+        let mut used = shard.lock();
         if let Some(at) = used.get_mut(id) {
             *at = now_unix.max(*at);
         } else if used.len() < self.shard_max {
@@ -37,11 +36,11 @@ impl Uses {
     /// Takes all uses out, to write them.
     pub(super) fn take(&self) -> Vec<(KeyId, i64)> {
         let shards = self.shards.iter();
-        shards.flat_map(|shard| std::mem::take(&mut *lock(shard))).collect()
+        shards.flat_map(|shard| std::mem::take(&mut *shard.lock())).collect()
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).len()).sum()
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 }

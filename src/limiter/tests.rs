@@ -22,7 +22,7 @@ fn client(number: u32) -> Client {
 }
 
 fn known(limiter: &Limiter<Client>) -> usize {
-    limiter.clients.lock().unwrap().len()
+    limiter.clients.lock().len()
 }
 
 #[test]
@@ -30,15 +30,19 @@ fn a_burst_then_the_rate_and_no_more() {
     let start = crate::clock::instant();
     let limiter = Limiter::new(allowance(120, 3, 10), start);
     for _ in 0..3 {
-        assert_eq!(limiter.admit(client(1), start), Ok(()));
+        assert_eq!(limiter.try_acquire(client(1), start), Ok(()));
     }
     let half = Duration::from_millis(500);
-    assert_eq!(limiter.admit(client(1), start), Err(half), "one each half second");
-    assert_eq!(limiter.admit(client(2), start), Ok(()), "another is not concerned");
+    assert_eq!(limiter.try_acquire(client(1), start), Err(half), "one each half second");
+    assert_eq!(
+        limiter.try_acquire(client(2), start),
+        Ok(()),
+        "another is not concerned"
+    );
     let nearly = start + half - Duration::from_nanos(1);
-    assert_eq!(limiter.admit(client(1), nearly), Err(Duration::from_nanos(1)));
-    assert_eq!(limiter.admit(client(1), start + half), Ok(()));
-    assert_eq!(limiter.admit(client(1), start + half), Err(half));
+    assert_eq!(limiter.try_acquire(client(1), nearly), Err(Duration::from_nanos(1)));
+    assert_eq!(limiter.try_acquire(client(1), start + half), Ok(()));
+    assert_eq!(limiter.try_acquire(client(1), start + half), Err(half));
 }
 
 #[test]
@@ -48,10 +52,10 @@ fn a_client_that_waits_as_told_is_let_in_at_odd_rates_too() {
         let limiter = Limiter::new(allowance(rate, 2, 10), start);
         let mut now = start;
         for _ in 0..50 {
-            if let Err(wait) = limiter.admit(client(1), now) {
+            if let Err(wait) = limiter.try_acquire(client(1), now) {
                 assert!(wait > Duration::ZERO);
                 now += wait;
-                assert_eq!(limiter.admit(client(1), now), Ok(()), "{rate}");
+                assert_eq!(limiter.try_acquire(client(1), now), Ok(()), "{rate}");
             }
         }
     }
@@ -62,28 +66,28 @@ fn the_memory_is_bounded_under_a_million_addresses_and_nobody_new_is_refused() {
     let start = crate::clock::instant();
     let limiter = Limiter::new(allowance(1, 1, 10_000), start);
     for number in 0..1_000_000 {
-        assert_eq!(limiter.admit(client(number), start), Ok(()), "{number}");
+        assert_eq!(limiter.try_acquire(client(number), start), Ok(()), "{number}");
         if number % 10_000 == 0 {
             assert!(known(&limiter) <= 10_000);
         }
     }
     assert_eq!(known(&limiter), 10_000);
     assert!(
-        limiter.admit(client(999_999), start).is_err(),
+        limiter.try_acquire(client(999_999), start).is_err(),
         "the newest are remembered"
     );
-    assert_eq!(limiter.admit(client(0), start), Ok(()), "the oldest are not");
+    assert_eq!(limiter.try_acquire(client(0), start), Ok(()), "the oldest are not");
 }
 
 #[test]
 fn one_who_keeps_asking_stays_refused_in_a_crowd() {
     let start = crate::clock::instant();
     let limiter = Limiter::new(allowance(1, 1, 100), start);
-    assert_eq!(limiter.admit(client(0), start), Ok(()));
+    assert_eq!(limiter.try_acquire(client(0), start), Ok(()));
     for number in 1..10_000 {
-        assert_eq!(limiter.admit(client(number), start), Ok(()));
+        assert_eq!(limiter.try_acquire(client(number), start), Ok(()));
         if number % 50 == 0 {
-            assert!(limiter.admit(client(0), start).is_err(), "{number}");
+            assert!(limiter.try_acquire(client(0), start).is_err(), "{number}");
         }
     }
 }
@@ -93,12 +97,12 @@ fn who_is_at_rest_is_forgotten() {
     let start = crate::clock::instant();
     let limiter = Limiter::new(allowance(60, 1, 100_000), start);
     for number in 0..1000 {
-        let _ = limiter.admit(client(number), start);
+        let _ = limiter.try_acquire(client(number), start);
     }
     assert_eq!(known(&limiter), 1000);
     let later = start + Duration::from_secs(1);
     for number in 1000..2000 {
-        let _ = limiter.admit(client(number), later);
+        let _ = limiter.try_acquire(client(number), later);
     }
     assert_eq!(known(&limiter), 1000, "a new one came for each that went");
 }
@@ -118,7 +122,7 @@ fn what_is_checked_is_not_counted_and_what_is_counted_beyond_the_limit_is_waited
     assert_eq!(limiter.check(client(1), start), Err(3 * second), "two beyond it");
     assert_eq!(limiter.check(client(2), start), Ok(()));
     assert_eq!(limiter.check(client(1), start + 3 * second), Ok(()));
-    assert_eq!(limiter.admit(client(1), start + 3 * second), Ok(()));
+    assert_eq!(limiter.try_acquire(client(1), start + 3 * second), Ok(()));
     assert_eq!(limiter.check(client(1), start + 3 * second), Err(second));
 }
 
@@ -126,8 +130,11 @@ fn what_is_checked_is_not_counted_and_what_is_counted_beyond_the_limit_is_waited
 fn one_limit_may_be_everybodys() {
     let start = crate::clock::instant();
     let limiter = Limiter::new(allowance(60, 2, 1), start);
-    assert_eq!([limiter.admit((), start), limiter.admit((), start)], [Ok(()), Ok(())]);
-    assert_eq!(limiter.admit((), start), Err(Duration::from_secs(1)));
+    assert_eq!(
+        [limiter.try_acquire((), start), limiter.try_acquire((), start)],
+        [Ok(()), Ok(())]
+    );
+    assert_eq!(limiter.try_acquire((), start), Err(Duration::from_secs(1)));
 }
 
 proptest! {
@@ -148,7 +155,7 @@ proptest! {
             now += Duration::from_nanos(gap);
             let (tokens, seen) = buckets.get(&number).copied().unwrap_or((full, now));
             let tokens = full.min(tokens + (now - seen).as_nanos() * u128::from(rate));
-            let admitted = limiter.admit(client(number), start + now).is_ok();
+            let admitted = limiter.try_acquire(client(number), start + now).is_ok();
             prop_assert_eq!(admitted, tokens >= MINUTE_NANOS);
             let left = if admitted { tokens - MINUTE_NANOS } else { tokens };
             buckets.insert(number, (left, now));

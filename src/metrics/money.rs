@@ -45,7 +45,7 @@ pub struct MoneyFigures {
     pub journal_lost: u64,
 }
 
-pub(super) struct Money {
+pub(super) struct MoneyMetrics {
     charged: IntCounter,
     rows: IntCounterVec,
     offline: IntCounter,
@@ -64,7 +64,7 @@ pub(super) struct Money {
     lost: IntCounter,
 }
 
-impl Money {
+impl MoneyMetrics {
     pub(super) fn new(make: &Maker<'_>) -> Result<Self, prometheus::Error> {
         Ok(Self {
             charged: make.counter("weir_charged_nano_usd_total", "What requests have cost, in nano-USD.")?,

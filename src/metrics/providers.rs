@@ -4,8 +4,7 @@ use prometheus::{IntCounterVec, IntGaugeVec};
 
 use super::{Health, Maker, Metrics, raise};
 
-/// Metrics by provider.
-pub(super) struct Providers {
+pub(super) struct ProviderMetrics {
     retries: IntCounterVec,
     on: IntGaugeVec,
     credential_refused: IntCounterVec,
@@ -28,7 +27,7 @@ pub struct ProviderFigures {
     pub passed_over: u64,
 }
 
-impl Providers {
+impl ProviderMetrics {
     pub(super) fn new(make: &Maker<'_>) -> Result<Self, prometheus::Error> {
         Ok(Self {
             retries: make.counters(

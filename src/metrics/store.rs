@@ -12,7 +12,7 @@ const ADMISSION_BUCKETS: [f64; 12] = [
 ];
 
 /// The store's metrics.
-pub(super) struct Store {
+pub(super) struct StoreMetrics {
     up: IntGauge,
     warning: IntGaugeVec,
     memory_used: IntGauge,
@@ -23,7 +23,7 @@ pub(super) struct Store {
     clock_offset: Gauge,
 }
 
-impl Store {
+impl StoreMetrics {
     pub(super) fn new(make: &Maker<'_>) -> Result<Self, prometheus::Error> {
         Ok(Self {
             up: make.gauge("weir_store_up", "1 while the store is reachable.")?,

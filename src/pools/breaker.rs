@@ -2,11 +2,13 @@
 //! is returned.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use crate::domain::circuit::{Circuit, Entry};
+use parking_lot::Mutex;
+
+use crate::domain::circuit::{Circuit, CircuitEntry};
 
 /// A shared circuit. Clones are the same circuit.
 #[derive(Clone, Debug, Default)]
@@ -25,13 +27,13 @@ pub enum Probing {
 #[derive(Debug)]
 pub struct Permit {
     breaker: Breaker,
-    entry: Option<Entry>,
+    entry: Option<CircuitEntry>,
 }
 
 impl Breaker {
     /// A permit, if the circuit lets the request through; otherwise it should go elsewhere.
     pub fn enter(&self, probing: Probing, now: Instant) -> Option<Permit> {
-        let mut circuit = self.lock();
+        let mut circuit = self.0.lock();
         if probing == Probing::Never && !circuit.is_closed(now) {
             return None;
         }
@@ -42,35 +44,31 @@ impl Breaker {
 
     /// A permit for a request that cannot go elsewhere.
     pub fn enter_anyway(&self, now: Instant) -> Permit {
-        let entry = self.lock().enter_anyway(now);
+        let entry = self.0.lock().enter_anyway(now);
         self.permit(entry)
     }
 
     /// Whether [`Breaker::enter`] would return a permit.
     pub fn admits(&self, probing: Probing, now: Instant) -> bool {
-        let circuit = self.lock();
+        let circuit = self.0.lock();
         circuit.is_closed(now) || probing == Probing::Allowed && circuit.admits(now)
     }
 
     /// Until when the circuit is open; `None` if it is not.
     pub fn open_until(&self, now: Instant) -> Option<Instant> {
-        self.lock().open_until(now)
+        self.0.lock().open_until(now)
     }
 
     /// Opens the circuit for a time; see [`Circuit::rest`].
     pub fn rest(&self, pause: Duration, now: Instant) {
-        self.lock().rest(pause, now);
+        self.0.lock().rest(pause, now);
     }
 
-    fn permit(&self, entry: Entry) -> Permit {
+    fn permit(&self, entry: CircuitEntry) -> Permit {
         Permit {
             breaker: self.clone(),
             entry: Some(entry),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Circuit> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -78,25 +76,25 @@ impl Permit {
     /// Reports a success. Returns true if it has closed the circuit.
     pub fn worked(mut self, now: Instant) -> bool {
         let entry = self.entry.take();
-        entry.is_some_and(|entry| self.breaker.lock().worked(entry, now))
+        entry.is_some_and(|entry| self.breaker.0.lock().worked(entry, now))
     }
 
     /// Reports a failure. Returns true if it has opened the circuit.
     pub fn failed(mut self, now: Instant) -> bool {
         let entry = self.entry.take();
-        entry.is_some_and(|entry| self.breaker.lock().failed(entry, now))
+        entry.is_some_and(|entry| self.breaker.0.lock().failed(entry, now))
     }
 
     /// Whether the circuit is closed, so that all requests may ask.
     pub fn is_closed(&self, now: Instant) -> bool {
-        self.breaker.lock().is_closed(now)
+        self.breaker.0.lock().is_closed(now)
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(entry) = self.entry.take() {
-            self.breaker.lock().leave(entry);
+            self.breaker.0.lock().leave(entry);
         }
     }
 }

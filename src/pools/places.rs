@@ -5,11 +5,12 @@ use std::{
     cell::RefCell,
     collections::{BTreeSet, HashMap},
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use pingora::Result;
 use pingora_load_balancing::{
     Backend, Backends, Extensions, LoadBalancer, discovery::ServiceDiscovery, selection::RoundRobin,
@@ -117,8 +118,8 @@ impl Places {
             let is_same = |backend: &Backend| backend.addr.as_inet() == Some(address);
             there.iter().any(is_same)
         };
-        self.lock().retain(|address, _| is_there(address));
-        self.turned().retain(|address, _| is_there(address));
+        self.breakers.lock().retain(|address, _| is_there(address));
+        self.turned.lock().retain(|address, _| is_there(address));
     }
 
     /// Checks the health of every address, if there is more than one. An unhealthy one rests, so that after its
@@ -172,7 +173,7 @@ impl Places {
     /// The two addresses to connect to, in the order that is expected to answer soonest.
     fn place(&self, address: SocketAddr, origin: Arc<Origin>, now: Instant) -> Place {
         let other = self.resolver.other_family(&origin.host, origin.port, address);
-        let is_turned = || self.turned().get(&address).is_some_and(|until| *until > now);
+        let is_turned = || self.turned.lock().get(&address).is_some_and(|until| *until > now);
         let (first, second) = match other {
             Some(other) if is_turned() => (other, Some(address)),
             other => (address, other),
@@ -188,10 +189,10 @@ impl Places {
     /// Both families of a place's name were tried, and `winner` was the first to connect.
     pub fn answered(&self, place: &Place, winner: SocketAddr, now: Instant) {
         if winner == place.address {
-            self.turned().remove(&place.address);
+            self.turned.lock().remove(&place.address);
             return;
         }
-        if self.turned().insert(place.address, now + TURNED_FOR).is_none() {
+        if self.turned.lock().insert(place.address, now + TURNED_FOR).is_none() {
             let name = &place.origin.host;
             tracing::warn!(%name, address = %place.address, used = %winner, "a provider answers at its other address family only, or sooner");
         }
@@ -206,20 +207,12 @@ impl Places {
 
     /// How many addresses are ejected now.
     pub fn ejected(&self, now: Instant) -> usize {
-        let all = self.lock();
+        let all = self.breakers.lock();
         all.values().filter(|one| one.open_until(now).is_some()).count()
     }
 
     fn breaker(&self, address: &SocketAddr) -> Breaker {
-        self.lock().entry(*address).or_default().clone()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SocketAddr, Breaker>> {
-        self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn turned(&self) -> std::sync::MutexGuard<'_, HashMap<SocketAddr, Instant>> {
-        self.turned.lock().unwrap_or_else(PoisonError::into_inner)
+        self.breakers.lock().entry(*address).or_default().clone()
     }
 }
 
@@ -267,7 +260,6 @@ mod tests {
         ports
     }
 
-    /// A request to the address fails.
     fn fail(places: &Places, address: SocketAddr, now: Instant) {
         places.breaker(&address).enter_anyway(now).failed(now);
     }

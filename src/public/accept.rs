@@ -2,10 +2,8 @@
 
 use http::{HeaderMap, header};
 
-/// A coding of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
-    /// As it is.
     Identity,
     /// RFC 1952.
     Gzip,

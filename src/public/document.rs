@@ -9,10 +9,10 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use sha2::{Digest, Sha256};
 
 use crate::public::{
-    Answer,
+    PublicResponse,
     accept::{Coding, Wishes},
     conditional, open_headers, page,
-    refusal::Refusal,
+    refusal::PublicRefusal,
 };
 
 /// Smaller bodies are not compressed: they fit in the first packets anyway.
@@ -24,7 +24,6 @@ const BROTLI_WINDOW_LOG: i32 = 18;
 /// Of the digest, for an entity tag: 128 bits.
 const TAG_BYTES: usize = 16;
 
-/// What the bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Json,
@@ -43,7 +42,6 @@ pub(super) struct Document {
 }
 
 impl Document {
-    /// A JSON text.
     pub(super) fn json(text: Vec<u8>) -> Self {
         Self::new(Kind::Json, text)
     }
@@ -69,9 +67,15 @@ impl Document {
     }
 
     /// The answer in the coding that the client wants most; 304 if it has that already.
-    pub(super) fn answer(&self, asked: &HeaderMap, cache_control: &HeaderValue) -> Result<Answer, Refusal> {
+    pub(super) fn answer(
+        &self,
+        asked: &HeaderMap,
+        cache_control: &HeaderValue,
+    ) -> Result<PublicResponse, PublicRefusal> {
         let small = self.plain.len() < SMALL_BYTES;
-        let wanted = Wishes::of(asked).choose(small).ok_or(Refusal::EncodingNotAvailable)?;
+        let wanted = Wishes::of(asked)
+            .choose(small)
+            .ok_or(PublicRefusal::EncodingNotAvailable)?;
         let (coding, body) = match wanted {
             Coding::Identity => (None, None),
             Coding::Gzip => (Some("gzip"), self.gzip.get_or_init(|| gzip(&self.plain)).as_ref()),
@@ -95,7 +99,7 @@ impl Document {
             headers.insert(header::ETAG, tag);
         }
         if known {
-            return Ok(Answer {
+            return Ok(PublicResponse {
                 status: StatusCode::NOT_MODIFIED,
                 headers,
                 body: Bytes::new(),
@@ -105,7 +109,7 @@ impl Document {
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
         }
         self.describe(&mut headers);
-        Ok(Answer {
+        Ok(PublicResponse {
             status: StatusCode::OK,
             headers,
             body: body.clone(),

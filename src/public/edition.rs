@@ -1,8 +1,9 @@
 //! All answers of one snapshot, rendered once: readers cost neither store calls nor rendering.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
 
 use crate::{
     domain::{
@@ -76,7 +77,6 @@ impl Edition {
         Some(leaves.detail.get_or_init(render))
     }
 
-    /// One model as a page.
     pub(super) fn model(&self, key: &str) -> Option<&Document> {
         let (model, leaves) = self.find(key)?;
         let render = || Document::html(page::model(model, self.updated_at()));
@@ -114,7 +114,7 @@ impl Shelf {
         if let Some(edition) = fitting() {
             return edition;
         }
-        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _making = self.making.lock();
         if let Some(edition) = fitting() {
             return edition;
         }

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 
-use crate::public::{ALLOW, Answer, open_headers};
+use crate::public::{ALLOW, PublicResponse, open_headers};
 
 /// A refusal. Nothing of the request is repeated in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum PublicRefusal {
     /// `hours` is something else than 24.
     HoursNotSupported,
     /// No model is known by that name.
@@ -33,7 +33,7 @@ pub(super) enum Refusal {
 /// What `retry-after` says while nothing was read: the store is asked each few seconds.
 const NOT_READY_SECONDS: u64 = 5;
 
-impl Refusal {
+impl PublicRefusal {
     fn status(self) -> StatusCode {
         match self {
             Self::HoursNotSupported => StatusCode::BAD_REQUEST,
@@ -76,7 +76,7 @@ impl Refusal {
     }
 
     /// The answer that says so. Not to be kept: the next may be another.
-    pub(super) fn answer(self) -> Answer {
+    pub(super) fn answer(self) -> PublicResponse {
         let mut headers = open_headers();
         headers.insert(
             header::CONTENT_TYPE,
@@ -90,7 +90,7 @@ impl Refusal {
             headers.insert(header::ALLOW, HeaderValue::from_static(ALLOW));
         }
         let body = json!({ "success": false, "error": { "code": self.code(), "message": self.message() } });
-        Answer {
+        PublicResponse {
             status: self.status(),
             headers,
             body: Bytes::from(body.to_string()),

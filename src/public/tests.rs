@@ -75,7 +75,7 @@ impl Service {
         Self { public, reads, start }
     }
 
-    fn ask(&self, method: &Method, target: &str, headers: &[(&'static str, &str)]) -> Option<Answer> {
+    fn ask(&self, method: &Method, target: &str, headers: &[(&'static str, &str)]) -> Option<PublicResponse> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
@@ -84,7 +84,7 @@ impl Service {
             Some((path, query)) => (path, Some(query)),
             None => (target, None),
         };
-        self.public.answer(&Ask {
+        self.public.answer(&PublicRequest {
             method,
             path,
             query,
@@ -95,24 +95,24 @@ impl Service {
         })
     }
 
-    fn get(&self, target: &str) -> Answer {
+    fn get(&self, target: &str) -> PublicResponse {
         self.get_with(target, &[])
     }
 
-    fn get_with(&self, target: &str, headers: &[(&'static str, &str)]) -> Answer {
+    fn get_with(&self, target: &str, headers: &[(&'static str, &str)]) -> PublicResponse {
         self.ask(&Method::GET, target, headers).expect("a public path")
     }
 }
 
-fn header<'a>(answer: &'a Answer, name: &str) -> &'a str {
+fn header<'a>(answer: &'a PublicResponse, name: &str) -> &'a str {
     answer.headers.get(name).map_or("", |value| value.to_str().unwrap())
 }
 
-fn json(answer: &Answer) -> Json {
+fn json(answer: &PublicResponse) -> Json {
     serde_json::from_slice(&answer.body).expect("JSON")
 }
 
-fn code(answer: &Answer) -> String {
+fn code(answer: &PublicResponse) -> String {
     let body = json(answer);
     assert_eq!(body["success"], false);
     assert!(!body["error"]["message"].as_str().unwrap().is_empty());

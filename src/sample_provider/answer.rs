@@ -19,10 +19,9 @@ const WORDS: [&str; 32] = [
 
 /// The content of one answer, in the order it is sent: thinking, text, call. Every string is one delta.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Answer {
+pub(super) struct ScriptedContent {
     /// The thinking shown, empty for none.
     pub(super) thinking: Vec<String>,
-    /// The text.
     pub(super) text: Vec<String>,
     /// The tool call, if it is one.
     pub(super) call: Option<Call>,
@@ -31,7 +30,6 @@ pub(super) struct Answer {
     counting: Counting,
 }
 
-/// A call of a tool.
 #[derive(Debug, PartialEq)]
 pub(super) struct Call {
     /// The tool and its arguments.
@@ -40,7 +38,7 @@ pub(super) struct Call {
     pub(super) deltas: Vec<String>,
 }
 
-impl Answer {
+impl ScriptedContent {
     /// The answer to `ask`; the same seed and prompt give the same answer.
     pub(super) fn to(ask: &Ask, protocol: Protocol, script: &Script, seed: u64, counting: Counting) -> Self {
         let bytes = script.delta_bytes();
@@ -108,7 +106,6 @@ impl Answer {
         }
     }
 
-    /// The number of deltas.
     pub(super) fn deltas(&self) -> usize {
         self.thinking.len() + self.text.len() + self.call.as_ref().map_or(0, |call| call.deltas.len())
     }
@@ -223,8 +220,8 @@ mod tests {
     use super::*;
     use crate::sample_provider::tool::Taking;
 
-    fn answer(ask: &Ask, script: &Script) -> Answer {
-        Answer::to(ask, Protocol::Messages, script, 1, Counting::Text)
+    fn answer(ask: &Ask, script: &Script) -> ScriptedContent {
+        ScriptedContent::to(ask, Protocol::Messages, script, 1, Counting::Text)
     }
 
     fn asking(prompt: &str) -> Ask {

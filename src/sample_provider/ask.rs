@@ -9,7 +9,6 @@ use crate::domain::protocol::Protocol;
 /// The facts of one request.
 #[derive(Debug, Default)]
 pub(super) struct Ask {
-    /// The model asked for.
     pub(super) model: String,
     /// Whether the answer is streamed.
     pub(super) stream: bool,

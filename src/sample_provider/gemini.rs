@@ -28,7 +28,6 @@ pub(super) fn unary(reply: &Reply<'_>) -> Value {
     chunk(reply, &Value::Array(parts), Some("STOP"), reply.counts)
 }
 
-/// The chunks of a stream.
 pub(super) fn stream(reply: &Reply<'_>, chunking: Chunking) -> Vec<Frame> {
     let total = reply.answer.deltas();
     let mut frames = Vec::with_capacity(total + 2);

@@ -7,8 +7,9 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::OnClientGone;
@@ -43,7 +44,7 @@ impl Ledger {
         let Ok(mut text) = serde_json::to_vec(line) else { return };
         text.push(b'\n');
         // One write per line keeps lines whole even when two processes share the file.
-        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = file.lock();
         if let Err(error) = file.write_all(&text) {
             tracing::error!(%error, "the sample provider's ledger cannot be written");
         }

@@ -28,7 +28,6 @@ pub(super) fn unary(reply: &Reply<'_>) -> Value {
     message
 }
 
-/// The events of a stream.
 pub(super) fn stream(reply: &Reply<'_>) -> Vec<Frame> {
     let mut frames = Vec::with_capacity(reply.answer.deltas() + 12);
     let mut start = message(reply, &json!([]), &Value::Null);
@@ -107,7 +106,6 @@ fn add_call(frames: &mut Vec<Frame>, index: usize, reply: &Reply<'_>, call: &Cal
     frames.push(block_stop(index));
 }
 
-/// The in-band error event.
 pub(super) fn in_band_error() -> Frame {
     let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
     event(FrameKind::Other, "error", &error)

@@ -13,7 +13,7 @@ use super::connection::ResetFlag;
 use super::ledger::Entry;
 use super::performance::Performance;
 use super::script::Close;
-use super::steps::Step;
+use super::steps::ReplyStep;
 
 /// Before a break, so that what was sent before it leaves the process.
 const FLUSH_BEFORE_BREAK: Duration = Duration::from_millis(5);
@@ -21,11 +21,11 @@ const FLUSH_BEFORE_BREAK: Duration = Duration::from_millis(5);
 /// The body was broken off on purpose.
 #[derive(Debug, thiserror::Error)]
 #[error("broken off as ordered")]
-pub(super) struct Broken;
+pub(super) struct StreamBroken;
 
 /// The body of one response.
 pub(super) struct Paced {
-    steps: Arc<[Step]>,
+    steps: Arc<[ReplyStep]>,
     next: usize,
     length: Option<u64>,
     gap: Duration,
@@ -71,21 +71,21 @@ impl Paced {
 
 impl Body for Paced {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = StreamBroken;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, StreamBroken>>> {
         let steps = Arc::clone(&self.steps);
         loop {
             let Some(step) = steps.get(self.next) else {
                 return Poll::Ready(None);
             };
             match step {
-                Step::Pause => {
+                ReplyStep::Pause => {
                     let gap = self.gap;
                     ready!(self.poll_wait(cx, gap));
                 }
-                Step::Settle { deltas, ending } => self.entry.settle(*deltas, *ending),
-                Step::Send { bytes, deltas } => {
+                ReplyStep::Settle { deltas, ending } => self.entry.settle(*deltas, *ending),
+                ReplyStep::Send { bytes, deltas } => {
                     self.next += 1;
                     self.entry.sent(*deltas);
                     if bytes.is_empty() {
@@ -93,7 +93,7 @@ impl Body for Paced {
                     }
                     return Poll::Ready(Some(Ok(Frame::data(bytes.clone()))));
                 }
-                Step::Break { close } => {
+                ReplyStep::Break { close } => {
                     if !self.waiting {
                         self.timer = None;
                     }
@@ -101,10 +101,10 @@ impl Body for Paced {
                     if *close == Close::Reset {
                         self.reset.raise();
                     }
-                    return Poll::Ready(Some(Err(Broken)));
+                    return Poll::Ready(Some(Err(StreamBroken)));
                 }
                 // The server's own reading of the connection notices that the client has left, and drops this body.
-                Step::Stall => return Poll::Pending,
+                ReplyStep::Stall => return Poll::Pending,
             }
             self.next += 1;
         }

@@ -7,7 +7,6 @@ use crate::domain::operation::Operation;
 /// A recognised path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    /// What is asked for.
     pub(super) operation: Operation,
     /// The model, where the path has it.
     pub(super) model: Option<String>,

@@ -6,14 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::answer::Answer;
+use super::answer::ScriptedContent;
 use super::ask::{self, Ask};
 use super::gemini::Chunking;
 use super::path::Target;
 use super::prompt_cache::{Cached, PromptCache};
 use super::reply::{Counts, Others, Reply};
 use super::script::{Encoding, Script};
-use super::steps::{self, Ending, Step};
+use super::steps::{self, Ending, ReplyStep};
 use super::tokens::{self, InputTokens};
 use super::{Settings, gemini, messages, responses, tool};
 use crate::domain::operation::Operation;
@@ -28,7 +28,6 @@ pub(super) struct Order<'a> {
     pub(super) target: &'a Target,
     /// How a Gemini stream is framed.
     pub(super) chunking: Chunking,
-    /// The body.
     pub(super) body: &'a [u8],
     /// The unique part of every id.
     pub(super) id: &'a str,
@@ -43,7 +42,6 @@ pub(super) struct Order<'a> {
 /// A response ready to be given.
 #[derive(Clone, Debug)]
 pub(super) struct Performance {
-    /// The status line.
     pub(super) status: u16,
     /// The `content-type` header.
     pub(super) content_type: String,
@@ -57,16 +55,13 @@ pub(super) struct Performance {
     pub(super) ttfb: Duration,
     /// Wait this long at each pause.
     pub(super) gap: Duration,
-    /// The body.
-    pub(super) steps: Arc<[Step]>,
-    /// What to bill.
+    pub(super) steps: Arc<[ReplyStep]>,
     pub(super) bill: Arc<Bill>,
 }
 
 /// What the ledger has to know about a response.
 #[derive(Debug, Default)]
 pub(super) struct Bill {
-    /// The model asked for.
     pub(super) model: String,
     /// Whether the response is streamed.
     pub(super) stream: bool,
@@ -81,7 +76,7 @@ pub(super) struct Bill {
     /// Tokens written to a cache.
     pub(super) cache_write: u64,
     /// What is said, empty when nothing is billed.
-    pub(super) answer: Answer,
+    pub(super) answer: ScriptedContent,
     /// Deltas that are generated when nobody stops it.
     pub(super) deltas: usize,
 }
@@ -226,7 +221,7 @@ fn answered(
     settings: &Settings,
 ) -> Performance {
     let protocol = order.target.operation.protocol();
-    let answer = Answer::to(ask, protocol, script, settings.seed, settings.counting);
+    let answer = ScriptedContent::to(ask, protocol, script, settings.seed, settings.counting);
     let cached = match script.prompt_cache {
         Some(true) => order.prompt_cache.pass(protocol, body),
         Some(false) | None => Cached::default(),
@@ -309,16 +304,16 @@ fn performance(
     script: &Script,
     mut bill: Bill,
     length: Option<u64>,
-    steps: Vec<Step>,
+    steps: Vec<ReplyStep>,
     content_type: &str,
 ) -> Performance {
     // A stall is where generation ends, whoever waits for more.
-    if let (Some(Step::Stall), true) = (steps.last(), bill.stream) {
+    if let (Some(ReplyStep::Stall), true) = (steps.last(), bill.stream) {
         bill.deltas = steps
             .iter()
             .rev()
             .find_map(|step| match step {
-                Step::Send { deltas, .. } => Some(*deltas),
+                ReplyStep::Send { deltas, .. } => Some(*deltas),
                 _ => None,
             })
             .unwrap_or(0);

@@ -7,8 +7,8 @@
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::tokens;
@@ -28,7 +28,6 @@ pub(super) struct PromptCache {
 /// What of a prompt is in the cache, in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cached {
-    /// Sent before.
     pub(super) read: u64,
     /// Sent now, and kept.
     pub(super) written: u64,
@@ -43,7 +42,7 @@ impl PromptCache {
             Protocol::Responses | Protocol::Gemini => parts.len().checked_sub(1),
         };
         let Some(kept) = kept else { return Cached::default() };
-        let mut known = self.beginnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.beginnings.lock();
         if known.len() > BEGINNINGS_MAX {
             known.clear();
         }

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -83,7 +83,6 @@ pub(super) fn key(target: &Target, chunking: Chunking, body: &[u8], settings: &S
     })
 }
 
-/// The answers kept.
 #[derive(Debug, Default)]
 pub(super) struct Rendered {
     answers: Mutex<HashMap<Key, Performance>>,
@@ -92,16 +91,12 @@ pub(super) struct Rendered {
 impl Rendered {
     /// The answer for `key`.
     pub(super) fn find(&self, key: &Key) -> Option<Performance> {
-        self.answers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(key)
-            .cloned()
+        self.answers.lock().get(key).cloned()
     }
 
     /// Keeps `performance`, as long as there is room.
     pub(super) fn keep(&self, key: Key, performance: &Performance) {
-        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = self.answers.lock();
         if answers.len() < RENDERED_MAX {
             answers.insert(key, performance.clone());
         }

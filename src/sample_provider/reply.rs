@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::answer::Answer;
+use super::answer::ScriptedContent;
 use super::script::UsageStyle;
 
 /// A stand-in for signatures of thinking and encrypted reasoning; base64, as clients expect.
@@ -13,12 +13,10 @@ pub(super) const SIGNATURE: &str = "c2FtcGxlLXByb3ZpZGVyIHNpZ25hdHVyZSwgbm90IGEg
 pub(super) struct Reply<'a> {
     /// The unique part of every id in the body.
     pub(super) id: &'a str,
-    /// The model asked for.
     pub(super) model: &'a str,
     /// When it was made, Unix seconds.
     pub(super) created_at: i64,
-    /// What is said.
-    pub(super) answer: &'a Answer,
+    pub(super) answer: &'a ScriptedContent,
     /// The usage to report; `None` reports none.
     pub(super) counts: Option<Counts>,
     /// Other models that work on it (Messages).
@@ -32,7 +30,6 @@ pub(super) struct Reply<'a> {
 pub(super) struct Others<'a> {
     /// It is asked for advice.
     pub(super) advisor: Option<&'a str>,
-    /// It stands in.
     pub(super) fallback: Option<&'a str>,
 }
 
@@ -47,7 +44,6 @@ pub(super) struct Counts {
     pub(super) cache_write: i64,
     /// Output that is no thinking.
     pub(super) spoken: i64,
-    /// Output that is thinking.
     pub(super) thinking: i64,
 }
 
@@ -101,6 +97,5 @@ pub(super) enum FrameKind {
     Delta,
     /// Says that the answer is complete, or comes after that.
     Final,
-    /// Anything else.
     Other,
 }

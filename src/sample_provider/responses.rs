@@ -18,7 +18,6 @@ pub(super) fn unary(reply: &Reply<'_>) -> Value {
     response(reply, "completed", &Value::Array(output))
 }
 
-/// The events of a stream.
 pub(super) fn stream(reply: &Reply<'_>) -> Vec<Frame> {
     let mut events = Events {
         frames: Vec::with_capacity(reply.answer.deltas() + 20),

@@ -288,7 +288,6 @@ impl Script {
         Ok(())
     }
 
-    /// Bytes of text in a delta.
     pub(super) fn delta_bytes(&self) -> usize {
         self.delta_bytes.unwrap_or(DELTA_BYTES_DEFAULT)
     }

@@ -9,9 +9,8 @@ use flate2::write::GzEncoder;
 use super::reply::{Frame, FrameKind};
 use super::script::{Close, Encoding, Script};
 
-/// One step of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum ReplyStep {
     /// Wait for the gap between two deltas.
     Pause,
     /// Send these bytes; afterwards `deltas` deltas are out.
@@ -22,12 +21,7 @@ pub(super) enum Step {
         deltas: usize,
     },
     /// Write the closing line of the ledger: `deltas` deltas were generated, and it ended so.
-    Settle {
-        /// Deltas generated.
-        deltas: usize,
-        /// How it ended.
-        ending: Ending,
-    },
+    Settle { deltas: usize, ending: Ending },
     /// Break the connection; the flag says whether by RST.
     Break {
         /// RST or FIN.
@@ -46,11 +40,9 @@ pub(super) enum Ending {
     InBandError,
     /// Broken off by the provider.
     Cut,
-    /// The client left.
     ClientLeft,
     /// Refused: an error status, nothing is billed.
     Refused,
-    /// A free operation.
     Counted,
 }
 
@@ -77,7 +69,7 @@ enum Interruption {
 }
 
 /// The steps of a stream of `frames`. `in_band_error` renders the error, given the number of frames before it.
-pub(super) fn of_stream(frames: &[Frame], script: &Script, in_band_error: impl Fn(usize) -> Frame) -> Vec<Step> {
+pub(super) fn of_stream(frames: &[Frame], script: &Script, in_band_error: impl Fn(usize) -> Frame) -> Vec<ReplyStep> {
     let interruption = first_interruption(script);
     let pauses = script.gap().as_millis() > 0;
     let mut steps = Steps::new(script, frames.len() * if pauses { 2 } else { 1 } + 4);
@@ -94,7 +86,7 @@ pub(super) fn of_stream(frames: &[Frame], script: &Script, in_band_error: impl F
         match frame.kind {
             FrameKind::Delta => {
                 if pauses && steps.deltas > 0 {
-                    steps.done.push(Step::Pause);
+                    steps.done.push(ReplyStep::Pause);
                 }
                 steps.deltas += 1;
             }
@@ -111,7 +103,7 @@ pub(super) fn of_stream(frames: &[Frame], script: &Script, in_band_error: impl F
 }
 
 /// The steps of a body that is sent at once, after `deltas` deltas were generated for it.
-pub(super) fn of_body(body: &Bytes, deltas: usize, ending: Ending, script: &Script) -> Vec<Step> {
+pub(super) fn of_body(body: &Bytes, deltas: usize, ending: Ending, script: &Script) -> Vec<ReplyStep> {
     let mut steps = Steps::new(script, 4);
     steps.deltas = deltas;
     let cut = script.cut_after.is_some();
@@ -126,17 +118,17 @@ pub(super) fn of_body(body: &Bytes, deltas: usize, ending: Ending, script: &Scri
                 ending
             });
         }
-        steps.done.push(Step::Send { bytes: half, deltas });
+        steps.done.push(ReplyStep::Send { bytes: half, deltas });
         match (cut, script.close()) {
-            (false, _) => steps.done.push(Step::Stall),
+            (false, _) => steps.done.push(ReplyStep::Stall),
             (true, Close::Clean) => {}
-            (true, close) => steps.done.push(Step::Break { close }),
+            (true, close) => steps.done.push(ReplyStep::Break { close }),
         }
         return steps.done();
     }
     steps.settle(ending);
     let whole = steps.encoded(body);
-    steps.done.push(Step::Send { bytes: whole, deltas });
+    steps.done.push(ReplyStep::Send { bytes: whole, deltas });
     steps.done()
 }
 
@@ -163,7 +155,7 @@ fn first_interruption(script: &Script) -> Option<(usize, Interruption)> {
 }
 
 struct Steps {
-    done: Vec<Step>,
+    done: Vec<ReplyStep>,
     deltas: usize,
     gzip: Option<GzEncoder<Vec<u8>>>,
 }
@@ -178,12 +170,12 @@ impl Steps {
         }
     }
 
-    fn done(self) -> Vec<Step> {
+    fn done(self) -> Vec<ReplyStep> {
         self.done
     }
 
     fn settle(&mut self, ending: Ending) {
-        self.done.push(Step::Settle {
+        self.done.push(ReplyStep::Settle {
             deltas: self.deltas,
             ending,
         });
@@ -198,7 +190,7 @@ impl Steps {
                 std::mem::take(encoder.get_mut()).into()
             }
         };
-        self.done.push(Step::Send {
+        self.done.push(ReplyStep::Send {
             bytes,
             deltas: self.deltas,
         });
@@ -207,7 +199,7 @@ impl Steps {
     /// Ends a compressed stream properly; nothing for a plain one.
     fn finish(&mut self) {
         if let Some(trailer) = self.gzip.take().and_then(|encoder| encoder.finish().ok()) {
-            self.done.push(Step::Send {
+            self.done.push(ReplyStep::Send {
                 bytes: trailer.into(),
                 deltas: self.deltas,
             });
@@ -226,7 +218,7 @@ impl Steps {
 
     fn interrupt(&mut self, interruption: Interruption, next: &Frame, script: &Script, error: impl FnOnce() -> Frame) {
         match interruption {
-            Interruption::Stall => self.done.push(Step::Stall),
+            Interruption::Stall => self.done.push(ReplyStep::Stall),
             Interruption::InBandError => {
                 self.settle(Ending::InBandError);
                 self.send(&error().bytes);
@@ -239,7 +231,7 @@ impl Steps {
                 }
                 match script.close() {
                     Close::Clean => self.finish(),
-                    close @ (Close::Broken | Close::Reset) => self.done.push(Step::Break { close }),
+                    close @ (Close::Broken | Close::Reset) => self.done.push(ReplyStep::Break { close }),
                 }
             }
         }

@@ -15,10 +15,8 @@ const BYTES_PER_TOKEN: usize = 4;
 /// Tokens of an image, document or other binary part, whatever its size.
 const BINARY_PART_TOKENS: u64 = 1000;
 
-/// Tokens of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct InputTokens {
-    /// How many.
     pub(super) count: u64,
     /// Whether a part was estimated because of its length.
     pub(super) estimated: bool,

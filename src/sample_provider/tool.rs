@@ -16,16 +16,13 @@ pub(super) struct Offer {
     pub(super) name: String,
     /// The namespace it is offered in (Responses).
     pub(super) namespace: Option<String>,
-    /// What it takes.
     pub(super) taking: Taking,
     /// Arguments that roughly fit its schema; a string where it takes free text.
     pub(super) arguments: Value,
 }
 
-/// What a tool takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taking {
-    /// A JSON object.
     Json,
     /// Free text (the Responses protocol's custom tools).
     Text,

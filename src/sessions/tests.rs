@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 use super::*;
 use crate::{domain::provider_state::StateId, store::StoreError};
 
-const PATIENCE: Duration = Duration::from_secs(2);
+const WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// A store that is away.
 struct Away;
@@ -56,7 +56,7 @@ async fn what_this_node_served_is_known_without_the_store_and_bounded() {
     assert_eq!(recalled(0).await, unknown);
     let both = sessions.recall(&[state(0), state(last)]).await;
     assert_eq!((both.served_by, both.is_whole), (vec![None, Some(served_by())], false));
-    let recent = sessions.lock();
+    let recent = sessions.recent.lock();
     assert!(recent.newer.len() + recent.older.len() <= RECENT_MAX);
     assert_eq!(
         sessions.lost(),
@@ -84,7 +84,7 @@ impl SessionStore for Returning {
             self.refusals_left.store(left - 1, Ordering::Relaxed);
             return Err(StoreError::Unavailable("away".to_owned()));
         }
-        let mut written = self.written.lock().unwrap();
+        let mut written = self.written.lock();
         written.extend(served.iter().map(|(state, _)| *state));
         Ok(())
     }
@@ -104,7 +104,7 @@ async fn what_a_store_that_is_away_did_not_take_waits_for_it() {
     // It ends when nobody can tell it anything more, and all is written.
     drop(sessions);
     writer.run(stopped).await;
-    assert_eq!(*store.written.lock().unwrap(), [state(1), state(2)]);
+    assert_eq!(*store.written.lock(), [state(1), state(2)]);
 }
 
 /// A store that writes as often as it is allowed to.
@@ -138,15 +138,15 @@ async fn an_answers_end_waits_until_what_it_has_made_is_written() {
     });
     let (sessions, writer) = Sessions::new(Arc::clone(&store) as Arc<dyn SessionStore>);
     let (_stop, stopped) = watch::channel(false);
-    let nothing = sessions.written(OnTheWay::default(), PATIENCE);
+    let nothing = sessions.written(OnTheWay::default(), WAIT_MAX);
     assert!(nothing.is_none(), "nothing was made");
     let first = told(&sessions, 0..2);
     tokio::spawn(writer.run(stopped));
     tokio::task::yield_now().await;
     // The first is being written, the second waits its turn.
-    let mut first = sessions.written(first, PATIENCE).expect("something to wait for");
+    let mut first = sessions.written(first, WAIT_MAX).expect("something to wait for");
     let mut second = sessions
-        .written(told(&sessions, 2..4), PATIENCE)
+        .written(told(&sessions, 2..4), WAIT_MAX)
         .expect("something to wait for");
     assert!(poll!(&mut first).is_pending() && poll!(&mut second).is_pending());
     store.allowed.add_permits(1);
@@ -155,7 +155,7 @@ async fn an_answers_end_waits_until_what_it_has_made_is_written() {
     store.allowed.add_permits(1);
     second.await;
     let known = told(&sessions, 0..4);
-    assert!(sessions.written(known, PATIENCE).is_none(), "all of it is written");
+    assert!(sessions.written(known, WAIT_MAX).is_none(), "all of it is written");
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,9 +167,9 @@ async fn no_answers_end_waits_longer_than_it_may() {
     let (_stop, stopped) = watch::channel(false);
     tokio::spawn(writer.run(stopped));
     let began = tokio::time::Instant::now();
-    let written = sessions.written(told(&sessions, 0..1), PATIENCE);
+    let written = sessions.written(told(&sessions, 0..1), WAIT_MAX);
     written.expect("something to wait for").await;
-    assert_eq!(began.elapsed(), PATIENCE);
+    assert_eq!(began.elapsed(), WAIT_MAX);
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,14 +181,14 @@ async fn nobody_waits_for_a_store_that_is_away_until_it_is_back() {
     let (sessions, writer) = Sessions::new(Arc::clone(&store) as Arc<dyn SessionStore>);
     let (_stop, stopped) = watch::channel(false);
     let began = tokio::time::Instant::now();
-    let first = sessions.written(told(&sessions, 0..1), PATIENCE);
+    let first = sessions.written(told(&sessions, 0..1), WAIT_MAX);
     tokio::spawn(writer.run(stopped));
     first.expect("nobody knows yet that it is away").await;
-    assert!(sessions.written(told(&sessions, 1..2), PATIENCE).is_none());
+    assert!(sessions.written(told(&sessions, 1..2), WAIT_MAX).is_none());
     assert!(began.elapsed().is_zero());
     let mut fails = sessions.fails.clone();
     fails.wait_for(|fails| !fails).await.expect("it came back");
-    let second = sessions.written(told(&sessions, 2..3), PATIENCE);
+    let second = sessions.written(told(&sessions, 2..3), WAIT_MAX);
     second.expect("it has to be written").await;
-    assert_eq!(store.written.lock().unwrap().len(), 3);
+    assert_eq!(store.written.lock().len(), 3);
 }

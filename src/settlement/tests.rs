@@ -55,7 +55,7 @@ impl Bench {
     #[track_caller]
     fn drained(&self) -> impl Future<Output = ()> {
         let caller = std::panic::Location::caller();
-        let drained = tokio::time::timeout(PATIENCE, self.journal.drained());
+        let drained = tokio::time::timeout(WAIT_MAX, self.journal.drained());
         async move { drained.await.unwrap_or_else(|_| panic!("{caller}: waited in vain")) }
     }
 
@@ -77,7 +77,7 @@ impl Bench {
 }
 
 /// How long a test waits for what has to come.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 #[track_caller]
 fn until(mut holds: impl FnMut() -> bool) -> impl Future<Output = ()> {
@@ -85,7 +85,7 @@ fn until(mut holds: impl FnMut() -> bool) -> impl Future<Output = ()> {
     async move {
         let began = crate::clock::instant();
         while !holds() {
-            assert!(crate::clock::instant() - began < PATIENCE, "{caller}: waited in vain");
+            assert!(crate::clock::instant() - began < WAIT_MAX, "{caller}: waited in vain");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -156,12 +156,12 @@ async fn a_doubt_about_the_watermark_outlives_the_task_that_runs() {
         Arc::clone(&store) as _,
     );
     let mut tasks = Tasks::default();
-    settler.send(&mut tasks, "acme".to_owned(), News::Steps);
+    settler.send(&mut tasks, "acme".to_owned(), Recheck::Steps);
     // That task looks once whether there is anything to send, and there is nothing.
     let done = tasks.set.join_next().await.unwrap();
     store.forget("acme", 10, false);
-    settler.send(&mut tasks, "acme".to_owned(), News::Watermark);
-    settler.send(&mut tasks, "acme".to_owned(), News::Steps);
+    settler.send(&mut tasks, "acme".to_owned(), Recheck::Watermark);
+    settler.send(&mut tasks, "acme".to_owned(), Recheck::Steps);
     settler.done(&mut tasks, done);
     finish(&settler, &mut tasks).await;
     assert_eq!(store.amounts("acme").len(), 30);
@@ -175,7 +175,7 @@ async fn an_answer_from_before_the_store_forgot_is_not_believed() {
     let bench = Bench::start(folder.path(), &store);
     (1..=30).for_each(|amount| bench.credit("acme", amount));
     bench.drained().await;
-    store.inner.lock().unwrap().faults = vec![Fault::LateReply];
+    store.inner.lock().faults = vec![Fault::LateReply];
     bench.credit("acme", 31);
     until(|| store.amounts("acme").len() == 31).await;
     // The answer to it is under way.
@@ -205,10 +205,10 @@ async fn keys_are_told_again_when_the_store_may_have_forgotten() {
             )
             .unwrap();
     }
-    store.inner.lock().unwrap().faults = vec![Fault::Away, Fault::Late, Fault::Away];
+    store.inner.lock().faults = vec![Fault::Away, Fault::Late, Fault::Away];
     store.forget("none", 0, true);
-    until(|| !store.inner.lock().unwrap().healed.is_empty()).await;
-    assert!(store.inner.lock().unwrap().healed.iter().eq([&format!("{id} gone 2")]));
+    until(|| !store.inner.lock().healed.is_empty()).await;
+    assert!(store.inner.lock().healed.iter().eq([&format!("{id} gone 2")]));
     bench.stop().await;
 }
 
@@ -282,7 +282,7 @@ proptest! {
                         let list = expected.entry(names[account]).or_default();
                         list.push((list.len() as u64 + 1, amount));
                     },
-                    Act::Fault(fault) => store.inner.lock().unwrap().faults.push(fault),
+                    Act::Fault(fault) => store.inner.lock().faults.push(fault),
                     Act::Forget { account, part, tell } => {
                         let keep = store.amounts(names[account]).len() * usize::from(part) / 256;
                         store.forget(names[account], keep, tell);

@@ -166,9 +166,9 @@ struct Peer {
 
 /// How long a connection may last, which one of its calls can extend.
 #[derive(Clone, Debug, Default)]
-struct Patience(Arc<AtomicBool>);
+struct ConnectionExtension(Arc<AtomicBool>);
 
-impl Patience {
+impl ConnectionExtension {
     fn extend(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -263,10 +263,10 @@ pub async fn serve(listener: UnixListener, state: AdminState, mut shutdown: watc
         let router = router.clone();
         tokio::spawn(async move {
             // Errors of one connection are its client's to see.
-            let patience = Patience::default();
-            let mut serving = pin!(connection(stream, router, patience.clone()));
+            let extension = ConnectionExtension::default();
+            let mut serving = pin!(connection(stream, router, extension.clone()));
             let ended = tokio::time::timeout(CONNECTION_WAIT, &mut serving).await;
-            if ended.is_err() && patience.0.load(Ordering::Relaxed) {
+            if ended.is_err() && extension.0.load(Ordering::Relaxed) {
                 let _ = tokio::time::timeout(BACKUP_WAIT, serving).await;
             }
             drop(permit);
@@ -274,7 +274,7 @@ pub async fn serve(listener: UnixListener, state: AdminState, mut shutdown: watc
     }
 }
 
-async fn connection(stream: UnixStream, router: Router, patience: Patience) -> Result<(), hyper::Error> {
+async fn connection(stream: UnixStream, router: Router, extension: ConnectionExtension) -> Result<(), hyper::Error> {
     let peer = stream.peer_cred().map_or_else(
         |_| Peer::default(),
         |cred| Peer {
@@ -282,7 +282,7 @@ async fn connection(stream: UnixStream, router: Router, patience: Patience) -> R
             pid: cred.pid(),
         },
     );
-    let service = TowerToHyperService::new(router.layer(Extension(peer)).layer(Extension(patience)));
+    let service = TowerToHyperService::new(router.layer(Extension(peer)).layer(Extension(extension)));
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_READ)

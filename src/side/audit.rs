@@ -5,9 +5,10 @@ use std::{
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
 /// Owner writes, group reads.
@@ -84,7 +85,7 @@ impl Audit {
             let mut line = serde_json::to_vec(&record)?;
             line.push(b'\n');
             // A poisoned lock only means that an earlier writer failed between two lines.
-            let mut file = audit.file.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut file = audit.file.lock();
             let length = file.metadata()?.len();
             let written = file.write_all(&line).and_then(|()| file.sync_data());
             if written.is_err() {

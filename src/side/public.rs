@@ -12,7 +12,7 @@ use axum::{
 
 use crate::{
     clock,
-    public::{Answer, Ask, Public},
+    public::{Public, PublicRequest, PublicResponse},
     side::service::Peer,
     store::time::StoreTime,
 };
@@ -28,7 +28,7 @@ async fn answer(
     request: Request,
 ) -> Response {
     let now = clock::instant();
-    let ask = Ask {
+    let ask = PublicRequest {
         method: request.method(),
         path: request.uri().path(),
         query: request.uri().query(),
@@ -42,7 +42,7 @@ async fn answer(
 }
 
 /// With the length that GET would have; without the body for HEAD.
-fn written(answer: Answer, method: &Method) -> Response {
+fn written(answer: PublicResponse, method: &Method) -> Response {
     let (length, has_body) = (answer.body.len(), answer.has_body());
     let body = match has_body && *method != Method::HEAD {
         true => Body::from(answer.body),

@@ -120,7 +120,7 @@ impl SideService {
         ready.notify_ready();
     }
 
-    async fn serve_http(&self, address: SocketAddr, router: Router, shared: Shared) {
+    async fn serve_http(&self, address: SocketAddr, router: Router, shared: ServiceStart) {
         let fds = shared.fds.unwrap_or_else(|| Arc::new(Fds::new().into()));
         let bound = match bind_or_inherit(address, &fds) {
             Ok(bound) => bound,
@@ -140,7 +140,7 @@ impl SideService {
         Service::start_service(&mut service, Some(fds), shared.shutdown, shared.listeners_per_fd).await;
     }
 
-    async fn serve_unix(&self, path: &Path, live: LiveSocket, serve: &UnixServe, shared: Shared) {
+    async fn serve_unix(&self, path: &Path, live: LiveSocket, serve: &UnixServe, shared: ServiceStart) {
         let (listener, _file) = match unix_socket::claim(path, live) {
             Ok(claimed) => claimed,
             Err(error) => return self.fail(error.to_string()),
@@ -151,7 +151,7 @@ impl SideService {
 }
 
 /// What Pingora gives a service to start with.
-struct Shared {
+struct ServiceStart {
     fds: Option<ListenFds>,
     shutdown: ShutdownWatch,
     listeners_per_fd: usize,
@@ -186,7 +186,7 @@ impl ServiceWithDependents for SideService {
         listeners_per_fd: usize,
         ready: ServiceReadyNotifier,
     ) {
-        let shared = Shared {
+        let shared = ServiceStart {
             fds,
             shutdown,
             listeners_per_fd,

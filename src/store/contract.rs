@@ -20,7 +20,6 @@ mod programs;
 
 /// How long a test waits for what has to happen.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
-/// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// A fresh, empty, connected store, and what has to live as long as it.

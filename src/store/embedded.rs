@@ -5,34 +5,35 @@
 //! caller that goes away in the middle cannot part file and memory.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use self::file::StoreFile;
-use self::live::{Live, Step};
+use self::key_index::{KeyIndex, KeyMutation};
 use crate::domain::key::{KeyId, KeyRecord};
 use crate::domain::secret::KeyDigest;
 use crate::domain::{provider_state::StateKey, session_hint::ServedBy};
 use crate::store::sessions::{self, EMBEDDED_SESSIONS_MAX, SESSION_LIFETIME, SessionStore};
-use crate::store::{Changes, KeyChange, KeyHealer, KeyStore, KeyView, Lookup, OpenError, StoreError};
+use crate::store::{Changes, KeyChange, KeyHealer, KeyStore, KeyView, Lookup, StoreError, StoreOpenError};
 
 mod archive;
 mod database;
 mod file;
+mod key_index;
 pub mod ledger;
-mod live;
 #[cfg(test)]
 mod tests;
 
 /// The embedded store. Opening it takes a lock on its file: it has one owner.
 pub struct EmbeddedStore {
-    shared: Arc<Shared>,
+    shared: Arc<StoreInner>,
 }
 
-struct Shared {
-    live: RwLock<Live>,
+struct StoreInner {
+    index: RwLock<KeyIndex>,
     /// Also the lock under which changes are decided, committed and applied, one after the other.
     file: Mutex<StoreFile>,
     nudge: watch::Sender<u64>,
@@ -40,76 +41,65 @@ struct Shared {
 
 impl EmbeddedStore {
     /// Opens the store in `folder`, which is made if need be. Blocks while it reads the file; call it before serving.
-    pub fn open(folder: &Path) -> Result<Self, OpenError> {
+    pub fn open(folder: &Path) -> Result<Self, StoreOpenError> {
         if folder.join(archive::UNFINISHED).exists() {
-            return Err(OpenError::Unfinished(folder.to_owned()));
+            return Err(StoreOpenError::Unfinished(folder.to_owned()));
         }
         let (file, keys, gone) = StoreFile::open(folder)?;
-        let live = Live::load(keys, gone).map_err(|id| OpenError::Corrupt {
+        let index = KeyIndex::load(keys, gone).map_err(|id| StoreOpenError::Corrupt {
             path: folder.to_owned(),
             reason: format!("{id} has another key's digest"),
         })?;
         let (nudge, _) = watch::channel(0);
         Ok(Self {
-            shared: Arc::new(Shared {
-                live: RwLock::new(live),
+            shared: Arc::new(StoreInner {
+                index: RwLock::new(index),
                 file: Mutex::new(file),
                 nudge,
             }),
         })
     }
 
-    fn live(&self) -> RwLockReadGuard<'_, Live> {
-        self.shared.live.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Decides, commits and applies on a blocking thread, which goes on to its end also when the caller does not wait.
     async fn change(
         &self,
         id: &KeyId,
-        decide: impl FnOnce(&Live) -> Result<Step, StoreError> + Send + 'static,
+        decide: impl FnOnce(&KeyIndex) -> Result<KeyMutation, StoreError> + Send + 'static,
     ) -> Result<Option<KeyView>, StoreError> {
         let (shared, id) = (Arc::clone(&self.shared), id.clone());
         blocking(move || shared.change(&id, decide)).await
     }
 }
 
-impl Shared {
+impl StoreInner {
     /// The key after the change; before it, if it was removed.
     fn change(
         &self,
         id: &KeyId,
-        decide: impl FnOnce(&Live) -> Result<Step, StoreError>,
+        decide: impl FnOnce(&KeyIndex) -> Result<KeyMutation, StoreError>,
     ) -> Result<Option<KeyView>, StoreError> {
-        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let step = decide(&self.live.read().unwrap_or_else(PoisonError::into_inner))?;
-        if !matches!(step, Step::Nothing(_)) {
+        let file = self.file.lock();
+        let step = decide(&self.index.read())?;
+        if !matches!(step, KeyMutation::Nothing(_)) {
             file.commit(&step)?;
         }
-        let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
+        let mut index = self.index.write();
         let removed = match &step {
-            Step::Remove(id) => live.view(id),
-            Step::Put(_) | Step::Nothing(_) => None,
+            KeyMutation::Remove(id) => index.view(id),
+            KeyMutation::Put(_) | KeyMutation::Nothing(_) => None,
         };
-        if let Some(version) = live.apply(step) {
+        if let Some(version) = index.apply(step) {
             self.nudge.send_replace(version);
         }
-        Ok(removed.or_else(|| live.view(id)))
+        Ok(removed.or_else(|| index.view(id)))
     }
 
     fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
-        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let later = self
-            .live
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .later_uses(used);
+        let file = self.file.lock();
+        let later = self.index.read().later_uses(used);
         if !later.is_empty() {
             file.commit_used(&later)?;
-            self.live
-                .write()
-                .unwrap_or_else(PoisonError::into_inner)
-                .note_uses(later);
+            self.index.write().note_uses(later);
         }
         Ok(())
     }
@@ -118,48 +108,48 @@ impl Shared {
 #[async_trait]
 impl KeyStore for EmbeddedStore {
     async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError> {
-        Ok(self.live().find(digest))
+        Ok(self.shared.index.read().find(digest))
     }
 
     async fn create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
         let (digest, id, record) = (*digest, record.id.clone(), record.clone());
-        self.change(&id, move |live| live.decide_create(&digest, &record))
+        self.change(&id, move |index| index.decide_create(&digest, &record))
             .await
             .map(drop)
     }
 
     async fn by_id(&self, id: &KeyId) -> Result<Option<KeyView>, StoreError> {
-        Ok(self.live().view(id))
+        Ok(self.shared.index.read().view(id))
     }
 
     async fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError> {
-        self.live().list(after, limit)
+        self.shared.index.read().list(after, limit)
     }
 
     async fn update(&self, id: &KeyId, change: &KeyChange) -> Result<KeyView, StoreError> {
         let (wanted, change) = (id.clone(), change.clone());
-        self.change(id, move |live| live.decide_update(&wanted, &change))
+        self.change(id, move |index| index.decide_update(&wanted, &change))
             .await?
             .ok_or(StoreError::NotFound)
     }
 
     async fn rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<KeyView, StoreError> {
         let (wanted, digest, hint) = (id.clone(), *digest, hint.to_owned());
-        self.change(id, move |live| live.decide_rotate(&wanted, &digest, &hint))
+        self.change(id, move |index| index.decide_rotate(&wanted, &digest, &hint))
             .await?
             .ok_or(StoreError::NotFound)
     }
 
     async fn revoke(&self, id: &KeyId, at: i64) -> Result<KeyView, StoreError> {
         let wanted = id.clone();
-        self.change(id, move |live| live.decide_revoke(&wanted, at))
+        self.change(id, move |index| index.decide_revoke(&wanted, at))
             .await?
             .ok_or(StoreError::NotFound)
     }
 
     async fn delete(&self, id: &KeyId) -> Result<KeyView, StoreError> {
         let wanted = id.clone();
-        self.change(id, move |live| live.decide_delete(&wanted))
+        self.change(id, move |index| index.decide_delete(&wanted))
             .await?
             .ok_or(StoreError::NotFound)
     }
@@ -170,7 +160,7 @@ impl KeyStore for EmbeddedStore {
     }
 
     async fn changes_since(&self, version: u64) -> Result<Changes, StoreError> {
-        Ok(self.live().changes_since(version))
+        Ok(self.shared.index.read().changes_since(version))
     }
 
     fn nudges(&self) -> watch::Receiver<u64> {
@@ -182,14 +172,14 @@ impl KeyStore for EmbeddedStore {
 impl KeyHealer for EmbeddedStore {
     async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
         let (digest, id, record) = (*digest, record.id.clone(), record.clone());
-        self.change(&id, move |live| live.decide_heal(&digest, &record))
+        self.change(&id, move |index| index.decide_heal(&digest, &record))
             .await
             .map(drop)
     }
 
     async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError> {
         let wanted = id.clone();
-        self.change(id, move |live| Ok(live.decide_heal_gone(&wanted, revision)))
+        self.change(id, move |index| Ok(index.decide_heal_gone(&wanted, revision)))
             .await
             .map(drop)
     }
@@ -201,7 +191,7 @@ impl SessionStore for EmbeddedStore {
         let (shared, now) = (Arc::clone(&self.shared), crate::clock::unix_seconds());
         let states = states.to_vec();
         let texts = blocking(move || {
-            let file = shared.file.lock().unwrap_or_else(PoisonError::into_inner);
+            let file = shared.file.lock();
             file.sessions(states.iter().map(|state| state.0.as_slice()), now)
         });
         let texts = texts.await?.into_iter();
@@ -219,7 +209,7 @@ impl SessionStore for EmbeddedStore {
             .collect();
         let until = now.saturating_add_unsigned(SESSION_LIFETIME.as_secs());
         blocking(move || {
-            let file = shared.file.lock().unwrap_or_else(PoisonError::into_inner);
+            let file = shared.file.lock();
             file.commit_sessions(&served, now, until, EMBEDDED_SESSIONS_MAX)
         })
         .await

@@ -29,13 +29,13 @@ pub use self::ledger::RedisLedger;
 pub use self::settings::{RedisMode, RedisSettings};
 
 use self::link::{Effort, Link};
-use self::reply::Reply;
+use self::reply::ScriptReply;
 use self::scripts::{Loaded, Scripts};
 use crate::domain::key::{KeyId, KeyRecord, KeyState};
 use crate::domain::secret::KeyDigest;
 use crate::store::{
-    Changes, FEED_CHANGES_MAX, KeyChange, KeyHealer, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, OpenError, StoreError,
-    StoreMemory, StoreTrouble, StoreWarning,
+    Changes, FEED_CHANGES_MAX, KeyChange, KeyHealer, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, StoreError, StoreMemory,
+    StoreOpenError, StoreTrouble, StoreWarning,
 };
 
 mod address;
@@ -101,7 +101,7 @@ pub struct RedisStore {
 
 impl RedisStore {
     /// Checks the settings. A server that is away is no error: it may come.
-    pub fn open(settings: &RedisSettings) -> Result<Self, OpenError> {
+    pub fn open(settings: &RedisSettings) -> Result<Self, StoreOpenError> {
         let keys = KEY_NAMES
             .iter()
             .map(|name| settings.key(name))
@@ -135,8 +135,8 @@ impl RedisStore {
         call
     }
 
-    async fn call(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<Reply, StoreError> {
-        let reply = Reply::read(self.link.call(call, effort).await?);
+    async fn call(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<ScriptReply, StoreError> {
+        let reply = ScriptReply::read(self.link.call(call, effort).await?);
         let lost = matches!(reply, Err(StoreError::Unavailable(_)));
         if self.lost.swap(lost, Ordering::Relaxed) && !lost {
             // Its data was put back, as far as a backup has it: the same server may have forgotten the rest.

@@ -23,7 +23,6 @@ struct Sound {
     warnings: Vec<String>,
 }
 
-/// Checks, and tells.
 pub(super) fn run(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartError> {
     let unreadable = |error: crate::config::ConfigError| StartError::Configuration(error.to_string());
     let (config, mut errors) = Config::examine(&args.conf).map_err(unreadable)?;

@@ -40,7 +40,7 @@ use crate::{
         StartError,
         gateway_service::GatewayService,
         parts::Parts,
-        signals::{self, End, Phase},
+        signals::{self, Phase, TerminationWatch},
         trust,
     },
 };
@@ -81,13 +81,13 @@ pub struct Running {
 /// Starts everything; returns when it serves.
 pub fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
     let background = background()?;
-    let unheard = |error| StartError::failed("listening for signals", error);
-    let phase = background.block_on(async { signals::phase() }).map_err(unheard)?;
+    let no_signals = |error| StartError::failed("listening for signals", error);
+    let phase = background.block_on(async { signals::phase() }).map_err(no_signals)?;
     let parts = Parts::build(config, conf, &background)?;
     let sinks = Arc::clone(&parts.sinks);
     background
         .block_on(async { signals::reopen_logs(sinks) })
-        .map_err(unheard)?;
+        .map_err(no_signals)?;
     let ca_file = parts.config.upstream.ca_file.as_deref();
     let roots = ca_file
         .map(trust::bundle)
@@ -111,7 +111,7 @@ pub fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
     server.add_service(admin);
 
     let end = watch::Sender::new(false);
-    let told = End(end.subscribe());
+    let told = TerminationWatch(end.subscribe());
     let (ended, server_ended) = channel();
     let serve = move || {
         server.run(RunArgs {

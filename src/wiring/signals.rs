@@ -56,10 +56,10 @@ pub fn reopen_logs(sinks: Arc<Sinks>) -> std::io::Result<()> {
 /// Ends Pingora when it is told to. That is not when the process is: the gateway closes long before the listeners beside it
 /// do, so that whoever watches a node that drains goes on seeing it.
 #[derive(Debug)]
-pub struct End(pub watch::Receiver<bool>);
+pub struct TerminationWatch(pub watch::Receiver<bool>);
 
 #[async_trait]
-impl ShutdownSignalWatch for End {
+impl ShutdownSignalWatch for TerminationWatch {
     async fn recv(&self) -> ShutdownSignal {
         // A sender that is gone has nothing more to say.
         let _ = self.0.clone().wait_for(|end| *end).await;

@@ -4,7 +4,7 @@ use std::{
     fs::{File, OpenOptions},
     io::{BufWriter, Write},
     os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -15,14 +15,15 @@ use tokio::sync::{mpsc, watch};
 
 use crate::{
     cli::{
-        admin_client::{AdminClient, ClientError},
+        admin_client::{AdminClient, AdminClientError},
+        partial_file::partial_path,
         store::{BackupArgs, InitArgs, PruneArgs, RestoreArgs, StoreCommand},
     },
     clock,
     config::{Config, RedisConfig, StoreConfig},
     domain::consumption::RETENTION_DAYS,
     store::{
-        KeyStore, OpenError, StoreError,
+        KeyStore, StoreError, StoreOpenError,
         archive::{
             Archive, Archives,
             file::{self, FORMAT, Header, Items},
@@ -67,9 +68,9 @@ fn begin_ledger(folder: &Path) -> Result<(), StartError> {
 }
 
 /// What is told to a person, and to a script.
-type Told = (String, Value);
+type CommandOutput = (String, Value);
 
-fn init(args: &InitArgs) -> Result<Told, StartError> {
+fn init(args: &InitArgs) -> Result<CommandOutput, StartError> {
     let config = load(&args.store.conf)?;
     let redis = match &config.store {
         StoreConfig::Redis(redis) => redis,
@@ -97,13 +98,13 @@ fn init(args: &InitArgs) -> Result<Told, StartError> {
     }
 }
 
-fn backup(args: &BackupArgs) -> Result<Told, StartError> {
+fn backup(args: &BackupArgs) -> Result<CommandOutput, StartError> {
     if !args.force && args.out.exists() {
         let what = format!("{} is there already; --force replaces it", args.out.display());
         return Err(StartError::Client(what));
     }
     let config = load(&args.store.conf)?;
-    let partial = beside(&args.out);
+    let partial = partial_path(&args.out);
     let written = write_backup(&config, &partial).and_then(|()| {
         let (_, end) = file::check(&partial).map_err(|error| StartError::failed("the backup", error))?;
         std::fs::rename(&partial, &args.out).map_err(|error| file_failed(&args.out, &error))?;
@@ -133,7 +134,9 @@ fn write_backup(config: &Config, path: &Path) -> Result<(), StartError> {
             let asked = client_runtime()?.block_on(client.download("/v1/backup", &mut file));
             match asked {
                 Ok(()) => {}
-                Err(ClientError::Unreachable { .. } | ClientError::AnswerLost { .. }) if is_untouched(&file) => {
+                Err(AdminClientError::Unreachable { .. } | AdminClientError::AnswerLost { .. })
+                    if is_untouched(&file) =>
+                {
                     let archives = embedded_archives(&embedded.path)?;
                     let header = header("embedded", None);
                     client_runtime()?.block_on(copy(&archives, &header, &mut file))?;
@@ -171,7 +174,7 @@ async fn copy(archives: &Archives, header: &Header, out: &mut impl Write) -> Res
     encoded.map_err(failed)
 }
 
-fn restore(args: &RestoreArgs) -> Result<Told, StartError> {
+fn restore(args: &RestoreArgs) -> Result<CommandOutput, StartError> {
     let config = load(&args.store.conf)?;
     let (header, end) = file::check(&args.from).map_err(|error| StartError::failed("weir store restore", error))?;
     match &config.store {
@@ -206,7 +209,7 @@ fn restore(args: &RestoreArgs) -> Result<Told, StartError> {
 }
 
 /// An operator's word that goes further than retention does by itself (`domain/retention.rs`).
-fn prune(args: &PruneArgs) -> Result<Told, StartError> {
+fn prune(args: &PruneArgs) -> Result<CommandOutput, StartError> {
     let config = load(&args.store.conf)?;
     let StoreConfig::Embedded(embedded) = &config.store else {
         let text = "Redis removes old rows by itself, by its own clock".to_owned();
@@ -218,7 +221,7 @@ fn prune(args: &PruneArgs) -> Result<Told, StartError> {
         .to_zoned(TimeZone::UTC)
         .map_err(|error| refused(&error.to_string()))?;
     let day = midnight.timestamp().as_second().div_euclid(DAY_SECONDS);
-    let opened = |error: OpenError| StartError::failed("the embedded store", error);
+    let opened = |error: StoreOpenError| StartError::failed("the embedded store", error);
     let ledger = EmbeddedLedger::open(&embedded.path, Arc::new(clock::unix_millis)).map_err(opened)?;
     let pruned = client_runtime()?.block_on(ledger.prune(day)).map_err(failed)?;
     let rows = pruned.ok_or_else(|| {
@@ -260,13 +263,12 @@ async fn load_all(archives: &Archives, from: &Path) -> Result<(), StartError> {
 
 /// What an embedded store keeps, opened for this process alone.
 fn embedded_archives(folder: &Path) -> Result<Archives, StartError> {
-    let opened = |error: OpenError| StartError::failed("the embedded store", error);
+    let opened = |error: StoreOpenError| StartError::failed("the embedded store", error);
     let keys = EmbeddedStore::open(folder).map_err(opened)?;
     let ledger = EmbeddedLedger::open(folder, Arc::new(clock::unix_millis)).map_err(opened)?;
     Ok(Archives(vec![Arc::new(keys), Arc::new(ledger)]))
 }
 
-/// What a Redis keeps.
 fn redis_archives(store: &Arc<RedisStore>) -> (Archives, Arc<RedisLedger>) {
     let ledger = Arc::new(RedisLedger::new(Arc::clone(store)));
     let both: Vec<Arc<dyn Archive>> = vec![Arc::clone(store) as _, Arc::clone(&ledger) as _];
@@ -317,12 +319,6 @@ fn header(engine: &str, generation: Option<String>) -> Header {
 
 fn file_failed(path: &Path, error: &std::io::Error) -> StartError {
     StartError::failed("the backup's file", format!("{}: {error}", path.display()))
-}
-
-fn beside(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".partial");
-    PathBuf::from(name)
 }
 
 fn failed(error: StoreError) -> StartError {

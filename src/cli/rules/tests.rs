@@ -8,7 +8,7 @@ use crate::domain::rules::shipped;
 const REQUEST: &str =
     r#"{"model":"deepseek-flash","max_tokens":5,"top_k":4,"messages":[{"role":"user","content":"hi"}]}"#;
 
-fn explained(request: &str, change: impl FnOnce(&mut ExplainArgs)) -> Result<String, RulesError> {
+fn explained(request: &str, change: impl FnOnce(&mut ExplainArgs)) -> Result<String, RulesCommandError> {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("request.json");
     fs::write(&file, request).unwrap();

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -11,7 +12,7 @@ use tokio::{
 };
 
 use super::{created, line, run};
-use crate::cli::{Command, admin_client::ClientError, run_account};
+use crate::cli::{Command, admin_client::AdminClientError, run_account};
 
 fn row(request: &str, model: &str) -> Value {
     json!({
@@ -65,7 +66,7 @@ async fn accounts_are_changed_by_what_was_given_alone() {
 }
 
 /// Runs a command against a weir that takes calls and gives no answer to the first `lost` of them.
-async fn run_losing(lost: usize, command: &str) -> (Result<String, ClientError>, Vec<Value>) {
+async fn run_losing(lost: usize, command: &str) -> (Result<String, AdminClientError>, Vec<Value>) {
     let folder = TempDir::new().unwrap();
     let socket = folder.path().join("admin.sock");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -81,7 +82,7 @@ async fn run_losing(lost: usize, command: &str) -> (Result<String, ClientError>,
             }
             let call = String::from_utf8(call).unwrap();
             let body = serde_json::from_str(call.split("\r\n\r\n").nth(1).unwrap()).unwrap();
-            bodies.lock().unwrap().push(body);
+            bodies.lock().push(body);
             if number >= lost {
                 let answer = "HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{\"id\": \"a\"}";
                 stream.write_all(answer.as_bytes()).await.unwrap();
@@ -94,7 +95,7 @@ async fn run_losing(lost: usize, command: &str) -> (Result<String, ClientError>,
     };
     let result = run_account(&command, |_| Ok(socket), &mut out).await;
     server.abort();
-    let asked = std::mem::take(&mut *asked.lock().unwrap());
+    let asked = std::mem::take(&mut *asked.lock());
     (result.map(|()| String::from_utf8(out).unwrap()), asked)
 }
 
@@ -120,7 +121,7 @@ async fn a_credit_whose_answer_is_lost_is_asked_for_once_more_under_the_same_id(
     }
     // What has no id is not made twice.
     let (out, asked) = run_losing(1, "account update --id a --rpm 5").await;
-    assert!(matches!(out, Err(ClientError::AnswerLost { .. })), "{out:?}");
+    assert!(matches!(out, Err(AdminClientError::AnswerLost { .. })), "{out:?}");
     assert_eq!(asked.len(), 1);
 }
 

@@ -57,7 +57,7 @@ async fn an_update_of_nothing_is_a_mistake_before_anybody_is_asked() {
     for command in ["key update key_1", "account update --id a"] {
         let (out, asked) = run(vec![], command).await;
         assert!(
-            matches!(out, Err(ClientError::Usage(_))) && asked.is_empty(),
+            matches!(out, Err(AdminClientError::Usage(_))) && asked.is_empty(),
             "{command}"
         );
     }

@@ -20,7 +20,7 @@ pub(super) fn resolve(values: &mut Values<'_>, raw: RawRedis) -> RedisConfig {
         values.wrong(NODES, "empty, give at least one HOST:PORT");
     }
     if matches!(mode, RedisModeConfig::Standalone) && given.len() > 1 {
-        values.wrong_beside(
+        values.wrong_combination(
             &[MODE],
             NODES,
             "a standalone server is one, set mode = \"sentinel\" or \"cluster\" beside it for more",
@@ -38,7 +38,7 @@ pub(super) fn resolve(values: &mut Values<'_>, raw: RawRedis) -> RedisConfig {
     user(values, &["store", "redis", "username"], raw.username.as_deref());
     let tls = raw.tls.unwrap_or(false);
     if raw.ca_file.is_some() && !tls {
-        values.wrong_beside(
+        values.wrong_combination(
             &[&["store", "redis", "tls"]],
             &["store", "redis", "ca_file"],
             "without effect, set tls = true beside it",
@@ -78,7 +78,7 @@ fn mode(values: &mut Values<'_>, raw: &RawRedis) -> RedisModeConfig {
         Some("sentinel") => {
             let master_name = raw.master_name.clone().unwrap_or_default();
             if master_name.is_empty() {
-                values.wrong_beside(
+                values.wrong_combination(
                     &[],
                     MASTER_NAME,
                     "missing, give the name that the sentinels know the master by",
@@ -105,7 +105,7 @@ fn mode(values: &mut Values<'_>, raw: &RawRedis) -> RedisModeConfig {
         (PASSWORD, raw.sentinel_password.is_some()),
     ] {
         if is_given {
-            values.wrong_beside(&[MODE], at, "without effect, set mode = \"sentinel\" beside it");
+            values.wrong_combination(&[MODE], at, "without effect, set mode = \"sentinel\" beside it");
         }
     }
     mode

@@ -133,14 +133,14 @@ impl<'a> Models<'a> {
 }
 
 /// The key at fault and the message.
-type Fault = (&'static str, String);
+type ModelFault = (&'static str, String);
 
 /// The providers of these names, as far as they are there.
 fn named(
     names: &[String],
     providers: &[Arc<Provider>],
     broken: &BTreeSet<String>,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<ModelFault>,
 ) -> Vec<Arc<Provider>> {
     if names.is_empty() {
         let message = "key `providers` is missing: who serves the model".to_owned();
@@ -160,7 +160,7 @@ fn named(
     found
 }
 
-fn model(raw: &RawModel, providers: Vec<Arc<Provider>>, prices: Option<&PriceList>) -> Result<Model, Vec<Fault>> {
+fn model(raw: &RawModel, providers: Vec<Arc<Provider>>, prices: Option<&PriceList>) -> Result<Model, Vec<ModelFault>> {
     let mut faults = Vec::new();
     let upstream_name = raw.upstream_name.as_ref().unwrap_or(&raw.name);
     let created_unix = spelled(raw, &mut faults);
@@ -201,7 +201,7 @@ fn model(raw: &RawModel, providers: Vec<Arc<Provider>>, prices: Option<&PriceLis
 }
 
 /// Checks what is wrong by itself, whoever serves the model; answers with when it appeared.
-fn spelled(raw: &RawModel, faults: &mut Vec<Fault>) -> i64 {
+fn spelled(raw: &RawModel, faults: &mut Vec<ModelFault>) -> i64 {
     for (key, name) in [("name", Some(&raw.name)), ("upstream_name", raw.upstream_name.as_ref())] {
         if name.is_some_and(|name| !is_plausible_model(name)) {
             faults.push((
@@ -218,7 +218,7 @@ fn spelled(raw: &RawModel, faults: &mut Vec<Fault>) -> i64 {
 }
 
 /// The protocols that a model is served through.
-fn protocols(raw: &RawModel, providers: &[Arc<Provider>], faults: &mut Vec<Fault>) -> Vec<Protocol> {
+fn protocols(raw: &RawModel, providers: &[Arc<Provider>], faults: &mut Vec<ModelFault>) -> Vec<Protocol> {
     let served = |protocol: &Protocol| providers.iter().any(|provider| provider.protocols().contains(protocol));
     let all = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
     let protocols: Vec<Protocol> = match &raw.protocols {
@@ -242,7 +242,7 @@ fn protocols(raw: &RawModel, providers: &[Arc<Provider>], faults: &mut Vec<Fault
 }
 
 /// A date means its first second in UTC.
-fn created_unix(text: &str) -> Result<i64, Fault> {
+fn created_unix(text: &str) -> Result<i64, ModelFault> {
     let time = text.parse::<jiff::Timestamp>().or_else(|_| {
         let date = text.parse::<jiff::civil::Date>()?;
         date.to_zoned(jiff::tz::TimeZone::UTC)

@@ -9,7 +9,7 @@ use crate::clock;
 fn opened(now: Instant) -> (Circuit, Instant) {
     let mut circuit = Circuit::default();
     for _ in 0..EJECTED_AFTER {
-        circuit.failed(Entry::Usual, now);
+        circuit.failed(CircuitEntry::Closed, now);
     }
     (circuit, now + EJECTED_FIRST)
 }
@@ -20,11 +20,11 @@ fn failures_in_a_row_open_it_and_a_success_between_them_does_not() {
     let mut circuit = Circuit::default();
     for _ in 0..10 {
         for _ in 1..EJECTED_AFTER {
-            assert!(!circuit.failed(Entry::Usual, now));
+            assert!(!circuit.failed(CircuitEntry::Closed, now));
         }
-        circuit.worked(Entry::Usual, now);
+        circuit.worked(CircuitEntry::Closed, now);
     }
-    assert!(circuit.is_closed(now) && circuit.enter(now) == Some(Entry::Usual));
+    assert!(circuit.is_closed(now) && circuit.enter(now) == Some(CircuitEntry::Closed));
     let (circuit, until) = opened(now);
     assert_eq!(circuit.open_until(now), Some(until));
     assert!(!circuit.is_closed(now) && !circuit.admits(now) && circuit.clone().enter(now).is_none());
@@ -34,7 +34,7 @@ fn failures_in_a_row_open_it_and_a_success_between_them_does_not() {
 fn one_request_asks_again_and_each_success_lets_one_more_ask() {
     let (mut circuit, now) = opened(clock::instant());
     for together in 1..=READMITTED_AFTER {
-        let mut probes: Vec<Entry> = std::iter::from_fn(|| circuit.enter(now)).take(100).collect();
+        let mut probes: Vec<CircuitEntry> = std::iter::from_fn(|| circuit.enter(now)).take(100).collect();
         assert_eq!(probes.len(), together as usize);
         let first = probes.remove(0);
         probes.into_iter().for_each(|probe| circuit.leave(probe));
@@ -59,7 +59,7 @@ fn a_probe_that_fails_opens_it_for_twice_as_long_up_to_the_longest() {
         circuit.worked(probe, now);
     }
     for _ in 0..EJECTED_AFTER {
-        circuit.failed(Entry::Usual, now);
+        circuit.failed(CircuitEntry::Closed, now);
     }
     assert_eq!(circuit.open_until(now), Some(now + EJECTED_FIRST), "begins anew");
 }
@@ -77,10 +77,10 @@ fn who_leaves_without_a_word_makes_room_for_the_next_probe() {
 fn what_was_sent_before_says_nothing_of_now() {
     let start = clock::instant();
     let (mut circuit, now) = opened(start);
-    circuit.worked(Entry::Usual, now);
+    circuit.worked(CircuitEntry::Closed, now);
     assert_eq!(circuit.open_until(start), Some(now), "sent before the failures");
     let probe = circuit.enter(now).unwrap();
-    assert!(!circuit.failed(Entry::Usual, now), "sent before the failures");
+    assert!(!circuit.failed(CircuitEntry::Closed, now), "sent before the failures");
     circuit.failed(probe, now);
     let later = now + EJECTED_FIRST * 2;
     let next = circuit.enter(later).unwrap();
@@ -115,18 +115,18 @@ fn what_nobody_asked_for_long_is_asked_by_all() {
     let (mut circuit, until) = opened(clock::instant());
     let later = until + FORGOTTEN_AFTER;
     assert!(!circuit.is_closed(later - Duration::from_millis(1)));
-    assert!(circuit.is_closed(later) && circuit.enter(later) == Some(Entry::Usual));
+    assert!(circuit.is_closed(later) && circuit.enter(later) == Some(CircuitEntry::Closed));
     let (mut circuit, until) = opened(clock::instant());
     let probe = circuit.enter(until).unwrap();
     let later = until + FORGOTTEN_AFTER;
     assert!(circuit.enter(later).is_none(), "the probe is not back yet");
     circuit.worked(probe, later);
-    assert_eq!(circuit.enter(later), Some(Entry::Usual));
+    assert_eq!(circuit.enter(later), Some(CircuitEntry::Closed));
 }
 
 /// What happens to a circuit.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum CircuitCall {
     Enter,
     EnterAnyway,
     /// One of those under way ends.
@@ -142,15 +142,15 @@ enum End {
     Left,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<CircuitCall>> {
     let end = prop_oneof![Just(End::Worked), Just(End::Failed), Just(End::Left)];
     let step = prop_oneof![
-        4 => Just(Step::Enter),
-        1 => Just(Step::EnterAnyway),
-        5 => (0_usize..8, end).prop_map(|(which, end)| Step::End(which, end)),
-        1 => (0_u64..20_000).prop_map(Step::Rest),
-        3 => (0_u64..8_000).prop_map(Step::Pass),
-        1 => (0_u64..400_000).prop_map(Step::Pass),
+        4 => Just(CircuitCall::Enter),
+        1 => Just(CircuitCall::EnterAnyway),
+        5 => (0_usize..8, end).prop_map(|(which, end)| CircuitCall::End(which, end)),
+        1 => (0_u64..20_000).prop_map(CircuitCall::Rest),
+        3 => (0_u64..8_000).prop_map(CircuitCall::Pass),
+        1 => (0_u64..400_000).prop_map(CircuitCall::Pass),
     ];
     proptest::collection::vec(step, 0..200)
 }
@@ -159,7 +159,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Run {
     circuit: Circuit,
     now: Instant,
-    under_way: Vec<Entry>,
+    under_way: Vec<CircuitEntry>,
     /// Successes told since it was last opened.
     succeeded: usize,
     round: u64,
@@ -176,17 +176,17 @@ impl Run {
         }
     }
 
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: CircuitCall) {
         match step {
-            Step::Enter => self.under_way.extend(self.circuit.enter(self.now)),
-            Step::EnterAnyway => self.under_way.push(self.circuit.enter_anyway(self.now)),
-            Step::End(which, end) => {
+            CircuitCall::Enter => self.under_way.extend(self.circuit.enter(self.now)),
+            CircuitCall::EnterAnyway => self.under_way.push(self.circuit.enter_anyway(self.now)),
+            CircuitCall::End(which, end) => {
                 if which < self.under_way.len() {
                     self.end(which, end);
                 }
             }
-            Step::Rest(ms) => self.circuit.rest(Duration::from_millis(ms), self.now),
-            Step::Pass(ms) => self.now += Duration::from_millis(ms),
+            CircuitCall::Rest(ms) => self.circuit.rest(Duration::from_millis(ms), self.now),
+            CircuitCall::Pass(ms) => self.now += Duration::from_millis(ms),
         }
         if self.circuit.round != self.round {
             self.round = self.circuit.round;
@@ -199,7 +199,7 @@ impl Run {
         match end {
             End::Worked => {
                 let round = self.circuit.round;
-                let counts = entry == Entry::Probe { round } || entry == Entry::LastResort { round };
+                let counts = entry == CircuitEntry::Probe { round } || entry == CircuitEntry::LastResort { round };
                 self.succeeded += usize::from(counts);
                 self.circuit.worked(entry, self.now);
             }
@@ -212,7 +212,7 @@ impl Run {
 
     fn probes(&self) -> usize {
         let round = self.circuit.round;
-        let is_probe = |entry: &&Entry| **entry == Entry::Probe { round };
+        let is_probe = |entry: &&CircuitEntry| **entry == CircuitEntry::Probe { round };
         self.under_way.iter().filter(is_probe).count()
     }
 }
@@ -234,7 +234,7 @@ proptest! {
             run.step(step);
             let entry = run.circuit.clone().enter(run.now);
             prop_assert_eq!(entry.is_some(), run.circuit.admits(run.now));
-            prop_assert_eq!(entry == Some(Entry::Usual), run.circuit.is_closed(run.now));
+            prop_assert_eq!(entry == Some(CircuitEntry::Closed), run.circuit.is_closed(run.now));
             if run.circuit.open_until(run.now).is_some() {
                 prop_assert_eq!(entry, None);
             }

@@ -10,17 +10,17 @@ use crate::domain::usage::{Run, Usage};
 /// A protocol with what its answer has reported.
 #[derive(Clone, Debug)]
 pub(super) enum Dialect {
-    Messages(messages::State),
-    Responses(responses::State),
-    Gemini(gemini::State),
+    Messages(messages::MessagesState),
+    Responses(responses::ResponsesState),
+    Gemini(gemini::GeminiState),
 }
 
 impl Dialect {
     pub(super) fn new(protocol: Protocol) -> Self {
         match protocol {
-            Protocol::Messages => Self::Messages(messages::State::default()),
-            Protocol::Responses => Self::Responses(responses::State::default()),
-            Protocol::Gemini => Self::Gemini(gemini::State::default()),
+            Protocol::Messages => Self::Messages(messages::MessagesState::default()),
+            Protocol::Responses => Self::Responses(responses::ResponsesState::default()),
+            Protocol::Gemini => Self::Gemini(gemini::GeminiState::default()),
         }
     }
 
@@ -56,7 +56,7 @@ impl Dialect {
     /// differs in nothing but that text changes nothing either. In the other protocols each event has a number or a usage.
     pub(super) fn only_speaks(&self, picker: &Picker) -> bool {
         match self {
-            Self::Messages(_) => messages::State::only_speaks(picker),
+            Self::Messages(_) => messages::MessagesState::only_speaks(picker),
             Self::Responses(_) | Self::Gemini(_) => false,
         }
     }
@@ -73,9 +73,9 @@ impl Dialect {
     /// Whether content was seen in such a body.
     pub(super) fn body_has_content(&self, picker: &Picker) -> bool {
         match self {
-            Self::Messages(_) => messages::State::body_has_content(picker),
-            Self::Responses(_) => responses::State::body_has_content(picker),
-            Self::Gemini(_) => gemini::State::has_content(picker),
+            Self::Messages(_) => messages::MessagesState::body_has_content(picker),
+            Self::Responses(_) => responses::ResponsesState::body_has_content(picker),
+            Self::Gemini(_) => gemini::GeminiState::has_content(picker),
         }
     }
 

@@ -69,14 +69,14 @@ const PICKS: &[Path] = &[
 /// What an answer has reported. `usageMetadata` comes in every chunk and is cumulative: the last one counts, as a whole, because a
 /// count that is zero is left out of it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(super) struct GeminiState {
     usage_json: Vec<u8>,
     /// The usage came with the reason to finish, or behind it.
     usage_is_last: bool,
     searches: u64,
 }
 
-impl State {
+impl GeminiState {
     /// One chunk: an event of a stream, an element of an array, or a whole body.
     pub(super) fn chunk(&mut self, picker: &Picker, facts: &mut Facts) {
         keep(&mut self.usage_json, picker.raw(USAGE));

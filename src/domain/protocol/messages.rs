@@ -74,7 +74,7 @@ const PICKS: &[Path] = &[
 /// `message_start` and the real numbers into `message_delta`, whose usage is cumulative. Others do it the other way round: a
 /// zero never takes the place of a number.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(super) struct MessagesState {
     reported: bool,
     main: Counts,
     output: Option<u64>,
@@ -90,7 +90,7 @@ pub(super) struct State {
     modifiers: Modifiers,
 }
 
-impl State {
+impl MessagesState {
     /// One event of a stream.
     pub(super) fn event(&mut self, picker: &Picker, name: &[u8], facts: &mut Facts) {
         let kind = picker.text(TYPE);
@@ -242,7 +242,7 @@ fn is_failure(picker: &Picker) -> bool {
             .text(CODE)
             .and_then(|code| code.parse::<u64>().ok())
             .is_some_and(|code| code >= 400);
-    picker.is(TYPE, "error") || picker.is_present(ERROR) || (native && !State::body_has_content(picker))
+    picker.is(TYPE, "error") || picker.is_present(ERROR) || (native && !MessagesState::body_has_content(picker))
 }
 
 fn error_of(picker: &Picker) -> crate::domain::protocol::InBandError {

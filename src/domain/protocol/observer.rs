@@ -126,13 +126,13 @@ pub const HEAP_BYTES_MAX: usize = 128 * 1024;
 pub struct Observer {
     /// The event, element or body in progress.
     picker: Picker,
-    answer: Answer,
+    answer: AnswerProgress,
     frame: Frame,
 }
 
 /// What the answer has said.
 #[derive(Clone, Debug)]
-struct Answer {
+struct AnswerProgress {
     dialect: Dialect,
     facts: Facts,
 }
@@ -166,7 +166,7 @@ impl Observer {
         };
         Self {
             picker: Picker::new(dialect.paths()),
-            answer: Answer {
+            answer: AnswerProgress {
                 dialect,
                 facts: Facts::default(),
             },
@@ -231,7 +231,7 @@ impl Observer {
     }
 
     /// The answer as it would be if the event in progress ended here. `None` when none is whole.
-    fn open_event(&self) -> Option<Answer> {
+    fn open_event(&self) -> Option<AnswerProgress> {
         let Frame::Sse { framer, .. } = &self.frame else {
             return None;
         };
@@ -326,7 +326,7 @@ impl Observer {
         let Frame::Sse { framer, head, .. } = &self.frame else {
             return None;
         };
-        let Answer { dialect, facts } = &self.answer;
+        let AnswerProgress { dialect, facts } = &self.answer;
         if !dialect.ends_with_done() || facts.done_marker || !self.is_complete() {
             return None;
         }
@@ -343,7 +343,7 @@ impl Observer {
     /// `None` if the error cannot be expressed in band (a unary or opaque body, or a closed array); the connection must
     /// be broken then.
     pub fn failure_tail(&self, failure: &MidStreamFailure) -> Option<Vec<u8>> {
-        let Answer { dialect, facts } = &self.answer;
+        let AnswerProgress { dialect, facts } = &self.answer;
         match &self.frame {
             Frame::Sse { framer, .. } => {
                 let event = dialect.failure_event(failure, facts);

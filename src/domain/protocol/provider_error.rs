@@ -21,7 +21,7 @@ const DETAILS_MAX: usize = 16;
 
 /// What a provider's error says, whatever its shape.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct ErrorContent {
     kind: Option<String>,
     code: Option<String>,
     /// Its message, at most 4096 characters.
@@ -122,7 +122,7 @@ pub fn failure_in_success(body: &[u8]) -> Option<u16> {
 /// What an error body says; `None` when it is no JSON, or too long for an error. The detection covers: an `error` object; an
 /// `error` string with a `code` beside it; `code` or `type` with `msg` or `message` at the root; and each of them as the only
 /// element of an array.
-pub fn read(body: &[u8]) -> Option<Said> {
+pub fn read(body: &[u8]) -> Option<ErrorContent> {
     if body.len() > ERROR_BODY_BYTES_MAX {
         return None;
     }
@@ -150,7 +150,7 @@ pub fn read(body: &[u8]) -> Option<Said> {
     let kind = kind.map(|kind| short(&kind, WORD_CHARS_MAX));
     let code = code.map(|code| short(&code, WORD_CHARS_MAX));
     let words = [&kind, &code].into_iter().flatten().cloned();
-    Some(Said {
+    Some(ErrorContent {
         words: words.chain(details.into_iter().flat_map(detail_words)).collect(),
         kind,
         code,

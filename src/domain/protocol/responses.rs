@@ -108,7 +108,7 @@ const BODY: &[Path] = &[
 
 /// What an answer has reported. Usage comes only with the last event, and may be `null`.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(super) struct ResponsesState {
     usage_json: Vec<u8>,
     /// The usage came with the event that ends the answer, or with a body.
     usage_is_last: bool,
@@ -120,7 +120,7 @@ pub(super) struct State {
     sequence: Option<u64>,
 }
 
-impl State {
+impl ResponsesState {
     /// One event of a stream.
     pub(super) fn event(&mut self, picker: &Picker, name: &[u8], facts: &mut Facts) {
         if let Some(sequence) = number(picker, SEQUENCE) {

@@ -167,12 +167,12 @@ impl OnClientGone {
     /// Such reasoning is told of by the usage at the end alone, and so is the usage of most answers in one piece: where the
     /// file says nothing these are read to their end. What streams in full view is known without.
     pub fn action(&self, stream: bool, hidden_reasoning: bool) -> ClientGoneAction {
-        let (said, usual) = match (stream, hidden_reasoning) {
+        let (given, default) = match (stream, hidden_reasoning) {
             (true, false) => (self.stream, ClientGoneAction::Abort),
             (true, true) => (self.stream, ClientGoneAction::Finish),
             (false, _) => (self.unary, ClientGoneAction::Finish),
         };
-        said.unwrap_or(usual)
+        given.unwrap_or(default)
     }
 }
 

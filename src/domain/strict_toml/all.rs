@@ -9,10 +9,13 @@ use std::{
 use serde::de::DeserializeOwned;
 use toml::{
     Spanned,
-    de::{DeArray, DeTable, DeValue, Deserializer, Error},
+    de::{DeArray, DeTable, DeValue},
 };
 
-use super::{FileError, explain, line_of, name_and_candidates, nearest};
+use super::{
+    FileError, explain, explain_syntax, line_of, nearest,
+    reader::{ReadError, Reader, Reason},
+};
 
 /// More faults than this are not looked for.
 const FAULTS_MAX: usize = 100;
@@ -38,7 +41,7 @@ pub struct Parsed<T> {
 pub fn parse_all<T: DeserializeOwned>(file: &str, text: &str) -> Parsed<T> {
     let (document, syntax) = DeTable::parse_recoverable(text);
     if !syntax.is_empty() {
-        let mut errors: Vec<FileError> = syntax.iter().map(|error| explain(file, text, error)).collect();
+        let mut errors: Vec<FileError> = syntax.iter().map(|error| explain_syntax(file, text, error)).collect();
         errors.sort_by_key(|error| error.line);
         errors.dedup_by_key(|error| error.line);
         return Parsed {
@@ -56,7 +59,7 @@ pub fn parse_all<T: DeserializeOwned>(file: &str, text: &str) -> Parsed<T> {
     };
     let mut errors = Vec::new();
     let value = loop {
-        match T::deserialize(Deserializer::from(repair.document.clone())) {
+        match T::deserialize(Reader::of_document(repair.document.clone())) {
             Ok(value) => break Some(value),
             Err(error) => {
                 let mended = repair.mend::<T>(&error);
@@ -96,9 +99,12 @@ struct Mended {
 }
 
 impl<'t> Repair<'t> {
-    fn mend<T: DeserializeOwned>(&mut self, error: &Error) -> Mended {
-        let missing = (error.message().strip_prefix("missing field `")).and_then(|rest| rest.strip_suffix('`'));
-        let Some(span) = error.span() else {
+    fn mend<T: DeserializeOwned>(&mut self, error: &ReadError) -> Mended {
+        let missing = match error.reason {
+            Reason::MissingKey(name) => Some(name),
+            _ => None,
+        };
+        let Some(span) = error.span.clone() else {
             return Mended {
                 is_news: true,
                 goes_on: false,
@@ -120,7 +126,7 @@ impl<'t> Repair<'t> {
             }
             (Some(path), None) => {
                 let is_news = !self.unsure.contains(&span);
-                if let (Some(meant), Some((_, table))) = (meant(error.message()), path.split_last()) {
+                if let (Some(meant), Some((_, table))) = (meant(&error.reason), path.split_last()) {
                     // Where it is missed, that is told already.
                     self.struck.insert(table.iter().cloned().chain([meant]).collect());
                 }
@@ -140,7 +146,7 @@ impl<'t> Repair<'t> {
             return false;
         };
         let gone = match at(&mut self.document, tables) {
-            Some(Place::Table(table)) => {
+            Some(TomlContainer::Table(table)) => {
                 let others = table.iter().filter(|_| judged_together(tables));
                 let spans = others
                     .flat_map(|(key, value)| [key.span(), value.span()])
@@ -148,7 +154,7 @@ impl<'t> Repair<'t> {
                 self.unsure.extend(spans);
                 table.remove(last.as_str()).is_some()
             }
-            Some(Place::Array(array)) => index(last).is_some_and(|index| {
+            Some(TomlContainer::Array(array)) => index(last).is_some_and(|index| {
                 let there = index < array.len();
                 let others = std::mem::replace(array, DeArray::new()).into_iter().enumerate();
                 *array = others
@@ -170,14 +176,14 @@ impl<'t> Repair<'t> {
         for text in STAND_INS {
             let Ok(value) = DeValue::parse(text) else { continue };
             let mut tried = self.document.clone();
-            let Some(Place::Table(place)) = at(&mut tried, table) else {
+            let Some(TomlContainer::Table(place)) = at(&mut tried, table) else {
                 return false;
             };
             let key = Spanned::new(span.clone(), name.to_owned().into());
             place.insert(key, Spanned::new(span.clone(), value.into_inner()));
-            let fits = match T::deserialize(Deserializer::from(tried.clone())) {
+            let fits = match T::deserialize(Reader::of_document(tried.clone())) {
                 Ok(_) => true,
-                Err(error) => error.span() != Some(span.clone()),
+                Err(error) => error.span.as_ref() != Some(&span),
             };
             if fits {
                 self.document = tried;
@@ -190,9 +196,11 @@ impl<'t> Repair<'t> {
 }
 
 /// The key that an unknown one was meant to be.
-fn meant(message: &str) -> Option<String> {
-    let (name, candidates) = name_and_candidates(message.strip_prefix("unknown field `")?);
-    nearest(name, candidates.into_iter()).map(str::to_owned)
+fn meant(reason: &Reason) -> Option<String> {
+    let Reason::UnknownKey { name, valid } = reason else {
+        return None;
+    };
+    nearest(name, valid.iter().copied()).map(str::to_owned)
 }
 
 /// Whether what stands in a table may need its other keys: in the elements of a list, which say one thing each.
@@ -205,21 +213,21 @@ fn index(number: &str) -> Option<usize> {
     number.parse::<usize>().ok()?.checked_sub(1)
 }
 
-enum Place<'p, 't> {
+enum TomlContainer<'p, 't> {
     Table(&'p mut DeTable<'t>),
     Array(&'p mut DeArray<'t>),
 }
 
-fn at<'p, 't>(document: &'p mut Spanned<DeTable<'t>>, path: &[String]) -> Option<Place<'p, 't>> {
-    let mut place = Place::Table(document.get_mut());
+fn at<'p, 't>(document: &'p mut Spanned<DeTable<'t>>, path: &[String]) -> Option<TomlContainer<'p, 't>> {
+    let mut place = TomlContainer::Table(document.get_mut());
     for name in path {
         let value = match place {
-            Place::Table(table) => table.get_mut(name.as_str())?,
-            Place::Array(array) => array.get_mut(index(name)?)?,
+            TomlContainer::Table(table) => table.get_mut(name.as_str())?,
+            TomlContainer::Array(array) => array.get_mut(index(name)?)?,
         };
         place = match value.get_mut() {
-            DeValue::Table(table) => Place::Table(table),
-            DeValue::Array(array) => Place::Array(array),
+            DeValue::Table(table) => TomlContainer::Table(table),
+            DeValue::Array(array) => TomlContainer::Array(array),
             _ => return None,
         };
     }

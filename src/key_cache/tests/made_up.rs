@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::domain::secret::{KeyPrefix, ServiceKey};
 
-/// As shipped.
 const SHIPPED: UnknownSettings = UnknownSettings {
     entries_max: 10_000,
     per_address: Allowance {
@@ -55,8 +54,8 @@ async fn exhaust(node: &Followed, asker: u32, now: Instant) -> Duration {
     for _ in 0..10_000 {
         match node.cache.find(&made_up(&prefix), now, || client(asker)).await {
             Ok(found) => assert!(found.is_none()),
-            Err(FindError::Limited { wait }) => return wait,
-            Err(FindError::Store(error)) => panic!("{error}"),
+            Err(KeyLookupError::Limited { wait }) => return wait,
+            Err(KeyLookupError::Store(error)) => panic!("{error}"),
         }
     }
     panic!("never refused")
@@ -73,7 +72,7 @@ async fn lookups_of_made_up_keys(asker: impl Fn(u32) -> u32) -> usize {
     let before = node.store.finds();
     for number in 0..MADE_UP {
         let found = node.cache.find(&made_up(&prefix), now, || client(asker(number))).await;
-        let unknown_or_limited = matches!(found, Ok(None) | Err(FindError::Limited { .. }));
+        let unknown_or_limited = matches!(found, Ok(None) | Err(KeyLookupError::Limited { .. }));
         assert!(unknown_or_limited, "{found:?}");
     }
     let lookups = node.store.finds() - before;
@@ -128,7 +127,10 @@ async fn lookups_under_way_exceed_the_limit_by_less_than_there_are_at_one_time()
     node.store.release.notify_waiters();
     for find in finds {
         let found = find.await.unwrap();
-        assert!(matches!(found, Ok(None) | Err(FindError::Limited { .. })), "{found:?}");
+        assert!(
+            matches!(found, Ok(None) | Err(KeyLookupError::Limited { .. })),
+            "{found:?}"
+        );
     }
     let lookups = node.store.finds() - before;
     assert!(lookups < 10 + FLIGHT_LOCKS, "{lookups}");
@@ -186,7 +188,7 @@ async fn a_cold_key_of_a_limited_address_is_put_off_and_never_called_unknown() {
     let wait = exhaust(&node, 0, now).await;
     let refused = node.cache.find(&digest(2), now, somebody).await;
     assert!(
-        matches!(refused, Err(FindError::Limited { wait: told }) if told == wait),
+        matches!(refused, Err(KeyLookupError::Limited { wait: told }) if told == wait),
         "{refused:?}"
     );
     let elsewhere = node.cache.find(&digest(2), now, || client(1)).await;
@@ -213,7 +215,7 @@ async fn what_was_a_key_not_long_ago_is_looked_up_whoever_else_asks() {
     // A new server, which knows the same keys.
     let (other, flushes) = (Arc::new(ModelStore::new()), node.events("flush"));
     other.create(&digest(1), &record(1, 100)).await.unwrap();
-    *node.store.inner.write().unwrap() = other;
+    *node.store.inner.write() = other;
     until("the flush", async || node.events("flush") > flushes).await;
     assert!(node.find(1, later).await.is_some(), "all was flushed");
 }

@@ -64,7 +64,6 @@ fn overview(models: &[ModelWindow]) -> String {
     index(&window, UPDATED)
 }
 
-/// The page of one model.
 fn detail(of: &ModelWindow) -> String {
     model(of, UPDATED)
 }

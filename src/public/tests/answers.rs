@@ -223,7 +223,7 @@ fn a_client_that_asks_too_often_is_told_how_long_to_wait_and_others_are_not() {
         HeaderValue::from_static("192.0.2.1"),
     )]);
     let of = |peer: [u8; 4]| {
-        let ask = Ask {
+        let ask = PublicRequest {
             method: &Method::GET,
             path: summary,
             query: None,
@@ -266,7 +266,7 @@ fn answers_are_rendered_once_for_a_snapshot_a_catalogue_and_an_hour() {
     assert_eq!(json(&later)["data"]["updated_at"], NOW_MS / 1000);
     service.reads.catalogue.store(Arc::new(catalogue(&["ANTHROPIC"])));
     assert_eq!(service.get("/web/v1/model-stability/org/house:model").status, 200);
-    let next = Ask {
+    let next = PublicRequest {
         method: &Method::GET,
         path: "/web/v1/model-stability/m",
         query: None,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn unpacked(answer: &Answer) -> Vec<u8> {
+fn unpacked(answer: &PublicResponse) -> Vec<u8> {
     let mut plain = Vec::new();
     let mut bytes = &answer.body[..];
     match header(answer, "content-encoding") {
@@ -111,19 +111,19 @@ fn the_description_names_every_code_and_path() {
     assert_eq!(header(&answer, "content-type"), "application/json; charset=utf-8");
     let codes = document["components"]["schemas"]["Error"]["properties"]["error"]["properties"]["code"]["enum"].clone();
     for refusal in [
-        Refusal::HoursNotSupported,
-        Refusal::ModelNotFound,
-        Refusal::PathNotFound,
-        Refusal::MethodNotAllowed,
-        Refusal::EncodingNotAvailable,
-        Refusal::RateLimited { wait: Duration::ZERO },
-        Refusal::NotReady,
+        PublicRefusal::HoursNotSupported,
+        PublicRefusal::ModelNotFound,
+        PublicRefusal::PathNotFound,
+        PublicRefusal::MethodNotAllowed,
+        PublicRefusal::EncodingNotAvailable,
+        PublicRefusal::RateLimited { wait: Duration::ZERO },
+        PublicRefusal::NotReady,
     ] {
         let code = json(&refusal.answer())["error"]["code"].clone();
         assert!(codes.as_array().unwrap().contains(&code), "{code}");
     }
     for path in document["paths"].as_object().unwrap().keys() {
-        assert!(Place::of(path).is_some(), "{path}");
+        assert!(PublicPath::of(path).is_some(), "{path}");
     }
     assert!(String::from_utf8_lossy(&answer.body).contains("a stream that the provider broke counts as a failure"));
 }

@@ -26,7 +26,7 @@ fn perform(operation: Operation, chunking: Chunking, body: &Value) -> Performanc
 fn sent(performance: &Performance) -> String {
     let mut sent = Vec::new();
     for step in performance.steps.iter() {
-        if let Step::Send { bytes, .. } = step {
+        if let ReplyStep::Send { bytes, .. } = step {
             sent.extend_from_slice(bytes);
         }
     }

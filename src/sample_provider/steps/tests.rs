@@ -30,16 +30,15 @@ fn error(_before: usize) -> Frame {
     }
 }
 
-/// The steps in one line.
-fn told(steps: &[Step]) -> String {
+fn told(steps: &[ReplyStep]) -> String {
     let words: Vec<String> = steps
         .iter()
         .map(|step| match step {
-            Step::Pause => "pause".to_owned(),
-            Step::Send { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
-            Step::Settle { deltas, ending } => format!("settle:{deltas}:{}", ending.as_str()),
-            Step::Break { close } => format!("break:{close:?}"),
-            Step::Stall => "stall".to_owned(),
+            ReplyStep::Pause => "pause".to_owned(),
+            ReplyStep::Send { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
+            ReplyStep::Settle { deltas, ending } => format!("settle:{deltas}:{}", ending.as_str()),
+            ReplyStep::Break { close } => format!("break:{close:?}"),
+            ReplyStep::Stall => "stall".to_owned(),
         })
         .collect();
     words.join(" ")
@@ -148,7 +147,7 @@ fn gzip_is_flushed_after_each_event_and_whole_at_the_end() {
     let mut sent = Vec::new();
     let mut plain = String::new();
     for step in &steps {
-        let Step::Send { bytes, .. } = step else { continue };
+        let ReplyStep::Send { bytes, .. } = step else { continue };
         sent.extend_from_slice(bytes);
         let mut decoder = flate2::write::GzDecoder::new(Vec::new());
         decoder.write_all(&sent).unwrap();

@@ -83,7 +83,7 @@ async fn a_store_that_cannot_be_asked_is_taken_to_have_charged_it() {
     let folder = tests::scratch();
     let opened = with_a_damaged_settlement(folder.path());
     let store = Store::new();
-    store.inner.lock().unwrap().faults = vec![Fault::Away];
+    store.inner.lock().faults = vec![Fault::Away];
     judge_doubtful(&opened.journal, &*store, opened.doubtful).await.unwrap();
     let settled = settlements(&opened.journal);
     assert!(matches!(settled.as_slice(), [one] if one.row.is_none()), "{settled:?}");

@@ -2,11 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::Duration,
 };
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::{
@@ -77,7 +78,7 @@ impl Store {
 
     /// The fault of this call, if it has one before its effect, or what becomes of its answer.
     async fn fault(&self) -> Result<Reply, StoreError> {
-        let fault = self.inner.lock().unwrap().faults.pop();
+        let fault = self.inner.lock().faults.pop();
         match fault {
             Some(Fault::Away) => Err(StoreError::Unavailable("away".to_owned())),
             Some(Fault::Corrupt) => Err(StoreError::Corrupt("odd".to_owned())),
@@ -92,7 +93,7 @@ impl Store {
     }
 
     pub(super) fn forget(&self, account: &str, keep: usize, tell: bool) {
-        let mut inner = self.inner.lock().unwrap();
+        let mut inner = self.inner.lock();
         if let Some(steps) = inner.applied.get_mut(account) {
             steps.truncate(keep);
         }
@@ -103,7 +104,7 @@ impl Store {
     }
 
     pub(super) fn amounts(&self, account: &str) -> Vec<(u64, i64)> {
-        let inner = self.inner.lock().unwrap();
+        let inner = self.inner.lock();
         let steps = inner.applied.get(account).map_or(&[][..], Vec::as_slice);
         let amount = |step: &Step| match &step.change {
             Change::Credit { amount, .. } => (step.seq, amount.nanos()),
@@ -129,7 +130,7 @@ impl LedgerStore for Store {
         assert!(steps.len() <= APPLY_STEPS_MAX);
         let reply = self.fault().await?;
         let watermark = {
-            let mut inner = self.inner.lock().unwrap();
+            let mut inner = self.inner.lock();
             let applied = inner.applied.entry(account.to_owned()).or_default();
             for step in steps {
                 if step.seq == applied.len() as u64 + 1 {
@@ -144,7 +145,7 @@ impl LedgerStore for Store {
     }
     async fn watermark(&self, _: &NodeId, account: &str) -> Result<u64, StoreError> {
         let reply = self.fault().await?;
-        let watermark = self.inner.lock().unwrap().applied.get(account).map_or(0, Vec::len) as u64;
+        let watermark = self.inner.lock().applied.get(account).map_or(0, Vec::len) as u64;
         reply.of(watermark).await
     }
     async fn renew(&self, _: &NodeId, _: &[String]) -> Result<(), StoreError> {
@@ -181,16 +182,12 @@ impl LedgerStore for Store {
 impl KeyHealer for Store {
     async fn heal(&self, _: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
         self.fault().await?;
-        self.inner.lock().unwrap().healed.insert(record.id.to_string());
+        self.inner.lock().healed.insert(record.id.to_string());
         Ok(())
     }
     async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError> {
         self.fault().await?;
-        self.inner
-            .lock()
-            .unwrap()
-            .healed
-            .insert(format!("{id} gone {revision}"));
+        self.inner.lock().healed.insert(format!("{id} gone {revision}"));
         Ok(())
     }
 }

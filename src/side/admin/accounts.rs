@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::{
     AdminState, Peer,
     fields::{self, Body},
-    reply::{ApiError, account_body},
+    reply::{ApiError, JsonResult, account_body},
 };
 use crate::{
     account_changes::Submitted,
@@ -39,8 +39,6 @@ const CREATE_FIELDS: [&str; 8] = [
 ];
 /// The fields that can be changed.
 const UPDATE_FIELDS: [&str; 5] = ["concurrency", "low_balance_usd", "provider_state", "rpm", "tpm"];
-
-type Answer = Result<Json<Value>, ApiError>;
 
 /// Which accounts to list.
 #[derive(Debug, Deserialize)]
@@ -101,7 +99,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(changed(&state, &id, submitted).await)))
 }
 
-pub(super) async fn list(State(state): State<AdminState>, Query(query): Query<ListQuery>) -> Answer {
+pub(super) async fn list(State(state): State<AdminState>, Query(query): Query<ListQuery>) -> JsonResult {
     let limit = query.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_ACCOUNTS_MAX);
     let page = state.ledger.accounts(query.after.as_deref(), limit).await?;
     let next = page
@@ -112,7 +110,7 @@ pub(super) async fn list(State(state): State<AdminState>, Query(query): Query<Li
     Ok(Json(json!({ "accounts": accounts, "next": next })))
 }
 
-pub(super) async fn show(State(state): State<AdminState>, Path(id): Path<String>) -> Answer {
+pub(super) async fn show(State(state): State<AdminState>, Path(id): Path<String>) -> JsonResult {
     Ok(Json(Value::Object(account_body(&existing(&state, &id).await?))))
 }
 
@@ -121,7 +119,7 @@ pub(super) async fn update(
     Extension(peer): Extension<Peer>,
     Path(id): Path<String>,
     body: Body,
-) -> Answer {
+) -> JsonResult {
     let body = fields::object(body)?;
     let mut limits = AccountTermsChange::default();
     for (field, value) in &body {
@@ -145,9 +143,9 @@ pub(super) async fn credit(
     Extension(peer): Extension<Peer>,
     Path(id): Path<String>,
     body: Body,
-) -> Answer {
+) -> JsonResult {
     let body = fields::object(body)?;
-    let money = Money::read(&body, &["operation_id", "usd"])?;
+    let money = BalanceChange::read(&body, &["operation_id", "usd"])?;
     if money.amount <= NanoUsd::ZERO {
         return Err(ApiError::invalid(
             "usd: a credit is more than zero; `weir account adjust` takes money away",
@@ -164,9 +162,9 @@ pub(super) async fn adjust(
     Extension(peer): Extension<Peer>,
     Path(id): Path<String>,
     body: Body,
-) -> Answer {
+) -> JsonResult {
     let body = fields::object(body)?;
-    let money = Money::read(&body, &["operation_id", "reason", "usd"])?;
+    let money = BalanceChange::read(&body, &["operation_id", "reason", "usd"])?;
     fields::line("reason", body.get("reason").unwrap_or(&Value::Null), REASON_CHARS_MAX)?;
     if money.amount == NanoUsd::ZERO {
         return Err(ApiError::invalid("usd: an adjustment is more or less than zero"));
@@ -181,7 +179,7 @@ pub(super) async fn suspend(
     State(state): State<AdminState>,
     Extension(peer): Extension<Peer>,
     Path(id): Path<String>,
-) -> Answer {
+) -> JsonResult {
     change(&state, peer, &id, "account.suspend", Map::new(), |_| {
         Ok(Change::Suspend)
     })
@@ -192,7 +190,7 @@ pub(super) async fn resume(
     State(state): State<AdminState>,
     Extension(peer): Extension<Peer>,
     Path(id): Path<String>,
-) -> Answer {
+) -> JsonResult {
     change(&state, peer, &id, "account.resume", Map::new(), |_| Ok(Change::Resume)).await
 }
 
@@ -216,7 +214,7 @@ async fn change(
     operation: &'static str,
     values: Map<String, Value>,
     decide: impl FnOnce(&AccountView) -> Result<Change, ApiError> + Send,
-) -> Answer {
+) -> JsonResult {
     let _turn = state.changing.lock().await;
     let change = decide(&existing(state, id).await?)?;
     let submitted = submit(state, peer, id, operation, values, change).await?;
@@ -267,13 +265,13 @@ fn limit(limits: &mut AccountTermsChange, field: &str, value: &Value) -> Result<
 }
 
 /// What is to be added to a balance.
-struct Money {
+struct BalanceChange {
     amount: NanoUsd,
     /// By what it is counted once, if the caller wants that.
     operation: Option<OperationId>,
 }
 
-impl Money {
+impl BalanceChange {
     /// The fields `usd` and `operation_id` of a body that has these fields and no others.
     fn read(body: &Map<String, Value>, known: &[&str]) -> Result<Self, ApiError> {
         if let Some(other) = body.keys().find(|field| !known.contains(&field.as_str())) {
@@ -297,10 +295,10 @@ async fn add(
     id: &str,
     name: &'static str,
     values: Map<String, Value>,
-    money: Money,
+    money: BalanceChange,
     make: impl FnOnce(NanoUsd, Option<OperationId>) -> Change + Send,
-) -> Answer {
-    let Money { amount, operation } = money;
+) -> JsonResult {
+    let BalanceChange { amount, operation } = money;
     let _turn = state.changing.lock().await;
     let account = existing(state, id).await?;
     let is_repeated = is_recorded(state, id, operation.as_ref(), amount).await?;

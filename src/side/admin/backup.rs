@@ -11,7 +11,7 @@ use futures_util::stream;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 
-use super::{AdminState, Patience, reply::ApiError};
+use super::{AdminState, ConnectionExtension, reply::ApiError};
 use crate::{
     clock,
     store::archive::file::{self, FORMAT, Header},
@@ -22,7 +22,7 @@ const PIECES_WAITING: usize = 4;
 
 pub(super) async fn send(
     State(state): State<AdminState>,
-    Extension(patience): Extension<Patience>,
+    Extension(extension): Extension<ConnectionExtension>,
 ) -> Result<Response, ApiError> {
     let archive = state.archive.ok_or_else(|| {
         ApiError::not_found("this store is shared: `weir store backup` reads it itself, with the configuration")
@@ -35,7 +35,7 @@ pub(super) async fn send(
         engine: "embedded".to_owned(),
         generation: None,
     };
-    patience.extend();
+    extension.extend();
     let (to, pieces) = mpsc::channel::<Vec<u8>>(PIECES_WAITING);
     tokio::spawn(async move {
         // The client sees that the last line is missing.

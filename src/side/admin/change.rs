@@ -23,11 +23,9 @@ const FIELDS: [&str; 11] = [
 const NAME_CHARS_MAX: usize = 128;
 const MODELS_MAX: usize = 1000;
 
-/// What is asked for.
 pub(super) struct Wanted {
     /// The account of a new key.
     pub(super) account: Option<String>,
-    /// Everything else.
     pub(super) change: KeyChange,
 }
 

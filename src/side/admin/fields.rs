@@ -33,7 +33,6 @@ pub(super) fn unknown(field: &str, known: &[&str]) -> ApiError {
     ApiError::invalid(format!("field `{field}` cannot be set: {hint}"))
 }
 
-/// The name of an account.
 pub(super) fn account(field: &str, text: &str) -> Result<String, ApiError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     if text.is_empty() || text.len() > ACCOUNT_CHARS_MAX || !text.bytes().all(plain) {

@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::{
     AdminState, Peer, accounts, change,
     fields::{Body, object},
-    reply::{ApiError, key_body},
+    reply::{ApiError, JsonResult, key_body},
 };
 use crate::{
-    account_changes::ChangeError,
+    account_changes::AccountChangeError,
     clock,
     domain::{
         key::{KeyId, KeyRecord, KeyState},
@@ -31,8 +31,6 @@ const LIST_DEFAULT: usize = 100;
 const LIST_MAX: usize = 1000;
 /// Questions to the store at one time while a list is made.
 const SPENDS_AT_ONCE: usize = 16;
-
-type Answer = Result<Json<Value>, ApiError>;
 
 /// Which keys to list.
 #[derive(Debug, Deserialize)]
@@ -91,7 +89,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(body_of(&state, &view, Some(&key)).await)))
 }
 
-pub(super) async fn list(State(state): State<AdminState>, Query(query): Query<ListQuery>) -> Answer {
+pub(super) async fn list(State(state): State<AdminState>, Query(query): Query<ListQuery>) -> JsonResult {
     let limit = query.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
     if let Some(account) = &query.account {
         accounts::existing(&state, account).await?;
@@ -135,7 +133,7 @@ async fn body_of(state: &AdminState, view: &KeyView, fresh: Option<&ServiceKey>)
 }
 
 /// Writes into the journal how a key stands after a change, and shows it.
-async fn noted(state: &AdminState, view: &KeyView, fresh: Option<&ServiceKey>) -> Answer {
+async fn noted(state: &AdminState, view: &KeyView, fresh: Option<&ServiceKey>) -> JsonResult {
     state
         .changes
         .key_changed(&view.digest, &view.record)
@@ -145,13 +143,13 @@ async fn noted(state: &AdminState, view: &KeyView, fresh: Option<&ServiceKey>) -
 }
 
 /// The store has made the change, and might yet lose it.
-fn unsure(error: &ChangeError) -> ApiError {
+fn unsure(error: &AccountChangeError) -> ApiError {
     ApiError::failed(format!(
         "the key was changed, but a failover of the store could undo it: {error}; then do it again"
     ))
 }
 
-pub(super) async fn show(State(state): State<AdminState>, Path(key_id): Path<String>) -> Answer {
+pub(super) async fn show(State(state): State<AdminState>, Path(key_id): Path<String>) -> JsonResult {
     let view = state.store.by_id(&id(&key_id)?).await?;
     let view = view.ok_or(crate::store::StoreError::NotFound)?;
     Ok(Json(body_of(&state, &view, None).await))
@@ -162,7 +160,7 @@ pub(super) async fn update(
     Extension(peer): Extension<Peer>,
     Path(key_id): Path<String>,
     body: Body,
-) -> Answer {
+) -> JsonResult {
     let body = object(body)?;
     let key_id = id(&key_id)?;
     let change::Wanted { account, mut change } = change::read(&body, clock::unix_seconds())?;
@@ -195,7 +193,7 @@ pub(super) async fn rotate(
     State(state): State<AdminState>,
     Extension(peer): Extension<Peer>,
     Path(key_id): Path<String>,
-) -> Answer {
+) -> JsonResult {
     let key_id = id(&key_id)?;
     let (key, _) = fresh(&state);
     let values = json!({ "hint": key.hint() });
@@ -208,7 +206,7 @@ pub(super) async fn revoke(
     State(state): State<AdminState>,
     Extension(peer): Extension<Peer>,
     Path(key_id): Path<String>,
-) -> Answer {
+) -> JsonResult {
     let key_id = id(&key_id)?;
     state.audit(peer, "key.revoke", key_id.as_str(), json!({})).await?;
     let view = state.store.revoke(&key_id, clock::unix_seconds()).await?;
@@ -219,7 +217,7 @@ pub(super) async fn delete(
     State(state): State<AdminState>,
     Extension(peer): Extension<Peer>,
     Path(key_id): Path<String>,
-) -> Answer {
+) -> JsonResult {
     let key_id = id(&key_id)?;
     state.audit(peer, "key.delete", key_id.as_str(), json!({})).await?;
     let view = state.store.delete(&key_id).await?;

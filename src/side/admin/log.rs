@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     AdminState, accounts, fields,
-    reply::{ApiError, time_ms},
+    reply::{ApiError, JsonResult, time_ms},
 };
 use crate::{
     domain::{
@@ -29,7 +29,6 @@ const STORE_CALLS_MAX: usize = 64;
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
-/// Which rows.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LogQuery {
@@ -45,15 +44,14 @@ pub(super) struct LogQuery {
     cursor: Option<String>,
 }
 
-pub(super) async fn query(
-    State(state): State<AdminState>,
-    Query(query): Query<LogQuery>,
-) -> Result<Json<Value>, ApiError> {
+pub(super) async fn query(State(state): State<AdminState>, Query(query): Query<LogQuery>) -> JsonResult {
     let now = state.ledger.now_ms().await?;
     let filter = Filter::read(&query, now)?;
     let limit = query.limit.unwrap_or(ROWS_DEFAULT).clamp(1, LOG_ROWS_MAX);
     let start = match &query.cursor {
-        Some(text) => Some(Place::read(text, &filter).ok_or_else(|| ApiError::invalid("cursor: not one of weir's"))?),
+        Some(text) => {
+            Some(LogCursor::read(text, &filter).ok_or_else(|| ApiError::invalid("cursor: not one of weir's"))?)
+        }
         None => match &query.account {
             Some(account) => Some(filter.first(accounts::existing(&state, account).await?.id)),
             None => state
@@ -86,10 +84,10 @@ fn unknown_model(state: &AdminState, model: &str) -> Option<String> {
 async fn page(
     ledger: &dyn LedgerStore,
     filter: &Filter,
-    start: Option<Place>,
+    start: Option<LogCursor>,
     one_account: bool,
     limit: usize,
-) -> Result<(Vec<Row>, Option<Place>), StoreError> {
+) -> Result<(Vec<Row>, Option<LogCursor>), StoreError> {
     let mut found = Vec::new();
     let Some(mut place) = start else {
         return Ok((found, None));
@@ -188,8 +186,8 @@ impl Filter {
     }
 
     /// Where an account's rows begin.
-    fn first(&self, account: String) -> Place {
-        Place {
+    fn first(&self, account: String) -> LogCursor {
+        LogCursor {
             account,
             day: self.since_ms.div_euclid(DAY_MS),
             index: 0,
@@ -199,13 +197,13 @@ impl Filter {
 
 /// A place in the log. New rows come behind those of their day, so it stays valid while rows are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct LogCursor {
     account: String,
     day: i64,
     index: usize,
 }
 
-impl Place {
+impl LogCursor {
     fn text(&self) -> String {
         format!("{}.{}.{}", self.day, self.index, self.account)
     }

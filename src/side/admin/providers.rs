@@ -6,7 +6,10 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use super::{AdminState, Peer, reply::ApiError};
+use super::{
+    AdminState, Peer,
+    reply::{ApiError, JsonResult},
+};
 
 pub(super) async fn list(State(state): State<AdminState>) -> Json<Value> {
     Json(json!({ "providers": state.providers.providers() }))
@@ -16,7 +19,7 @@ pub(super) async fn enable(
     State(state): State<AdminState>,
     Extension(peer): Extension<Peer>,
     Path(name): Path<String>,
-) -> Result<Json<Value>, ApiError> {
+) -> JsonResult {
     switch(&state, peer, name, true).await
 }
 
@@ -24,11 +27,11 @@ pub(super) async fn disable(
     State(state): State<AdminState>,
     Extension(peer): Extension<Peer>,
     Path(name): Path<String>,
-) -> Result<Json<Value>, ApiError> {
+) -> JsonResult {
     switch(&state, peer, name, false).await
 }
 
-async fn switch(state: &AdminState, peer: Peer, name: String, on: bool) -> Result<Json<Value>, ApiError> {
+async fn switch(state: &AdminState, peer: Peer, name: String, on: bool) -> JsonResult {
     let known = state.providers.providers();
     // One that has left the configuration can still be switched on, or its switch would stay for ever.
     if !on && known.iter().all(|provider| provider.name != name) {

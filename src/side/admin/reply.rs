@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    account_changes::ChangeError,
+    account_changes::AccountChangeError,
     domain::{
         key::KeyState,
         ledger::{AccountView, KeySpend, Reset, period::resets_at},
@@ -19,6 +19,9 @@ use crate::{
     side::audit::AuditError,
     store::{KeyView, StoreError},
 };
+
+/// The JSON body of a success, or what was refused.
+pub(super) type JsonResult = Result<Json<Value>, ApiError>;
 
 /// An error answer: `{"error":{"code","message"}}`.
 #[derive(Debug)]
@@ -96,8 +99,8 @@ impl IntoResponse for ApiError {
     }
 }
 
-impl From<ChangeError> for ApiError {
-    fn from(error: ChangeError) -> Self {
+impl From<AccountChangeError> for ApiError {
+    fn from(error: AccountChangeError) -> Self {
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,
             code: "journal_unavailable",

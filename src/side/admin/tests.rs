@@ -10,7 +10,7 @@ use tokio::{net::UnixListener, sync::watch};
 use super::{AdminState, ModelView, ProviderView, Providers, Stores, serve};
 use crate::{
     account_changes::{AccountChanges, direct::DirectChanges},
-    cli::admin_client::{AdminClient, ClientError},
+    cli::admin_client::{AdminClient, AdminClientError},
     domain::{
         ledger::{Change, Record},
         money::NanoUsd,
@@ -147,7 +147,7 @@ impl Fixture {
 
     async fn refused(&self, method: Method, path: &str, body: Option<Value>) -> String {
         match self.client.call(method, path, body.as_ref()).await {
-            Err(ClientError::Refused(message)) => message,
+            Err(AdminClientError::Refused(message)) => message,
             other => panic!("expected a refusal, got {other:?}"),
         }
     }

@@ -1,9 +1,8 @@
 //! Tests of the publisher, with a journal and a store that do as the test says.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Mutex,
-};
+use std::collections::{BTreeMap, BTreeSet};
+
+use parking_lot::Mutex;
 
 use super::*;
 use crate::{
@@ -26,11 +25,11 @@ use crate::{
 /// Stands for the journal.
 #[derive(Default)]
 struct Tally {
-    state: Mutex<State>,
+    state: Mutex<JournalState>,
 }
 
 #[derive(Default)]
-struct State {
+struct JournalState {
     shares: BTreeMap<Hour, Share>,
     changed: BTreeSet<Hour>,
     end: u64,
@@ -45,7 +44,7 @@ fn place(offset: u64) -> Position {
 impl Tally {
     /// The node has counted this.
     fn count(&self, share: Share) {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         state.end += 1;
         state.changed.insert(share.hour);
         state.shares.insert(share.hour, share);
@@ -53,7 +52,7 @@ impl Tally {
 
     /// Up to which record the store has been told; all of them?
     fn is_told(&self) -> bool {
-        let state = self.state.lock().unwrap();
+        let state = self.state.lock();
         state.told == state.end && state.changed.is_empty()
     }
 }
@@ -61,34 +60,32 @@ impl Tally {
 #[async_trait]
 impl Counted for Tally {
     fn changed(&self) -> (Vec<Share>, Position) {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         let hours = std::mem::take(&mut state.changed);
         let shares = hours.iter().map(|hour| state.shares[hour].clone());
         (shares.collect(), place(state.end))
     }
 
     fn hours(&self) -> Vec<Hour> {
-        self.state.lock().unwrap().shares.keys().copied().collect()
+        self.state.lock().shares.keys().copied().collect()
     }
 
     fn untold(&self, hours: &[Hour]) {
-        self.state.lock().unwrap().changed.extend(hours);
+        self.state.lock().changed.extend(hours);
     }
 
     fn told(&self, to: Position) {
-        self.state.lock().unwrap().told = to.offset;
+        self.state.lock().told = to.offset;
     }
 
     async fn synced(&self, to: Position) {
-        self.state.lock().unwrap().synced = to.offset;
+        self.state.lock().synced = to.offset;
     }
 }
 
-/// Stands for the store.
 struct Store {
     journal: Arc<Tally>,
     held: Mutex<BTreeMap<Hour, Bucket>>,
-    /// The sizes of the calls.
     calls: Mutex<Vec<usize>>,
     /// So many calls are taken before all are refused.
     good: AtomicUsize,
@@ -99,9 +96,9 @@ struct Store {
 impl StabilityStore for Store {
     async fn tell(&self, by: &NodeId, shares: &[Share]) -> Result<(), StoreError> {
         assert_eq!(*by, node(1));
-        let state = self.journal.state.lock().unwrap();
+        let state = self.journal.state.lock();
         assert_eq!(state.synced, state.end, "nothing is told that is not on disk");
-        self.calls.lock().unwrap().push(shares.len());
+        self.calls.lock().push(shares.len());
         let take = |good: usize| good.checked_sub(1);
         if self
             .good
@@ -111,7 +108,7 @@ impl StabilityStore for Store {
             return Err(StoreError::Unavailable("as the test says".to_owned()));
         }
         let told = shares.iter().map(|share| (share.hour, share.bucket.clone()));
-        self.held.lock().unwrap().extend(told);
+        self.held.lock().extend(told);
         Ok(())
     }
 
@@ -156,13 +153,13 @@ impl Bench {
 
     /// The calls since the last look.
     fn calls(&self) -> Vec<usize> {
-        std::mem::take(&mut self.store.calls.lock().unwrap())
+        std::mem::take(&mut self.store.calls.lock())
     }
 
     fn assert_equal(&self) {
-        let state = self.journal.state.lock().unwrap();
+        let state = self.journal.state.lock();
         let counted = state.shares.iter().map(|(hour, share)| (*hour, share.bucket.clone()));
-        assert_eq!(*self.store.held.lock().unwrap(), counted.collect());
+        assert_eq!(*self.store.held.lock(), counted.collect());
     }
 }
 
@@ -228,7 +225,7 @@ async fn a_store_that_may_have_lost_something_is_told_everything_again() {
     }
     bench.flush().await.unwrap();
     bench.calls();
-    bench.store.held.lock().unwrap().clear();
+    bench.store.held.lock().clear();
     bench.store.epochs.send_modify(|epoch| *epoch += 1);
     bench.flush().await.unwrap();
     bench.flush().await.unwrap();

@@ -1,11 +1,9 @@
 //! Tests of the snapshot, with a store that counts how often it is asked.
 
-use std::sync::{
-    Mutex,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use super::*;
 use crate::{
@@ -38,7 +36,7 @@ impl Store {
     }
 
     fn answers(&self, answer: Result<BTreeMap<Hour, Bucket>, StoreError>) {
-        *self.answer.lock().unwrap() = answer;
+        *self.answer.lock() = answer;
     }
 
     /// Waits until it has been asked another two times: what it answered before is taken then.
@@ -57,7 +55,7 @@ impl StabilityStore for Store {
     async fn buckets(&self, first: Hour, last: Hour) -> Result<BTreeMap<Hour, Bucket>, StoreError> {
         assert_eq!(first.plus(23), last, "a window has 24 hours");
         self.asked.fetch_add(1, Ordering::SeqCst);
-        self.answer.lock().unwrap().clone()
+        self.answer.lock().clone()
     }
 
     fn epochs(&self) -> watch::Receiver<u64> {

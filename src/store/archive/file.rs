@@ -43,7 +43,7 @@ pub struct Header {
 
 /// The last line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
+pub struct Trailer {
     /// How many items there are.
     pub items: u64,
     /// SHA-256 of all bytes before this line, in hexadecimal digits.
@@ -52,7 +52,7 @@ pub struct End {
 
 #[derive(Serialize, Deserialize)]
 struct EndLine {
-    end: End,
+    end: Trailer,
 }
 
 /// Why a backup cannot be read. Nothing of it has been used then.
@@ -110,7 +110,7 @@ impl Encoder {
     /// # Errors
     /// Never in practice.
     pub fn end(self) -> serde_json::Result<Vec<u8>> {
-        let end = End {
+        let end = Trailer {
             items: self.items,
             sha256: hex(self.hash),
         };
@@ -131,7 +131,7 @@ impl Encoder {
 ///
 /// # Errors
 /// When it is not.
-pub fn check(path: &Path) -> Result<(Header, End), BackupError> {
+pub fn check(path: &Path) -> Result<(Header, Trailer), BackupError> {
     let mut lines = Lines::open(path)?;
     let first = lines.next_line()?.ok_or(BackupError::NoBackup)?;
     let header: Header = serde_json::from_slice(&first).map_err(|_| BackupError::NoBackup)?;
@@ -223,7 +223,7 @@ pub async fn encode(archive: &dyn Archive, header: &Header, to: mpsc::Sender<Vec
     dumped
 }
 
-fn end_of(line: &[u8]) -> Option<End> {
+fn end_of(line: &[u8]) -> Option<Trailer> {
     line.starts_with(b"{\"end\":")
         .then(|| serde_json::from_slice::<EndLine>(line).ok())
         .flatten()
@@ -289,7 +289,7 @@ mod tests {
         bytes
     }
 
-    fn checked(bytes: &[u8]) -> Result<(Header, End), BackupError> {
+    fn checked(bytes: &[u8]) -> Result<(Header, Trailer), BackupError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("backup");
         std::fs::write(&path, bytes).unwrap();

@@ -1,8 +1,7 @@
 //! The contract at its plainest: a store that is a list in memory, to compare the real ones with.
 
-use std::sync::{Mutex, MutexGuard};
-
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::domain::key::{KeyId, KeyRecord};
@@ -11,12 +10,12 @@ use crate::store::{Changes, KeyChange, KeyHealer, KeyStore, KeyView, LIST_KEYS_M
 
 /// A store without any engine.
 pub(crate) struct ModelStore {
-    state: Mutex<State>,
+    state: Mutex<ModelState>,
     nudge: watch::Sender<u64>,
 }
 
 #[derive(Default)]
-struct State {
+struct ModelState {
     keys: Vec<KeyView>,
     gone: Vec<KeyId>,
     changes: Vec<Vec<KeyDigest>>,
@@ -30,17 +29,13 @@ impl ModelStore {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
-    }
-
-    fn changed(&self, state: &mut State, digests: Vec<KeyDigest>) {
+    fn changed(&self, state: &mut ModelState, digests: Vec<KeyDigest>) {
         state.changes.push(digests);
         self.nudge.send_replace(state.version());
     }
 
     fn replace(&self, id: &KeyId, change: impl Fn(&KeyRecord) -> KeyRecord) -> Result<KeyView, StoreError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let view = state.held(id)?;
         let record = change(&view.record);
         if record == view.record {
@@ -52,7 +47,7 @@ impl ModelStore {
         Ok(view)
     }
 
-    fn add(&self, state: &mut State, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
+    fn add(&self, state: &mut ModelState, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
         if state.has_digest(digest) || state.held(&record.id).is_ok() {
             return Err(StoreError::Duplicate);
         }
@@ -66,7 +61,7 @@ impl ModelStore {
         Ok(())
     }
 
-    fn remove(&self, state: &mut State, id: &KeyId) -> Option<KeyView> {
+    fn remove(&self, state: &mut ModelState, id: &KeyId) -> Option<KeyView> {
         state.gone.push(id.clone());
         let at = state.keys.iter().position(|view| view.record.id == *id)?;
         let view = state.keys.remove(at);
@@ -75,7 +70,7 @@ impl ModelStore {
     }
 }
 
-impl State {
+impl ModelState {
     fn version(&self) -> u64 {
         self.changes.len() as u64
     }
@@ -93,7 +88,7 @@ impl State {
 #[async_trait]
 impl KeyStore for ModelStore {
     async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError> {
-        let state = self.state();
+        let state = self.state.lock();
         let held = state.keys.iter().find(|view| view.digest == *digest);
         Ok(Lookup {
             record: held.map(|view| view.record.clone()),
@@ -102,15 +97,15 @@ impl KeyStore for ModelStore {
     }
 
     async fn create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
-        self.add(&mut self.state(), digest, record)
+        self.add(&mut self.state.lock(), digest, record)
     }
 
     async fn by_id(&self, id: &KeyId) -> Result<Option<KeyView>, StoreError> {
-        Ok(self.state().held(id).ok().cloned())
+        Ok(self.state.lock().held(id).ok().cloned())
     }
 
     async fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(id) = after {
             state.held(id)?;
         }
@@ -128,7 +123,7 @@ impl KeyStore for ModelStore {
     }
 
     async fn rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<KeyView, StoreError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let taken = state.has_digest(digest);
         let view = state.held(id)?;
         if taken {
@@ -146,13 +141,13 @@ impl KeyStore for ModelStore {
     }
 
     async fn delete(&self, id: &KeyId) -> Result<KeyView, StoreError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.held(id)?;
         self.remove(&mut state, id).ok_or(StoreError::NotFound)
     }
 
     async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         for (id, at) in used {
             if let Ok(view) = state.held(id) {
                 view.last_used = view.last_used.max(Some(*at));
@@ -162,7 +157,7 @@ impl KeyStore for ModelStore {
     }
 
     async fn changes_since(&self, version: u64) -> Result<Changes, StoreError> {
-        let state = self.state();
+        let state = self.state.lock();
         let behind = state.changes.get(usize::try_from(version).unwrap()..);
         Ok(Changes {
             version: state.version(),
@@ -178,7 +173,7 @@ impl KeyStore for ModelStore {
 #[async_trait]
 impl KeyHealer for ModelStore {
     async fn heal(&self, digest: &KeyDigest, told: &KeyRecord) -> Result<(), StoreError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.held(&told.id).is_err() {
             let is_gone = state.gone.contains(&told.id);
             return if is_gone {
@@ -207,7 +202,7 @@ impl KeyHealer for ModelStore {
     }
 
     async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !state.held(id).is_ok_and(|view| view.record.revision > revision) {
             self.remove(&mut state, id);
         }

@@ -61,7 +61,7 @@ enum Operation {
 }
 
 #[derive(Debug, PartialEq)]
-enum Answer {
+enum Outcome {
     Done(Result<(), StoreError>),
     Lookup(Result<Lookup, StoreError>),
     Found(Result<Option<KeyView>, StoreError>),
@@ -102,22 +102,22 @@ fn created_at(key: u8) -> i64 {
     i64::from(key % 3) - 1
 }
 
-async fn answer(store: &dyn KeyStore, operation: &Operation) -> Answer {
+async fn answer(store: &dyn KeyStore, operation: &Operation) -> Outcome {
     match operation {
         Operation::Create { key, digest: text } => {
-            Answer::Done(store.create(&digest(*text), &record(*key, created_at(*key))).await)
+            Outcome::Done(store.create(&digest(*text), &record(*key, created_at(*key))).await)
         }
-        Operation::Find(text) => Answer::Lookup(store.find(&digest(*text)).await),
-        Operation::ById(key) => Answer::Found(store.by_id(&id(*key)).await),
-        Operation::List { after, limit } => Answer::Views(store.list(after.map(id).as_ref(), *limit).await),
-        Operation::Update { key, change } => Answer::View(store.update(&id(*key), change).await),
+        Operation::Find(text) => Outcome::Lookup(store.find(&digest(*text)).await),
+        Operation::ById(key) => Outcome::Found(store.by_id(&id(*key)).await),
+        Operation::List { after, limit } => Outcome::Views(store.list(after.map(id).as_ref(), *limit).await),
+        Operation::Update { key, change } => Outcome::View(store.update(&id(*key), change).await),
         Operation::Rotate {
             key,
             digest: text,
             hint,
-        } => Answer::View(store.rotate(&id(*key), &digest(*text), hint).await),
-        Operation::Revoke { key, at } => Answer::View(store.revoke(&id(*key), *at).await),
-        Operation::Delete(key) => Answer::View(store.delete(&id(*key)).await),
+        } => Outcome::View(store.rotate(&id(*key), &digest(*text), hint).await),
+        Operation::Revoke { key, at } => Outcome::View(store.revoke(&id(*key), *at).await),
+        Operation::Delete(key) => Outcome::View(store.delete(&id(*key)).await),
         Operation::Heal {
             key,
             digest: text,
@@ -129,14 +129,14 @@ async fn answer(store: &dyn KeyStore, operation: &Operation) -> Answer {
             if *revoked {
                 told = told.revoked(9);
             }
-            Answer::Done(store.heal(&digest(*text), &told).await)
+            Outcome::Done(store.heal(&digest(*text), &told).await)
         }
-        Operation::HealGone { key, revision } => Answer::Done(store.heal_gone(&id(*key), *revision).await),
+        Operation::HealGone { key, revision } => Outcome::Done(store.heal_gone(&id(*key), *revision).await),
         Operation::Touch(used) => {
             let used: Vec<_> = used.iter().map(|(key, at)| (id(*key), *at)).collect();
-            Answer::Done(store.touch(&used).await)
+            Outcome::Done(store.touch(&used).await)
         }
-        Operation::ChangesSince(version) => Answer::Changes(store.changes_since(*version).await),
+        Operation::ChangesSince(version) => Outcome::Changes(store.changes_since(*version).await),
     }
 }
 

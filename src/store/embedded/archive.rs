@@ -1,11 +1,6 @@
 //! The embedded store's keys in a backup.
 
-use std::{
-    fs::File,
-    io,
-    path::Path,
-    sync::{Arc, PoisonError},
-};
+use std::{fs::File, io, path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use redb::ReadableTable;
@@ -15,7 +10,7 @@ use super::{
     EmbeddedStore, blocking,
     database::unavailable,
     file::{GONE, KEYS, StoreFile, USED, decode, encode},
-    live::{Held, Step},
+    key_index::{KeyEntry, KeyMutation},
 };
 use crate::{
     domain::key::KeyId,
@@ -78,7 +73,7 @@ impl StoreFile {
         Ok(())
     }
 
-    fn commit_all(&self, held: &[Held], gone: &[KeyId]) -> Result<(), StoreError> {
+    fn commit_all(&self, held: &[KeyEntry], gone: &[KeyId]) -> Result<(), StoreError> {
         let write = || -> Result<(), redb::Error> {
             let transaction = self.begin_write()?;
             {
@@ -106,19 +101,14 @@ impl Archive for EmbeddedStore {
     async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         blocking(move || {
-            let snapshot = shared
-                .file
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .snapshot()
-                .map_err(unavailable)?;
+            let snapshot = shared.file.lock().snapshot().map_err(unavailable)?;
             StoreFile::dump(&snapshot, &to).map_err(StoreError::Corrupt)
         })
         .await
     }
 
     async fn is_empty(&self) -> Result<bool, StoreError> {
-        Ok(self.live().list(None, 1)?.is_empty())
+        Ok(self.shared.index.read().list(None, 1)?.is_empty())
     }
 
     async fn load(&self, items: &[Item]) -> Result<(), StoreError> {
@@ -129,7 +119,7 @@ impl Archive for EmbeddedStore {
                     digest,
                     record,
                     last_used,
-                } => held.push(Held {
+                } => held.push(KeyEntry {
                     digest: *digest,
                     record: (**record).clone(),
                     last_used: *last_used,
@@ -143,15 +133,15 @@ impl Archive for EmbeddedStore {
         }
         let shared = Arc::clone(&self.shared);
         blocking(move || {
-            let file = shared.file.lock().unwrap_or_else(PoisonError::into_inner);
+            let file = shared.file.lock();
             file.commit_all(&held, &gone)?;
-            let mut live = shared.live.write().unwrap_or_else(PoisonError::into_inner);
+            let mut index = shared.index.write();
             let steps = held
                 .into_iter()
-                .map(|held| Step::Put(Box::new(held)))
-                .chain(gone.into_iter().map(Step::Remove));
+                .map(|held| KeyMutation::Put(Box::new(held)))
+                .chain(gone.into_iter().map(KeyMutation::Remove));
             for step in steps {
-                live.apply(step);
+                index.apply(step);
             }
             Ok(())
         })

@@ -6,13 +6,13 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use redb::{Database, DatabaseError};
+use redb::{Database, DatabaseError, ReadableTable, TableDefinition, WriteTransaction};
 
-use crate::store::{OpenError, StoreError};
+use crate::store::{StoreError, StoreOpenError};
 
 /// Opens `path`, making it and its folder if need be.
-pub(super) fn open(path: &Path, page_cache_bytes: usize) -> Result<Database, OpenError> {
-    let file = open_file(path).map_err(|error| OpenError::File {
+pub(super) fn open(path: &Path, page_cache_bytes: usize) -> Result<Database, StoreOpenError> {
+    let file = open_file(path).map_err(|error| StoreOpenError::File {
         path: path.to_owned(),
         reason: error.to_string(),
     })?;
@@ -23,7 +23,7 @@ pub(super) fn open(path: &Path, page_cache_bytes: usize) -> Result<Database, Ope
 
 /// Does what opens and reads a file at the start. redb takes some damaged pages for a fault of its own and panics; nothing of
 /// it is used after that.
-pub(super) fn at_start<T>(path: &Path, work: impl FnOnce() -> Result<T, OpenError>) -> Result<T, OpenError> {
+pub(super) fn at_start<T>(path: &Path, work: impl FnOnce() -> Result<T, StoreOpenError>) -> Result<T, StoreOpenError> {
     let outcome = catch_unwind(AssertUnwindSafe(work));
     outcome.unwrap_or_else(|_| Err(corrupt(path, "its pages are damaged".to_owned())))
 }
@@ -42,23 +42,47 @@ fn open_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-pub(super) fn open_error(path: &Path, error: DatabaseError) -> OpenError {
+/// The table in which a file says of which format it is.
+pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+const META_FORMAT: &str = "format";
+
+/// Writes the format into a new file, and commits with it the tables that were opened in `transaction`.
+pub(super) fn settle_format(transaction: WriteTransaction, format: u64) -> Result<(), String> {
+    let settle = || -> Result<u64, redb::Error> {
+        let found = {
+            let mut meta = transaction.open_table(META)?;
+            let found = meta.get(META_FORMAT)?.map(|found| found.value());
+            if found.is_none() {
+                meta.insert(META_FORMAT, format)?;
+            }
+            found.unwrap_or(format)
+        };
+        transaction.commit()?;
+        Ok(found)
+    };
+    match settle().map_err(|error| error.to_string())? {
+        found if found == format => Ok(()),
+        found => Err(format!("its format is {found}, this weir reads format {format}")),
+    }
+}
+
+pub(super) fn open_error(path: &Path, error: DatabaseError) -> StoreOpenError {
     let path = PathBuf::from(path);
     match error {
-        DatabaseError::DatabaseAlreadyOpen => OpenError::InUse(path),
-        DatabaseError::Storage(redb::StorageError::Io(error)) => OpenError::File {
+        DatabaseError::DatabaseAlreadyOpen => StoreOpenError::InUse(path),
+        DatabaseError::Storage(redb::StorageError::Io(error)) => StoreOpenError::File {
             path,
             reason: error.to_string(),
         },
-        other => OpenError::Corrupt {
+        other => StoreOpenError::Corrupt {
             path,
             reason: other.to_string(),
         },
     }
 }
 
-pub(super) fn corrupt(path: &Path, reason: String) -> OpenError {
-    OpenError::Corrupt {
+pub(super) fn corrupt(path: &Path, reason: String) -> StoreOpenError {
+    StoreOpenError::Corrupt {
         path: path.to_owned(),
         reason,
     }

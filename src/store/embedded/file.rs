@@ -10,11 +10,11 @@ use redb::{
 use serde::{Deserialize, Serialize};
 
 use super::database::{self, unavailable};
-use super::live::{Held, Step};
+use super::key_index::{KeyEntry, KeyMutation};
 use crate::domain::key::{KeyId, KeyRecord};
 use crate::domain::provider_state::StateKey;
 use crate::domain::secret::KeyDigest;
-use crate::store::{OpenError, StoreError};
+use crate::store::{StoreError, StoreOpenError};
 
 /// Key id to a [`StoredKey`] as JSON.
 pub(super) const KEYS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("keys");
@@ -24,9 +24,6 @@ pub(super) const USED: TableDefinition<'_, &str, i64> = TableDefinition::new("us
 pub(super) const GONE: TableDefinition<'_, &str, ()> = TableDefinition::new("gone");
 /// State at a provider to when its memory ends, in seconds since the Unix epoch, and who serves it.
 const SESSIONS: TableDefinition<'_, &[u8], (i64, &str)> = TableDefinition::new("sessions");
-/// Facts about the file itself.
-const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-const META_FORMAT: &str = "format";
 /// The layout written here. A file with a higher one is refused, not guessed at.
 const FORMAT: u64 = 1;
 const FILE_NAME: &str = "keys.redb";
@@ -46,7 +43,7 @@ struct StoredKey {
 impl StoreFile {
     /// Opens `folder/keys.redb`, making both if need be, readable by the owner alone, and reads everything in it:
     /// the keys, and the ids of those that were deleted.
-    pub(super) fn open(folder: &Path) -> Result<(Self, Vec<Held>, HashSet<KeyId>), OpenError> {
+    pub(super) fn open(folder: &Path) -> Result<(Self, Vec<KeyEntry>, HashSet<KeyId>), StoreOpenError> {
         let path = folder.join(FILE_NAME);
         database::at_start(&path, || {
             let mut database = database::open(&path, PAGE_CACHE_BYTES)?;
@@ -81,7 +78,7 @@ impl StoreFile {
     }
 
     /// Makes one step durable.
-    pub(super) fn commit(&self, step: &Step) -> Result<(), StoreError> {
+    pub(super) fn commit(&self, step: &KeyMutation) -> Result<(), StoreError> {
         let write = || -> Result<(), redb::Error> {
             let transaction = self.begin_write()?;
             {
@@ -89,12 +86,12 @@ impl StoreFile {
                 let mut used = transaction.open_table(USED)?;
                 let mut gone = transaction.open_table(GONE)?;
                 match step {
-                    Step::Nothing(_) => {}
-                    Step::Put(held) => {
+                    KeyMutation::Nothing(_) => {}
+                    KeyMutation::Put(held) => {
                         gone.remove(held.record.id.as_str())?;
                         keys.insert(held.record.id.as_str(), encode(held)?.as_slice())?;
                     }
-                    Step::Remove(id) => {
+                    KeyMutation::Remove(id) => {
                         keys.remove(id.as_str())?;
                         used.remove(id.as_str())?;
                         gone.insert(id.as_str(), ())?;
@@ -177,29 +174,17 @@ impl StoreFile {
         write().map_err(unavailable)
     }
 
-    /// Writes the format into a new file and makes sure that all tables exist.
+    /// Makes sure that the file is of the format that is read here and has all tables.
     fn settle_format(&self) -> Result<(), String> {
-        let settle = || -> Result<u64, redb::Error> {
+        let tables = || -> Result<WriteTransaction, redb::Error> {
             let transaction = self.begin_write()?;
-            let format = {
-                transaction.open_table(KEYS)?;
-                transaction.open_table(USED)?;
-                transaction.open_table(SESSIONS)?;
-                transaction.open_table(GONE)?;
-                let mut meta = transaction.open_table(META)?;
-                let format = meta.get(META_FORMAT)?.map(|format| format.value());
-                if format.is_none() {
-                    meta.insert(META_FORMAT, FORMAT)?;
-                }
-                format.unwrap_or(FORMAT)
-            };
-            transaction.commit()?;
-            Ok(format)
+            transaction.open_table(KEYS)?;
+            transaction.open_table(USED)?;
+            transaction.open_table(SESSIONS)?;
+            transaction.open_table(GONE)?;
+            Ok(transaction)
         };
-        match settle().map_err(|error| error.to_string())? {
-            FORMAT => Ok(()),
-            other => Err(format!("its format is {other}, this weir reads format {FORMAT}")),
-        }
+        database::settle_format(tables().map_err(|error| error.to_string())?, FORMAT)
     }
 
     fn read_gone(&self) -> Result<HashSet<KeyId>, String> {
@@ -221,8 +206,8 @@ impl StoreFile {
     }
 
     /// All keys. `Err` says what cannot be read, and never the content.
-    fn read_all(&self) -> Result<Vec<Held>, String> {
-        let read = || -> Result<Vec<Result<Held, String>>, redb::Error> {
+    fn read_all(&self) -> Result<Vec<KeyEntry>, String> {
+        let read = || -> Result<Vec<Result<KeyEntry, String>>, redb::Error> {
             let transaction = self.database.begin_read()?;
             let keys = transaction.open_table(KEYS)?;
             let used = transaction.open_table(USED)?;
@@ -238,7 +223,7 @@ impl StoreFile {
     }
 }
 
-pub(super) fn encode(held: &Held) -> Result<Vec<u8>, redb::Error> {
+pub(super) fn encode(held: &KeyEntry) -> Result<Vec<u8>, redb::Error> {
     let stored = StoredKey {
         digest: held.digest.to_hex(),
         record: held.record.clone(),
@@ -246,14 +231,14 @@ pub(super) fn encode(held: &Held) -> Result<Vec<u8>, redb::Error> {
     serde_json::to_vec(&stored).map_err(|error| redb::Error::Io(error.into()))
 }
 
-pub(super) fn decode(id: &str, stored: &[u8], last_used: Option<i64>) -> Result<Held, String> {
+pub(super) fn decode(id: &str, stored: &[u8], last_used: Option<i64>) -> Result<KeyEntry, String> {
     let fault = |what: &str| format!("the record of {id} {what}");
     let stored: StoredKey = serde_json::from_slice(stored).map_err(|_| fault("is not a key record"))?;
     let digest = KeyDigest::from_hex(&stored.digest).ok_or_else(|| fault("has no digest"))?;
     if stored.record.id.as_str() != id {
         return Err(fault("is that of another key"));
     }
-    Ok(Held {
+    Ok(KeyEntry {
         digest,
         record: stored.record,
         last_used,

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use self::books::{Applied, Books, lock};
+use self::books::{Applied, Books};
 use super::blocking;
 use crate::domain::{
     consumption::Row,
@@ -22,7 +22,7 @@ use crate::domain::{
     money::NanoUsd,
 };
 use crate::store::ledger::{APPLY_STEPS_MAX, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore};
-use crate::store::{OpenError, StoreError};
+use crate::store::{StoreError, StoreOpenError};
 
 mod archive;
 mod books;
@@ -53,7 +53,7 @@ impl EmbeddedLedger {
     ///
     /// # Errors
     /// When another process has it open, the file system refuses, or the file is not what weir wrote.
-    pub fn open(folder: &Path, now_ms: NowMs) -> Result<Self, OpenError> {
+    pub fn open(folder: &Path, now_ms: NowMs) -> Result<Self, StoreOpenError> {
         Ok(Self {
             folder: folder.to_owned(),
             books: Arc::new(Books::open(folder)?),
@@ -67,11 +67,11 @@ impl EmbeddedLedger {
     /// what the journal does not keep any more.
     ///
     /// # Errors
-    /// [`OpenError::Emptied`]; or the file system refuses. Nothing is changed then.
-    pub fn begin(&self, accounts_known: usize) -> Result<(), OpenError> {
+    /// [`StoreOpenError::Emptied`]; or the file system refuses. Nothing is changed then.
+    pub fn begin(&self, accounts_known: usize) -> Result<(), StoreOpenError> {
         let file = self.books.file();
         let path = || self.folder.join(file::FILE_NAME);
-        let refused = |error: StoreError| OpenError::File {
+        let refused = |error: StoreError| StoreOpenError::File {
             path: path(),
             reason: error.to_string(),
         };
@@ -79,7 +79,7 @@ impl EmbeddedLedger {
             return Ok(());
         }
         if accounts_known > 0 && self.books.is_empty() {
-            return Err(OpenError::Emptied {
+            return Err(StoreOpenError::Emptied {
                 path: path(),
                 accounts: accounts_known,
             });
@@ -152,7 +152,7 @@ impl LedgerStore for EmbeddedLedger {
     async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError> {
         let slot = self.books.slot(&ask.account);
         Ok(slot.map_or(ToppedUp::NoHold, |slot| {
-            lock(&slot).account.top_up(ask, (self.now_ms)())
+            slot.lock().account.top_up(ask, (self.now_ms)())
         }))
     }
 
@@ -174,26 +174,26 @@ impl LedgerStore for EmbeddedLedger {
 
     async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError> {
         let slot = self.books.slot(account);
-        Ok(slot.map_or(0, |slot| lock(&slot).account.watermark(node)))
+        Ok(slot.map_or(0, |slot| slot.lock().account.watermark(node)))
     }
 
     async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError> {
         for slot in accounts.iter().filter_map(|account| self.books.slot(account)) {
-            lock(&slot).account.renew(node, (self.now_ms)());
+            slot.lock().account.renew(node, (self.now_ms)());
         }
         Ok(())
     }
 
     async fn release(&self, node: &NodeId, account: &str) -> Result<(), StoreError> {
         if let Some(slot) = self.books.slot(account) {
-            lock(&slot).account.release(node);
+            slot.lock().account.release(node);
         }
         Ok(())
     }
 
     async fn account(&self, id: &str) -> Result<Option<AccountView>, StoreError> {
         let slot = self.books.slot(id);
-        Ok(slot.and_then(|slot| lock(&slot).account.view(id, (self.now_ms)())))
+        Ok(slot.and_then(|slot| slot.lock().account.view(id, (self.now_ms)())))
     }
 
     async fn accounts(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccountView>, StoreError> {
@@ -203,7 +203,7 @@ impl LedgerStore for EmbeddedLedger {
     async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError> {
         let slot = self.books.slot(account);
         Ok(slot.map_or_else(KeySpend::default, |slot| {
-            lock(&slot).account.key_spend(key, (self.now_ms)())
+            slot.lock().account.key_spend(key, (self.now_ms)())
         }))
     }
 
@@ -214,7 +214,7 @@ impl LedgerStore for EmbeddedLedger {
 
     async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
         let slot = self.books.slot(account);
-        Ok(slot.and_then(|slot| lock(&slot).account.operations().amount(id)))
+        Ok(slot.and_then(|slot| slot.lock().account.operations().amount(id)))
     }
 
     async fn now_ms(&self) -> Result<i64, StoreError> {

@@ -14,7 +14,7 @@ use super::file::StoreFile;
 use crate::domain::key::KeyState;
 use crate::domain::provider_state::StateKey;
 use crate::store::contract::{Fixture, digest, id, record, suite, until};
-use crate::store::{KeyStore, KeyView, LIST_KEYS_MAX, OpenError, sessions};
+use crate::store::{KeyStore, KeyView, LIST_KEYS_MAX, StoreOpenError, sessions};
 
 const FILE_NAME: &str = "keys.redb";
 /// Every how many bytes a file is damaged, one place at a time.
@@ -117,7 +117,7 @@ async fn a_store_has_one_owner() {
     let folder = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(folder.path()).unwrap();
     let second = EmbeddedStore::open(folder.path()).err().unwrap();
-    assert!(matches!(second, OpenError::InUse(_)), "{second}");
+    assert!(matches!(second, StoreOpenError::InUse(_)), "{second}");
     drop(store);
     EmbeddedStore::open(folder.path()).unwrap();
 }
@@ -148,7 +148,7 @@ async fn a_change_goes_on_when_its_caller_goes_away() {
 }
 
 /// Opens a file of this content. A panic fails the test with the place of the damage.
-fn open_content(content: &[u8], what: &str) -> (Result<EmbeddedStore, OpenError>, TempDir) {
+fn open_content(content: &[u8], what: &str) -> (Result<EmbeddedStore, StoreOpenError>, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join(FILE_NAME), content).unwrap();
     let opened = catch_unwind(AssertUnwindSafe(|| EmbeddedStore::open(folder.path())));
@@ -175,7 +175,10 @@ async fn a_file_that_is_no_store_is_refused() {
     for (what, content) in cases {
         let refused = open_content(content, what).0.err();
         assert!(
-            matches!(refused, Some(OpenError::Corrupt { .. } | OpenError::File { .. })),
+            matches!(
+                refused,
+                Some(StoreOpenError::Corrupt { .. } | StoreOpenError::File { .. })
+            ),
             "{what}: {refused:?}"
         );
     }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 
-use super::{ADMIN_BUDGET, Adopt, Init, RedisStore, link::Effort, reply, reply::Reply};
+use super::{ADMIN_BUDGET, Adopt, Init, RedisStore, link::Effort, reply, reply::ScriptReply};
 use crate::{
     domain::key::KeyId,
     store::{
@@ -84,7 +84,7 @@ impl Archive for RedisStore {
         for key in &self.keys {
             call.key(key);
         }
-        let mut reply = Reply::read(self.link.call(&call, Effort::Read(ADMIN_BUDGET)).await?)?;
+        let mut reply = ScriptReply::read(self.link.call(&call, Effort::Read(ADMIN_BUDGET)).await?)?;
         Ok(reply.text()? == "0")
     }
 
@@ -122,7 +122,7 @@ impl Archive for RedisStore {
             if !is_any {
                 continue;
             }
-            let reply = Reply::read(self.link.call(&call, Effort::Write(ADMIN_BUDGET)).await?)?;
+            let reply = ScriptReply::read(self.link.call(&call, Effort::Write(ADMIN_BUDGET)).await?)?;
             if reply.is_conflict() {
                 return Err(set_up_meanwhile());
             }

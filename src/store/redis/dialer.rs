@@ -1,15 +1,16 @@
 //! Makes clients for servers, with login, protocol and TLS.
 
+use ::redis::aio::MultiplexedConnection;
 use ::redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
-    RedisResult, TlsCertificates,
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo, RedisConnectionInfo,
+    RedisError, RedisResult, TlsCertificates,
 };
 
 use super::address::Address;
 use super::rights::{Missing, Rights};
 use super::settings::{RedisMode, RedisSettings};
 use crate::domain::secret::Secret;
-use crate::store::OpenError;
+use crate::store::StoreOpenError;
 
 /// How servers are talked to, and what has to be allowed there. RESP3 everywhere: it tells of a closed connection before the next call is sent on it.
 pub(super) struct Dialer {
@@ -21,8 +22,8 @@ pub(super) struct Dialer {
 
 impl Dialer {
     /// Reads the CA file and tries the TLS settings.
-    pub(super) fn new(settings: &RedisSettings) -> Result<Self, OpenError> {
-        let fault = |text: String| OpenError::Settings(format!("store.redis: {text}"));
+    pub(super) fn new(settings: &RedisSettings) -> Result<Self, StoreOpenError> {
+        let fault = |text: String| StoreOpenError::Settings(format!("store.redis: {text}"));
         let root_cert = match &settings.ca_file {
             Some(path) if settings.tls => Some(
                 std::fs::read(path)
@@ -60,7 +61,6 @@ impl Dialer {
         self.client(address, &self.data.clone().set_db(0))
     }
 
-    /// A client of a sentinel.
     pub(super) fn sentinel(&self, address: &Address) -> RedisResult<Client> {
         self.client(address, &self.sentinel)
     }
@@ -101,6 +101,22 @@ impl Dialer {
             Some(certificates) => Client::build_with_tls(info, certificates.clone()),
         }
     }
+}
+
+/// A connection without limits of time, which hands over what the server pushes.
+pub(super) async fn connect_for_pushes(
+    client: &Client,
+    on_push: impl Fn(PushInfo) + Send + Sync + 'static,
+) -> RedisResult<MultiplexedConnection> {
+    let sender = move |push| {
+        on_push(push);
+        Ok::<(), RedisError>(())
+    };
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
+        .set_push_sender(sender);
+    client.get_multiplexed_async_connection_with_config(&config).await
 }
 
 fn login(username: Option<&str>, password: Option<&Secret>) -> RedisConnectionInfo {

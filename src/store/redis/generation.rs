@@ -4,7 +4,7 @@ use crate::{
     domain::secret::random_base62,
     store::{
         StoreError,
-        redis::{ADMIN_BUDGET, RedisStore, link::Effort, reply::Reply},
+        redis::{ADMIN_BUDGET, RedisStore, link::Effort, reply::ScriptReply},
     },
 };
 
@@ -46,7 +46,7 @@ impl RedisStore {
         }
         call.arg(word);
         call.arg(if adopt == Adopt::Data { "adopt" } else { "" });
-        let mut reply = Reply::read(self.link.call(&call, Effort::Write(ADMIN_BUDGET)).await?)?;
+        let mut reply = ScriptReply::read(self.link.call(&call, Effort::Write(ADMIN_BUDGET)).await?)?;
         match reply.text()?.as_str() {
             "made" => Ok(Init::Made),
             "there" => Ok(Init::Already),

@@ -38,7 +38,7 @@ use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
 use crate::store::ledger::{APPLY_STEPS_MAX, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore};
 
-use self::answer::Answer;
+use self::answer::LedgerReply;
 use self::index::Entered;
 pub(super) use self::scripts::LedgerScripts;
 
@@ -46,8 +46,8 @@ mod answer;
 mod archive;
 mod arguments;
 mod index;
-mod kept;
 mod scripts;
+mod stored_account;
 #[cfg(test)]
 mod tests;
 
@@ -111,12 +111,12 @@ impl RedisLedger {
             .map_or_else(String::new, |clock| clock().to_string())
     }
 
-    async fn send(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<Answer, StoreError> {
-        self.store.link.call_whole(call, effort).await.map(Answer::new)
+    async fn send(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<LedgerReply, StoreError> {
+        self.store.link.call_whole(call, effort).await.map(LedgerReply::new)
     }
 
     /// The status of an answer, and the answer. A missing account is one only while the Redis is the one this node knows.
-    async fn call(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<(String, Answer), StoreError> {
+    async fn call(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<(String, LedgerReply), StoreError> {
         let mut answer = self.send(call, effort).await?;
         let status = answer.text()?;
         let known = match status.as_str() {
@@ -169,7 +169,7 @@ impl RedisLedger {
         account: &str,
         steps: &[Step],
         may_create: bool,
-    ) -> Result<(String, Answer), StoreError> {
+    ) -> Result<(String, LedgerReply), StoreError> {
         let mut call = self.prepare(&self.scripts().apply, account);
         call.arg(node.as_str()).arg(u8::from(may_create));
         for step in steps {

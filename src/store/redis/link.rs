@@ -2,54 +2,55 @@
 //!
 //! A call is one script whose keys share one slot. It is sent once. It is repeated only if it is known not to have run
 //! (redirected, script unknown, server no longer the master), or if it changes nothing. All tries together stay within
-//! its [`patience`]: the budget limits Redis's silence, not the queue in front of it. Each master has its own
+//! its [`call_timeout`]: the budget limits Redis's silence, not the queue in front of it. Each master has its own
 //! connection and breaker ([`lane`]).
 //!
 //! The crate's own clients for sentinels and clusters are not used: they repeat calls that may have run, and show
 //! neither which server answered nor when it changed, which breakers and epochs need.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ::redis::{Client, RedisResult, ScriptInvocation};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use self::call_timeout::{CallTimeout, TimeoutCheck};
 use self::cluster::Cluster;
 use self::epochs::Epochs;
 use self::finder::{Finder, Sentinel};
-use self::lane::{Lane, State, unavailable};
-use self::patience::{Look, Patience};
-use self::pulse::Pulse;
+use self::lane::{Lane, LaneState, unavailable};
+use self::last_answer::LastAnswer;
 use self::request::{Request, Verdict};
 use super::address::Address;
 use super::dialer::Dialer;
 use super::scripts::Scripts;
 use super::settings::{RedisMode, RedisSettings};
 use crate::clock;
-use crate::store::{OpenError, StoreError};
+use crate::store::{StoreError, StoreOpenError};
 
 mod breaker;
+mod call_timeout;
 mod cluster;
 mod epochs;
 mod finder;
 mod inspection;
-mod keeper;
 mod lane;
-mod own;
-mod patience;
-mod pulse;
+mod last_answer;
+mod misplaced_keys;
 mod report;
 mod request;
+mod runtime_connections;
 mod slots;
-mod strays;
+mod supervisor;
 
 #[cfg(test)]
 pub(super) use lane::CALLS_MAX;
 #[cfg(test)]
-pub(super) use own::CALLS_MIN as OWN_CALLS_MIN;
+pub(super) use runtime_connections::CALLS_MIN as RUNTIME_CALLS_MIN;
 
 /// How long one attempt to connect may take, including finding the server, login and loading the scripts.
 pub(super) const CONNECT_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -99,44 +100,44 @@ enum Keys {
 
 /// Whom a call is waiting for, once it is sent.
 #[derive(Default)]
-struct Asked {
-    expected: Mutex<Option<Expected>>,
+struct CallProgress {
+    awaited: Mutex<Option<AwaitedAnswer>>,
     /// Whether the last answer was that the slot is on its way.
     moving: AtomicBool,
 }
 
-/// Where an answer is expected: on which of a lane's connections.
+/// Where an answer is awaited: on which of a lane's connections.
 #[derive(Clone)]
-struct Expected {
+struct AwaitedAnswer {
     lane: Arc<Lane>,
     number: u64,
-    pulse: Pulse,
+    last_answer: LastAnswer,
 }
 
-impl Asked {
-    fn set(&self, expected: Option<Expected>) {
-        *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = expected;
+impl CallProgress {
+    fn set(&self, awaited: Option<AwaitedAnswer>) {
+        *self.awaited.lock() = awaited;
     }
 
-    fn get(&self) -> Option<Expected> {
-        self.expected.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn get(&self) -> Option<AwaitedAnswer> {
+        self.awaited.lock().clone()
     }
 }
 
 impl Link {
     /// Checks the settings. It connects nowhere yet.
-    pub(super) fn new(settings: &RedisSettings) -> Result<Self, OpenError> {
+    pub(super) fn new(settings: &RedisSettings) -> Result<Self, StoreOpenError> {
         let nodes = settings.addresses()?;
         let dialer = Arc::new(Dialer::new(settings)?);
         let epochs = Epochs::new();
-        let patience = settings.budget;
+        let call_budget = settings.budget;
         let one = |finder| Route::One {
-            lane: Arc::new(Lane::new(&dialer, &epochs, patience)),
+            lane: Arc::new(Lane::new(&dialer, &epochs, call_budget)),
             finder,
         };
         let route = match (&settings.mode, nodes.as_slice()) {
             (RedisMode::Cluster, _) => {
-                Route::Cluster(Cluster::new(nodes, &settings.namespace, &dialer, &epochs, patience))
+                Route::Cluster(Cluster::new(nodes, &settings.namespace, &dialer, &epochs, call_budget))
             }
             (
                 RedisMode::Sentinel {
@@ -150,7 +151,7 @@ impl Link {
             ))),
             (RedisMode::Standalone, [node]) => one(Finder::Standalone(node.clone())),
             (RedisMode::Standalone, _) => {
-                return Err(OpenError::Settings(
+                return Err(StoreOpenError::Settings(
                     "store.redis.nodes: give exactly one server".to_owned(),
                 ));
             }
@@ -181,31 +182,31 @@ impl Link {
 
     async fn run(&self, call: &ScriptInvocation<'_>, effort: Effort, keys: Keys) -> Result<Vec<String>, StoreError> {
         let (Effort::Read(silence) | Effort::Write(silence)) = effort;
-        let mut patience = Patience::new(silence, self.queue, clock::instant());
-        let asked = Asked::default();
-        let mut attempt = pin!(self.attempt(call, effort, keys, &asked));
-        let mut wait = patience.first();
+        let mut call_timeout = CallTimeout::new(silence, self.queue, clock::instant());
+        let progress = CallProgress::default();
+        let mut attempt = pin!(self.attempt(call, effort, keys, &progress));
+        let mut wait = call_timeout.first();
         loop {
             if let Ok(answer) = timeout(wait, attempt.as_mut()).await {
                 return answer;
             }
-            let expected = asked.get();
-            let look = patience.look(expected.as_ref().map(|it| &it.pulse), clock::instant());
-            match (&look, expected) {
-                (Look::Wait(more), _) => {
+            let awaited = progress.get();
+            let check = call_timeout.check(awaited.as_ref().map(|it| &it.last_answer), clock::instant());
+            match (&check, awaited) {
+                (TimeoutCheck::Wait(more), _) => {
                     wait = *more;
                     continue;
                 }
-                (Look::Silent(since), Some(Expected { lane, number, .. })) => lane.doubt(number, *since),
-                (Look::Silent(_) | Look::TooLong, _) => {}
+                (TimeoutCheck::Silent(since), Some(AwaitedAnswer { lane, number, .. })) => lane.suspect(number, *since),
+                (TimeoutCheck::Silent(_) | TimeoutCheck::TooLong, _) => {}
             }
-            if asked.moving.load(Ordering::Relaxed) {
+            if progress.moving.load(Ordering::Relaxed) {
                 return Err(StoreError::Unavailable(
                     "redis is moving the slot of the call's keys to another master, and has not come to the end"
                         .to_owned(),
                 ));
             }
-            return Err(patience.ended(&look));
+            return Err(call_timeout.ended(&check));
         }
     }
 
@@ -227,23 +228,23 @@ impl Link {
         call: &ScriptInvocation<'_>,
         effort: Effort,
         keys: Keys,
-        asked: &Asked,
+        progress: &CallProgress,
     ) -> Result<Vec<String>, StoreError> {
         let request = Request::of(call).await.map_err(|error| unavailable(&error))?;
         let mut again = matches!(effort, Effort::Read(_));
         let mut redirect: Option<(Address, bool)> = None;
         let mut redirects = 0;
         while redirects < REDIRECTS_MAX {
-            asked.set(None);
+            progress.set(None);
             let (lane, asking) = self.towards(&request, redirect.take()).await?;
             let live = lane.live().await?;
             let mut wire = lane.wire(&live);
-            asked.set(Some(Expected {
+            progress.set(Some(AwaitedAnswer {
                 lane: Arc::clone(&lane),
                 number: live.number,
-                pulse: wire.pulse.clone(),
+                last_answer: wire.last_answer.clone(),
             }));
-            let _place = lane.place()?;
+            let _permit = lane.permit()?;
             let error = match lane.send(&mut wire, call, &request, asking).await {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
@@ -252,7 +253,7 @@ impl Link {
                 Verdict::Ask(_) if keys == Keys::Made => Verdict::Wait,
                 verdict => verdict,
             };
-            asked.moving.store(verdict == Verdict::Wait, Ordering::Relaxed);
+            progress.moving.store(verdict == Verdict::Wait, Ordering::Relaxed);
             match (&self.route, verdict) {
                 (Route::Cluster(cluster), Verdict::Moved(target)) => {
                     cluster.note_stale();
@@ -272,16 +273,16 @@ impl Link {
                     return Err(StoreError::Unavailable(text.to_owned()));
                 }
                 (_, Verdict::Wait) => {
-                    // However often: patience ends it.
+                    // However often: the call's timeout ends it.
                     redirects = 0;
                     sleep(SLOT_PAUSE).await;
                 }
                 (_, Verdict::NotMaster) => {
                     redirects += 1;
-                    lane.leave(live.number, State::Connecting);
+                    lane.leave(live.number, LaneState::Connecting);
                 }
                 (_, Verdict::Broken) => {
-                    lane.leave(live.number, State::Connecting);
+                    lane.leave(live.number, LaneState::Connecting);
                     if !again {
                         return Err(unavailable(&error));
                     }
@@ -317,9 +318,9 @@ impl Link {
 
     /// How many runtimes have their own connection to the one master.
     #[cfg(test)]
-    pub(super) fn owned(&self) -> usize {
+    pub(super) fn runtime_connections(&self) -> usize {
         match &self.route {
-            Route::One { lane, .. } => lane.owned.ready(),
+            Route::One { lane, .. } => lane.runtime_connections.ready(),
             Route::Cluster(_) => 0,
         }
     }
@@ -340,7 +341,7 @@ impl Link {
     /// Whether every known master is connected, and the sentinels, if any, have answered.
     pub(super) fn is_connected(&self) -> bool {
         match &self.route {
-            Route::One { lane, finder } => lane.live_now().is_some() && finder.has_heard(),
+            Route::One { lane, finder } => lane.live_now().is_some() && finder.knows_master(),
             Route::Cluster(cluster) => cluster.is_whole(),
         }
     }

@@ -6,13 +6,13 @@ use crate::domain::key::KeyRecord;
 use crate::domain::secret::KeyDigest;
 use crate::store::{Changes, KeyView, StoreError};
 
-pub(super) struct Reply {
+pub(super) struct ScriptReply {
     pub(super) generation: String,
     conflict: bool,
     rest: IntoIter<String>,
 }
 
-impl Reply {
+impl ScriptReply {
     /// Sorts refusals out.
     pub(super) fn read(texts: Vec<String>) -> Result<Self, StoreError> {
         let mut texts = texts.into_iter();
@@ -52,7 +52,6 @@ impl Reply {
             .ok_or_else(|| StoreError::Corrupt("a script's answer is too short".to_owned()))
     }
 
-    /// All that is left.
     pub(super) fn texts(self) -> IntoIter<String> {
         self.rest
     }
@@ -134,8 +133,8 @@ pub(super) fn record_text(record: &KeyRecord) -> Result<String, StoreError> {
 mod tests {
     use super::*;
 
-    fn reply(texts: &[&str]) -> Result<Reply, StoreError> {
-        Reply::read(texts.iter().map(ToString::to_string).collect())
+    fn reply(texts: &[&str]) -> Result<ScriptReply, StoreError> {
+        ScriptReply::read(texts.iter().map(ToString::to_string).collect())
     }
 
     #[test]

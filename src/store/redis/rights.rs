@@ -49,9 +49,8 @@ const ASKING: &str = "multi";
 /// What the name of a key that is asked about ends with. None has it.
 const PROBE: &str = "rights";
 
-/// What a right is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
+enum RightUse {
     /// Nothing works without it.
     Vital,
     /// weir serves without it; this is what is missed then.
@@ -62,7 +61,7 @@ enum Use {
 struct Right {
     name: &'static str,
     words: Vec<String>,
-    of: Use,
+    of: RightUse,
 }
 
 /// The rights that weir needs at a server that holds data.
@@ -90,7 +89,7 @@ impl Rights {
         let vital = |name, words| Right {
             name,
             words,
-            of: Use::Vital,
+            of: RightUse::Vital,
         };
         let mut rights: Vec<Right> = SCRIPTED
             .iter()
@@ -120,7 +119,7 @@ impl Rights {
         let useful = |name, words, missed| Right {
             name,
             words,
-            of: Use::Useful(missed),
+            of: RightUse::Useful(missed),
         };
         if matches!(settings.mode, RedisMode::Cluster) {
             let missed = "keys that a cut-off move of slots has left behind are not found";
@@ -179,7 +178,7 @@ impl Rights {
         let missed = "which other rights are missing is not seen";
         Missing {
             refusal: None,
-            complaint: Some(self.say(&[(ASKING, Use::Useful(missed))], false)),
+            complaint: Some(self.say(&[(ASKING, RightUse::Useful(missed))], false)),
         }
     }
 
@@ -187,11 +186,11 @@ impl Rights {
     fn missing(&self, answers: &[RedisResult<Value>]) -> Missing {
         let (mut vital, mut useful, mut keys) = (Vec::new(), Vec::new(), false);
         for (right, answer) in self.rights.iter().zip(answers) {
-            match (answer.as_ref().err().and_then(Denied::of), right.of) {
+            match (answer.as_ref().err().and_then(DeniedRight::of), right.of) {
                 (None, _) => {}
-                (Some(Denied::Key), _) => keys = true,
-                (Some(Denied::Command), Use::Vital) => vital.push((right.name, right.of)),
-                (Some(Denied::Command), Use::Useful(_)) => useful.push((right.name, right.of)),
+                (Some(DeniedRight::Key), _) => keys = true,
+                (Some(DeniedRight::Command), RightUse::Vital) => vital.push((right.name, right.of)),
+                (Some(DeniedRight::Command), RightUse::Useful(_)) => useful.push((right.name, right.of)),
             }
         }
         // Some are asked about with several keys.
@@ -204,10 +203,10 @@ impl Rights {
     }
 
     /// What the user may not do, and by which words of `ACL SETUSER` it may.
-    fn say(&self, missing: &[(&str, Use)], keys: bool) -> String {
-        let name = |(name, of): &(&str, Use)| match of {
-            Use::Vital => format!("{name:?}"),
-            Use::Useful(missed) => format!("{name:?} ({missed})"),
+    fn say(&self, missing: &[(&str, RightUse)], keys: bool) -> String {
+        let name = |(name, of): &(&str, RightUse)| match of {
+            RightUse::Vital => format!("{name:?}"),
+            RightUse::Useful(missed) => format!("{name:?} ({missed})"),
         };
         let names: Vec<String> = missing.iter().map(name).collect();
         let mut granted: Vec<String> = missing.iter().map(|(name, _)| format!("+{name}")).collect();
@@ -236,14 +235,13 @@ impl Rights {
     }
 }
 
-/// What an error denies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Denied {
+enum DeniedRight {
     Command,
     Key,
 }
 
-impl Denied {
+impl DeniedRight {
     fn of(error: &RedisError) -> Option<Self> {
         (error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)).then(|| {
             // In the words of Redis 6 to 8: "no permissions to run the 'get' command", "to access one of the keys",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::address::Address;
 use crate::domain::secret::Secret;
-use crate::store::OpenError;
+use crate::store::StoreOpenError;
 
 /// The `[store.redis]` settings, with secrets resolved.
 #[derive(Clone, Debug)]
@@ -54,14 +54,14 @@ const NAMESPACE_CHARS_MAX: usize = 64;
 
 impl RedisSettings {
     /// The name of one of the store's keys. The braces make all of them live in one slot of a cluster.
-    pub(super) fn key(&self, name: &str) -> Result<String, OpenError> {
+    pub(super) fn key(&self, name: &str) -> Result<String, StoreOpenError> {
         let fits = (1..=NAMESPACE_CHARS_MAX).contains(&self.namespace.len());
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
         if fits && self.namespace.bytes().all(plain) {
             Ok(format!("{{{}:keys}}:{name}", self.namespace))
         } else {
             let rule = format!("give 1 to {NAMESPACE_CHARS_MAX} of a-z, A-Z, 0-9, `_`, `.` and `-`");
-            Err(OpenError::Settings(format!(
+            Err(StoreOpenError::Settings(format!(
                 "store.redis.namespace {:?} is not usable, {rule}",
                 self.namespace
             )))
@@ -69,31 +69,34 @@ impl RedisSettings {
     }
 
     /// The nodes: exactly one standalone server, at least one otherwise.
-    pub(super) fn addresses(&self) -> Result<Vec<Address>, OpenError> {
+    pub(super) fn addresses(&self) -> Result<Vec<Address>, StoreOpenError> {
         let count = self.nodes.len();
         if count == 0 {
-            return Err(OpenError::Settings("store.redis.nodes is empty, give host:port".into()));
+            return Err(StoreOpenError::Settings(
+                "store.redis.nodes is empty, give host:port".into(),
+            ));
         }
         if matches!(self.mode, RedisMode::Standalone) && count != 1 {
-            return Err(OpenError::Settings(format!(
+            return Err(StoreOpenError::Settings(format!(
                 "store.redis.nodes has {count} entries, a standalone server is one; set store.redis.mode for sentinel or cluster"
             )));
         }
         if matches!(self.mode, RedisMode::Cluster) && self.database != 0 {
             let text = "store.redis.database: a cluster has database 0 only";
-            return Err(OpenError::Settings(text.to_owned()));
+            return Err(StoreOpenError::Settings(text.to_owned()));
         }
         self.nodes.iter().map(|node| address(node)).collect()
     }
 }
 
-fn address(node: &str) -> Result<Address, OpenError> {
+fn address(node: &str) -> Result<Address, StoreOpenError> {
     // A URL may hold a password, so the text is only repeated when it cannot be one.
     if node.contains('@') || node.contains("://") {
         let text = "store.redis.nodes takes host:port; username, password, database and tls are keys of their own";
-        return Err(OpenError::Settings(text.to_owned()));
+        return Err(StoreOpenError::Settings(text.to_owned()));
     }
-    Address::parse(node).ok_or_else(|| OpenError::Settings(format!("store.redis.nodes: {node:?} is not host:port")))
+    Address::parse(node)
+        .ok_or_else(|| StoreOpenError::Settings(format!("store.redis.nodes: {node:?} is not host:port")))
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ const LAST_SECOND: i64 = 253_402_300_799;
 const AHEAD_HOURS: i64 = 48;
 
 /// What one node has counted of one model in one hour.
-struct Told {
+struct NodeShare {
     hour: Hour,
     node: NodeId,
     model: String,
@@ -69,7 +69,7 @@ impl RedisStore {
     }
 
     /// What all nodes have told of these hours. What weir has not written is passed over.
-    async fn told(&self, hours: &[Hour]) -> Result<Vec<Told>, StoreError> {
+    async fn told(&self, hours: &[Hour]) -> Result<Vec<NodeShare>, StoreError> {
         if hours.is_empty() {
             return Ok(Vec::new());
         }
@@ -183,7 +183,7 @@ fn parts<'a, 'b>(mut shares: &'a [(&'b NodeId, &'b Share)]) -> impl Iterator<Ite
 }
 
 /// Reads what the script says of one hour; answers with how many fields are not weir's.
-fn read_hour(hour: Hour, words: &mut IntoIter<String>, told: &mut Vec<Told>) -> Result<usize, StoreError> {
+fn read_hour(hour: Hour, words: &mut IntoIter<String>, told: &mut Vec<NodeShare>) -> Result<usize, StoreError> {
     let cut = || StoreError::Corrupt("a script's answer is too short".to_owned());
     let count: usize = words.next().and_then(|count| count.parse().ok()).ok_or_else(cut)?;
     let mut junk = 0;
@@ -194,7 +194,7 @@ fn read_hour(hour: Hour, words: &mut IntoIter<String>, told: &mut Vec<Told>) -> 
             .map_or((field.as_str(), None), |(node, model)| (node, Some(model)));
         match (NodeId::parse(node), model) {
             (Some(node), Some(model)) => match from_text(&value) {
-                Some(counters) => told.push(Told {
+                Some(counters) => told.push(NodeShare {
                     hour,
                     node,
                     model: model.to_owned(),

@@ -63,10 +63,10 @@ impl TestServer {
         Self::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await
     }
 
-    /// A server with these arguments beside the usual ones.
+    /// A server with these arguments besides the default ones.
     pub(crate) async fn start_with(more: &[&str]) -> Option<Self> {
         // Uncompressed, so that a test can look for a text in what DUMP shows.
-        let usual = [
+        let defaults = [
             "--save",
             "",
             "--rdbcompression",
@@ -74,7 +74,7 @@ impl TestServer {
             "--repl-diskless-sync-delay",
             "0",
         ];
-        let arguments = usual.iter().chain(more).map(ToString::to_string).collect();
+        let arguments = defaults.iter().chain(more).map(ToString::to_string).collect();
         Self::launch(arguments, "").await
     }
 

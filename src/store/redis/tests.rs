@@ -13,9 +13,9 @@ use crate::store::{FEED_CHANGES_MAX, KeyChange, KeyHealer, KeyStore, StoreError}
 
 mod cluster;
 mod least;
-mod own;
 mod queue;
 mod rights;
+mod runtime_connections;
 mod sentinel;
 mod settings;
 mod trouble;

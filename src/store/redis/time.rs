@@ -1,6 +1,6 @@
 //! The server's clock; in a cluster that of the master which has the keys' slot.
 
-use super::{ADMIN_BUDGET, RedisStore, link::Effort, reply::Reply};
+use super::{ADMIN_BUDGET, RedisStore, link::Effort, reply::ScriptReply};
 use crate::store::StoreError;
 
 impl RedisStore {
@@ -10,7 +10,7 @@ impl RedisStore {
         for key in &self.keys {
             call.key(key);
         }
-        let mut reply = Reply::read(self.link.call(&call, Effort::Read(ADMIN_BUDGET)).await?)?;
+        let mut reply = ScriptReply::read(self.link.call(&call, Effort::Read(ADMIN_BUDGET)).await?)?;
         let told = reply.text()?;
         told.parse()
             .map_err(|_| StoreError::Corrupt("redis tells no time".to_owned()))

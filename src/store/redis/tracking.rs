@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{AsyncConnectionConfig, Client, PushInfo, PushKind, RedisError, RedisResult};
+use ::redis::{Client, PushInfo, PushKind, RedisResult};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
 use super::address::Address;
+use super::dialer::connect_for_pushes;
 use super::link::{CONNECT_WAIT_MAX, Link, PAUSE_MAX, PAUSE_MIN};
 
 /// How often the connection is asked for a sign of life.
@@ -65,19 +66,12 @@ async fn subscribe(
     lost: &Arc<Notify>,
 ) -> RedisResult<MultiplexedConnection> {
     let (nudge, lost) = (Arc::clone(nudge), Arc::clone(lost));
-    let hear = move |push: PushInfo| {
-        match push.kind {
-            PushKind::Invalidate => nudge_once(&nudge),
-            PushKind::Disconnection => lost.notify_one(),
-            _ => {}
-        }
-        Ok::<(), RedisError>(())
+    let on_push = move |push: PushInfo| match push.kind {
+        PushKind::Invalidate => nudge_once(&nudge),
+        PushKind::Disconnection => lost.notify_one(),
+        _ => {}
     };
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(None)
-        .set_response_timeout(None)
-        .set_push_sender(hear);
-    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+    let mut connection = connect_for_pushes(client, on_push).await?;
     let mut track = ::redis::cmd("CLIENT");
     track
         .arg("TRACKING")

@@ -1,6 +1,6 @@
 //! Handles one event of a stream.
 
-use super::Answer;
+use super::AnswerProgress;
 use crate::domain::json_pick::{Picker, Said};
 use crate::domain::sse::EventSink;
 
@@ -32,7 +32,7 @@ impl Head {
 /// Where the data of one event go.
 pub(super) struct Sink<'a> {
     picker: &'a mut Picker,
-    answer: &'a mut Answer,
+    answer: &'a mut AnswerProgress,
     head: &'a mut Head,
     /// The pieces of data that came, and the bytes of the last.
     pieces: usize,
@@ -42,7 +42,7 @@ pub(super) struct Sink<'a> {
 }
 
 impl<'a> Sink<'a> {
-    pub(super) fn new(picker: &'a mut Picker, answer: &'a mut Answer, head: &'a mut Head) -> Self {
+    pub(super) fn new(picker: &'a mut Picker, answer: &'a mut AnswerProgress, head: &'a mut Head) -> Self {
         Self {
             picker,
             answer,
@@ -72,7 +72,7 @@ impl EventSink for Sink<'_> {
     }
 
     fn end(&mut self, name: &[u8]) {
-        let Answer { dialect, facts } = &mut *self.answer;
+        let AnswerProgress { dialect, facts } = &mut *self.answer;
         if self.head.is_marker() {
             facts.done_marker = true;
         } else {

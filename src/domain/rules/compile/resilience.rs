@@ -116,14 +116,14 @@ pub(super) fn origins(raw: &[Spanned<RawOrigin>], faults: &mut Faults<'_>) -> Ve
 }
 
 pub(super) fn retry(raw: &RawRetry, faults: &mut Faults<'_>) -> RetryPolicy {
-    let usual = RetryPolicy::default();
+    let defaults = RetryPolicy::default();
     let policy = RetryPolicy {
-        statuses: statuses(raw.statuses.as_ref(), "retry.statuses", faults).unwrap_or(usual.statuses),
-        attempts: number(raw.attempts.as_ref(), "attempts", 1, ATTEMPTS_MAX, faults).unwrap_or(usual.attempts),
+        statuses: statuses(raw.statuses.as_ref(), "retry.statuses", faults).unwrap_or(defaults.statuses),
+        attempts: number(raw.attempts.as_ref(), "attempts", 1, ATTEMPTS_MAX, faults).unwrap_or(defaults.attempts),
         backoff: number(raw.backoff_ms.as_ref(), "backoff_ms", 1, BACKOFF_MS_MAX, faults)
-            .map_or(usual.backoff, |ms| Duration::from_millis(ms.into())),
+            .map_or(defaults.backoff, |ms| Duration::from_millis(ms.into())),
         backoff_max: number(raw.backoff_max_ms.as_ref(), "backoff_max_ms", 1, BACKOFF_MS_MAX, faults)
-            .map_or(usual.backoff_max, |ms| Duration::from_millis(ms.into())),
+            .map_or(defaults.backoff_max, |ms| Duration::from_millis(ms.into())),
         budget_percent: number(
             raw.budget_percent.as_ref(),
             "budget_percent",
@@ -131,7 +131,7 @@ pub(super) fn retry(raw: &RawRetry, faults: &mut Faults<'_>) -> RetryPolicy {
             BUDGET_PERCENT_MAX,
             faults,
         )
-        .unwrap_or(usual.budget_percent),
+        .unwrap_or(defaults.budget_percent),
     };
     if let Some(given) = &raw.backoff_max_ms
         && policy.backoff_max < policy.backoff

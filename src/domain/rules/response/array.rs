@@ -9,17 +9,17 @@ use crate::domain::{
 /// Holds one object at a time: an element of the array, or the bare object that an error is.
 #[derive(Debug, Default)]
 pub(super) struct ElementRewriter {
-    place: Place,
-    held: Vec<u8>,
+    position: ElementPosition,
+    buffered: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
-enum Place {
+enum ElementPosition {
     /// Where brackets, commas and white space stand.
     #[default]
     Between,
-    /// In an object, all of which is held.
-    Held(JsonEnd),
+    /// In an object, all of which is buffered.
+    Buffered(JsonEnd),
     /// In an object that is too large.
     TooLarge(JsonEnd),
     /// Behind something that stands in no array of objects.
@@ -30,43 +30,43 @@ impl ElementRewriter {
     pub(super) fn push(&mut self, bytes: &[u8], rules: &BodyRules, out: &mut Vec<u8>) {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let used = match &mut self.place {
-                Place::Lost => {
+            let used = match &mut self.position {
+                ElementPosition::Lost => {
                     out.extend_from_slice(rest);
                     return;
                 }
-                Place::Between => {
+                ElementPosition::Between => {
                     let is_between = |byte: &u8| matches!(byte, b'[' | b']' | b',' | b' ' | b'\t' | b'\r' | b'\n');
                     let used = rest.iter().take_while(|byte| is_between(byte)).count();
                     out.extend_from_slice(rest.get(..used).unwrap_or_default());
-                    self.place = match rest.get(used) {
-                        Some(b'{') => Place::Held(JsonEnd::new()),
-                        Some(_) => Place::Lost,
-                        None => Place::Between,
+                    self.position = match rest.get(used) {
+                        Some(b'{') => ElementPosition::Buffered(JsonEnd::new()),
+                        Some(_) => ElementPosition::Lost,
+                        None => ElementPosition::Between,
                     };
                     used
                 }
-                Place::Held(end) => {
-                    let room = EVENT_BYTES_MAX.saturating_sub(self.held.len());
+                ElementPosition::Buffered(end) => {
+                    let room = EVENT_BYTES_MAX.saturating_sub(self.buffered.len());
                     let piece = rest.get(..room).unwrap_or(rest);
                     let (used, is_whole) = progress(end, piece);
-                    self.held.extend_from_slice(piece.get(..used).unwrap_or_default());
+                    self.buffered.extend_from_slice(piece.get(..used).unwrap_or_default());
                     if is_whole {
-                        let edited = edit_object(rules, &self.held);
-                        out.extend_from_slice(edited.as_deref().unwrap_or(&self.held));
-                        self.held.clear();
-                        self.place = Place::Between;
+                        let edited = edit_object(rules, &self.buffered);
+                        out.extend_from_slice(edited.as_deref().unwrap_or(&self.buffered));
+                        self.buffered.clear();
+                        self.position = ElementPosition::Between;
                     } else if room <= rest.len() {
-                        out.append(&mut self.held);
-                        self.place = Place::TooLarge(std::mem::take(end));
+                        out.append(&mut self.buffered);
+                        self.position = ElementPosition::TooLarge(std::mem::take(end));
                     }
                     used
                 }
-                Place::TooLarge(end) => {
+                ElementPosition::TooLarge(end) => {
                     let (used, is_whole) = progress(end, rest);
                     out.extend_from_slice(rest.get(..used).unwrap_or_default());
                     if is_whole {
-                        self.place = Place::Between;
+                        self.position = ElementPosition::Between;
                     }
                     used
                 }
@@ -76,7 +76,7 @@ impl ElementRewriter {
     }
 
     pub(super) fn into_held(self) -> Vec<u8> {
-        self.held
+        self.buffered
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Fixture, text};
 use crate::{
-    account_changes::direct::Fault,
+    account_changes::direct::InjectedFault,
     domain::{
         key::KeyId,
         ledger::{Change, NodeId, Record, Settlement, Step},
@@ -160,7 +160,7 @@ async fn the_same_operation_counts_once_and_another_amount_is_refused() {
 async fn an_operation_that_another_node_makes_meanwhile_counts_once() {
     let admin = Fixture::new().await;
     let operation = crate::domain::ledger::OperationId::parse("order-7");
-    admin.changes.fail(Some(Fault::StoreAway));
+    admin.changes.fail(Some(InjectedFault::StoreAway));
     let credit = json!({ "usd": "5", "operation_id": "order-7" });
     let recorded = admin.post("/v1/accounts/a/credit", credit.clone()).await;
     assert_eq!(recorded["applied"], false);
@@ -201,10 +201,10 @@ async fn an_account_that_is_made_again_by_the_same_operation_is_made_once() {
 #[tokio::test]
 async fn a_change_that_the_store_has_not_applied_yet_says_so() {
     let admin = Fixture::new().await;
-    admin.changes.fail(Some(Fault::StoreAway));
+    admin.changes.fail(Some(InjectedFault::StoreAway));
     let credited = admin.post("/v1/accounts/a/credit", json!({ "usd": "5" })).await;
     assert_eq!(credited, json!({ "id": "a", "applied": false }));
-    admin.changes.fail(Some(Fault::DiskFull));
+    admin.changes.fail(Some(InjectedFault::DiskFull));
     let message = admin
         .refused(Method::POST, "/v1/accounts/a/credit", Some(json!({ "usd": "5" })))
         .await;

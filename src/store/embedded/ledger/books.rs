@@ -6,8 +6,10 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::Bound;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use parking_lot::{Mutex, RwLock};
 
 use super::file::{Changed, LedgerFile};
 use crate::domain::{
@@ -15,7 +17,7 @@ use crate::domain::{
     key::KeyId,
     ledger::{Account, AccountView, Admission, Admit, Change, NodeId, Step},
 };
-use crate::store::{OpenError, StoreError};
+use crate::store::{StoreError, StoreOpenError};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
@@ -23,7 +25,7 @@ mod retention;
 
 pub(super) struct Books {
     file: LedgerFile,
-    accounts: RwLock<BTreeMap<String, Arc<Slot>>>,
+    accounts: RwLock<BTreeMap<String, Arc<SharedBook>>>,
     /// Names of the accounts that have changed since they were last written.
     changed: Mutex<Vec<String>>,
     /// Held by who writes: the file takes one at a time.
@@ -31,8 +33,7 @@ pub(super) struct Books {
     unwritten_rows: AtomicUsize,
 }
 
-/// One account.
-pub(super) type Slot = Mutex<Book>;
+pub(super) type SharedBook = Mutex<Book>;
 
 #[derive(Default)]
 pub(super) struct Book {
@@ -57,20 +58,17 @@ pub(super) struct Unwritten {
     pub(super) row: Arc<Row>,
 }
 
-/// What became of steps.
 pub(super) enum Applied {
-    /// The watermark.
     To(u64),
     /// Nothing: the place of the next row of this day has to be given first.
     NeedsDay(i64),
 }
 
 impl Books {
-    pub(super) fn open(folder: &Path) -> Result<Self, OpenError> {
+    pub(super) fn open(folder: &Path) -> Result<Self, StoreOpenError> {
         LedgerFile::open(folder).map(|(file, accounts)| Self::of(file, accounts))
     }
 
-    /// The accounts of a file.
     pub(super) fn of(file: LedgerFile, accounts: BTreeMap<String, Account>) -> Self {
         let slot = |account| {
             Arc::new(Mutex::new(Book {
@@ -94,20 +92,20 @@ impl Books {
 
     /// Whether there is no account.
     pub(super) fn is_empty(&self) -> bool {
-        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+        let accounts = self.accounts.read();
         accounts.is_empty()
     }
 
-    pub(super) fn slot(&self, id: &str) -> Option<Arc<Slot>> {
-        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn slot(&self, id: &str) -> Option<Arc<SharedBook>> {
+        let accounts = self.accounts.read();
         accounts.get(id).map(Arc::clone)
     }
 
-    fn slot_or_new(&self, id: &str) -> Arc<Slot> {
+    fn slot_or_new(&self, id: &str) -> Arc<SharedBook> {
         if let Some(slot) = self.slot(id) {
             return slot;
         }
-        let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
+        let mut accounts = self.accounts.write();
         Arc::clone(accounts.entry(id.to_owned()).or_default())
     }
 
@@ -120,7 +118,7 @@ impl Books {
         let Some(slot) = self.slot(id) else {
             return Account::default().admit(ask, now_ms);
         };
-        let mut book = lock(&slot);
+        let mut book = slot.lock();
         let known = book.account.key_revision(&ask.key.id);
         let answer = book.account.admit(ask, now_ms);
         if book.account.key_revision(&ask.key.id) != known {
@@ -132,7 +130,7 @@ impl Books {
 
     pub(super) fn apply(&self, node: &NodeId, id: &str, steps: &[Step]) -> Applied {
         let slot = self.slot_or_new(id);
-        let mut book = lock(&slot);
+        let mut book = slot.lock();
         let days = steps.iter().filter_map(settled_row).map(day_of);
         if let Some(day) = days.into_iter().find(|day| !book.next_rows.contains_key(day)) {
             return Applied::NeedsDay(day);
@@ -159,7 +157,7 @@ impl Books {
     /// Reads the place of the next row of a day from the file. No row of that day is on its way, so the file knows.
     pub(super) fn load_day(&self, id: &str, day: i64) -> Result<(), StoreError> {
         let next = self.file.next_row(id, day)?;
-        lock(&self.slot_or_new(id)).next_rows.entry(day).or_insert(next);
+        self.slot_or_new(id).lock().next_rows.entry(day).or_insert(next);
         Ok(())
     }
 
@@ -167,27 +165,27 @@ impl Books {
     fn note(&self, id: &str, book: &mut Book) {
         if !book.noted {
             book.noted = true;
-            lock(&self.changed).push(id.to_owned());
+            self.changed.lock().push(id.to_owned());
         }
     }
 
     /// Writes all that has changed. Everything applied before the call is on the disk when it returns.
     pub(super) fn flush(&self) -> Result<(), StoreError> {
-        let _writing = lock(&self.writing);
-        let names = std::mem::take(&mut *lock(&self.changed));
+        let _writing = self.writing.lock();
+        let names = std::mem::take(&mut *self.changed.lock());
         if names.is_empty() {
             return Ok(());
         }
         let slots = names.into_iter().filter_map(|id| Some((self.slot(&id)?, id)));
-        let (slots, changes): (Vec<Arc<Slot>>, Vec<Changed>) = slots
+        let (slots, changes): (Vec<Arc<SharedBook>>, Vec<Changed>) = slots
             .map(|(slot, id)| {
-                let changed = lock(&slot).take_changed(id);
+                let changed = slot.lock().take_changed(id);
                 (slot, changed)
             })
             .unzip();
         let outcome = self.file.commit(&changes);
         for (slot, changed) in slots.iter().zip(changes) {
-            let mut book = lock(slot);
+            let mut book = slot.lock();
             if outcome.is_ok() {
                 book.unwritten.drain(..changed.rows.len());
                 self.unwritten_rows.fetch_sub(changed.rows.len(), Ordering::Relaxed);
@@ -201,10 +199,10 @@ impl Books {
     }
 
     pub(super) fn views(&self, after: Option<&str>, limit: usize, now_ms: i64) -> Vec<AccountView> {
-        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+        let accounts = self.accounts.read();
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let behind = accounts.range::<str, _>((start, Bound::Unbounded));
-        let views = behind.filter_map(|(id, slot)| lock(slot).account.view(id, now_ms));
+        let views = behind.filter_map(|(id, slot)| slot.lock().account.view(id, now_ms));
         views.take(limit).collect()
     }
 
@@ -222,7 +220,7 @@ impl Books {
             return Ok(Vec::new());
         };
         let skip = u64::try_from(skip).unwrap_or(u64::MAX);
-        let on_their_way = lock(&slot).unwritten_of(day, skip, limit);
+        let on_their_way = slot.lock().unwritten_of(day, skip, limit);
         let mut rows = self.file.rows(id, day, skip, limit)?;
         let on_disk = u64::try_from(rows.len()).unwrap_or(u64::MAX);
         let next = skip.saturating_add(on_disk);
@@ -234,7 +232,7 @@ impl Books {
     }
 
     fn names(&self) -> Vec<String> {
-        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+        let accounts = self.accounts.read();
         accounts.keys().cloned().collect()
     }
 }
@@ -291,9 +289,4 @@ fn day_of(row: &Row) -> i64 {
 /// The first day whose rows are kept.
 pub(super) fn first_kept_day(now_ms: i64) -> i64 {
     now_ms.div_euclid(DAY_MS) - i64::from(RETENTION_DAYS)
-}
-
-/// A lock whose holder has panicked is taken all the same: the model changes nothing before it has checked everything.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock};
 
+use parking_lot::RwLock;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -21,8 +21,8 @@ use crate::domain::{
         account::{Standing, key::AccountKey, operations::Recorded},
     },
 };
-use crate::store::embedded::database::{self, unavailable};
-use crate::store::{OpenError, StoreError};
+use crate::store::embedded::database::{self, META, unavailable};
+use crate::store::{StoreError, StoreOpenError};
 
 mod archive;
 mod begun;
@@ -37,9 +37,6 @@ const KEYS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("key
 const OPERATIONS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("operations");
 /// Account, day and place in the day, from 0 without gaps, to a sealed [`Row`].
 const ROWS: TableDefinition<'_, (&str, i64, u64), &[u8]> = TableDefinition::new("rows");
-/// Facts about the file itself.
-const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-const META_FORMAT: &str = "format";
 /// The layout written here. A file with another one is refused, not guessed at.
 const FORMAT: u64 = 1;
 pub(super) const FILE_NAME: &str = "ledger.redb";
@@ -49,7 +46,7 @@ const PAGE_CACHE_BYTES: usize = 16 << 20;
 const CHECKSUM_BYTES: usize = 4;
 
 /// Opens the database, at the start and again after a failure.
-pub(super) type Opening = Box<dyn Fn() -> Result<Database, OpenError> + Send + Sync>;
+pub(super) type Opening = Box<dyn Fn() -> Result<Database, StoreOpenError> + Send + Sync>;
 
 pub(super) struct LedgerFile {
     opening: Opening,
@@ -73,14 +70,14 @@ pub(super) struct Changed {
 
 impl LedgerFile {
     /// Opens `folder/ledger.redb`, making both if need be, readable by the owner alone, and reads all accounts.
-    pub(super) fn open(folder: &Path) -> Result<(Self, BTreeMap<String, Account>), OpenError> {
+    pub(super) fn open(folder: &Path) -> Result<(Self, BTreeMap<String, Account>), StoreOpenError> {
         let path = folder.join(FILE_NAME);
         let opening = path.clone();
         Self::open_by(&path, Box::new(move || database::open(&opening, PAGE_CACHE_BYTES)))
     }
 
     /// The same with another way to open `path`.
-    pub(super) fn open_by(path: &Path, opening: Opening) -> Result<(Self, BTreeMap<String, Account>), OpenError> {
+    pub(super) fn open_by(path: &Path, opening: Opening) -> Result<(Self, BTreeMap<String, Account>), StoreOpenError> {
         database::at_start(path, || {
             let database = opening()?;
             settle_format(&database).map_err(|reason| database::corrupt(path, reason))?;
@@ -96,7 +93,7 @@ impl LedgerFile {
 
     /// Works with the file. A panic of redb, which is what some damaged pages lead to, is an error.
     fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, StoreError> {
-        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let database = self.database.read();
         let Some(database) = database.as_ref() else {
             let what = "the ledger's file failed and could not be opened again";
             return Err(StoreError::Unavailable(what.to_owned()));
@@ -114,7 +111,7 @@ impl LedgerFile {
         if !self.failed.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        let mut database = self.database.write();
         let again = AssertUnwindSafe(|| {
             // The old one first: the file has one owner.
             drop(database.take());
@@ -223,30 +220,18 @@ fn begin_write(database: &Database) -> Result<WriteTransaction, redb::Error> {
     Ok(transaction)
 }
 
-/// Writes the format into a new file and makes sure that all tables exist.
+/// Makes sure that the file is of the format that is read here and has all tables.
 fn settle_format(database: &Database) -> Result<(), String> {
-    let settle = || -> Result<u64, redb::Error> {
+    let tables = || -> Result<WriteTransaction, redb::Error> {
         let transaction = begin_write(database)?;
-        let format = {
-            transaction.open_table(ACCOUNTS)?;
-            transaction.open_table(KEYS)?;
-            transaction.open_table(ROWS)?;
-            transaction.open_table(OPERATIONS)?;
-            transaction.open_table(stability::HOURS)?;
-            let mut meta = transaction.open_table(META)?;
-            let format = meta.get(META_FORMAT)?.map(|format| format.value());
-            if format.is_none() {
-                meta.insert(META_FORMAT, FORMAT)?;
-            }
-            format.unwrap_or(FORMAT)
-        };
-        transaction.commit()?;
-        Ok(format)
+        transaction.open_table(ACCOUNTS)?;
+        transaction.open_table(KEYS)?;
+        transaction.open_table(ROWS)?;
+        transaction.open_table(OPERATIONS)?;
+        transaction.open_table(stability::HOURS)?;
+        Ok(transaction)
     };
-    match settle().map_err(|error| error.to_string())? {
-        FORMAT => Ok(()),
-        other => Err(format!("its format is {other}, this weir reads format {FORMAT}")),
-    }
+    database::settle_format(tables().map_err(|error| error.to_string())?, FORMAT)
 }
 
 /// All accounts. `Err` says what cannot be read, and never the content.

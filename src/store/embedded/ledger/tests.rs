@@ -270,7 +270,7 @@ async fn a_ledger_has_one_owner_and_others_may_not_read_it() {
     let second = EmbeddedLedger::open(folder.path(), TestClock::new().source())
         .err()
         .unwrap();
-    assert!(matches!(second, OpenError::InUse(_)), "{second}");
+    assert!(matches!(second, StoreOpenError::InUse(_)), "{second}");
     let mode = std::fs::metadata(folder.path().join("ledger.redb"))
         .unwrap()
         .permissions()

@@ -1,8 +1,9 @@
 //! The reference model as a store of its own: what the suite and the random program are tried on first.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{Failover, Fixture, TestClock, ledger_suite, model::Model};
@@ -24,59 +25,55 @@ struct MemoryLedger {
     clock: TestClock,
 }
 
-impl MemoryLedger {
-    fn state(&self) -> MutexGuard<'_, Model> {
-        self.state.lock().unwrap()
-    }
-}
+impl MemoryLedger {}
 
 #[async_trait]
 impl LedgerStore for MemoryLedger {
     async fn admit(&self, ask: &Admit) -> Result<Admission, StoreError> {
-        Ok(self.state().admit(ask, self.clock.now_ms()))
+        Ok(self.state.lock().admit(ask, self.clock.now_ms()))
     }
 
     async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError> {
-        Ok(self.state().top_up(ask, self.clock.now_ms()))
+        Ok(self.state.lock().top_up(ask, self.clock.now_ms()))
     }
 
     async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
-        Ok(self.state().apply(node, account, steps))
+        Ok(self.state.lock().apply(node, account, steps))
     }
 
     async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError> {
-        Ok(self.state().watermark(node, account))
+        Ok(self.state.lock().watermark(node, account))
     }
 
     async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError> {
-        self.state().renew(node, accounts, self.clock.now_ms());
+        self.state.lock().renew(node, accounts, self.clock.now_ms());
         Ok(())
     }
 
     async fn release(&self, node: &NodeId, account: &str) -> Result<(), StoreError> {
-        self.state().release(node, account);
+        self.state.lock().release(node, account);
         Ok(())
     }
 
     async fn account(&self, id: &str) -> Result<Option<AccountView>, StoreError> {
-        Ok(self.state().account(id, self.clock.now_ms()))
+        Ok(self.state.lock().account(id, self.clock.now_ms()))
     }
 
     async fn accounts(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccountView>, StoreError> {
         let limit = limit.min(LIST_ACCOUNTS_MAX);
-        Ok(self.state().accounts(after, limit, self.clock.now_ms()))
+        Ok(self.state.lock().accounts(after, limit, self.clock.now_ms()))
     }
 
     async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError> {
-        Ok(self.state().key_spend(account, key, self.clock.now_ms()))
+        Ok(self.state.lock().key_spend(account, key, self.clock.now_ms()))
     }
 
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
-        Ok(self.state().rows(account, day, skip, limit.min(LOG_ROWS_MAX)))
+        Ok(self.state.lock().rows(account, day, skip, limit.min(LOG_ROWS_MAX)))
     }
 
     async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
-        Ok(self.state().operation(account, id))
+        Ok(self.state.lock().operation(account, id))
     }
 
     async fn now_ms(&self) -> Result<i64, StoreError> {
@@ -96,14 +93,14 @@ struct Snapshot {
 #[async_trait]
 impl Failover for Snapshot {
     async fn remember(&self) {
-        *self.kept.lock().unwrap() = Some(self.state.lock().unwrap().clone());
+        *self.kept.lock() = Some(self.state.lock().clone());
     }
 
     async fn roll_back(&self) -> bool {
-        let Some(kept) = self.kept.lock().unwrap().clone() else {
+        let Some(kept) = self.kept.lock().clone() else {
             return false;
         };
-        *self.state.lock().unwrap() = kept;
+        *self.state.lock() = kept;
         true
     }
 }

@@ -12,11 +12,11 @@ use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
 
 /// A script's answer, read word by word.
-pub(super) struct Answer {
+pub(super) struct LedgerReply {
     words: IntoIter<String>,
 }
 
-impl Answer {
+impl LedgerReply {
     pub(super) fn new(words: Vec<String>) -> Self {
         Self {
             words: words.into_iter(),
@@ -29,7 +29,6 @@ impl Answer {
             .ok_or_else(|| StoreError::Corrupt("a ledger script's answer is too short".to_owned()))
     }
 
-    /// All that is left.
     pub(super) fn rest(self) -> impl Iterator<Item = String> {
         self.words
     }
@@ -175,7 +174,6 @@ impl Answer {
     }
 }
 
-/// A figure.
 pub(super) fn parse<T: FromStr>(text: &str) -> Result<T, StoreError> {
     text.parse()
         .map_err(|_| StoreError::Corrupt("a ledger script answered a figure that is no number".to_owned()))

@@ -10,7 +10,7 @@ use crate::store::{
     StoreError,
     archive::{Archive, Item},
     ledger::LedgerStore,
-    redis::ledger::kept::Kept,
+    redis::ledger::stored_account::StoredAccount,
 };
 
 /// Items that one round of scripts puts back, so that none holds up the server.
@@ -45,12 +45,12 @@ impl RedisLedger {
         if status == "missing" {
             return Ok(Ok(()));
         }
-        let Kept {
+        let StoredAccount {
             standing,
             operations,
             keys,
             logs,
-        } = Kept::read(answer)?;
+        } = StoredAccount::read(answer)?;
         let own = Item::Account {
             id: account.to_owned(),
             standing: Box::new(standing),

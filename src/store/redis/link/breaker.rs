@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ::redis::aio::MultiplexedConnection;
 use tokio::time::timeout;
 
-use super::lane::{Lane, State};
+use super::lane::{Lane, LaneState};
 use super::request::Verdict;
 use crate::clock;
 
@@ -17,43 +17,43 @@ const SILENCE_MAX: Duration = Duration::from_millis(200);
 /// How long a sign of life may take at least: the silence may be as long as that already.
 const SIGN_WAIT_MIN: Duration = Duration::from_millis(20);
 
-/// Whether a lane's server is in doubt: one doubt at a time.
+/// Whether a lane's server is suspected of being dead: one suspicion at a time.
 #[derive(Default)]
 pub(super) struct Breaker {
-    doubted: AtomicBool,
+    suspected: AtomicBool,
 }
 
-/// A doubt that is being settled.
-struct Doubt(Arc<Lane>);
+/// A suspicion that is being settled.
+struct Suspicion(Arc<Lane>);
 
-impl Drop for Doubt {
+impl Drop for Suspicion {
     fn drop(&mut self) {
-        self.0.breaker.doubted.store(false, Ordering::Release);
+        self.0.breaker.suspected.store(false, Ordering::Release);
     }
 }
 
 impl Lane {
     /// A call has met nothing but silence since a moment. Asks the connection for a sign of life, which stands behind all that
     /// was asked there; if nothing is answered anywhere for [`SILENCE_MAX`], the lane is given up.
-    pub(super) fn doubt(self: &Arc<Self>, number: u64, since: Instant) {
-        self.owned.note_timeout();
+    pub(super) fn suspect(self: &Arc<Self>, number: u64, since: Instant) {
+        self.runtime_connections.note_timeout();
         let live = self.live_now().filter(|live| live.number == number);
-        let Some(live) = live.filter(|_| !self.breaker.doubted.swap(true, Ordering::AcqRel)) else {
+        let Some(live) = live.filter(|_| !self.breaker.suspected.swap(true, Ordering::AcqRel)) else {
             return;
         };
-        let doubt = Doubt(Arc::clone(self));
+        let suspicion = Suspicion(Arc::clone(self));
         tokio::spawn(async move {
-            let lane = &doubt.0;
+            let lane = &suspicion.0;
             let silent = clock::instant().saturating_duration_since(since);
             let wait = SILENCE_MAX.saturating_sub(silent).max(SIGN_WAIT_MIN);
             match timeout(wait, sign_of_life(live.connection)).await {
-                Ok(true) => lane.pulse.note(clock::instant()),
+                Ok(true) => lane.last_answer.note(clock::instant()),
                 // Its end is noticed by others.
                 Ok(false) => {}
-                Err(_) if lane.pulse.heard() > since => {}
+                Err(_) if lane.last_answer.at() > since => {}
                 Err(_) => {
                     let reason = "redis leaves calls unanswered".to_owned();
-                    lane.leave(number, State::Down { reason });
+                    lane.leave(number, LaneState::Down { reason });
                 }
             }
         });

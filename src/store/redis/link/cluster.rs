@@ -3,21 +3,22 @@
 //! The map is read each second, at once when a server redirects a call, and more often while a master is unreachable.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, RedisResult, Value};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
 use super::epochs::Epochs;
 use super::finder::Finder;
-use super::lane::{Lane, Live};
+use super::lane::{Lane, LiveConnection};
+use super::misplaced_keys::MisplacedKeys;
 use super::slots::{Slot, SlotMap};
-use super::strays::Strays;
 use crate::store::StoreError;
 use crate::store::redis::address::Address;
 use crate::store::redis::dialer::Dialer;
@@ -39,15 +40,15 @@ const ABSENT_MAX: u32 = 10;
 pub(super) struct Cluster {
     seeds: Vec<Address>,
     map: watch::Sender<MapState>,
-    lanes: Mutex<BTreeMap<Address, Kept>>,
-    /// A new lane needs a keeper.
+    lanes: Mutex<BTreeMap<Address, ClusterLane>>,
+    /// A new lane needs a supervisor.
     grown: Notify,
     /// The map must be read now.
     stale: Notify,
-    strays: Strays,
+    misplaced: MisplacedKeys,
     dialer: Arc<Dialer>,
     epochs: Epochs,
-    patience: Duration,
+    call_budget: Duration,
 }
 
 #[derive(Clone)]
@@ -57,7 +58,7 @@ enum MapState {
     Unreadable { reason: String },
 }
 
-struct Kept {
+struct ClusterLane {
     lane: Arc<Lane>,
     /// Notified when the lane must end.
     end: Arc<Notify>,
@@ -72,7 +73,7 @@ impl Cluster {
         namespace: &str,
         dialer: &Arc<Dialer>,
         epochs: &Epochs,
-        patience: Duration,
+        call_budget: Duration,
     ) -> Self {
         Self {
             seeds,
@@ -80,10 +81,10 @@ impl Cluster {
             lanes: Mutex::default(),
             grown: Notify::new(),
             stale: Notify::new(),
-            strays: Strays::new(namespace),
+            misplaced: MisplacedKeys::new(namespace),
             dialer: Arc::clone(dialer),
             epochs: epochs.clone(),
-            patience,
+            call_budget,
         }
     }
 
@@ -108,11 +109,11 @@ impl Cluster {
 
     /// The lane to a server; created if necessary.
     pub(super) fn lane_to(&self, address: &Address) -> Arc<Lane> {
-        let mut lanes = self.lanes();
+        let mut lanes = self.lanes.lock();
         let kept = lanes.entry(address.clone()).or_insert_with(|| {
             self.grown.notify_one();
-            Kept {
-                lane: Arc::new(Lane::new(&self.dialer, &self.epochs, self.patience)),
+            ClusterLane {
+                lane: Arc::new(Lane::new(&self.dialer, &self.epochs, self.call_budget)),
                 end: Arc::default(),
                 driven: false,
                 absent: 0,
@@ -136,24 +137,23 @@ impl Cluster {
 
     /// Whether masters have keys of each other's slots.
     pub(super) fn is_split(&self) -> bool {
-        self.strays.are_there()
+        self.misplaced.are_there()
     }
 
     /// The map and all masters in it, if all of them are there.
-    pub(super) fn whole(&self) -> Option<(Arc<SlotMap>, Vec<Live>)> {
+    pub(super) fn whole(&self) -> Option<(Arc<SlotMap>, Vec<LiveConnection>)> {
         let MapState::Read(map) = self.map.borrow().clone() else {
             return None;
         };
-        let lanes = self.lanes();
+        let lanes = self.lanes.lock();
         let live = |address| lanes.get(address)?.lane.live_now();
         let masters = map.masters().into_iter().map(live).collect::<Option<Vec<_>>>()?;
         drop(lanes);
         Some((map, masters))
     }
 
-    /// All current lanes.
     pub(super) fn all(&self) -> Vec<Arc<Lane>> {
-        self.lanes().values().map(|kept| Arc::clone(&kept.lane)).collect()
+        self.lanes.lock().values().map(|kept| Arc::clone(&kept.lane)).collect()
     }
 
     /// Why there is no map; `None` if there is one.
@@ -167,10 +167,10 @@ impl Cluster {
     /// Keeps the map and all lanes up. Cancel it to stop.
     pub(super) async fn keep_up(&self, scripts: &Scripts) {
         // Lanes may be left from a run that was cancelled.
-        self.lanes().values_mut().for_each(|kept| kept.driven = false);
+        self.lanes.lock().values_mut().for_each(|kept| kept.driven = false);
         let mut running = FuturesUnordered::new();
         let reading = self.keep_map();
-        let looking = self.strays.keep_looking(self);
+        let looking = self.misplaced.keep_looking(self);
         tokio::pin!(reading, looking);
         loop {
             for (address, lane, end) in self.undriven() {
@@ -192,7 +192,7 @@ impl Cluster {
     }
 
     fn undriven(&self) -> Vec<(Address, Arc<Lane>, Arc<Notify>)> {
-        let mut lanes = self.lanes();
+        let mut lanes = self.lanes.lock();
         let new = lanes.iter_mut().filter(|(_, kept)| !kept.driven);
         new.map(|(address, kept)| {
             kept.driven = true;
@@ -235,14 +235,14 @@ impl Cluster {
 
     /// Whether all masters are connected.
     pub(super) fn is_whole(&self) -> bool {
-        let lanes = self.lanes();
+        let lanes = self.lanes.lock();
         !lanes.is_empty() && lanes.values().all(|kept| kept.lane.live_now().is_some())
     }
 
     /// Asks the servers that are there, another one first each time; without any, all that have been heard of.
     async fn read_map(&self, turn: usize) -> Result<SlotMap, String> {
         let up: Vec<_> = {
-            let lanes = self.lanes();
+            let lanes = self.lanes.lock();
             lanes.values().filter_map(|kept| kept.lane.live_now()).collect()
         };
         let mut reasons = Vec::new();
@@ -253,7 +253,7 @@ impl Cluster {
                 Err(reason) => reasons.push(reason),
             }
         }
-        let known: Vec<Address> = self.lanes().keys().cloned().collect();
+        let known: Vec<Address> = self.lanes.lock().keys().cloned().collect();
         for address in self.seeds.iter().chain(&known) {
             match ask(None, address, &self.dialer).await {
                 Ok(map) => return Ok(map),
@@ -269,7 +269,7 @@ impl Cluster {
             self.lane_to(master);
         }
         let masters = map.masters();
-        self.lanes().retain(|address, kept| {
+        self.lanes.lock().retain(|address, kept| {
             kept.absent = if masters.contains(address) { 0 } else { kept.absent + 1 };
             let stays = kept.absent < ABSENT_MAX;
             if !stays {
@@ -294,10 +294,6 @@ impl Cluster {
             tracing::warn!("slots of the redis cluster have other masters now, what they have acknowledged is checked");
             self.epochs.move_on();
         }
-    }
-
-    fn lanes(&self) -> MutexGuard<'_, BTreeMap<Address, Kept>> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,22 +1,23 @@
 //! Finds the master: by the settings, or by asking the sentinels.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{AsyncConnectionConfig, PushInfo, PushKind, RedisError, RedisResult};
+use ::redis::{AsyncConnectionConfig, PushInfo, PushKind, RedisResult};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use super::keeper::Opened;
 use super::lane::Lane;
 use super::report::Report;
+use super::supervisor::DialedConnection;
 use super::{PAUSE_MAX, PAUSE_MIN};
 use crate::store::StoreWarning;
 use crate::store::redis::address::Address;
-use crate::store::redis::dialer::Dialer;
+use crate::store::redis::dialer::{Dialer, connect_for_pushes};
 use crate::store::redis::rights;
 use crate::store::redis::scripts::Scripts;
 
@@ -42,7 +43,7 @@ impl Finder {
     }
 
     /// Connects the lane to the server.
-    pub(super) async fn open(&self, lane: &Lane, scripts: &Scripts) -> Result<Opened, String> {
+    pub(super) async fn open(&self, lane: &Lane, scripts: &Scripts) -> Result<DialedConnection, String> {
         match self {
             Self::Node(address) => lane.dial(address, scripts).await,
             Self::Standalone(address) => {
@@ -68,25 +69,25 @@ impl Finder {
         match self {
             Self::Standalone(_) | Self::Node(_) => None,
             Self::Sentinel(sentinel) => {
-                let denied = sentinel.denied();
+                let denied = sentinel.denied.lock();
                 (!denied.is_empty()).then(|| denied.values().map(String::as_str).collect::<Vec<_>>().join("; "))
             }
         }
     }
 
     /// Whether the sentinels, if there are any, have named a master to whoever listens.
-    pub(super) fn has_heard(&self) -> bool {
+    pub(super) fn knows_master(&self) -> bool {
         match self {
             Self::Standalone(_) | Self::Node(_) => true,
-            Self::Sentinel(sentinel) => sentinel.heard.borrow().is_some(),
+            Self::Sentinel(sentinel) => sentinel.announced.borrow().is_some(),
         }
     }
 
     /// What will be heard from now on.
-    pub(super) fn news(&self) -> News {
-        News(match self {
+    pub(super) fn master_changes(&self) -> MasterChanges {
+        MasterChanges(match self {
             Self::Standalone(_) | Self::Node(_) => None,
-            Self::Sentinel(sentinel) => Some(sentinel.heard.subscribe()),
+            Self::Sentinel(sentinel) => Some(sentinel.announced.subscribe()),
         })
     }
 
@@ -100,14 +101,14 @@ impl Finder {
 }
 
 /// Tells when another server is named as the master.
-pub(super) struct News(Option<watch::Receiver<Option<Address>>>);
+pub(super) struct MasterChanges(Option<watch::Receiver<Option<Address>>>);
 
-impl News {
+impl MasterChanges {
     /// Returns when the name has changed; never where nobody names any.
     pub(super) async fn changed(&mut self) {
         let told = match &mut self.0 {
             None => false,
-            Some(heard) => heard.changed().await.is_ok(),
+            Some(announced) => announced.changed().await.is_ok(),
         };
         if !told {
             std::future::pending().await
@@ -115,7 +116,7 @@ impl News {
     }
 
     /// The server named last.
-    pub(super) fn heard(&self) -> Option<Address> {
+    pub(super) fn master(&self) -> Option<Address> {
         self.0.as_ref()?.borrow().clone()
     }
 }
@@ -126,7 +127,7 @@ pub(super) struct Sentinel {
     master_name: String,
     /// Which of them is asked first: the last that answered.
     first: AtomicUsize,
-    heard: watch::Sender<Option<Address>>,
+    announced: watch::Sender<Option<Address>>,
     user: String,
     /// What the user may not do at the sentinel that was asked last, by what would grant it.
     denied: Mutex<BTreeMap<&'static str, String>>,
@@ -134,7 +135,7 @@ pub(super) struct Sentinel {
 
 /// The rights that weir needs at a sentinel: to ask for the master, and to be told of another one.
 const ASK_RIGHT: &str = "+sentinel|get-master-addr-by-name";
-const HEAR_RIGHTS: &str = "+subscribe &+switch-master";
+const SUBSCRIBE_RIGHTS: &str = "+subscribe &+switch-master";
 
 impl Sentinel {
     pub(super) fn new(nodes: Vec<Address>, master_name: String, username: Option<&str>) -> Self {
@@ -142,14 +143,10 @@ impl Sentinel {
             nodes,
             master_name,
             first: AtomicUsize::new(0),
-            heard: watch::channel(None).0,
+            announced: watch::channel(None).0,
             user: username.unwrap_or("default").to_owned(),
             denied: Mutex::default(),
         }
-    }
-
-    fn denied(&self) -> MutexGuard<'_, BTreeMap<&'static str, String>> {
-        self.denied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says what the user may not do, once.
@@ -158,7 +155,7 @@ impl Sentinel {
             "the sentinel {sentinel}: user {:?} may not {what}: grant {grant}",
             self.user
         );
-        if self.denied().insert(grant, text.clone()).is_none() {
+        if self.denied.lock().insert(grant, text.clone()).is_none() {
             tracing::warn!(kind = StoreWarning::MissingRights.kind(), "{text}");
         }
         text
@@ -174,7 +171,7 @@ impl Sentinel {
 
     /// Asks each sentinel until one names a server that says of itself that it is the master. A named one that has become a
     /// replica says who its master is, and that one is taken: a failover without the sentinels shows there first.
-    async fn open(&self, lane: &Lane, scripts: &Scripts) -> Result<Opened, String> {
+    async fn open(&self, lane: &Lane, scripts: &Scripts) -> Result<DialedConnection, String> {
         let mut reasons = Vec::new();
         for (index, sentinel) in self.in_turn() {
             let named = match self.ask(sentinel, &lane.dialer).await {
@@ -213,7 +210,7 @@ impl Sentinel {
                 self.master_name
             )),
             Ok(Ok(Some(address))) => {
-                self.denied().remove(ASK_RIGHT);
+                self.denied.lock().remove(ASK_RIGHT);
                 Ok(address)
             }
         }
@@ -230,7 +227,7 @@ impl Sentinel {
         let mut pause = PAUSE_MIN;
         loop {
             for (index, sentinel) in self.in_turn() {
-                let told = Arc::new(Told::default());
+                let told = Arc::new(SentinelPushes::default());
                 let subscribed = timeout(SENTINEL_WAIT_MAX, self.subscribe(sentinel, dialer, &told)).await;
                 if let Ok(Ok(connection)) = subscribed {
                     pause = PAUSE_MIN;
@@ -250,44 +247,36 @@ impl Sentinel {
         &self,
         sentinel: &Address,
         dialer: &Dialer,
-        told: &Arc<Told>,
+        told: &Arc<SentinelPushes>,
     ) -> RedisResult<MultiplexedConnection> {
         let told = Arc::clone(told);
-        let hear = move |push: PushInfo| {
-            match push.kind {
-                PushKind::Message => told.switched.notify_one(),
-                PushKind::Disconnection => told.lost.notify_one(),
-                _ => {}
-            }
-            Ok::<(), RedisError>(())
+        let on_push = move |push: PushInfo| match push.kind {
+            PushKind::Message => told.switched.notify_one(),
+            PushKind::Disconnection => told.lost.notify_one(),
+            _ => {}
         };
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_push_sender(hear);
-        let client = dialer.sentinel(sentinel)?;
-        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        let mut connection = connect_for_pushes(&dialer.sentinel(sentinel)?, on_push).await?;
         match connection.subscribe(SWITCHES).await {
             Err(error) if rights::is_refused(&error) => {
                 self.deny(
                     sentinel,
                     "hear of another master (it is asked each second)",
-                    HEAR_RIGHTS,
+                    SUBSCRIBE_RIGHTS,
                 );
             }
             Err(error) => return Err(error),
-            Ok(()) => drop(self.denied().remove(HEAR_RIGHTS)),
+            Ok(()) => drop(self.denied.lock().remove(SUBSCRIBE_RIGHTS)),
         }
         Ok(connection)
     }
 
     /// Notes whom the sentinel names, at once when it tells of a switch. Returns when it is gone.
-    async fn listen(&self, mut connection: MultiplexedConnection, told: &Told) {
+    async fn listen(&self, mut connection: MultiplexedConnection, told: &SentinelPushes) {
         while let Ok(Ok(named)) = timeout(SENTINEL_WAIT_MAX, self.master(&mut connection)).await {
-            self.heard.send_if_modified(|heard| {
-                let other = named.is_some() && *heard != named;
+            self.announced.send_if_modified(|known| {
+                let other = named.is_some() && *known != named;
                 if other {
-                    heard.clone_from(&named);
+                    known.clone_from(&named);
                 }
                 other
             });
@@ -302,12 +291,12 @@ impl Sentinel {
 
 /// What a sentinel's connection tells by itself.
 #[derive(Default)]
-struct Told {
+struct SentinelPushes {
     switched: Notify,
     lost: Notify,
 }
 
-async fn follow_replica(lane: &Lane, named: &Address, scripts: &Scripts) -> Result<Opened, String> {
+async fn follow_replica(lane: &Lane, named: &Address, scripts: &Scripts) -> Result<DialedConnection, String> {
     let opened = lane.dial(named, scripts).await?;
     let Some(report) = opened.report.as_ref().filter(|report| report.is_replica()) else {
         return Ok(opened);

@@ -58,7 +58,7 @@ impl Link {
     pub(in crate::store::redis) fn memory(&self) -> Option<StoreMemory> {
         let all = self.lanes();
         all.iter()
-            .filter_map(|lane| lane.seen().memory)
+            .filter_map(|lane| lane.status.lock().memory)
             .reduce(StoreMemory::fuller)
     }
 

@@ -1,25 +1,26 @@
-//! The connection to one master, behind a breaker, as calls see it. [`super::keeper`] establishes it.
+//! The connection to one master, behind a breaker, as calls see it. [`super::supervisor`] establishes it.
 //!
 //! A call never connects. While the lane is up, a call is sent at once. During the first connect, or a reconnect after
 //! a drop, it waits within its budget. While the server is known to be unreachable, it fails at once. So a dead server
-//! costs callers nothing, and only the keeper's next attempt probes it.
+//! costs callers nothing, and only the supervisor's next attempt probes it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Client, ErrorKind, RedisError, RedisResult, ScriptInvocation, ServerErrorKind};
+use parking_lot::Mutex;
 use tokio::runtime::Id;
 use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, SemaphorePermit, watch};
 
 use super::breaker::Breaker;
 use super::epochs::Epochs;
-use super::own::Owned;
-use super::pulse::Pulse;
+use super::last_answer::LastAnswer;
 use super::report::Identity;
 use super::request::{Request, Verdict};
+use super::runtime_connections::RuntimeConnections;
 use crate::clock;
 use crate::store::redis::address::Address;
 use crate::store::redis::dialer::Dialer;
@@ -30,19 +31,19 @@ pub(in crate::store::redis) const CALLS_MAX: usize = 4096;
 
 /// The connection to one master, with its breaker.
 pub(super) struct Lane {
-    pub(super) state: Arc<watch::Sender<State>>,
+    pub(super) state: Arc<watch::Sender<LaneState>>,
     pub(super) dialer: Arc<Dialer>,
     pub(super) epochs: Epochs,
     /// How long calls wait for the first attempt after a drop.
-    pub(super) patience: Duration,
-    pub(super) seen: Mutex<Seen>,
+    pub(super) call_budget: Duration,
+    pub(super) status: Mutex<ServerStatus>,
     /// Numbers connections, those that are looked at and not taken too.
     pub(super) dialed: AtomicU64,
     pub(super) breaker: Breaker,
     /// When the server last answered, on whichever connection.
-    pub(super) pulse: Pulse,
-    pub(super) owned: Owned,
-    places: Semaphore,
+    pub(super) last_answer: LastAnswer,
+    pub(super) runtime_connections: RuntimeConnections,
+    permits: Semaphore,
     /// Held while scripts are given again, so that one call does it for all that wait.
     reload: AsyncMutex<()>,
     /// A call was refused because a right is missing.
@@ -51,17 +52,17 @@ pub(super) struct Lane {
 
 /// Whether the lane can be used.
 #[derive(Clone)]
-pub(super) enum State {
+pub(super) enum LaneState {
     Connecting,
-    Up(Live),
+    Up(LiveConnection),
     Down { reason: String },
 }
 
 /// An established connection.
 #[derive(Clone)]
-pub(super) struct Live {
+pub(super) struct LiveConnection {
     pub(super) connection: MultiplexedConnection,
-    pub(super) pulse: Pulse,
+    pub(super) last_answer: LastAnswer,
     /// Which of the lane's connections it is.
     pub(super) number: u64,
     pub(super) address: Address,
@@ -72,7 +73,7 @@ pub(super) struct Live {
 pub(super) struct Wire {
     pub(super) connection: MultiplexedConnection,
     /// When something was last answered there.
-    pub(super) pulse: Pulse,
+    pub(super) last_answer: LastAnswer,
 }
 
 /// How a connection was made.
@@ -84,7 +85,7 @@ pub(super) struct Origin {
 
 /// What is known of the lane's server.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct ServerStatus {
     pub(super) connected: bool,
     pub(super) identity: Option<Identity>,
     pub(super) warnings: BTreeSet<StoreWarning>,
@@ -98,52 +99,52 @@ pub(super) struct Seen {
 }
 
 impl Lane {
-    pub(super) fn new(dialer: &Arc<Dialer>, epochs: &Epochs, patience: Duration) -> Self {
-        let (state, _) = watch::channel(State::Connecting);
+    pub(super) fn new(dialer: &Arc<Dialer>, epochs: &Epochs, call_budget: Duration) -> Self {
+        let (state, _) = watch::channel(LaneState::Connecting);
         Self {
             state: Arc::new(state),
             dialer: Arc::clone(dialer),
             epochs: epochs.clone(),
-            patience,
-            seen: Mutex::default(),
+            call_budget,
+            status: Mutex::default(),
             dialed: AtomicU64::new(0),
             breaker: Breaker::default(),
-            pulse: Pulse::new(clock::instant()),
-            owned: Owned::default(),
-            places: Semaphore::new(CALLS_MAX),
+            last_answer: LastAnswer::new(clock::instant()),
+            runtime_connections: RuntimeConnections::default(),
+            permits: Semaphore::new(CALLS_MAX),
             reload: AsyncMutex::default(),
             denied: Notify::new(),
         }
     }
 
     /// The live connection; waits while one is being established.
-    pub(super) async fn live(&self) -> Result<Live, StoreError> {
+    pub(super) async fn live(&self) -> Result<LiveConnection, StoreError> {
         let mut states = self.state.subscribe();
         let gone = || StoreError::Unavailable("the store has been closed".to_owned());
         let state = states
-            .wait_for(|state| !matches!(state, State::Connecting))
+            .wait_for(|state| !matches!(state, LaneState::Connecting))
             .await
             .map_err(|_| gone())?;
         match &*state {
-            State::Up(live) => Ok(live.clone()),
-            State::Down { reason } => Err(StoreError::Unavailable(reason.clone())),
-            State::Connecting => Err(gone()),
+            LaneState::Up(live) => Ok(live.clone()),
+            LaneState::Down { reason } => Err(StoreError::Unavailable(reason.clone())),
+            LaneState::Connecting => Err(gone()),
         }
     }
 
     /// The live connection, if there is one.
-    pub(super) fn live_now(&self) -> Option<Live> {
+    pub(super) fn live_now(&self) -> Option<LiveConnection> {
         match &*self.state.borrow() {
-            State::Up(live) => Some(live.clone()),
-            State::Connecting | State::Down { .. } => None,
+            LaneState::Up(live) => Some(live.clone()),
+            LaneState::Connecting | LaneState::Down { .. } => None,
         }
     }
 
     /// Faults in the server's configuration that do not stop its use.
     pub(super) fn warnings(&self) -> BTreeSet<StoreWarning> {
-        let seen = self.seen();
-        let mut warnings = seen.warnings.clone();
-        if seen.complaint.is_some() || seen.denied {
+        let status = self.status.lock();
+        let mut warnings = status.warnings.clone();
+        if status.complaint.is_some() || status.denied {
             warnings.insert(StoreWarning::MissingRights);
         }
         warnings
@@ -152,32 +153,32 @@ impl Lane {
     /// What keeps the lane from being used.
     pub(super) fn trouble(&self) -> StoreTrouble {
         let down = match &*self.state.borrow() {
-            State::Down { reason } => Some(reason.clone()),
-            State::Connecting | State::Up(_) => None,
+            LaneState::Down { reason } => Some(reason.clone()),
+            LaneState::Connecting | LaneState::Up(_) => None,
         };
-        let seen = self.seen();
-        let mut details: Vec<String> = [&down, &seen.refusal, &seen.complaint]
+        let status = self.status.lock();
+        let mut details: Vec<String> = [&down, &status.refusal, &status.complaint]
             .into_iter()
             .flatten()
             .cloned()
             .collect();
         details.dedup();
         StoreTrouble {
-            refused: seen.refusal.is_some(),
+            refused: status.refusal.is_some(),
             details,
         }
     }
 
     /// A slot among the concurrent calls.
-    pub(super) fn place(&self) -> Result<SemaphorePermit<'_>, StoreError> {
-        self.places
+    pub(super) fn permit(&self) -> Result<SemaphorePermit<'_>, StoreError> {
+        self.permits
             .try_acquire()
             .map_err(|_| StoreError::Busy(format!("{CALLS_MAX} calls to one redis are under way")))
     }
 
     /// The connection that a call from this runtime uses.
-    pub(super) fn wire(&self, live: &Live) -> Wire {
-        self.owned.wire(live)
+    pub(super) fn wire(&self, live: &LiveConnection) -> Wire {
+        self.runtime_connections.wire(live)
     }
 
     /// Sends a call. `asking` is for a server that is importing the slot.
@@ -205,25 +206,21 @@ impl Lane {
         let is_broken = answer.as_ref().err().map(Verdict::of) == Some(Verdict::Broken);
         if !is_broken {
             let now = clock::instant();
-            wire.pulse.note(now);
-            self.pulse.note(now);
+            wire.last_answer.note(now);
+            self.last_answer.note(now);
         }
         answer
     }
 
     /// Drops a connection, if it is still the one in use.
-    pub(super) fn leave(&self, number: u64, next: State) {
+    pub(super) fn leave(&self, number: u64, next: LaneState) {
         leave(&self.state, number, next);
-    }
-
-    pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-pub(super) fn leave(state: &watch::Sender<State>, number: u64, next: State) {
+pub(super) fn leave(state: &watch::Sender<LaneState>, number: u64, next: LaneState) {
     state.send_if_modified(|state| {
-        let current = matches!(state, State::Up(live) if live.number == number);
+        let current = matches!(state, LaneState::Up(live) if live.number == number);
         if current {
             *state = next;
         }

@@ -20,13 +20,16 @@ impl Request {
     /// Reads the command out of the call. The crate keeps a call's keys to itself and shows them to connections only, so
     /// this is one that sends nothing.
     pub(super) async fn of(call: &ScriptInvocation<'_>) -> RedisResult<Self> {
-        let mut seen = Seen(Cmd::new());
-        let _: Value = call.invoke_async(&mut seen).await?;
+        let mut recorder = CommandRecorder(Cmd::new());
+        let _: Value = call.invoke_async(&mut recorder).await?;
         // EVALSHA, digest, number of keys, first key.
-        let count = argument(&seen.0, 2).unwrap_or_default();
-        let key = argument(&seen.0, 3).filter(|_| count != b"0");
+        let count = argument(&recorder.0, 2).unwrap_or_default();
+        let key = argument(&recorder.0, 3).filter(|_| count != b"0");
         let slot = key.map(slots::of_key);
-        Ok(Self { command: seen.0, slot })
+        Ok(Self {
+            command: recorder.0,
+            slot,
+        })
     }
 }
 
@@ -38,9 +41,9 @@ fn argument(command: &Cmd, index: usize) -> Option<&[u8]> {
     }
 }
 
-struct Seen(Cmd);
+struct CommandRecorder(Cmd);
 
-impl ConnectionLike for Seen {
+impl ConnectionLike for CommandRecorder {
     fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
         self.0 = command.clone();
         Box::pin(ready(Ok(Value::Nil)))

@@ -12,7 +12,7 @@ use crate::store::redis::link::Effort;
 use crate::store::redis::test_server::AMPLE_BUDGET;
 use crate::store::redis::test_server::cluster::TestCluster;
 use crate::store::redis::test_server::sentinel::Watched;
-use crate::store::redis::{RedisLedger, RedisMode, RedisSettings};
+use crate::store::redis::{KEY_NAMES, RedisLedger, RedisMode, RedisSettings};
 use crate::store::stability::contract::stability_suite;
 use crate::store::{StoreTrouble, StoreWarning};
 
@@ -110,25 +110,15 @@ async fn a_backup_is_taken_and_put_back(joined: &Joined) {
     let generation = store.known_generation().await.unwrap().unwrap();
     // As if it had been emptied: each key by its name, for the user may use no other.
     let script = ::redis::Script::new("for _, key in ipairs(KEYS) do redis.call('DEL', key) end return {'ok'}");
-    let families = [
-        vec![
-            "{backup:keys}",
-            "generation",
-            "version",
-            "feed",
-            "ids",
-            "digests",
-            "records",
-            "order",
-            "used",
-        ],
-        vec!["{backup:a:acme}", "state"],
-        vec!["{backup:accounts}", "index"],
+    let families: [(&str, &[&str]); 3] = [
+        ("{backup:keys}", &KEY_NAMES),
+        ("{backup:a:acme}", &["state"]),
+        ("{backup:accounts}", &["index"]),
     ];
-    for family in families {
+    for (family, names) in families {
         let mut call = script.prepare_invoke();
-        for name in &family[1..] {
-            call.key(format!("{}:{name}", family[0]));
+        for name in names {
+            call.key(format!("{family}:{name}"));
         }
         store.link.call(&call, Effort::Write(AMPLE_BUDGET)).await.unwrap();
     }

@@ -1,6 +1,6 @@
 //! Removes rows and hours after their retention period, a day at a time ([`crate::domain::retention`]).
 
-use super::{Books, lock};
+use super::Books;
 use crate::{
     domain::{consumption::RETENTION_DAYS, retention::Retention},
     store::{StoreError, embedded::ledger::file::retention::first_hour},
@@ -45,7 +45,7 @@ impl Books {
         let mut removed = 0;
         for id in names {
             if let Some(slot) = self.slot(id) {
-                lock(&slot).next_rows.retain(|day, _| *day >= first);
+                slot.lock().next_rows.retain(|day, _| *day >= first);
             }
             loop {
                 let rows = self.file.remove_rows(id, first, REMOVED_ROWS_MAX)?;

@@ -81,7 +81,7 @@ fn on_a_disk(folder: &Path, full: &Arc<AtomicBool>) -> EmbeddedLedger {
             full: Arc::clone(&full),
         };
         let opened = Database::builder().create_with_backend(disk);
-        opened.map_err(|error| OpenError::File {
+        opened.map_err(|error| StoreOpenError::File {
             path: place.clone(),
             reason: error.to_string(),
         })

@@ -4,13 +4,12 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-use crate::public::refusal::Refusal;
+use crate::public::refusal::PublicRefusal;
 
 const SUMMARY: &str = "summary";
 
-/// One public path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place<'a> {
+pub(super) enum PublicPath<'a> {
     /// `/web/v1/model-stability/summary`: all models.
     Summary,
     /// `/web/v1/model-stability/{modelKey}`: one model, by this name. Empty for a name that is no UTF-8.
@@ -23,7 +22,7 @@ pub(super) enum Place<'a> {
     OpenApi,
 }
 
-impl<'a> Place<'a> {
+impl<'a> PublicPath<'a> {
     /// Reads a path, still percent-encoded. Slashes in a model's name may be encoded or not.
     pub(super) fn of(path: &'a str) -> Option<Self> {
         if let Some(key) = path.strip_prefix("/web/v1/model-stability/") {
@@ -53,7 +52,7 @@ fn decoded(key: &str) -> Cow<'_, str> {
 }
 
 /// Refuses every `hours` but one 24 (docs/interface.md, The public record). Other parameters are not looked at.
-pub(super) fn check_hours(query: Option<&str>) -> Result<(), Refusal> {
+pub(super) fn check_hours(query: Option<&str>) -> Result<(), PublicRefusal> {
     let pairs = query.unwrap_or_default().split('&');
     let mut hours = pairs
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
@@ -62,7 +61,7 @@ pub(super) fn check_hours(query: Option<&str>) -> Result<(), Refusal> {
     match (hours.next(), hours.next()) {
         (None, _) => Ok(()),
         (Some(value), None) if percent_decode_str(value).eq("24".bytes()) => Ok(()),
-        _ => Err(Refusal::HoursNotSupported),
+        _ => Err(PublicRefusal::HoursNotSupported),
     }
 }
 
@@ -70,8 +69,8 @@ pub(super) fn check_hours(query: Option<&str>) -> Result<(), Refusal> {
 mod tests {
     use super::*;
 
-    fn detail(key: &str) -> Option<Place<'_>> {
-        Some(Place::Detail(Cow::Borrowed(key)))
+    fn detail(key: &str) -> Option<PublicPath<'_>> {
+        Some(PublicPath::Detail(Cow::Borrowed(key)))
     }
 
     #[test]
@@ -89,17 +88,26 @@ mod tests {
             ("", ""),
             ("summary/", "summary/"),
         ] {
-            assert_eq!(Place::of(&at(path)), detail(key), "{path}");
+            assert_eq!(PublicPath::of(&at(path)), detail(key), "{path}");
         }
-        assert_eq!(Place::of("/status/org%2Fm"), Some(Place::Model(Cow::Borrowed("org/m"))));
+        assert_eq!(
+            PublicPath::of("/status/org%2Fm"),
+            Some(PublicPath::Model(Cow::Borrowed("org/m")))
+        );
     }
 
     #[test]
     fn the_other_paths_are_exact() {
-        assert_eq!(Place::of("/web/v1/model-stability/summary"), Some(Place::Summary));
-        assert_eq!(Place::of("/web/v1/model-stability/%73ummary"), Some(Place::Summary));
-        assert_eq!(Place::of("/web/v1/openapi.json"), Some(Place::OpenApi));
-        assert_eq!(Place::of("/status"), Some(Place::Index));
+        assert_eq!(
+            PublicPath::of("/web/v1/model-stability/summary"),
+            Some(PublicPath::Summary)
+        );
+        assert_eq!(
+            PublicPath::of("/web/v1/model-stability/%73ummary"),
+            Some(PublicPath::Summary)
+        );
+        assert_eq!(PublicPath::of("/web/v1/openapi.json"), Some(PublicPath::OpenApi));
+        assert_eq!(PublicPath::of("/status"), Some(PublicPath::Index));
         for path in [
             "/",
             "*",
@@ -110,7 +118,7 @@ mod tests {
             "/v1/models",
             "/Status",
         ] {
-            assert_eq!(Place::of(path), None, "{path}");
+            assert_eq!(PublicPath::of(path), None, "{path}");
         }
     }
 
@@ -141,7 +149,11 @@ mod tests {
             "%68ours=1",
             "hours=99999999999999999999",
         ] {
-            assert_eq!(check_hours(Some(wrong)), Err(Refusal::HoursNotSupported), "{wrong}");
+            assert_eq!(
+                check_hours(Some(wrong)),
+                Err(PublicRefusal::HoursNotSupported),
+                "{wrong}"
+            );
         }
     }
 }

@@ -10,13 +10,13 @@ use crate::store::{Changes, KeyView, LIST_KEYS_MAX, Lookup, StoreError};
 
 /// One key with everything that is kept of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct KeyEntry {
     pub(super) digest: KeyDigest,
     pub(super) record: KeyRecord,
     pub(super) last_used: Option<i64>,
 }
 
-impl Held {
+impl KeyEntry {
     fn view(&self) -> KeyView {
         KeyView {
             digest: self.digest,
@@ -28,9 +28,9 @@ impl Held {
 
 /// What to do to one key. Deciding it changes nothing, so that it can be made durable before it is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum KeyMutation {
     /// Store the key in this form, new or in place of its old form.
-    Put(Box<Held>),
+    Put(Box<KeyEntry>),
     /// Forget the key, if it is there, and remember that it was deleted.
     Remove(KeyId),
     /// All is as asked already.
@@ -38,8 +38,8 @@ pub(super) enum Step {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Live {
-    keys: HashMap<KeyId, Held>,
+pub(super) struct KeyIndex {
+    keys: HashMap<KeyId, KeyEntry>,
     by_digest: HashMap<KeyDigest, KeyId>,
     by_creation: BTreeSet<(i64, KeyId)>,
     /// Keys that were deleted.
@@ -47,20 +47,20 @@ pub(super) struct Live {
     feed: Feed,
 }
 
-impl Live {
+impl KeyIndex {
     /// The keys as loaded from the file, and those that were deleted. `Err` names a digest that two keys claim.
-    pub(super) fn load(keys: impl IntoIterator<Item = Held>, gone: HashSet<KeyId>) -> Result<Self, KeyId> {
-        let mut live = Self {
+    pub(super) fn load(keys: impl IntoIterator<Item = KeyEntry>, gone: HashSet<KeyId>) -> Result<Self, KeyId> {
+        let mut index = Self {
             gone,
             ..Self::default()
         };
         for held in keys {
-            if live.by_digest.contains_key(&held.digest) {
+            if index.by_digest.contains_key(&held.digest) {
                 return Err(held.record.id);
             }
-            live.put(held);
+            index.put(held);
         }
-        Ok(live)
+        Ok(index)
     }
 
     pub(super) fn find(&self, digest: &KeyDigest) -> Lookup {
@@ -72,7 +72,7 @@ impl Live {
     }
 
     pub(super) fn view(&self, id: &KeyId) -> Option<KeyView> {
-        self.keys.get(id).map(Held::view)
+        self.keys.get(id).map(KeyEntry::view)
     }
 
     pub(super) fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError> {
@@ -91,62 +91,62 @@ impl Live {
         self.feed.since(version)
     }
 
-    pub(super) fn decide_create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<Step, StoreError> {
+    pub(super) fn decide_create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<KeyMutation, StoreError> {
         if self.by_digest.contains_key(digest) || self.keys.contains_key(&record.id) {
             return Err(StoreError::Duplicate);
         }
-        Ok(Step::Put(Box::new(Held {
+        Ok(KeyMutation::Put(Box::new(KeyEntry {
             digest: *digest,
             record: record.clone(),
             last_used: None,
         })))
     }
 
-    pub(super) fn decide_update(&self, id: &KeyId, change: &KeyChange) -> Result<Step, StoreError> {
+    pub(super) fn decide_update(&self, id: &KeyId, change: &KeyChange) -> Result<KeyMutation, StoreError> {
         let held = self.held(id)?;
-        Ok(Step::Put(Box::new(Held {
+        Ok(KeyMutation::Put(Box::new(KeyEntry {
             record: change.apply(&held.record),
             ..held.clone()
         })))
     }
 
-    pub(super) fn decide_rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<Step, StoreError> {
+    pub(super) fn decide_rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<KeyMutation, StoreError> {
         let held = self.held(id)?;
         if self.by_digest.contains_key(digest) {
             return Err(StoreError::Duplicate);
         }
-        Ok(Step::Put(Box::new(Held {
+        Ok(KeyMutation::Put(Box::new(KeyEntry {
             digest: *digest,
             record: held.record.rotated(hint),
             last_used: held.last_used,
         })))
     }
 
-    pub(super) fn decide_revoke(&self, id: &KeyId, at: i64) -> Result<Step, StoreError> {
+    pub(super) fn decide_revoke(&self, id: &KeyId, at: i64) -> Result<KeyMutation, StoreError> {
         let held = self.held(id)?;
         match held.record.state {
-            KeyState::Revoked { .. } => Ok(Step::Nothing(id.clone())),
-            KeyState::Active => Ok(Step::Put(Box::new(Held {
+            KeyState::Revoked { .. } => Ok(KeyMutation::Nothing(id.clone())),
+            KeyState::Active => Ok(KeyMutation::Put(Box::new(KeyEntry {
                 record: held.record.revoked(at),
                 ..held.clone()
             }))),
         }
     }
 
-    pub(super) fn decide_delete(&self, id: &KeyId) -> Result<Step, StoreError> {
-        self.held(id).map(|_| Step::Remove(id.clone()))
+    pub(super) fn decide_delete(&self, id: &KeyId) -> Result<KeyMutation, StoreError> {
+        self.held(id).map(|_| KeyMutation::Remove(id.clone()))
     }
 
-    pub(super) fn decide_heal(&self, digest: &KeyDigest, told: &KeyRecord) -> Result<Step, StoreError> {
+    pub(super) fn decide_heal(&self, digest: &KeyDigest, told: &KeyRecord) -> Result<KeyMutation, StoreError> {
         let Some(held) = self.keys.get(&told.id) else {
             return if self.gone.contains(&told.id) {
-                Ok(Step::Nothing(told.id.clone()))
+                Ok(KeyMutation::Nothing(told.id.clone()))
             } else {
                 self.decide_create(digest, told)
             };
         };
         let Some(record) = held.record.healed(told) else {
-            return Ok(Step::Nothing(told.id.clone()));
+            return Ok(KeyMutation::Nothing(told.id.clone()));
         };
         let digest = if told.revision > held.record.revision {
             *digest
@@ -156,37 +156,37 @@ impl Live {
         if self.by_digest.get(&digest).is_some_and(|id| *id != told.id) {
             return Err(StoreError::Duplicate);
         }
-        Ok(Step::Put(Box::new(Held {
+        Ok(KeyMutation::Put(Box::new(KeyEntry {
             digest,
             record,
             last_used: held.last_used,
         })))
     }
 
-    pub(super) fn decide_heal_gone(&self, id: &KeyId, revision: u64) -> Step {
+    pub(super) fn decide_heal_gone(&self, id: &KeyId, revision: u64) -> KeyMutation {
         let is_done = match self.keys.get(id) {
             Some(held) => held.record.revision > revision,
             None => self.gone.contains(id),
         };
         if is_done {
-            Step::Nothing(id.clone())
+            KeyMutation::Nothing(id.clone())
         } else {
-            Step::Remove(id.clone())
+            KeyMutation::Remove(id.clone())
         }
     }
 
     /// Applies a step decided on this very state. `None`: nothing changed.
-    pub(super) fn apply(&mut self, step: Step) -> Option<u64> {
+    pub(super) fn apply(&mut self, step: KeyMutation) -> Option<u64> {
         let (before, after) = match step {
-            Step::Nothing(_) => return None,
-            Step::Remove(id) => {
+            KeyMutation::Nothing(_) => return None,
+            KeyMutation::Remove(id) => {
                 let before = self.take(&id);
                 self.gone.insert(id);
                 // That a key is gone which was not there concerns nobody.
                 before.as_ref()?;
                 (before, None)
             }
-            Step::Put(held) => {
+            KeyMutation::Put(held) => {
                 let after = held.digest;
                 self.gone.remove(&held.record.id);
                 let before = self.take(&held.record.id);
@@ -223,18 +223,18 @@ impl Live {
         }
     }
 
-    fn held(&self, id: &KeyId) -> Result<&Held, StoreError> {
+    fn held(&self, id: &KeyId) -> Result<&KeyEntry, StoreError> {
         self.keys.get(id).ok_or(StoreError::NotFound)
     }
 
-    fn put(&mut self, held: Held) {
+    fn put(&mut self, held: KeyEntry) {
         let id = held.record.id.clone();
         self.by_digest.insert(held.digest, id.clone());
         self.by_creation.insert((held.record.created_at, id.clone()));
         self.keys.insert(id, held);
     }
 
-    fn take(&mut self, id: &KeyId) -> Option<Held> {
+    fn take(&mut self, id: &KeyId) -> Option<KeyEntry> {
         let held = self.keys.remove(id)?;
         self.by_digest.remove(&held.digest);
         self.by_creation.remove(&(held.record.created_at, id.clone()));

@@ -1,22 +1,23 @@
 //! Additional connections, one for each runtime that calls often, so that a call stays in its runtime.
 //!
 //! Such a connection goes to the lane's server and is dropped with the lane's connection. While it is being made, when
-//! it is closed, and after a call that waited in vain, calls use the lane's. The lane's keeper looks after the lane's
+//! it is closed, and after a call that waited in vain, calls use the lane's. The lane's supervisor looks after the lane's
 //! connection only.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{PushInfo, PushKind, RedisError};
+use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 use tokio::time::timeout;
 
 use super::CONNECT_WAIT_MAX;
-use super::keeper::connection_config;
-use super::lane::{Live, Wire};
-use super::pulse::Pulse;
+use super::lane::{LiveConnection, Wire};
+use super::last_answer::LastAnswer;
+use super::supervisor::connection_config;
 use crate::clock;
 
 /// From how many calls on a runtime gets a connection of its own. Also how many calls are made before a failed attempt is
@@ -27,31 +28,31 @@ const RUNTIMES_MAX: usize = 16;
 
 /// The connections of a lane that belong to runtimes.
 #[derive(Clone, Default)]
-pub(super) struct Owned(Arc<Mutex<HashMap<Id, Own>>>);
+pub(super) struct RuntimeConnections(Arc<Mutex<HashMap<Id, RuntimeConnection>>>);
 
-struct Own {
+struct RuntimeConnection {
     /// The lane's connection beside which it stands.
     number: u64,
-    state: Stage,
+    state: DialState,
 }
 
-enum Stage {
+enum DialState {
     /// There is none; so many calls were made.
     Counting(u32),
     Dialing,
     Ready {
         connection: MultiplexedConnection,
-        pulse: Pulse,
+        last_answer: LastAnswer,
         closed: Arc<AtomicBool>,
     },
 }
 
-impl Owned {
+impl RuntimeConnections {
     /// What a call from here is to be sent on.
-    pub(super) fn wire(&self, live: &Live) -> Wire {
+    pub(super) fn wire(&self, live: &LiveConnection) -> Wire {
         let shared = || Wire {
             connection: live.connection.clone(),
-            pulse: live.pulse.clone(),
+            last_answer: live.last_answer.clone(),
         };
         let Ok(here) = Handle::try_current() else {
             return shared();
@@ -59,25 +60,31 @@ impl Owned {
         if here.id() == live.origin.runtime {
             return shared();
         }
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         if !all.contains_key(&here.id()) && all.len() >= RUNTIMES_MAX {
             return shared();
         }
-        let own = all.entry(here.id()).or_insert_with(|| Own::counting(live.number));
-        if own.number != live.number || own.is_closed() {
-            *own = Own::counting(live.number);
+        let entry = all
+            .entry(here.id())
+            .or_insert_with(|| RuntimeConnection::counting(live.number));
+        if entry.number != live.number || entry.is_closed() {
+            *entry = RuntimeConnection::counting(live.number);
         }
-        match &mut own.state {
-            Stage::Ready { connection, pulse, .. } => {
+        match &mut entry.state {
+            DialState::Ready {
+                connection,
+                last_answer,
+                ..
+            } => {
                 return Wire {
                     connection: connection.clone(),
-                    pulse: pulse.clone(),
+                    last_answer: last_answer.clone(),
                 };
             }
-            Stage::Dialing => {}
-            Stage::Counting(calls) if *calls < CALLS_MIN => *calls += 1,
-            Stage::Counting(_) => {
-                own.state = Stage::Dialing;
+            DialState::Dialing => {}
+            DialState::Counting(calls) if *calls < CALLS_MIN => *calls += 1,
+            DialState::Counting(_) => {
+                entry.state = DialState::Dialing;
                 drop(all);
                 here.spawn(self.clone().dial(live.clone(), here.id()));
             }
@@ -88,59 +95,55 @@ impl Owned {
     /// A call from here waited in vain.
     pub(super) fn note_timeout(&self) {
         if let Ok(here) = Handle::try_current() {
-            self.lock().remove(&here.id());
+            self.0.lock().remove(&here.id());
         }
     }
 
     /// How many are in use.
     #[cfg(test)]
     pub(super) fn ready(&self) -> usize {
-        let all = self.lock();
+        let all = self.0.lock();
         all.values()
-            .filter(|own| matches!(own.state, Stage::Ready { .. }) && !own.is_closed())
+            .filter(|entry| matches!(entry.state, DialState::Ready { .. }) && !entry.is_closed())
             .count()
     }
 
-    async fn dial(self, live: Live, runtime: Id) {
+    async fn dial(self, live: LiveConnection, runtime: Id) {
         let closed = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&closed);
-        let hear = move |push: PushInfo| {
+        let on_push = move |push: PushInfo| {
             if push.kind == PushKind::Disconnection {
                 flag.store(true, Ordering::Release);
             }
             Ok::<(), RedisError>(())
         };
-        let config = connection_config().set_push_sender(hear);
+        let config = connection_config().set_push_sender(on_push);
         let connect = live.origin.client.get_multiplexed_async_connection_with_config(&config);
         let connected = timeout(CONNECT_WAIT_MAX, connect).await;
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         // Unless it is for a connection of the lane that has been given up meanwhile.
-        if let Some(own) = all.get_mut(&runtime).filter(|own| own.number == live.number) {
-            own.state = match connected {
-                Ok(Ok(connection)) => Stage::Ready {
+        if let Some(entry) = all.get_mut(&runtime).filter(|entry| entry.number == live.number) {
+            entry.state = match connected {
+                Ok(Ok(connection)) => DialState::Ready {
                     connection,
-                    pulse: Pulse::new(clock::instant()),
+                    last_answer: LastAnswer::new(clock::instant()),
                     closed,
                 },
-                Ok(Err(_)) | Err(_) => Stage::Counting(0),
+                Ok(Err(_)) | Err(_) => DialState::Counting(0),
             };
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Id, Own>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Own {
+impl RuntimeConnection {
     fn counting(number: u64) -> Self {
         Self {
             number,
-            state: Stage::Counting(0),
+            state: DialState::Counting(0),
         }
     }
 
     fn is_closed(&self) -> bool {
-        matches!(&self.state, Stage::Ready { closed, .. } if closed.load(Ordering::Acquire))
+        matches!(&self.state, DialState::Ready { closed, .. } if closed.load(Ordering::Acquire))
     }
 }

@@ -3,15 +3,15 @@
 //! each of two masters. No call sees both, so the operator must be told.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind};
+use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
 
 use super::cluster::Cluster;
-use super::lane::Live;
+use super::lane::LiveConnection;
 use super::slots::{SLOTS, Slot, SlotMap};
 use crate::store::StoreWarning;
 use crate::store::redis::address::Address;
@@ -31,11 +31,10 @@ const KEYS_AT_ONCE: usize = 100;
 /// How many slots the log names.
 const NAMED_MAX: usize = 5;
 
-/// What was found, by slot.
-type Found = BTreeMap<Slot, Stray>;
+type Found = BTreeMap<Slot, MisplacedKey>;
 
 /// Searches the masters for keys in slots that they do not own.
-pub(super) struct Strays {
+pub(super) struct MisplacedKeys {
     /// What the names of weir's keys begin with.
     prefix: String,
     found: Mutex<Found>,
@@ -43,13 +42,13 @@ pub(super) struct Strays {
 
 /// A key, and who has it although the slot is another's.
 #[derive(Clone, PartialEq, Eq)]
-struct Stray {
+struct MisplacedKey {
     key: String,
     with: Address,
     owner: Option<Address>,
 }
 
-impl Strays {
+impl MisplacedKeys {
     pub(super) fn new(namespace: &str) -> Self {
         Self {
             prefix: format!("{{{namespace}:"),
@@ -59,7 +58,7 @@ impl Strays {
 
     /// Whether there are any that were there when it was looked twice.
     pub(super) fn are_there(&self) -> bool {
-        !self.found().is_empty()
+        !self.found.lock().is_empty()
     }
 
     /// Looks again and again. Never returns.
@@ -75,7 +74,7 @@ impl Strays {
                 Ok(found) => {
                     was_refused = false;
                     let stay = found.iter().filter(|(slot, _)| suspected.contains_key(slot));
-                    self.note(&stay.map(|(slot, stray)| (*slot, stray.clone())).collect());
+                    self.note(&stay.map(|(slot, key)| (*slot, key.clone())).collect());
                     suspected = found;
                 }
                 Err(error) => {
@@ -92,9 +91,9 @@ impl Strays {
     }
 
     fn note(&self, found: &Found) {
-        let before = std::mem::replace(&mut *self.found(), found.clone());
+        let before = std::mem::replace(&mut *self.found.lock(), found.clone());
         let new = found.iter().filter(|(slot, _)| !before.contains_key(slot));
-        for (slot, Stray { key, with, owner }) in new.take(NAMED_MAX) {
+        for (slot, MisplacedKey { key, with, owner }) in new.take(NAMED_MAX) {
             let owner = owner.as_ref().map(ToString::to_string).unwrap_or_default();
             tracing::error!(
                 slot,
@@ -111,7 +110,7 @@ impl Strays {
         }
     }
 
-    async fn look(&self, map: &SlotMap, masters: &[Live]) -> Result<Found, Unknown> {
+    async fn look(&self, map: &SlotMap, masters: &[LiveConnection]) -> Result<Found, SlotQueryError> {
         let mut found = Found::new();
         for live in masters {
             let mut connection = live.connection.clone();
@@ -123,23 +122,18 @@ impl Strays {
                     let keys = keys_of(&mut connection, slot).await?;
                     if let Some(key) = keys.into_iter().find(|key| key.starts_with(&self.prefix)) {
                         let (with, owner) = (live.address.clone(), map.owner(slot).cloned());
-                        found.insert(slot, Stray { key, with, owner });
+                        found.insert(slot, MisplacedKey { key, with, owner });
                     }
                 }
             }
         }
         Ok(found)
     }
-
-    fn found(&self) -> MutexGuard<'_, Found> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// Why it is not known.
-struct Unknown(String);
+struct SlotQueryError(String);
 
-impl From<RedisError> for Unknown {
+impl From<RedisError> for SlotQueryError {
     fn from(error: RedisError) -> Self {
         let hint = if error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm) {
             "; give the user +cluster|countkeysinslot and +cluster|getkeysinslot"
@@ -151,7 +145,7 @@ impl From<RedisError> for Unknown {
 }
 
 /// Those of the slots of which the server has keys.
-async fn with_keys(connection: &mut MultiplexedConnection, slots: &[Slot]) -> Result<Vec<Slot>, Unknown> {
+async fn with_keys(connection: &mut MultiplexedConnection, slots: &[Slot]) -> Result<Vec<Slot>, SlotQueryError> {
     let mut pipe = ::redis::pipe();
     for slot in slots {
         pipe.cmd("CLUSTER").arg("COUNTKEYSINSLOT").arg(*slot);
@@ -161,7 +155,7 @@ async fn with_keys(connection: &mut MultiplexedConnection, slots: &[Slot]) -> Re
     Ok(counted.filter(|(_, count)| *count > 0).map(|(slot, _)| *slot).collect())
 }
 
-async fn keys_of(connection: &mut MultiplexedConnection, slot: Slot) -> Result<Vec<String>, Unknown> {
+async fn keys_of(connection: &mut MultiplexedConnection, slot: Slot) -> Result<Vec<String>, SlotQueryError> {
     let mut command = ::redis::cmd("CLUSTER");
     command.arg("GETKEYSINSLOT").arg(slot).arg(KEYS_AT_ONCE);
     // Names may be any bytes, also such as are none of weir's.
@@ -172,9 +166,9 @@ async fn keys_of(connection: &mut MultiplexedConnection, slot: Slot) -> Result<V
         .collect())
 }
 
-async fn within<T>(answer: impl Future<Output = RedisResult<T>>) -> Result<T, Unknown> {
+async fn within<T>(answer: impl Future<Output = RedisResult<T>>) -> Result<T, SlotQueryError> {
     match timeout(ANSWER_WAIT_MAX, answer).await {
         Ok(answer) => Ok(answer?),
-        Err(_) => Err(Unknown("a master does not answer".to_owned())),
+        Err(_) => Err(SlotQueryError("a master does not answer".to_owned())),
     }
 }

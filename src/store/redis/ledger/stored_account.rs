@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::answer::{self, Answer, parse};
+use super::answer::{self, LedgerReply, parse};
 use crate::{
     domain::{
         key::KeyId,
@@ -21,7 +21,7 @@ use crate::{
 
 /// The durable state of one account.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct StoredAccount {
     pub(super) standing: Standing,
     /// The operations that are remembered, the oldest first.
     pub(super) operations: Vec<Recorded>,
@@ -30,29 +30,29 @@ pub(super) struct Kept {
     pub(super) logs: Vec<(i64, usize)>,
 }
 
-impl Kept {
+impl StoredAccount {
     /// Reads an answer behind its status.
-    pub(super) fn read(answer: Answer) -> Result<Self, StoreError> {
-        let mut kept = Self::default();
+    pub(super) fn read(answer: LedgerReply) -> Result<Self, StoreError> {
+        let mut account = Self::default();
         let mut words = answer.rest();
         while let Some(kind) = words.next() {
             let (Some(name), Some(value)) = (words.next(), words.next()) else {
                 return Err(answer::unknown());
             };
             match kind.as_str() {
-                "" => kept.field(&name, &value)?,
-                "operation" => kept.operations.push(Recorded {
+                "" => account.field(&name, &value)?,
+                "operation" => account.operations.push(Recorded {
                     id: OperationId::parse(&name).ok_or_else(answer::unknown)?,
                     amount: NanoUsd::from_nanos(parse(&value)?),
                 }),
-                "log" => kept.logs.push((parse(&name)?, parse(&value)?)),
+                "log" => account.logs.push((parse(&name)?, parse(&value)?)),
                 period => {
                     let amount = NanoUsd::from_nanos(parse(&value)?);
-                    kept.key(&name)?.spent.insert(period.to_owned(), amount);
+                    account.key(&name)?.spent.insert(period.to_owned(), amount);
                 }
             }
         }
-        Ok(kept)
+        Ok(account)
     }
 
     fn field(&mut self, name: &str, value: &str) -> Result<(), StoreError> {

@@ -6,7 +6,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::*;
 use crate::store::redis::RedisStore;
-use crate::store::redis::link::OWN_CALLS_MIN;
+use crate::store::redis::link::RUNTIME_CALLS_MIN;
 
 /// A runtime beside the one that keeps the store's connection.
 struct Elsewhere(Option<Runtime>);
@@ -39,8 +39,8 @@ impl Elsewhere {
     /// Calls until there is a connection of its own.
     async fn settle_in(&self, store: &Arc<RedisStore>) {
         until("a connection of its own is made", async || {
-            self.find(store, OWN_CALLS_MIN + 1).await;
-            store.link.owned() == 1
+            self.find(store, RUNTIME_CALLS_MIN + 1).await;
+            store.link.runtime_connections() == 1
         })
         .await;
     }
@@ -62,14 +62,14 @@ async fn a_runtime_that_calls_often_has_a_connection_of_its_own_and_one_that_doe
     let joined = server.join("weir").await;
     let (store, elsewhere) = (&joined.store, Elsewhere::new());
     until_written(&**store, 1).await;
-    for _ in 0..=OWN_CALLS_MIN {
+    for _ in 0..=RUNTIME_CALLS_MIN {
         assert!(is_found(&**store, 1).await);
     }
-    assert_eq!(elsewhere.find(store, OWN_CALLS_MIN).await, OWN_CALLS_MIN);
+    assert_eq!(elsewhere.find(store, RUNTIME_CALLS_MIN).await, RUNTIME_CALLS_MIN);
     assert_eq!(
-        store.link.owned(),
+        store.link.runtime_connections(),
         0,
-        "the keeper's runtime has the lane's, the other called too seldom"
+        "the supervisor's runtime has the lane's, the other called too seldom"
     );
     elsewhere.settle_in(store).await;
 }
@@ -94,7 +94,7 @@ async fn a_connection_of_ones_own_that_is_closed_costs_no_call_and_is_made_again
     let () = server
         .ask(&["CLIENT", "KILL", "ID", &newest.unwrap().to_string()])
         .await;
-    until("the loss is noticed", async || store.link.owned() == 0).await;
+    until("the loss is noticed", async || store.link.runtime_connections() == 0).await;
     assert_eq!(elsewhere.find(store, 10).await, 10);
     assert_eq!(*store.link.epochs().borrow(), epoch, "the lane's connection stands");
     elsewhere.settle_in(store).await;
@@ -133,7 +133,7 @@ async fn a_call_that_waits_in_vain_gives_the_connection_up() {
     elsewhere.settle_in(store).await;
     server.signal("-STOP");
     assert_eq!(elsewhere.find(store, 1).await, 0);
-    assert_eq!(store.link.owned(), 0);
+    assert_eq!(store.link.runtime_connections(), 0);
     server.signal("-CONT");
     until("the key is found again", async || elsewhere.find(store, 1).await == 1).await;
 }

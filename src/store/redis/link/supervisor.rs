@@ -9,9 +9,9 @@ use ::redis::{AsyncConnectionConfig, ErrorKind, PushInfo, PushKind, RedisError, 
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
-use super::finder::{Finder, News};
-use super::lane::{CALLS_MAX, Lane, Live, Origin, State, leave};
-use super::pulse::Pulse;
+use super::finder::{Finder, MasterChanges};
+use super::lane::{CALLS_MAX, Lane, LaneState, LiveConnection, Origin, leave};
+use super::last_answer::LastAnswer;
 use super::report::Report;
 use super::{CONNECT_WAIT_MAX, PAUSE_MAX, PAUSE_MIN};
 use crate::clock;
@@ -28,8 +28,8 @@ const RIGHTS_EVERY: Duration = Duration::from_secs(30);
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A connection, what its server says of itself (nothing where the user may not ask), and whether it has been closed since.
-pub(super) struct Opened {
-    live: Live,
+pub(super) struct DialedConnection {
+    live: LiveConnection,
     pub(super) report: Option<Report>,
     closed: Arc<AtomicBool>,
 }
@@ -38,18 +38,18 @@ impl Lane {
     /// Keeps a connection up. Cancel it to stop; what is connected then stays usable.
     pub(super) async fn keep_up(&self, finder: &Finder, scripts: &Scripts) {
         let mut pause = PAUSE_MIN;
-        let mut away = false;
-        let mut said = String::new();
+        let mut is_away = false;
+        let mut logged = String::new();
         loop {
             let began = clock::instant();
-            let mut news = finder.news();
+            let mut changes = finder.master_changes();
             match self.connect(finder, scripts).await {
                 Ok(opened) => {
                     let (server, number) = (opened.live.address.clone(), opened.live.number);
-                    tracing::info!(%server, again = away, "redis connected");
-                    away = false;
+                    tracing::info!(%server, again = is_away, "redis connected");
+                    is_away = false;
                     self.enter(opened);
-                    self.stay(number, &server, finder, &mut news).await;
+                    self.stay(number, &server, finder, &mut changes).await;
                     tracing::warn!(%server, "redis connection given up");
                     if since(began) >= PAUSE_MAX {
                         pause = PAUSE_MIN;
@@ -58,13 +58,13 @@ impl Lane {
                 }
                 Err(reason) => {
                     let refused = self.still_refused(&reason);
-                    // What an operator has to mend is said again when it is something else.
-                    if !away || (refused && said != reason) {
+                    // What an operator has to mend is logged again when it is something else.
+                    if !is_away || (refused && logged != reason) {
                         tracing::error!(reason, "redis cannot be used, trying on");
-                        said.clone_from(&reason);
+                        logged.clone_from(&reason);
                     }
-                    away = true;
-                    self.state.send_replace(State::Down { reason });
+                    is_away = true;
+                    self.state.send_replace(LaneState::Down { reason });
                 }
             }
             // From start to start, so that a server that hangs for the whole attempt is asked again at once.
@@ -72,7 +72,7 @@ impl Lane {
             self.close_for(wait);
             tokio::select! {
                 () = sleep(wait) => {}
-                () = news.changed() => {}
+                () = changes.changed() => {}
             }
             pause = PAUSE_MAX.min(pause * 2);
         }
@@ -81,9 +81,9 @@ impl Lane {
     /// Has calls fail at once when the next attempt is further away than they would wait.
     fn close_for(&self, wait: Duration) {
         self.state.send_if_modified(|state| {
-            let waiting = matches!(state, State::Connecting) && wait > self.patience;
+            let waiting = matches!(state, LaneState::Connecting) && wait > self.call_budget;
             if waiting {
-                *state = State::Down {
+                *state = LaneState::Down {
                     reason: "redis closes connections as soon as they are made".to_owned(),
                 };
             }
@@ -91,17 +91,17 @@ impl Lane {
         });
     }
 
-    /// One attempt. When it outlasts the callers' patience they are told so, and it goes on without them.
-    async fn connect(&self, finder: &Finder, scripts: &Scripts) -> Result<Opened, String> {
+    /// One attempt. When it outlasts the callers' budget they are told so, and it goes on without them.
+    async fn connect(&self, finder: &Finder, scripts: &Scripts) -> Result<DialedConnection, String> {
         let attempt = timeout(CONNECT_WAIT_MAX, finder.open(self, scripts));
         tokio::pin!(attempt);
-        let outcome = match timeout(self.patience, &mut attempt).await {
+        let outcome = match timeout(self.call_budget, &mut attempt).await {
             Ok(outcome) => outcome,
             Err(_) => {
                 self.state.send_if_modified(|state| {
-                    let waiting = matches!(state, State::Connecting);
+                    let waiting = matches!(state, LaneState::Connecting);
                     if waiting {
-                        *state = State::Down {
+                        *state = LaneState::Down {
                             reason: "redis does not answer".to_owned(),
                         };
                     }
@@ -118,21 +118,21 @@ impl Lane {
 
     /// Connects to a server and looks at it. A master, or any server that may be a replica, is given the scripts: with them
     /// in place a call is one round trip, also the first one.
-    pub(super) async fn dial(&self, address: &Address, scripts: &Scripts) -> Result<Opened, String> {
+    pub(super) async fn dial(&self, address: &Address, scripts: &Scripts) -> Result<DialedConnection, String> {
         let fault = |error: RedisError| format!("redis at {address} cannot be used: {error}");
         let number = self.dialed.fetch_add(1, Ordering::Relaxed);
         let closed = Arc::new(AtomicBool::new(false));
         let (state, flag) = (Arc::downgrade(&self.state), Arc::clone(&closed));
-        let hear = move |push: PushInfo| {
+        let on_push = move |push: PushInfo| {
             if push.kind == PushKind::Disconnection {
                 flag.store(true, Ordering::Release);
                 if let Some(state) = state.upgrade() {
-                    leave(&state, number, State::Connecting);
+                    leave(&state, number, LaneState::Connecting);
                 }
             }
             Ok::<(), RedisError>(())
         };
-        let config = connection_config().set_push_sender(hear);
+        let config = connection_config().set_push_sender(on_push);
         let client = self.dialer.data(address).map_err(fault)?;
         let (missing, connected) = tokio::join!(
             self.dialer.missing_rights(address),
@@ -148,10 +148,10 @@ impl Lane {
             return Err(self.refuse(format!("redis at {address} {reason}")));
         }
         scripts.load(&mut connection).await.map_err(fault)?;
-        Ok(Opened {
-            live: Live {
+        Ok(DialedConnection {
+            live: LiveConnection {
                 connection,
-                pulse: Pulse::new(clock::instant()),
+                last_answer: LastAnswer::new(clock::instant()),
                 number,
                 address: address.clone(),
                 origin: Arc::new(Origin {
@@ -165,30 +165,30 @@ impl Lane {
     }
 
     /// Takes a connection into use.
-    fn enter(&self, opened: Opened) {
-        let Opened { live, report, closed } = opened;
+    fn enter(&self, opened: DialedConnection) {
+        let DialedConnection { live, report, closed } = opened;
         self.note_report(report.as_ref());
         let again = {
-            let mut seen = self.seen();
-            seen.identity = report.map(|report| report.identity);
-            seen.refusal = None;
-            std::mem::replace(&mut seen.connected, true)
+            let mut status = self.status.lock();
+            status.identity = report.map(|report| report.identity);
+            status.refusal = None;
+            std::mem::replace(&mut status.connected, true)
         };
-        self.pulse.note(clock::instant());
+        self.last_answer.note(clock::instant());
         let number = live.number;
-        self.state.send_replace(State::Up(live));
+        self.state.send_replace(LaneState::Up(live));
         if closed.load(Ordering::Acquire) {
-            self.leave(number, State::Connecting);
+            self.leave(number, LaneState::Connecting);
         }
         if again {
             self.epochs.move_on();
         }
     }
 
-    /// Returns when the connection is given up: by a call, by its end, by the finder's news, or by what the server says.
-    async fn stay(&self, number: u64, server: &Address, finder: &Finder, news: &mut News) {
+    /// Returns when the connection is given up: by a call, by its end, by another master that is announced, or by what the server says.
+    async fn stay(&self, number: u64, server: &Address, finder: &Finder, changes: &mut MasterChanges) {
         let mut states = self.state.subscribe();
-        let gone = states.wait_for(|state| !matches!(state, State::Up(live) if live.number == number));
+        let gone = states.wait_for(|state| !matches!(state, LaneState::Up(live) if live.number == number));
         let looks = async {
             loop {
                 sleep(PROBE_EVERY).await;
@@ -206,16 +206,16 @@ impl Lane {
                 let missing = timeout(PROBE_WAIT_MAX, self.dialer.missing_rights(server)).await;
                 if let Some(reason) = missing.ok().flatten().and_then(|missing| self.note_rights(missing)) {
                     tracing::error!(reason, "redis cannot be used");
-                    self.leave(number, State::Down { reason });
+                    self.leave(number, LaneState::Down { reason });
                 }
             }
         };
         let elsewhere = async {
             loop {
-                news.changed().await;
+                changes.changed().await;
                 let here = self.live_now().map(|live| live.address);
-                if news.heard().is_some_and(|heard| Some(heard) != here) {
-                    self.leave(number, State::Connecting);
+                if changes.master().is_some_and(|master| Some(master) != here) {
+                    self.leave(number, LaneState::Connecting);
                 }
             }
         };
@@ -228,39 +228,39 @@ impl Lane {
     }
 
     /// Looks at the server in use. What the lane's state has to become, if it cannot stay in use.
-    async fn inspect(&self, finder: &Finder) -> Option<State> {
+    async fn inspect(&self, finder: &Finder) -> Option<LaneState> {
         let mut live = self.live_now()?;
         let server = &live.address;
-        let silent = || State::Down {
+        let silent = || LaneState::Down {
             reason: format!("redis at {server} gives no sign of life"),
         };
         let began = clock::instant();
         let report = match timeout(PROBE_WAIT_MAX, look(&mut live.connection)).await {
             // It stands behind calls, and those are answered.
-            Err(_) if live.pulse.heard() > began => return None,
+            Err(_) if live.last_answer.at() > began => return None,
             Err(_) => return Some(silent()),
-            Ok(Err(error)) if error.is_unrecoverable_error() => return Some(State::Connecting),
+            Ok(Err(error)) if error.is_unrecoverable_error() => return Some(LaneState::Connecting),
             Ok(Err(_)) => return None,
             Ok(Ok(report)) => report,
         };
         let now = clock::instant();
-        live.pulse.note(now);
-        self.pulse.note(now);
+        live.last_answer.note(now);
+        self.last_answer.note(now);
         self.note_report(report.as_ref());
-        if report.is_none() && self.seen().complaint.is_none() {
+        if report.is_none() && self.status.lock().complaint.is_none() {
             self.denied.notify_one();
         }
         let report = report?;
         if let Some(reason) = report.refusal() {
             let reason = self.refuse(format!("redis at {server} {reason}"));
             tracing::error!(reason, "redis cannot be used");
-            return Some(State::Down { reason });
+            return Some(LaneState::Down { reason });
         }
         if report.is_replica() && !finder.takes_replicas() {
             tracing::warn!(%server, "redis has become a replica, looking for the master");
-            return Some(State::Connecting);
+            return Some(LaneState::Connecting);
         }
-        let before = self.seen().identity.replace(report.identity.clone());
+        let before = self.status.lock().identity.replace(report.identity.clone());
         if before.is_some_and(|before| before != report.identity) {
             tracing::warn!(%server, "redis has another history now, what it has acknowledged is checked");
             self.epochs.move_on();
@@ -270,15 +270,15 @@ impl Lane {
 
     /// Whether this reason of a failed attempt is that of a refusal, which is forgotten otherwise.
     fn still_refused(&self, reason: &str) -> bool {
-        let mut seen = self.seen();
-        let refusal = seen.refusal.take();
-        seen.refusal = refusal.filter(|refusal| reason.contains(refusal.as_str()));
-        seen.refusal.is_some()
+        let mut status = self.status.lock();
+        let refusal = status.refusal.take();
+        status.refusal = refusal.filter(|refusal| reason.contains(refusal.as_str()));
+        status.refusal.is_some()
     }
 
     /// A server that answers is not used for this reason.
     pub(super) fn refuse(&self, reason: String) -> String {
-        self.seen().refusal = Some(reason.clone());
+        self.status.lock().refusal = Some(reason.clone());
         reason
     }
 
@@ -286,15 +286,15 @@ impl Lane {
     fn note_rights(&self, missing: Missing) -> Option<String> {
         let Missing { refusal, complaint } = missing;
         {
-            let mut seen = self.seen();
-            if let Some(complaint) = complaint.as_ref().filter(|_| seen.complaint != complaint) {
+            let mut status = self.status.lock();
+            if let Some(complaint) = complaint.as_ref().filter(|_| status.complaint != complaint) {
                 tracing::warn!(kind = StoreWarning::MissingRights.kind(), "{complaint}");
             }
-            if seen.complaint.is_some() && complaint.is_none() {
+            if status.complaint.is_some() && complaint.is_none() {
                 tracing::info!("the redis user has the rights that it lacked");
             }
-            seen.complaint = complaint;
-            seen.denied = refusal.is_some();
+            status.complaint = complaint;
+            status.denied = refusal.is_some();
         }
         refusal.map(|refusal| self.refuse(refusal))
     }
@@ -302,9 +302,9 @@ impl Lane {
     fn note_report(&self, report: Option<&Report>) {
         let Some(report) = report else { return };
         let before = {
-            let mut seen = self.seen();
-            seen.memory = report.memory;
-            std::mem::replace(&mut seen.warnings, report.warnings.clone())
+            let mut status = self.status.lock();
+            status.memory = report.memory;
+            std::mem::replace(&mut status.warnings, report.warnings.clone())
         };
         for warning in report.warnings.difference(&before) {
             tracing::warn!(kind = warning.kind(), "{}", warning.advice());

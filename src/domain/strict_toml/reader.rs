@@ -1,0 +1,332 @@
+//! Reads a parsed document into a type. The `toml` crate does this too, but its error is a text; this one says as data
+//! what is wrong. Values are read as there: the order of tries, the spans, tables and texts for choices.
+
+use std::ops::Range;
+use std::vec::IntoIter;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{
+    DeserializeSeed, Deserializer, Error, Expected, IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visitor,
+};
+use serde::forward_to_deserialize_any;
+use serde_spanned::de::{SpannedDeserializer, is_spanned};
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+use toml_datetime::de::DatetimeDeserializer;
+
+type Names = &'static [&'static str];
+
+/// What is wrong with a document that is TOML.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    UnknownKey {
+        name: String,
+        valid: Names,
+    },
+    UnknownValue {
+        name: String,
+        valid: Names,
+    },
+    MissingKey(&'static str),
+    RepeatedKey(&'static str),
+    /// Without the value itself, which may be a misplaced secret.
+    WrongType {
+        expected: String,
+        found: String,
+    },
+    /// In the words of the type that refuses the value.
+    Refused(String),
+}
+
+/// What is wrong, and the bytes that it is about.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason:?}")]
+pub(super) struct ReadError {
+    pub(super) reason: Reason,
+    pub(super) span: Option<Range<usize>>,
+}
+
+impl ReadError {
+    /// The innermost span stands.
+    fn at(mut self, span: Range<usize>) -> Self {
+        self.span.get_or_insert(span);
+        self
+    }
+}
+
+impl From<Reason> for ReadError {
+    fn from(reason: Reason) -> Self {
+        Self { reason, span: None }
+    }
+}
+
+impl Error for ReadError {
+    fn custom<T: std::fmt::Display>(message: T) -> Self {
+        Reason::Refused(message.to_string()).into()
+    }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        let text = found.to_string();
+        // Behind its kind stands the value.
+        let kind = text.split(|c: char| !c.is_ascii_alphabetic() && c != ' ').next();
+        Reason::WrongType {
+            expected: expected.to_string(),
+            found: kind.unwrap_or_default().trim().to_owned(),
+        }
+        .into()
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::invalid_type(found, expected)
+    }
+
+    fn unknown_variant(name: &str, valid: Names) -> Self {
+        let name = name.to_owned();
+        Reason::UnknownValue { name, valid }.into()
+    }
+
+    fn unknown_field(name: &str, valid: Names) -> Self {
+        let name = name.to_owned();
+        Reason::UnknownKey { name, valid }.into()
+    }
+
+    fn missing_field(name: &'static str) -> Self {
+        Reason::MissingKey(name).into()
+    }
+
+    fn duplicate_field(name: &'static str) -> Self {
+        Reason::RepeatedKey(name).into()
+    }
+}
+
+/// A value of the document, with its span.
+pub(super) struct Reader<'i> {
+    value: DeValue<'i>,
+    span: Range<usize>,
+}
+
+impl<'i> Reader<'i> {
+    pub(super) fn of_document(document: Spanned<DeTable<'i>>) -> Self {
+        Self {
+            span: document.span(),
+            value: DeValue::Table(document.into_inner()),
+        }
+    }
+
+    fn of(value: Spanned<DeValue<'i>>) -> Self {
+        Self {
+            span: value.span(),
+            value: value.into_inner(),
+        }
+    }
+}
+
+impl<'de> Deserializer<'de> for Reader<'de> {
+    type Error = ReadError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match self.value {
+            DeValue::String(DeString::Owned(text)) => visitor.visit_string(text),
+            DeValue::String(DeString::Borrowed(text)) => visitor.visit_borrowed_str(text),
+            DeValue::Integer(integer) => {
+                let (digits, radix) = (integer.as_str(), integer.radix());
+                if let Ok(number) = i64::from_str_radix(digits, radix) {
+                    visitor.visit_i64(number)
+                } else if let Ok(number) = u64::from_str_radix(digits, radix) {
+                    visitor.visit_u64(number)
+                } else if let Ok(number) = i128::from_str_radix(digits, radix) {
+                    visitor.visit_i128(number)
+                } else if let Ok(number) = u128::from_str_radix(digits, radix) {
+                    visitor.visit_u128(number)
+                } else {
+                    Err(ReadError::custom("integer number overflowed"))
+                }
+            }
+            DeValue::Float(float) => match float.as_str().parse() {
+                Ok(number) => visitor.visit_f64(number),
+                Err(_) => Err(ReadError::custom("floating-point number overflowed")),
+            },
+            DeValue::Boolean(truth) => visitor.visit_bool(truth),
+            DeValue::Datetime(time) => visitor.visit_map(DatetimeDeserializer::new(time)),
+            DeValue::Array(elements) => visitor.visit_seq(Elements(elements.into_iter())),
+            DeValue::Table(table) => visitor.visit_map(Entries::of(table)),
+        }
+        .map_err(|error| error.at(self.span))
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        let span = self.span.clone();
+        visitor.visit_some(self).map_err(|error| error.at(span))
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, ReadError> {
+        let span = self.span.clone();
+        visitor.visit_newtype_struct(self).map_err(|error| error.at(span))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        _: Names,
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        if is_spanned(name) {
+            let span = self.span.clone();
+            return visitor.visit_map(SpannedDeserializer::new(self, span));
+        }
+        self.deserialize_any(visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(self, _: &'static str, _: Names, visitor: V) -> Result<V::Value, ReadError> {
+        match self.value {
+            DeValue::String(text) => visitor.visit_enum(text.into_deserializer()),
+            DeValue::Table(table) if table.len() == 1 => {
+                visitor.visit_enum(MapAccessDeserializer::new(Entries::of(table)))
+            }
+            DeValue::Table(_) => Err(ReadError::custom("wanted a table of exactly 1 key")),
+            _ => Err(ReadError::custom("wanted string or table")),
+        }
+        .map_err(|error| error.at(self.span))
+    }
+
+    forward_to_deserialize_any! {
+        bool u8 u16 u32 u64 u128 i8 i16 i32 i64 i128 f32 f64 char str string seq bytes byte_buf map unit ignored_any
+        unit_struct tuple_struct tuple identifier
+    }
+}
+
+impl<'de> IntoDeserializer<'de, ReadError> for Reader<'de> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+struct Elements<'i>(IntoIter<Spanned<DeValue<'i>>>);
+
+impl<'de> SeqAccess<'de> for Elements<'de> {
+    type Error = ReadError;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, ReadError> {
+        let element = self.0.next();
+        element.map(|element| seed.deserialize(Reader::of(element))).transpose()
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.0.len())
+    }
+}
+
+struct Entries<'i> {
+    entries: <DeTable<'i> as IntoIterator>::IntoIter,
+    value: Option<Spanned<DeValue<'i>>>,
+}
+
+impl<'i> Entries<'i> {
+    fn of(table: DeTable<'i>) -> Self {
+        Self {
+            entries: table.into_iter(),
+            value: None,
+        }
+    }
+}
+
+impl<'de> MapAccess<'de> for Entries<'de> {
+    type Error = ReadError;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ReadError> {
+        let Some((key, value)) = self.entries.next() else {
+            return Ok(None);
+        };
+        self.value = Some(value);
+        let span = key.span();
+        let read = seed.deserialize(key.into_inner().into_deserializer());
+        read.map(Some).map_err(|error: ReadError| error.at(span))
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ReadError> {
+        let value = self
+            .value
+            .take()
+            .ok_or_else(|| ReadError::custom("a value without a key"))?;
+        let span = value.span();
+        seed.deserialize(Reader::of(value)).map_err(|error| error.at(span))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.entries.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_the_toml_crate_reads_them() {
+        let text = "text = \"a\\nb\"\nint = -7\nhex = 0xFF\nfloat = 1.5\nnone = nan\nyes = true\n\
+                    day = 1979-05-27T07:32:00Z\nlist = [1, \"two\", [3.0]]\n[table.below]\n\"a key\" = {}\n[[many]]\n[[many]]\nx = 1\n";
+        let read = toml::Value::deserialize(Reader::of_document(DeTable::parse(text).unwrap())).unwrap();
+        let expected: toml::Value = toml::from_str(text).unwrap();
+        // Text, because no NaN is equal to another.
+        assert_eq!(format!("{read:?}"), format!("{expected:?}"));
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only the errors matter")]
+    struct Sizes {
+        small: u8,
+        choice: Option<Choice>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Choice {
+        One,
+    }
+
+    #[test]
+    fn a_fault_says_as_data_what_is_wrong_and_where() {
+        let wrong = |expected: &str, found: &str| Reason::WrongType {
+            expected: expected.to_owned(),
+            found: found.to_owned(),
+        };
+        let refused = |message: &str| Reason::Refused(message.to_owned());
+        for (text, reason, at) in [
+            ("", Reason::MissingKey("small"), ""),
+            ("small = 256", wrong("u8", "integer"), "256"),
+            (
+                "small = 99999999999999999999",
+                wrong("u8", "integer"),
+                "99999999999999999999",
+            ),
+            ("small = \"secret\"", wrong("u8", "string"), "\"secret\""),
+            ("small = 2020-01-01", wrong("u8", "map"), "2020-01-01"),
+            (
+                "small = 1\nchoice = \"two\"",
+                Reason::UnknownValue {
+                    name: "two".to_owned(),
+                    valid: &["one"],
+                },
+                "\"two\"",
+            ),
+            ("small = 1\nchoice = 1", refused("wanted string or table"), "1"),
+            (
+                "small = 1\nsmal = 2",
+                Reason::UnknownKey {
+                    name: "smal".to_owned(),
+                    valid: &["small", "choice"],
+                },
+                "smal",
+            ),
+        ] {
+            let error = Sizes::deserialize(Reader::of_document(DeTable::parse(text).unwrap())).unwrap_err();
+            assert_eq!(error.reason, reason, "{text}");
+            assert_eq!(error.span.map(|span| &text[span]), Some(at), "{text}");
+        }
+    }
+}
