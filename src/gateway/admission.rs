@@ -145,16 +145,7 @@ async fn prepare(
         Protocol::Gemini => operation == Operation::StreamGenerateContent,
         Protocol::Messages | Protocol::Responses => scan.stream == Some(true),
     };
-    let priced = Arc::new(PricedRoute::of(&route).ok_or(Refusal::Internal)?);
-    let basis = Basis::new(
-        &gateway.learnt,
-        &live.catalogue,
-        key,
-        &route.model,
-        priced,
-        operation,
-        &scan,
-    );
+    let basis = basis(gateway, live, key, &route, operation, &scan)?;
     let asked = funds::Asked {
         request_id: &entry.record.request_id,
         operation,
@@ -201,6 +192,21 @@ async fn prepare(
         body,
         count_slot,
     })
+}
+
+/// What the request's estimates are based on, with the prices of its route.
+fn basis(
+    gateway: &Gateway,
+    live: &Live,
+    key: &KeyRecord,
+    route: &Route,
+    operation: Operation,
+    scan: &Scan,
+) -> Result<Basis, Refusal> {
+    let priced = Arc::new(PricedRoute::of(route).ok_or(Refusal::Internal)?);
+    let (learnt, catalogue) = (&gateway.learnt, &live.catalogue);
+    let basis = Basis::new(learnt, catalogue, key, &route.model, priced, operation, scan);
+    Ok(basis)
 }
 
 /// Reads the whole body and scans it.
