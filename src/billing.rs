@@ -48,7 +48,7 @@ mod wanted;
 use bill::Held;
 pub use bill::{Bill, Consumed, Progress};
 pub use grace::GraceLimits;
-pub use line::{Place, WaitingMax};
+pub use line::Place;
 pub use wanted::Wanted;
 
 /// How often the consumption of running requests is written to the journal.

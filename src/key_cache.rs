@@ -10,7 +10,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -18,6 +18,8 @@ use std::{
 
 use thiserror::Error;
 use tokio::sync::{Mutex as AsyncMutex, watch};
+
+pub use limits::UnknownSettings;
 
 use crate::{
     clock,
@@ -28,15 +30,17 @@ use crate::{
     key_cache::{
         limits::{Limits, Reached},
         shard::{Cold, Lifetimes, Shard, Sizes},
+        shards::{lock, pick, slot},
         uses::Uses,
     },
-    limiter::{Allowance, client::Client},
+    limiter::client::Client,
     store::{Changes, KeyStore, Lookup, StoreError},
 };
 
 mod limits;
 mod offline;
 mod shard;
+mod shards;
 #[cfg(test)]
 mod tests;
 mod uses;
@@ -64,17 +68,6 @@ pub struct KeyCacheSettings {
     pub poll: Duration,
     /// How often last uses are written to the store.
     pub flush_used: Duration,
-}
-
-/// Limits on what made-up keys may cost.
-#[derive(Clone, Copy, Debug)]
-pub struct UnknownSettings {
-    /// The most digests remembered as unknown.
-    pub entries_max: usize,
-    /// How many failing lookups one client may cause.
-    pub per_address: Allowance,
-    /// How many failing lookups all clients together may cause; `clients_max` is not used.
-    pub in_all: Allowance,
 }
 
 /// Why it is unknown whether the key exists.
@@ -366,20 +359,6 @@ impl KeyCache {
             }
         }
     }
-}
-
-/// One of several, chosen by a byte that is random in every digest and id.
-fn pick<'a, T>(all: &'a [T], byte: Option<&u8>) -> Option<&'a T> {
-    slot(all, byte).and_then(|slot| all.get(slot))
-}
-
-fn slot<T>(all: &[T], byte: Option<&u8>) -> Option<usize> {
-    let byte = byte.map_or(0, |byte| usize::from(*byte));
-    byte.checked_rem(all.len())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn count(counter: &AtomicU64) {

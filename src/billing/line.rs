@@ -15,6 +15,7 @@ use tokio::sync::{Notify, futures::OwnedNotified};
 
 use crate::{
     billing::Billing,
+    config::money::WaitingMax,
     domain::{
         key::{KeyId, KeyRecord},
         ledger::Denied,
@@ -27,15 +28,6 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 /// time.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_millis(400);
-
-/// How many requests may wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WaitingMax {
-    /// On this node.
-    pub all: usize,
-    /// Of one account.
-    pub account: usize,
-}
 
 /// All queues of this node.
 #[derive(Debug, Default)]

@@ -19,17 +19,16 @@ pub mod journaled;
 pub mod node;
 pub mod operation_id;
 pub mod period;
-pub mod terms;
 
+pub use crate::domain::terms::{
+    AccountTerms, AccountTermsChange, FinishFactor, KeyTerms, KeyTermsChange, OnExhausted, ProviderState, Rates,
+    RatesChange, Reset,
+};
 pub use account::Account;
 pub use crash::{settlement_after_crash, settlement_of_charged};
 pub use journaled::{Admitted, Checkpoint, Record};
 pub use node::NodeId;
 pub use operation_id::OperationId;
-pub use terms::{
-    AccountTerms, AccountTermsChange, FinishFactor, KeyTerms, KeyTermsChange, OnExhausted, ProviderState, Rates,
-    RatesChange, Reset,
-};
 
 /// How long a node's holds count without a renewal, in milliseconds.
 pub const LEASE_MS: i64 = 30_000;

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Mutex};
 
 use crate::{
     domain::key::KeyId,
-    key_cache::{lock, pick},
+    key_cache::shards::{lock, pick},
 };
 
 /// The last use of each key, in seconds since the Unix epoch.

@@ -9,9 +9,9 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use sha2::{Digest, Sha256};
 
 use crate::public::{
-    Answer,
     accept::{Coding, Wishes},
-    conditional, open_headers, page,
+    answer::{Answer, open_headers},
+    conditional, page,
     refusal::Refusal,
 };
 

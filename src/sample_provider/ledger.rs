@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
-use super::OnClientGone;
 use super::performance::Bill;
+use super::settings::OnClientGone;
 use super::steps::Ending;
 use crate::clock;
 use crate::domain::protocol::Protocol;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use self::file::StoreFile;
+use self::file::{StoreFile, UNFINISHED};
 use self::live::{Live, Step};
 use crate::domain::key::{KeyId, KeyRecord};
 use crate::domain::secret::KeyDigest;
@@ -41,7 +41,7 @@ struct Shared {
 impl EmbeddedStore {
     /// Opens the store in `folder`, which is made if need be. Blocks while it reads the file; call it before serving.
     pub fn open(folder: &Path) -> Result<Self, OpenError> {
-        if folder.join(archive::UNFINISHED).exists() {
+        if folder.join(UNFINISHED).exists() {
             return Err(OpenError::Unfinished(folder.to_owned()));
         }
         let (file, keys, gone) = StoreFile::open(folder)?;

@@ -3,10 +3,7 @@
 use tokio::sync::Notify;
 
 use super::*;
-use crate::{
-    billing::{Place, WaitingMax},
-    domain::ledger::QuotaStanding,
-};
+use crate::{billing::Place, config::money::WaitingMax, domain::ledger::QuotaStanding};
 
 const MAX: WaitingMax = WaitingMax { all: 4, account: 3 };
 const QUOTA: Denied = Denied::QuotaHeld(QuotaStanding {

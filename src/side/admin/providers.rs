@@ -6,7 +6,10 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use super::{AdminState, Peer, reply::ApiError};
+use super::{
+    reply::ApiError,
+    state::{AdminState, Peer},
+};
 
 pub(super) async fn list(State(state): State<AdminState>) -> Json<Value> {
     Json(json!({ "providers": state.providers.providers() }))

@@ -4,6 +4,10 @@
 //! itself: `journal.rs` uses `journal/reader.rs`, which must not use what `journal.rs` defines. A circle is a set of such
 //! children that reach each other. Parts that need each other are one thing in one file, or what they share has a file of
 //! its own.
+#![expect(
+    clippy::indexing_slicing,
+    reason = "helpers of tests: the lengths are those of the paths"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,10 +56,17 @@ fn inside(folder: &[String], uses: &[Use]) -> Vec<Circle> {
         if seen.contains(start) {
             continue;
         }
-        let members: BTreeSet<&String> = graph.keys().filter(|to| reaches(start, to) && reaches(to, start)).collect();
+        let members: BTreeSet<&String> = graph
+            .keys()
+            .filter(|to| reaches(start, to) && reaches(to, start))
+            .collect();
         let names: Vec<&str> = members.iter().map(|name| name.as_str()).collect();
         let within = |(from, to, _): &&(String, String, &Use)| members.contains(from) && members.contains(to);
-        let uses = edges.iter().filter(within).map(|(_, _, edge)| (*edge).clone()).collect();
+        let uses = edges
+            .iter()
+            .filter(within)
+            .map(|(_, _, edge)| (*edge).clone())
+            .collect();
         found.push(Circle {
             name: format!("{}: {{{}}}", folder.join("::"), names.join(", ")),
             uses,
@@ -75,4 +86,52 @@ fn reached<'a>(graph: &'a BTreeMap<String, BTreeSet<String>>, start: &String) ->
         }
     }
     found
+}
+
+#[test]
+fn a_circle_is_found_at_every_height_and_a_facade_is_none() {
+    use super::imports::Imports;
+    use super::source::Source;
+    let files = |files: &[(&str, &str)]| {
+        let source = |(path, text): &(&str, &str)| Source {
+            path: format!("src/{path}.rs"),
+            text: (*text).to_owned(),
+        };
+        circles(&Imports::of(files.iter().map(source).collect()).uses())
+    };
+    let names = |found: &[Circle]| found.iter().map(|circle| circle.name.clone()).collect::<Vec<_>>();
+    // The parent passes on what its child defines; others take it from the parent, siblings too.
+    let facade = [
+        ("a", "mod b;\nmod c;\npub use b::Item;"),
+        ("a/b", "pub struct Item;"),
+        ("a/c", "use super::Item;\nfn f(_: Item) {}"),
+        ("d", "fn f(_: crate::a::Item) {}"),
+    ];
+    assert!(names(&files(&facade)).is_empty());
+    // It uses the child, which uses what the parent defines.
+    let parent = [
+        ("a", "mod b;\npub struct Own;\nfn f() { b::make(); }"),
+        ("a/b", "use super::Own;\npub fn make() -> Own { Own }"),
+    ];
+    assert_eq!(names(&files(&parent)), ["a: {a.rs, b}"]);
+    assert_eq!(files(&parent)[0].uses[0].place, "src/a.rs:3");
+    // Two folders, over different files.
+    let folders = [
+        ("a", "mod b;\nmod c;"),
+        ("a/b", "use crate::d::e;\nfn f() { e::g() }"),
+        ("a/c", "pub fn h() {}"),
+        ("d", "mod e;\nmod f;"),
+        ("d/e", "pub fn g() {}"),
+        ("d/f", "use crate::{a::c::h as other};\nfn g() { other() }"),
+    ];
+    assert_eq!(names(&files(&folders)), [": {a, d}"]);
+    // What is compiled for tests alone does not count.
+    let tests = [
+        ("a", "mod b;\npub struct Own;\nfn f() { b::make(); }"),
+        (
+            "a/b",
+            "pub fn make() {}\n#[cfg(test)]\nmod tests { use crate::a::Own; }",
+        ),
+    ];
+    assert!(names(&files(&tests)).is_empty());
 }

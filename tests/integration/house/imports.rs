@@ -5,6 +5,10 @@
 //! that defines it, so that a parent which declares its children and passes their items on uses none of them, and who
 //! takes an item from such a parent uses the child. Calls of methods name no file and are not seen; neither is code that
 //! is compiled for tests alone.
+#![expect(
+    clippy::indexing_slicing,
+    reason = "helpers of tests: the places come from searches in the same code"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -93,7 +97,9 @@ impl Imports {
             }
             let mut path = vec![token.text.clone()];
             while code.next_if(|next| next.text == "::").is_some() {
-                let Some(next) = code.next_if(|next| next.is_name()) else { break };
+                let Some(next) = code.next_if(|next| next.is_name()) else {
+                    break;
+                };
                 path.push(next.text.clone());
             }
             before = None;
@@ -191,7 +197,12 @@ fn tree_of<'a>(
             "as" => {
                 let name = tokens.next().map_or_else(String::new, |token| token.text.clone());
                 tokens.next_if(|next| next.text == ",");
-                return imports.push(Import { name, path, line, is_public });
+                return imports.push(Import {
+                    name,
+                    path,
+                    line,
+                    is_public,
+                });
             }
             "," | ";" => break,
             "self" if !above.is_empty() => {}
@@ -202,7 +213,12 @@ fn tree_of<'a>(
         }
     }
     let name = path.last().cloned().unwrap_or_default();
-    imports.push(Import { name, path, line, is_public });
+    imports.push(Import {
+        name,
+        path,
+        line,
+        is_public,
+    });
 }
 
 fn module(path: &str) -> Module {

@@ -1,5 +1,10 @@
 //! Rust text as the words and signs that matter for paths: without comments, literals, and what is compiled for tests
 //! alone.
+#![expect(
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "helpers of tests: the offsets come from searches in the same text"
+)]
 
 /// A word or sign with its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +75,11 @@ fn literal(rest: &str) -> Option<usize> {
         if raw[hashes..].starts_with('"') {
             let end = format!("\"{}", "#".repeat(hashes));
             let inside = rest.len() - raw.len() + hashes + 1;
-            return Some(rest[inside..].find(&end).map_or(rest.len(), |at| inside + at + end.len()));
+            return Some(
+                rest[inside..]
+                    .find(&end)
+                    .map_or(rest.len(), |at| inside + at + end.len()),
+            );
         }
     }
     let quote = body.chars().next().filter(|c| ['"', '\''].contains(c))?;
@@ -144,7 +153,10 @@ fn item_length(item: &[Token]) -> usize {
 fn comments_literals_and_tests_are_not_read() {
     let words = |text: &str| -> Vec<String> { tokens(text).into_iter().map(|token| token.text).collect() };
     assert_eq!(words("a::b /* c */ // d\ne"), ["a", "::", "b", "e"]);
-    assert_eq!(words(r##"f("a\"b", r#"c"d"#, b"e", 'x', '\'', b'"') 'a z"##).join(" "), "f (  ,  ,  ,  ,  ,  ) ' a z");
+    assert_eq!(
+        words(r##"f("a\"b", r#"c"d"#, b"e", 'x', '\'', b'"') 'a z"##).join(" "),
+        "f (  ,  ,  ,  ,  ,  ) ' a z"
+    );
     assert_eq!(tokens("a\n\"b\nc\"\nd").last().map(|token| token.line), Some(4));
     let (kept, modules) = without_tests(&tokens(
         "#[cfg(test)]\npub(crate) mod tests;\nuse a;\n#[cfg(test)] mod more { fn f() {} }\nstruct S { #[cfg(test)] x: u8, y: u8 }",

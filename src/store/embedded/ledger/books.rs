@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use super::file::{Changed, LedgerFile};
+use super::file::{Changed, LedgerFile, Unwritten};
 use crate::domain::{
     consumption::{RETENTION_DAYS, Row},
     key::KeyId,
@@ -46,15 +46,6 @@ pub(super) struct Book {
     changed_operations: bool,
     /// Whether its name is among the changed ones.
     noted: bool,
-}
-
-/// A row on its way to the disk.
-#[derive(Clone)]
-pub(super) struct Unwritten {
-    pub(super) day: i64,
-    /// Its place in the day.
-    pub(super) number: u64,
-    pub(super) row: Arc<Row>,
 }
 
 /// What became of steps.
