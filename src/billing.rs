@@ -24,6 +24,6 @@ pub use bill::{Bill, Consumed, Progress};
 pub use engine::NotAdmitted;
 pub use last_seen::GraceLimits;
 pub use priced_route::{PricedLeg, PricedRoute};
-pub use queue::{QueuePosition, WaitingMax};
+pub use queue::QueuePosition;
 pub use service::Billing;
 pub use wanted::Wanted;

@@ -41,11 +41,6 @@ impl BodyBudget {
     pub fn in_use(&self) -> u64 {
         self.inner.bytes.load(Ordering::Relaxed)
     }
-
-    /// The most bytes that can be leased out.
-    pub fn bytes_max(&self) -> u64 {
-        self.inner.bytes_max
-    }
 }
 
 impl Inner {
@@ -81,13 +76,6 @@ impl BodyLease {
             self.bytes = self.bytes.saturating_add(more);
         }
         taken
-    }
-
-    /// Gives back what is held above `bytes`, for example once a body turned out smaller than announced.
-    pub fn shrink_to(&mut self, bytes: u64) {
-        let surplus = self.bytes.saturating_sub(bytes);
-        self.inner.give_back(surplus);
-        self.bytes = self.bytes.saturating_sub(surplus);
     }
 
     /// The bytes held by this lease.
@@ -127,16 +115,12 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_grows_shrinks_and_gives_everything_back() {
+    fn a_lease_grows_and_gives_everything_back() {
         let budget = BodyBudget::new(10);
         let mut lease = budget.try_reserve(4).expect("fits");
         assert!(lease.grow(6));
         assert!(!lease.grow(1));
         assert_eq!((lease.bytes(), budget.in_use()), (10, 10));
-        lease.shrink_to(3);
-        assert_eq!((lease.bytes(), budget.in_use()), (3, 3));
-        lease.shrink_to(7);
-        assert_eq!((lease.bytes(), budget.in_use()), (3, 3), "shrinking never grows");
         drop(lease);
         assert_eq!(budget.in_use(), 0);
     }

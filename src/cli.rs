@@ -3,6 +3,8 @@
 pub mod account;
 pub mod admin_client;
 pub mod key;
+#[cfg(not(feature = "sample-provider"))]
+mod left_out;
 pub mod limits;
 pub mod log;
 pub mod models;
@@ -29,8 +31,12 @@ use clap::{
 use crate::{
     cli::admin_client::{AdminClient, AdminClientError, ClientArgs},
     config::DEFAULT_PATH,
-    sample_provider::SampleProviderArgs,
 };
+
+#[cfg(feature = "sample-provider")]
+use crate::sample_provider::SampleProviderArgs;
+#[cfg(not(feature = "sample-provider"))]
+pub use left_out::SampleProviderArgs;
 
 /// weir: an authenticated, metering gateway in front of generative-model providers.
 #[derive(Debug, Parser)]

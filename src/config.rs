@@ -3,9 +3,11 @@
 //! [`Config::load`] is the only way in. What it returns is settled: defaults filled, limits held, paths absolute,
 //! secrets still references (see [`secret_source`]). `conf/weir.toml` describes every key.
 
+mod host_port;
 mod load;
 pub mod money;
 mod raw;
+mod raw_secret;
 mod resolve;
 pub mod retry;
 pub mod secret_source;
@@ -20,6 +22,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tracing::level_filters::LevelFilter;
 
+pub use self::host_port::HostPort;
 use crate::domain::catalogue::{CatalogueSettings, SecretRef};
 use crate::domain::secret::KeyPrefix;
 use crate::domain::strict_toml::FileError;
@@ -179,25 +182,6 @@ pub enum RedisModeConfig {
     },
     /// Masters that share the slots; the nodes are some of them.
     Cluster,
-}
-
-/// A host name or address with a port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostPort {
-    /// A DNS name or an IP address, an IPv6 address without its brackets; never empty.
-    pub host: String,
-    /// The TCP port, never 0.
-    pub port: u16,
-}
-
-impl std::fmt::Display for HostPort {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
-        }
-    }
 }
 
 /// `[key_cache]`: the local cache in front of the store.

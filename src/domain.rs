@@ -2,6 +2,7 @@
 
 pub mod credential;
 pub mod key;
+pub mod key_id;
 pub mod not_forwarded;
 pub mod operation;
 pub mod secret;
@@ -26,6 +27,7 @@ pub mod session_hint;
 pub mod sse;
 pub mod tokens;
 pub mod usage;
+pub mod wire;
 
 pub mod calibration;
 pub mod consumption;
@@ -35,3 +37,4 @@ pub mod price;
 pub mod retention;
 pub mod spend_limit;
 pub mod stability;
+pub mod terms;

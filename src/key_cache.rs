@@ -20,6 +20,8 @@ use parking_lot::{Mutex, MutexGuard};
 use thiserror::Error;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
+pub use limits::UnknownSettings;
+
 use crate::{
     clock,
     domain::{
@@ -29,15 +31,17 @@ use crate::{
     key_cache::{
         limits::{Limits, Reached},
         shard::{Cold, Lifetimes, Shard, Sizes},
+        shards::{pick, slot},
         uses::Uses,
     },
-    limiter::{Allowance, client::Client},
+    limiter::client::Client,
     store::{Changes, KeyStore, Lookup, StoreError},
 };
 
 mod limits;
 mod offline;
 mod shard;
+mod shards;
 #[cfg(test)]
 mod tests;
 mod uses;
@@ -65,17 +69,6 @@ pub struct KeyCacheSettings {
     pub poll: Duration,
     /// How often last uses are written to the store.
     pub flush_used: Duration,
-}
-
-/// Limits on what made-up keys may cost.
-#[derive(Clone, Copy, Debug)]
-pub struct UnknownSettings {
-    /// The most digests remembered as unknown.
-    pub entries_max: usize,
-    /// How many failing lookups one client may cause.
-    pub per_address: Allowance,
-    /// How many failing lookups all clients together may cause; `clients_max` is not used.
-    pub in_all: Allowance,
 }
 
 /// Why it is unknown whether the key exists.
@@ -367,16 +360,6 @@ impl KeyCache {
             }
         }
     }
-}
-
-/// One of several, chosen by a byte that is random in every digest and id.
-fn pick<'a, T>(all: &'a [T], byte: Option<&u8>) -> Option<&'a T> {
-    slot(all, byte).and_then(|slot| all.get(slot))
-}
-
-fn slot<T>(all: &[T], byte: Option<&u8>) -> Option<usize> {
-    let byte = byte.map_or(0, |byte| usize::from(*byte));
-    byte.checked_rem(all.len())
 }
 
 fn count(counter: &AtomicU64) {

@@ -1,8 +1,7 @@
 //! weir: an authenticated, metering gateway in front of generative-model providers.
 //!
-//! The map, in reading order. Dependencies point one way:
-//! `main -> wiring -> {gateway, settlement, side, cli} -> {store, config, edges} -> domain -> nothing`,
-//! held by a test (`tests/integration/house.rs`). [`domain`] is pure: no I/O, no async, no clock, no Pingora, no Redis.
+//! The map, in reading order. Who may use whom is a table, held by a test (`tests/integration/house/directions.rs`).
+//! [`domain`] is pure: no I/O, no async, no clock, no Pingora, no Redis.
 
 pub mod domain;
 
@@ -34,6 +33,7 @@ pub mod gateway;
 pub mod public;
 pub mod side;
 
+#[cfg(feature = "sample-provider")]
 pub mod sample_provider;
 
 pub mod cli;

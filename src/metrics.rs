@@ -8,24 +8,28 @@
 //! and everything of type `&'static str` from closed sets. No client can make a time series.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use prometheus::core::Collector;
-use prometheus::{
-    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-};
+use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, Registry};
 
 use crate::access_log::RequestRecord;
 
+mod gauge_guard;
 mod gen_ai;
+mod health;
+mod maker;
 mod money;
 mod process;
 mod providers;
 mod store;
 mod unattended;
 
+pub use gauge_guard::GaugeGuard;
 use gen_ai::GenAi;
+pub use health::Health;
+use maker::{Maker, NONE, raise};
 pub use money::MoneyFigures;
 use money::MoneyMetrics;
 pub use providers::ProviderFigures;
@@ -39,8 +43,6 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Stands for a model or provider that the catalogue does not have.
 const OTHER: &str = "other";
-/// Stands for what a request never had, such as the provider of a refused one.
-const NONE: &str = "none";
 
 /// Upper bounds of the request body histogram, in bytes: 1 KiB to 64 MiB.
 const BODY_BUCKETS: [f64; 9] = [
@@ -249,6 +251,75 @@ impl Metrics {
         raise(&self.resolver_failures.with_label_values(&[host]), total);
     }
 
+    /// What money did since the start and where it stands; for use in a sampler.
+    pub fn money_is(&self, figures: &MoneyFigures) {
+        self.money.are(figures);
+    }
+
+    /// A further attempt at a provider.
+    pub fn upstream_retried(&self, provider: &str, reason: &'static str) {
+        let labels = self.labels.load();
+        self.providers.retried(labels.provider(Some(provider)), reason);
+    }
+
+    /// The provider refused weir's own credential: somebody must act.
+    pub fn provider_credential_refused(&self, provider: &str) {
+        let labels = self.labels.load();
+        self.providers.credential_refused(labels.provider(Some(provider)));
+    }
+
+    /// Whether the provider is served.
+    pub fn provider_is(&self, provider: &str, state: Health) {
+        self.providers.is(self.labels.load().provider(Some(provider)), state);
+    }
+
+    /// How a provider stands; for use in a sampler.
+    pub fn provider_stands(&self, provider: &str, figures: ProviderFigures) {
+        self.providers
+            .stands(self.labels.load().provider(Some(provider)), figures);
+    }
+
+    /// Whether the store is reachable.
+    pub fn store_is(&self, state: Health) {
+        self.store.is(state);
+    }
+
+    /// Whether the store is set up in a way that is warned of; `kind` from a closed set.
+    pub fn store_warning_is(&self, kind: &'static str, is_so: bool) {
+        self.store.warning_is(kind, is_so);
+    }
+
+    /// What the store's fullest server uses of the memory that it may use, in bytes.
+    pub fn store_memory_is(&self, used: u64, most: u64) {
+        self.store.memory_is(used, most);
+    }
+
+    /// How many hours of this node's counters the store lacks, and when the published record was last read, in seconds since
+    /// the Unix epoch.
+    pub fn stability_is(&self, untold_hours: usize, read_at: i64) {
+        self.store.stability_is(untold_hours, read_at);
+    }
+
+    /// By how many milliseconds this node's clock is ahead of the store's.
+    pub fn clock_offset_is(&self, offset_ms: i64) {
+        self.store.clock_offset_is(offset_ms);
+    }
+
+    /// The store and the journal took so long to admit or refuse a request.
+    pub fn admission_took(&self, time: Duration) {
+        self.store.admission_took(time);
+    }
+
+    /// An answer runs on although its client has left; it does until the guard is dropped.
+    pub fn answer_unattended(&self) -> GaugeGuard {
+        self.unattended.begin()
+    }
+
+    /// What became of an answer that was to run on although its client had left.
+    pub fn unattended_answer(&self, end: UnattendedEnd) {
+        self.unattended.end(end);
+    }
+
     /// Has `sampler` called before each scrape, to copy in values that live elsewhere. It must not wait, and must not
     /// call [`Metrics::render`] or this method.
     pub fn sample(&self, sampler: impl Fn(&Self) + Send + 'static) {
@@ -277,39 +348,6 @@ impl std::fmt::Debug for Metrics {
     }
 }
 
-/// Whether something works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Health {
-    /// It works: 1 in the metric.
-    Up,
-    /// It does not: 0 in the metric.
-    Down,
-}
-
-impl Health {
-    fn as_gauge(self) -> i64 {
-        i64::from(self == Self::Up)
-    }
-}
-
-/// One of something while it lives.
-#[derive(Debug)]
-#[must_use = "dropping the guard ends what it counts"]
-pub struct GaugeGuard(IntGauge);
-
-impl GaugeGuard {
-    fn new(gauge: &IntGauge) -> Self {
-        gauge.inc();
-        Self(gauge.clone())
-    }
-}
-
-impl Drop for GaugeGuard {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
-}
-
 impl Labels {
     fn model<'a>(&'a self, name: Option<&str>) -> &'a str {
         bounded(&self.models, name)
@@ -332,62 +370,6 @@ fn status_class(status: u16) -> &'static str {
         400..=499 => "4xx",
         500..=599 => "5xx",
         _ => NONE,
-    }
-}
-
-/// Brings a counter up to a total that is counted elsewhere.
-fn raise(counter: &IntCounter, total: u64) {
-    counter.inc_by(total.saturating_sub(counter.get()));
-}
-
-/// Makes metrics and registers them.
-struct Maker<'a> {
-    registry: &'a Registry,
-}
-
-impl Maker<'_> {
-    fn counter(&self, name: &str, help: &str) -> Result<IntCounter, prometheus::Error> {
-        self.register(IntCounter::new(name, help)?)
-    }
-
-    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, prometheus::Error> {
-        self.register(IntCounterVec::new(Opts::new(name, help), labels)?)
-    }
-
-    fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
-        self.register(IntGauge::new(name, help)?)
-    }
-
-    fn float_gauge(&self, name: &str, help: &str) -> Result<Gauge, prometheus::Error> {
-        self.register(Gauge::new(name, help)?)
-    }
-
-    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, prometheus::Error> {
-        self.register(IntGaugeVec::new(Opts::new(name, help), labels)?)
-    }
-
-    fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Result<Histogram, prometheus::Error> {
-        self.register(Histogram::with_opts(
-            HistogramOpts::new(name, help).buckets(buckets.to_vec()),
-        )?)
-    }
-
-    fn histograms(
-        &self,
-        name: &str,
-        help: &str,
-        labels: &[&str],
-        buckets: &[f64],
-    ) -> Result<HistogramVec, prometheus::Error> {
-        self.register(HistogramVec::new(
-            HistogramOpts::new(name, help).buckets(buckets.to_vec()),
-            labels,
-        )?)
-    }
-
-    fn register<C: Collector + Clone + 'static>(&self, metric: C) -> Result<C, prometheus::Error> {
-        self.registry.register(Box::new(metric.clone()))?;
-        Ok(metric)
     }
 }
 

@@ -7,6 +7,7 @@
 //! there, and on the status page.
 
 mod accept;
+mod answer;
 mod conditional;
 mod document;
 mod edition;
@@ -26,10 +27,13 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use ipnet::IpNet;
 
+pub use answer::PublicResponse;
+
 use crate::{
     domain::{catalogue::Catalogue, stability::Hour},
     limiter::{Allowance, Limiter, client::Client},
     public::{
+        answer::{ALLOW, open_headers},
         document::Document,
         edition::{Edition, Shelf},
         path::PublicPath,
@@ -41,8 +45,6 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The methods of every public path.
-const ALLOW: &str = "GET, HEAD, OPTIONS";
 /// How long a browser may keep the answer to a CORS preflight, in seconds.
 const PREFLIGHT_SECONDS: &str = "86400";
 /// The description of the service, as it is served.
@@ -65,24 +67,6 @@ pub struct PublicRequest<'a> {
     pub now_ms: i64,
     /// The time by the monotonic clock.
     pub now: Instant,
-}
-
-/// What is sent. The writer adds `content-length` (not to 204 and 304), and leaves the body out for HEAD.
-#[derive(Clone, Debug)]
-pub struct PublicResponse {
-    /// The answer's status.
-    pub status: StatusCode,
-    /// All headers but `content-length` and `date`.
-    pub headers: HeaderMap,
-    /// The body; that of GET, if HEAD was asked.
-    pub body: Bytes,
-}
-
-impl PublicResponse {
-    /// Whether it has a body at all, when asked with another method than HEAD.
-    pub fn has_body(&self) -> bool {
-        !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
-    }
 }
 
 /// Where the service reads; neither may wait.
@@ -196,16 +180,4 @@ fn preflight() -> PublicResponse {
         headers,
         body: Bytes::new(),
     }
-}
-
-/// The headers of every answer: scripts of every site may read it.
-fn open_headers() -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(12);
-    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    headers.insert(
-        header::ACCESS_CONTROL_EXPOSE_HEADERS,
-        HeaderValue::from_static("etag, retry-after"),
-    );
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers
 }

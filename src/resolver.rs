@@ -119,18 +119,6 @@ impl Resolver {
         found.other.get(at.checked_rem(found.other.len())?).copied()
     }
 
-    /// One of the addresses, chosen by `dice` (any number; the caller counts up or rolls). `None` as in
-    /// [`Resolver::addresses`].
-    pub fn pick(&self, host: &str, port: u16, dice: usize) -> Option<SocketAddr> {
-        if let Some(literal) = literal(host) {
-            return Some(SocketAddr::new(literal, port));
-        }
-        let table = self.table.load();
-        let (_, found) = table.get(host)?.iter().find(|(known, _)| *known == port)?;
-        let found = &found.preferred;
-        found.get(dice.checked_rem(found.len())?).copied()
-    }
-
     /// Replaces the set of names, for a reload. Answers already known for names that stay are kept; names that went are
     /// forgotten at once; new ones are resolved by the running task.
     pub fn set_hosts(&self, hosts: Vec<(String, u16)>) {

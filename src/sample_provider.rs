@@ -20,10 +20,12 @@ pub mod script;
 mod answer;
 mod ask;
 mod connection;
+mod error;
 mod gemini;
 mod ledger;
 mod mark;
 mod messages;
+mod offer;
 mod paced;
 mod path;
 mod performance;
@@ -31,13 +33,17 @@ mod prompt_cache;
 mod rendered;
 mod reply;
 mod responses;
+mod script_error;
 mod server;
+mod settings;
 mod steps;
 mod tokens;
 mod tool;
 
+pub use error::SampleProviderError;
 pub use script::{Script, ScriptError};
 pub use server::serve;
+pub use settings::{Counting, OnClientGone, Settings};
 
 /// The flags of `weir sample-provider`.
 #[derive(Args, Clone, Debug)]
@@ -112,78 +118,6 @@ impl SampleProviderArgs {
             seed: self.seed,
         })
     }
-}
-
-/// How the sample provider behaves, for [`serve`]. The default takes any key, counts tokens and keeps no ledger.
-#[derive(Clone, Default)]
-pub struct Settings {
-    /// The lowest layer of the script; the model name and the mark in the prompt go over it.
-    pub script: Script,
-    /// Where token counts come from.
-    pub counting: Counting,
-    /// What is billed when the client leaves.
-    pub on_client_gone: OnClientGone,
-    /// The only key that is taken; `None` takes any.
-    pub required_key: Option<String>,
-    /// The ledger file, appended to.
-    pub ledger: Option<PathBuf>,
-    /// Seed of the word list.
-    pub seed: u64,
-}
-
-/// Where token counts come from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Counting {
-    /// Counted from the texts, with o200k where the feature `exact-tokens` is on; long parts are estimated and flagged
-    /// so in the ledger.
-    #[default]
-    Text,
-    /// Fixed: 100 tokens in, one token out per delta. Answers with a fixed number of deltas are then rendered once and
-    /// reused, ids included.
-    Fixed,
-}
-
-/// What the sample provider bills when a client leaves before the end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnClientGone {
-    /// It goes on generating, as real providers do: the whole answer is billed.
-    #[default]
-    Finish,
-    /// Only what was generated until then.
-    Stop,
-}
-
-/// Why the sample provider did not start or stopped.
-#[derive(Debug, thiserror::Error)]
-pub enum SampleProviderError {
-    /// A flag is out of its range.
-    #[error(transparent)]
-    Script(#[from] ScriptError),
-    /// The variable named by `--require-key-env` holds nothing.
-    #[error("environment variable {name} (--require-key-env) is not set or empty, set it or leave the flag out")]
-    KeyEnv {
-        /// The name of the environment variable.
-        name: String,
-    },
-    /// The address cannot be bound.
-    #[error("cannot listen on {address}: {source}, choose another --listen")]
-    Listen {
-        /// The configured address.
-        address: SocketAddr,
-        /// The operating system's error.
-        source: std::io::Error,
-    },
-    /// The ledger cannot be opened.
-    #[error("cannot open the ledger {}: {source}", path.display())]
-    Ledger {
-        /// The ledger's path.
-        path: PathBuf,
-        /// The operating system's error.
-        source: std::io::Error,
-    },
-    /// The runtime, stdout or a signal handler failed.
-    #[error("sample provider: {0}")]
-    Io(#[from] std::io::Error),
 }
 
 /// Serves until the process is told to stop (SIGINT, SIGTERM). Prints one line

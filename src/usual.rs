@@ -123,11 +123,6 @@ impl Learnt {
         let since = kind.turns.since_answer?;
         Some(self.factors(kind.model).input.apply(since))
     }
-
-    /// The number of kinds and of models remembered.
-    pub fn sizes(&self) -> (usize, usize) {
-        (self.kinds.len(), self.models.len())
-    }
 }
 
 impl Kind<'_> {
@@ -196,14 +191,6 @@ impl<T: Copy> Table<T> {
         let at = usize::try_from(hash % 16).ok()?;
         let shard = self.shards.get(at)?;
         Some(shard.lock())
-    }
-
-    fn len(&self) -> usize {
-        let length = |shard: &Mutex<Shard<T>>| {
-            let shard = shard.lock();
-            shard.young.len() + shard.old.len()
-        };
-        self.shards.iter().map(length).sum()
     }
 }
 

@@ -2,17 +2,26 @@
 
 pub mod catalogue;
 mod check;
-pub mod demo;
+mod configuration;
+#[cfg(feature = "sample-provider")]
+mod demo;
 pub mod gateway_service;
 mod greeting;
+#[cfg(not(feature = "sample-provider"))]
+mod left_out;
 pub mod money;
+mod output;
 pub mod parts;
 pub mod prices;
 pub mod public;
 pub mod reload;
+mod runtimes;
+#[cfg(feature = "sample-provider")]
+mod sample_provider;
 pub mod server;
 pub mod signals;
 pub mod stability;
+mod start_error;
 mod stop;
 pub mod store;
 mod store_check;
@@ -20,56 +29,35 @@ mod store_commands;
 pub mod trust;
 
 use std::{
-    fmt::Display,
-    io::{ErrorKind, Write},
+    io::Write,
     path::{Path, PathBuf},
 };
 
 use serde_json::json;
 
+#[cfg(feature = "sample-provider")]
+use demo::run as run_demo;
+#[cfg(not(feature = "sample-provider"))]
+use left_out::{run_demo, run_sample_provider};
+#[cfg(feature = "sample-provider")]
+use sample_provider::run as run_sample_provider;
+pub use start_error::StartError;
+
 use crate::{
     access_log,
     cli::{
-        self, Command, DemoArgs,
+        self, Command,
         admin_client::AdminClientError,
         rules::{RulesCommand, RulesCommandError},
     },
     config::Config,
     domain::rules::shipped,
-    sample_provider,
-    wiring::demo::{DemoOptions, Output},
-};
-
-/// Why weir does not start, or a command failed.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The configuration or a rule file is wrong: exit code 78.
-    #[error("{0}")]
-    Configuration(String),
-    /// An address or a socket cannot be taken.
-    #[error("cannot listen: {0}")]
-    Listen(String),
-    /// A client command did not succeed.
-    #[error("{0}")]
-    Client(String),
-    /// Something else that is needed cannot be had.
-    #[error("{what}: {why}")]
-    Failed {
-        /// The action that failed.
-        what: &'static str,
-        /// The error's text.
-        why: String,
+    wiring::{
+        configuration::{load, socket},
+        output::printed,
+        runtimes::client_runtime,
     },
-}
-
-impl StartError {
-    fn failed(what: &'static str, why: impl Display) -> Self {
-        Self::Failed {
-            what,
-            why: why.to_string(),
-        }
-    }
-}
+};
 
 /// Runs one command to its end.
 pub fn run(command: Command) -> Result<(), StartError> {
@@ -82,10 +70,10 @@ pub fn run(command: Command) -> Result<(), StartError> {
     let mut out = std::io::stdout();
     match command {
         Command::Serve(args) => serve(load(&args.conf)?, &args.conf, args.ready_file),
-        Command::Demo(DemoArgs { listen, json }) => demo(DemoOptions {
-            listen,
-            output: if json { Output::Json } else { Output::Text },
-        }),
+        Command::Demo(args) => {
+            diagnostics("warn")?;
+            run_demo(&args)
+        }
         Command::Check(args) => check::run(&args, &mut out),
         Command::Key(command) => client(client_runtime()?.block_on(cli::run_key(&command, socket, &mut out))),
         Command::Account(command) => client(client_runtime()?.block_on(cli::run_account(&command, socket, &mut out))),
@@ -94,45 +82,8 @@ pub fn run(command: Command) -> Result<(), StartError> {
         Command::Models(args) => client(client_runtime()?.block_on(cli::run_models(&args, socket, &mut out))),
         Command::Store(command) => store_commands::run(&command, &mut out),
         Command::Rules(command) => explain_rules(&command, &mut out),
-        Command::SampleProvider(args) => {
-            let running = provider_runtime(args.threads)?.block_on(sample_provider::run(&args));
-            running.map_err(|error| StartError::failed("the sample provider", error))
-        }
+        Command::SampleProvider(args) => run_sample_provider(&args),
     }
-}
-
-fn load(conf: &Path) -> Result<Config, StartError> {
-    Config::load(conf).map_err(|error| StartError::Configuration(error.to_string()))
-}
-
-/// The admin socket that a configuration names.
-fn socket(conf: Option<&Path>) -> Result<PathBuf, String> {
-    let conf = conf.unwrap_or(Path::new("/etc/weir/weir.toml"));
-    Config::load(conf).map(|config| config.admin.socket).map_err(|error| {
-        format!("{error}\nname the admin socket with --admin unix:PATH, or the configuration with --conf")
-    })
-}
-
-fn client_runtime() -> Result<tokio::runtime::Runtime, StartError> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| StartError::failed("the client's runtime", error))
-}
-
-/// `threads` workers for `weir sample-provider`; 0 means one per core.
-fn provider_runtime(threads: usize) -> Result<tokio::runtime::Runtime, StartError> {
-    let mut builder = match threads {
-        1 => tokio::runtime::Builder::new_current_thread(),
-        _ => tokio::runtime::Builder::new_multi_thread(),
-    };
-    if threads > 1 {
-        builder.worker_threads(threads);
-    }
-    builder
-        .enable_all()
-        .build()
-        .map_err(|error| StartError::failed("the sample provider's threads", error))
 }
 
 /// `weir rules`: on the files of a configuration, or on those inside the binary.
@@ -147,14 +98,6 @@ fn explain_rules(command: &RulesCommand, out: &mut impl Write) -> Result<(), Sta
         Err(RulesCommandError::Configuration(text)) => Err(StartError::Configuration(text)),
         Err(other) => Err(StartError::Client(other.to_string())),
         Ok(()) => Ok(()),
-    }
-}
-
-/// What came of writing to standard output. Whoever reads it may have seen enough (`| head`): that is no failure.
-fn printed(written: std::io::Result<()>) -> Result<(), StartError> {
-    match written {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        other => other.map_err(|error| StartError::failed("standard output", error)),
     }
 }
 
@@ -179,12 +122,6 @@ pub fn serve(config: Config, conf: &Path, ready_file: Option<PathBuf>) -> Result
     tracing::info!("{}", greeting::ready(&running.addresses, conf));
     running.until_stopped();
     Ok(())
-}
-
-/// `weir demo`.
-pub fn demo(options: DemoOptions) -> Result<(), StartError> {
-    diagnostics("warn")?;
-    demo::run(options)
 }
 
 /// Log lines, and panics told by their place only: their text may quote what they choked on.

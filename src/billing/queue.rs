@@ -14,7 +14,10 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::{Notify, futures::OwnedNotified};
 
-use crate::domain::{key::KeyId, ledger::Denied};
+use crate::{
+    config::money::WaitingMax,
+    domain::{key::KeyId, ledger::Denied},
+};
 
 /// The minimum time between two questions of one queue.
 const ASK_EVERY: Duration = Duration::from_millis(20);
@@ -22,15 +25,6 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 /// time.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_millis(400);
-
-/// How many requests may wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WaitingMax {
-    /// On this node.
-    pub all: usize,
-    /// Of one account.
-    pub account: usize,
-}
 
 /// All queues of this node.
 #[derive(Debug, Default)]

@@ -10,10 +10,11 @@ use crate::{
         engine::{BillingEngine, NotAdmitted},
         growth::{Bound, Growth},
         last_seen::GraceLimits,
-        queue::{QueuePosition, WaitingMax},
+        queue::QueuePosition,
         running::Running,
         wanted::Wanted,
     },
+    config::money::WaitingMax,
     domain::{
         consumption::Request,
         key::KeyRecord,

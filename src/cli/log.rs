@@ -9,7 +9,6 @@ use std::{
 
 use clap::{Args, Subcommand, ValueEnum};
 use http::Method;
-use jiff::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
@@ -18,6 +17,9 @@ use super::partial_file::partial_path;
 use crate::domain::consumption::{Part, Row};
 
 mod csv;
+mod timestamp;
+
+use timestamp::time;
 
 /// Rows asked for at once.
 const PAGE: usize = 1000;
@@ -254,10 +256,6 @@ fn part_line(part: &Part) -> String {
         part.usage.output_total(),
         part.cost_nano_usd.to_string(),
     )
-}
-
-fn time(unix_ms: i64) -> String {
-    Timestamp::from_millisecond(unix_ms).map_or_else(|_| unix_ms.to_string(), |time| time.to_string())
 }
 
 impl FilterArgs {

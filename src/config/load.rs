@@ -14,7 +14,7 @@ impl Config {
     /// # Errors
     /// The file is unreadable, not TOML, has unknown keys, or values are out of their limits (all of them are named).
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        sound(Self::examine(path)?)
+        Self::parse(&path.display().to_string(), &text(path)?, folder(path))
     }
 
     /// What can be used of a configuration file, with everything that is wrong: defaults stand in for that. `None`: it is no
@@ -23,36 +23,35 @@ impl Config {
     /// # Errors
     /// The file is unreadable.
     pub fn examine(path: &Path) -> Result<(Option<Self>, Vec<FileError>), ConfigError> {
-        let unreadable = |reason: String| ConfigError::Unreadable {
-            path: path.display().to_string(),
-            reason,
-        };
-        let bytes = std::fs::metadata(path)
-            .map_err(|error| unreadable(error.to_string()))?
-            .len();
-        if bytes > FILE_BYTES_MAX {
-            return Err(unreadable(format!("it has {bytes} bytes, more than {FILE_BYTES_MAX}")));
-        }
-        let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        Ok(understood(&path.display().to_string(), &text, folder))
+        Ok(understood(&path.display().to_string(), &text(path)?, folder(path)))
     }
 
     /// Checks a configuration given as text. `file` names it in errors; relative paths are relative to `folder`.
     /// An empty text gives the defaults.
-    ///
-    /// # Errors
-    /// As for [`Config::load`], except for reading.
-    pub fn parse(file: &str, text: &str, folder: &Path) -> Result<Self, ConfigError> {
-        sound(understood(file, text, folder))
+    pub(super) fn parse(file: &str, text: &str, folder: &Path) -> Result<Self, ConfigError> {
+        match understood(file, text, folder) {
+            (Some(config), errors) if errors.is_empty() => Ok(config),
+            (_, errors) => Err(ConfigError::Invalid(errors)),
+        }
     }
 }
 
-fn sound(found: (Option<Config>, Vec<FileError>)) -> Result<Config, ConfigError> {
-    match found {
-        (Some(config), errors) if errors.is_empty() => Ok(config),
-        (_, errors) => Err(ConfigError::Invalid(errors)),
+fn folder(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+fn text(path: &Path) -> Result<String, ConfigError> {
+    let unreadable = |reason: String| ConfigError::Unreadable {
+        path: path.display().to_string(),
+        reason,
+    };
+    let bytes = std::fs::metadata(path)
+        .map_err(|error| unreadable(error.to_string()))?
+        .len();
+    if bytes > FILE_BYTES_MAX {
+        return Err(unreadable(format!("it has {bytes} bytes, more than {FILE_BYTES_MAX}")));
     }
+    std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))
 }
 
 fn understood(file: &str, text: &str, folder: &Path) -> (Option<Config>, Vec<FileError>) {

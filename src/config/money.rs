@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::values::Values;
-use crate::{billing::WaitingMax, domain::money::NanoUsd};
+use crate::domain::money::NanoUsd;
 
 /// The section as in the file.
 #[derive(Debug, Default, Deserialize)]
@@ -16,6 +16,15 @@ pub(super) struct RawMoney {
     held_wait_ms: Option<u64>,
     held_waiting_max: Option<u64>,
     held_waiting_account_max: Option<u64>,
+}
+
+/// How many requests may wait for what running ones hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitingMax {
+    /// On this node.
+    pub all: usize,
+    /// Of one account.
+    pub account: usize,
 }
 
 /// The section, checked and with defaults.

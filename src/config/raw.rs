@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
+use super::raw_secret::RawSecret;
 use crate::domain::catalogue::RawModel;
 
 #[derive(Debug, Default, Deserialize)]
@@ -170,19 +170,4 @@ pub(super) struct RawProvider {
     pub(super) base_url: Option<String>,
     pub(super) secret: Option<RawSecret>,
     pub(super) enabled: Option<bool>,
-}
-
-/// Text where a reference to a secret belongs. It may be a secret typed by mistake, so it has no `Debug` of its content,
-/// and a value of another type is swallowed here rather than quoted in the parser's message.
-#[derive(Deserialize)]
-#[serde(untagged)]
-pub(super) enum RawSecret {
-    Text(String),
-    Other(IgnoredAny),
-}
-
-impl std::fmt::Debug for RawSecret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("RawSecret(..)")
-    }
 }

@@ -1,8 +1,8 @@
 //! Turns the raw file into the checked configuration: defaults, limits, and values that depend on each other.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
@@ -11,7 +11,7 @@ use super::raw::{
     RawAdmin, RawConfig, RawGateway, RawJournal, RawKeyCache, RawLog, RawPrices, RawProvider, RawRules, RawStore,
     RawUpstream,
 };
-use super::values::{KeyPath, Values};
+use super::values::{KeyPath, Values, loopback};
 use super::{
     AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, JournalConfig, KeyCacheConfig, LogConfig,
     OpsConfig, PricesConfig, RulesConfig, StoreConfig, UpstreamConfig,
@@ -29,10 +29,6 @@ const HEADER_BYTES_CEILING: u64 = 1_048_575;
 const HEADER_COUNT_CEILING: u64 = 256;
 /// What the kernel takes as a unix socket's path, without the closing zero.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
-
-pub(super) const fn loopback(port: u16) -> SocketAddr {
-    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), port)
-}
 
 /// What was read, and the keys that the parser has struck out of it; answers with values that can be used in any case, and
 /// with everything that is wrong.
@@ -208,7 +204,7 @@ fn upstream(values: &mut Values<'_>, raw: &RawUpstream) -> UpstreamConfig {
         pool_idle: values.seconds(&["upstream", "pool_idle_seconds"], raw.pool_idle_seconds, 50, day()),
         pool_size: values.count(&["upstream", "pool_size"], raw.pool_size, 256, 1..=65_536),
         connect_retries: values.count(&["upstream", "connect_retries"], raw.connect_retries, 1, 0..=10),
-        ca_file: path(values, &["upstream", "ca_file"], raw.ca_file.as_deref()),
+        ca_file: values.optional_path(&["upstream", "ca_file"], raw.ca_file.as_deref()),
         resolve: values.seconds(&["upstream", "resolve_seconds"], raw.resolve_seconds, 30, day()),
         resolve_timeout: values.millis(
             &["upstream", "resolve_timeout_ms"],
@@ -332,14 +328,14 @@ fn log(values: &mut Values<'_>, raw: &RawLog) -> LogConfig {
 fn rules(values: &mut Values<'_>, raw: &RawRules) -> RulesConfig {
     RulesConfig {
         shipped: raw.shipped.unwrap_or(true),
-        folder: path(values, &["rules", "folder"], raw.folder.as_deref()),
+        folder: values.optional_path(&["rules", "folder"], raw.folder.as_deref()),
     }
 }
 
 fn prices(values: &mut Values<'_>, raw: &RawPrices) -> PricesConfig {
     PricesConfig {
         shipped: raw.shipped.unwrap_or(true),
-        file: path(values, &["prices", "file"], raw.file.as_deref()),
+        file: values.optional_path(&["prices", "file"], raw.file.as_deref()),
     }
 }
 
@@ -362,8 +358,4 @@ fn is_base_url(text: &str) -> bool {
     let web = matches!(url.scheme_str(), Some("http" | "https"));
     let bare = url.path_and_query().is_none_or(|path| path.as_str() == "/");
     web && bare && !text.contains('#') && url.authority().is_some_and(|place| !place.as_str().contains('@'))
-}
-
-fn path(values: &mut Values<'_>, at: KeyPath<'_>, given: Option<&str>) -> Option<PathBuf> {
-    given.map(|given| values.path(at, given))
 }

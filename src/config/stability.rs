@@ -6,8 +6,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::Deserialize;
 
-use super::resolve::loopback;
-use super::values::Values;
+use super::values::{Values, loopback};
 
 /// The section as in the file.
 #[derive(Debug, Default, Deserialize)]

@@ -2,7 +2,7 @@
 //! names every mistake of a file.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,13 +10,18 @@ use std::time::Duration;
 use ipnet::IpNet;
 use toml::de::{DeTable, DeValue};
 
-use super::HostPort;
-use super::raw::RawSecret;
+use super::host_port::HostPort;
+use super::raw_secret::RawSecret;
 use crate::domain::catalogue::{SecretRef, SecretRefError};
 use crate::domain::strict_toml::FileError;
 
 /// Where a value stands: the tables from the outside in, then the key.
 pub(super) type KeyPath<'a> = &'a [&'a str];
+
+/// This machine, for default addresses.
+pub(super) const fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
 
 /// The file being checked, and what has been found wrong with it.
 pub(super) struct Values<'a> {
@@ -131,6 +136,10 @@ impl<'a> Values<'a> {
             }
         }
         networks
+    }
+
+    pub(super) fn optional_path(&mut self, at: KeyPath<'_>, given: Option<&str>) -> Option<PathBuf> {
+        given.map(|given| self.path(at, given))
     }
 
     /// A path, made absolute with the configuration's folder.

@@ -20,11 +20,6 @@ impl Factor {
         let thousandths = u128::from(tokens) * u128::from(self.0);
         u64::try_from(thousandths.div_ceil(1_000)).unwrap_or(u64::MAX)
     }
-
-    /// The factor in thousandths, for metrics.
-    pub const fn thousandths(self) -> u32 {
-        self.0
-    }
 }
 
 /// Requests with fewer tokens, estimated or reported, are ignored, because the tokens that providers add dominate in

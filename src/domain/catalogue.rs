@@ -5,23 +5,22 @@ mod build;
 mod models;
 mod places;
 mod pricing;
-pub mod secret_ref;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 pub use self::places::Places;
-pub use crate::domain::rules::RawModel;
+pub use crate::domain::rules::{
+    RawModel,
+    secret_ref::{SecretRef, SecretRefError},
+};
 use crate::domain::{
     consumption::Modifiers,
     operation::Operation,
-    price::{Price, PriceList},
+    price::Price,
     protocol::Protocol,
-    rules::{Fallback, Provider, RuleFile, endpoint::EndpointTemplate},
-    secret::Secret,
-    strict_toml::FileError,
+    rules::{Fallback, Provider, endpoint::EndpointTemplate},
     usage::Usage,
 };
-pub use secret_ref::{SecretRef, SecretRefError};
 
 /// All models and providers of one configuration. Shared in an `Arc`.
 #[derive(Debug, Default)]
@@ -170,30 +169,6 @@ pub enum Warning {
 }
 
 impl Catalogue {
-    /// Compiles provider files and the settings of weir.toml. Every model needs a price at each of its providers that is on,
-    /// or `free = true`; a provider that is off needs none, because nothing is served by it. `secrets` looks a secret up: `Ok(None)` means that it is
-    /// not there, which switches the provider off with a warning.
-    ///
-    /// # Errors
-    /// All faults found: in files, in settings, in secrets that are there but unusable.
-    pub fn build(
-        files: &[RuleFile],
-        settings: &CatalogueSettings,
-        prices: &PriceList,
-        secrets: &dyn Fn(&SecretRef) -> Result<Option<Secret>, String>,
-    ) -> Result<(Self, Vec<Warning>), Vec<FileError>> {
-        build::build(files, settings, Some(prices), secrets)
-    }
-
-    /// The faults that [`Catalogue::build`] would find, where the price list itself has faults: as if everything had a price.
-    pub fn faults_but_for_prices(
-        files: &[RuleFile],
-        settings: &CatalogueSettings,
-        secrets: &dyn Fn(&SecretRef) -> Result<Option<Secret>, String>,
-    ) -> Vec<FileError> {
-        build::build(files, settings, None, secrets).err().unwrap_or_default()
-    }
-
     /// Models whose price differs from the one in `before` under one and the same version: what was charged before cannot be
     /// computed again from the new list.
     pub fn repriced_under_one_version<'a>(&'a self, before: &Self) -> Vec<&'a str> {
@@ -241,11 +216,6 @@ impl Catalogue {
     /// The models that can be served now, in the order of their names.
     pub fn models(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.models.values().filter(|model| model.is_on())
-    }
-
-    /// The model that a provider calls so, with what it costs there: its answers name the models that worked on them.
-    pub fn served_as(&self, provider: &str, name: &str) -> Option<(&Arc<Model>, &Arc<Price>)> {
-        pricing::served_as(self.models.values(), provider, name)
     }
 
     /// The model that costs most at a provider for this usage.

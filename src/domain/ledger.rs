@@ -13,10 +13,13 @@ pub mod node;
 pub mod operation_id;
 pub mod period;
 mod step;
-pub mod terms;
 mod top_up;
 mod view;
 
+pub use crate::domain::terms::{
+    AccountTerms, AccountTermsChange, FinishFactor, KeyTerms, KeyTermsChange, OnExhausted, ProviderState, Rates,
+    RatesChange, Reset,
+};
 pub use account::Account;
 pub use admission::{Admission, Admit, Counted, Denied, Grant, QuotaUse, Scope};
 pub use crash::{settlement_after_crash, settlement_of_charged};
@@ -24,9 +27,5 @@ pub use journaled::{Admitted, Checkpoint, Record};
 pub use node::{LEASE_MS, NodeId};
 pub use operation_id::OperationId;
 pub use step::{Change, Settlement, Step};
-pub use terms::{
-    AccountTerms, AccountTermsChange, FinishFactor, KeyTerms, KeyTermsChange, OnExhausted, ProviderState, Rates,
-    RatesChange, Reset,
-};
 pub use top_up::{TopUp, ToppedUp};
 pub use view::{AccountView, KeySpend};

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use crate::domain::{
-    protocol::{ErrorForm, Protocol},
-    provider_state::StateKind,
-};
+use crate::domain::{protocol::Protocol, provider_state::StateKind};
 
 mod limit;
 mod reply;
@@ -13,6 +10,7 @@ mod reply;
 mod tests;
 
 pub use limit::Limit;
+pub use reply::Reply;
 
 /// A reason to refuse a request. Texts in it come from the client and are shown to the same client only.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,17 +155,6 @@ pub enum Refusal {
     Internal,
 }
 
-/// A complete answer of weir's own, ready to be sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
-    /// The HTTP status.
-    pub status: u16,
-    /// Header names in lower case, and values. Whoever sends the reply adds `content-length`.
-    pub headers: Vec<(&'static str, String)>,
-    /// The JSON body.
-    pub body: Vec<u8>,
-}
-
 impl Refusal {
     /// The refusal's HTTP status.
     pub fn status(&self) -> u16 {
@@ -257,10 +244,5 @@ impl Refusal {
             Self::Stopping => "stopping",
             Self::Internal => "internal",
         }
-    }
-
-    /// The refusal as an answer in this form, with the request id where its protocol has it.
-    pub fn reply(&self, form: impl Into<ErrorForm>, request_id: &str) -> Reply {
-        reply::render(self, form.into(), request_id)
     }
 }

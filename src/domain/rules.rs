@@ -8,10 +8,13 @@ pub mod endpoint;
 pub mod error;
 pub mod explain;
 pub mod head;
+mod number;
+pub(in crate::domain) mod pattern;
 pub mod provider;
 pub mod query;
 pub mod raw;
 pub mod response;
+pub mod secret_ref;
 
 pub use apply::{EditError, edit_body};
 pub use body::BodyRules;

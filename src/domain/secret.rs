@@ -173,11 +173,6 @@ impl fmt::Debug for ServiceKey {
     }
 }
 
-/// Whether a credential is one of this service's keys by form: such a text must never be forwarded to a provider.
-pub fn looks_like_service_key(prefix: &KeyPrefix, text: &str) -> bool {
-    ServiceKey::parse(prefix, text).is_ok()
-}
-
 /// SHA-256 of a key's full text. The text cannot be had back from it; even so `Debug` shows only its beginning, so that a
 /// log cannot be matched against a store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]

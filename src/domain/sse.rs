@@ -127,15 +127,6 @@ impl SseFramer {
         self.line == Line::Start && !self.in_event && self.mark.is_none() && !self.after_cr
     }
 
-    /// Reads the next bytes of the stream.
-    pub fn push(&mut self, bytes: &[u8], sink: &mut impl EventSink) {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let used = self.push_event(rest, sink);
-            rest = rest.get(used..).unwrap_or_default();
-        }
-    }
-
     /// Reads the next bytes of the stream, at most to the end of an event; says how many.
     pub fn push_event(&mut self, bytes: &[u8], sink: &mut impl EventSink) -> usize {
         let mut rest = bytes;

@@ -3,10 +3,18 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{
-    key_cache::UnknownSettings,
-    limiter::{Allowance, Limiter, client::Client},
-};
+use crate::limiter::{Allowance, Limiter, client::Client};
+
+/// Limits on what made-up keys may cost.
+#[derive(Clone, Copy, Debug)]
+pub struct UnknownSettings {
+    /// The most digests remembered as unknown.
+    pub entries_max: usize,
+    /// How many failing lookups one client may cause.
+    pub per_address: Allowance,
+    /// How many failing lookups all clients together may cause; `clients_max` is not used.
+    pub in_all: Allowance,
+}
 
 /// Limits lookups of unknown keys: per client address, and for the whole node.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::clock;
 use crate::domain::key::{KeyChange, KeyState};
+use crate::limiter::Allowance;
 use crate::store::contract::model::ModelStore;
 use crate::store::contract::{digest, id, record, until};
 use crate::store::{KeyHealer, KeyView};

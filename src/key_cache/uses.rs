@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use crate::{domain::key::KeyId, key_cache::pick};
+use crate::{domain::key::KeyId, key_cache::shards::pick};
 
 /// The last use of each key, in seconds since the Unix epoch.
 pub(super) struct Uses {

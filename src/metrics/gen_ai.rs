@@ -2,7 +2,7 @@
 
 use prometheus::HistogramVec;
 
-use super::Maker;
+use super::maker::{Maker, NONE};
 use crate::access_log::RequestRecord;
 
 /// The conventions' bounds for token counts.
@@ -98,7 +98,7 @@ fn operation_name(operation: Option<&'static str>) -> &'static str {
         Some("generate_content" | "stream_generate_content") => "generate_content",
         Some("count_tokens" | "gemini_count_tokens") => "count_tokens",
         Some(other) => other,
-        None => super::NONE,
+        None => NONE,
     }
 }
 

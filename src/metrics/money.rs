@@ -2,7 +2,7 @@
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
-use super::{Maker, Metrics, raise};
+use super::maker::{Maker, raise};
 
 /// The figures at one moment; totals since the start of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl MoneyMetrics {
         })
     }
 
-    fn are(&self, figures: &MoneyFigures) {
+    pub(super) fn are(&self, figures: &MoneyFigures) {
         raise(&self.charged, figures.charged);
         for (source, total) in &figures.rows {
             raise(&self.rows.with_label_values(&[source]), *total);
@@ -148,13 +148,6 @@ impl MoneyMetrics {
         self.up.set(i64::from(figures.journal_up));
         self.damaged.set(gauge(figures.journal_damaged));
         raise(&self.lost, figures.journal_lost);
-    }
-}
-
-impl Metrics {
-    /// What money did since the start and where it stands; for use in a sampler.
-    pub fn money_is(&self, figures: &MoneyFigures) {
-        self.money.are(figures);
     }
 }
 

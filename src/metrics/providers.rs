@@ -2,7 +2,8 @@
 
 use prometheus::{IntCounterVec, IntGaugeVec};
 
-use super::{Health, Maker, Metrics, raise};
+use super::health::Health;
+use super::maker::{Maker, raise};
 
 pub(super) struct ProviderMetrics {
     retries: IntCounterVec,
@@ -72,49 +73,31 @@ impl ProviderMetrics {
     }
 }
 
-impl Metrics {
-    /// A further attempt at a provider.
-    pub fn upstream_retried(&self, provider: &str, reason: &'static str) {
-        let labels = self.labels.load();
-        self.providers
-            .retries
-            .with_label_values(&[labels.provider(Some(provider)), reason])
-            .inc();
+impl ProviderMetrics {
+    pub(super) fn retried(&self, provider: &str, reason: &'static str) {
+        self.retries.with_label_values(&[provider, reason]).inc();
     }
 
-    /// The provider refused weir's own credential: somebody must act.
-    pub fn provider_credential_refused(&self, provider: &str) {
-        let labels = self.labels.load();
-        self.providers
-            .credential_refused
-            .with_label_values(&[labels.provider(Some(provider))])
-            .inc();
+    pub(super) fn credential_refused(&self, provider: &str) {
+        self.credential_refused.with_label_values(&[provider]).inc();
     }
 
-    /// Whether the provider is served.
-    pub fn provider_is(&self, provider: &str, state: Health) {
-        let labels = self.labels.load();
-        self.providers
-            .on
-            .with_label_values(&[labels.provider(Some(provider))])
-            .set(state.as_gauge());
+    pub(super) fn is(&self, provider: &str, state: Health) {
+        self.on.with_label_values(&[provider]).set(state.as_gauge());
     }
 
-    /// How a provider stands; for use in a sampler.
-    pub fn provider_stands(&self, provider: &str, figures: ProviderFigures) {
-        let labels = self.labels.load();
-        let provider = &[labels.provider(Some(provider))];
+    pub(super) fn stands(&self, provider: &str, figures: ProviderFigures) {
+        let provider = &[provider];
         let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-        let all = &self.providers;
-        all.credentials_resting
+        self.credentials_resting
             .with_label_values(provider)
             .set(count(figures.credentials_resting));
-        all.places_ejected
+        self.places_ejected
             .with_label_values(provider)
             .set(count(figures.places_ejected));
-        all.models_passed_over
+        self.models_passed_over
             .with_label_values(provider)
             .set(count(figures.models_passed_over));
-        raise(&all.passed_over.with_label_values(provider), figures.passed_over);
+        raise(&self.passed_over.with_label_values(provider), figures.passed_over);
     }
 }

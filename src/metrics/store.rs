@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use prometheus::{Gauge, Histogram, IntGauge, IntGaugeVec};
 
-use super::{Health, Maker, Metrics};
+use super::health::Health;
+use super::maker::Maker;
 
 /// Upper bounds of the admission histogram, in seconds: a quarter of a millisecond to beyond the longest budget of a call.
 const ADMISSION_BUCKETS: [f64; 12] = [
@@ -61,42 +62,33 @@ impl StoreMetrics {
     }
 }
 
-impl Metrics {
-    /// Whether the store is reachable.
-    pub fn store_is(&self, state: Health) {
-        self.store.up.set(state.as_gauge());
+impl StoreMetrics {
+    pub(super) fn is(&self, state: Health) {
+        self.up.set(state.as_gauge());
     }
 
-    /// Whether the store is set up in a way that is warned of; `kind` from a closed set.
-    pub fn store_warning_is(&self, kind: &'static str, is_so: bool) {
-        self.store.warning.with_label_values(&[kind]).set(i64::from(is_so));
+    pub(super) fn warning_is(&self, kind: &'static str, is_so: bool) {
+        self.warning.with_label_values(&[kind]).set(i64::from(is_so));
     }
 
-    /// What the store's fullest server uses of the memory that it may use, in bytes.
-    pub fn store_memory_is(&self, used: u64, most: u64) {
-        self.store.memory_used.set(i64::try_from(used).unwrap_or(i64::MAX));
-        self.store.memory_max.set(i64::try_from(most).unwrap_or(i64::MAX));
+    pub(super) fn memory_is(&self, used: u64, most: u64) {
+        self.memory_used.set(i64::try_from(used).unwrap_or(i64::MAX));
+        self.memory_max.set(i64::try_from(most).unwrap_or(i64::MAX));
     }
 
-    /// How many hours of this node's counters the store lacks, and when the published record was last read, in seconds since
-    /// the Unix epoch.
-    pub fn stability_is(&self, untold_hours: usize, read_at: i64) {
-        self.store
-            .untold_hours
-            .set(i64::try_from(untold_hours).unwrap_or(i64::MAX));
-        self.store.stability_read_at.set(read_at);
+    pub(super) fn stability_is(&self, untold_hours: usize, read_at: i64) {
+        self.untold_hours.set(i64::try_from(untold_hours).unwrap_or(i64::MAX));
+        self.stability_read_at.set(read_at);
     }
 
-    /// By how many milliseconds this node's clock is ahead of the store's.
-    pub fn clock_offset_is(&self, offset_ms: i64) {
+    pub(super) fn clock_offset_is(&self, offset_ms: i64) {
         // Beyond what a double counts exactly a clock is off by millennia.
         #[expect(clippy::cast_precision_loss, reason = "see above")]
         let millis = offset_ms as f64;
-        self.store.clock_offset.set(millis / 1000.0);
+        self.clock_offset.set(millis / 1000.0);
     }
 
-    /// The store and the journal took so long to admit or refuse a request.
-    pub fn admission_took(&self, time: Duration) {
-        self.store.admission.observe(time.as_secs_f64());
+    pub(super) fn admission_took(&self, time: Duration) {
+        self.admission.observe(time.as_secs_f64());
     }
 }

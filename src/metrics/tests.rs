@@ -174,7 +174,7 @@ fn everything_is_there_before_anything_happened() {
     let metrics = metrics();
     metrics.key_cache_events_are("hit", 1);
     metrics.panicked();
-    metrics.admission_took(std::time::Duration::from_millis(2));
+    metrics.admission_took(Duration::from_millis(2));
     has(&metrics, r#"weir_key_cache_total{event="hit"} 1"#);
     has(&metrics, "weir_panics_total 1");
     has(&metrics, r#"weir_admission_duration_seconds_bucket{le="0.001"} 0"#);

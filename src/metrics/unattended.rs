@@ -2,7 +2,8 @@
 
 use prometheus::{IntCounterVec, IntGauge};
 
-use super::{GaugeGuard, Maker, Metrics};
+use super::gauge_guard::GaugeGuard;
+use super::maker::Maker;
 
 pub(super) struct Unattended {
     running: IntGauge,
@@ -52,14 +53,12 @@ impl UnattendedEnd {
     }
 }
 
-impl Metrics {
-    /// An answer runs on although its client has left; it does until the guard is dropped.
-    pub fn answer_unattended(&self) -> GaugeGuard {
-        GaugeGuard::new(&self.unattended.running)
+impl Unattended {
+    pub(super) fn begin(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.running)
     }
 
-    /// What became of an answer that was to run on although its client had left.
-    pub fn unattended_answer(&self, end: UnattendedEnd) {
-        self.unattended.ended.with_label_values(&[end.as_str()]).inc();
+    pub(super) fn end(&self, end: UnattendedEnd) {
+        self.ended.with_label_values(&[end.as_str()]).inc();
     }
 }

@@ -9,7 +9,6 @@ use pingora_load_balancing::{
     health_check::{HealthCheck, HttpHealthCheck, TcpHealthCheck},
 };
 
-use super::places::Origins;
 use crate::{
     domain::rules::{Origin, WeightedOrigin},
     resolver::Resolver,
@@ -17,6 +16,10 @@ use crate::{
 
 /// How many equal results in a row change a place's health.
 const CHANGES_AFTER: usize = 2;
+
+/// The places behind one address: more than one if they share a front end.
+#[derive(Clone, Debug)]
+pub(super) struct Origins(pub(super) Arc<[Arc<Origin>]>);
 
 /// The health check for each place of one provider, over either address family of its name. Certificates are not
 /// verified here: nothing secret is sent, and connections that carry requests verify theirs.

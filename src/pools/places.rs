@@ -18,7 +18,7 @@ use pingora_load_balancing::{
 
 use super::{
     breaker::{Breaker, Permit, Probing},
-    check::PlaceCheck,
+    check::{Origins, PlaceCheck},
 };
 use crate::{
     domain::rules::{Origin, WeightedOrigin},
@@ -53,10 +53,6 @@ pub struct Places {
     /// Addresses whose name answers sooner over the other family, and until when that is assumed.
     turned: Mutex<HashMap<SocketAddr, Instant>>,
 }
-
-/// The places behind one address: more than one if they share a front end.
-#[derive(Clone, Debug)]
-pub(super) struct Origins(pub(super) Arc<[Arc<Origin>]>);
 
 /// Resolves names for the balancer.
 struct Discovery {

@@ -9,9 +9,9 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use sha2::{Digest, Sha256};
 
 use crate::public::{
-    PublicResponse,
     accept::{Coding, Wishes},
-    conditional, open_headers, page,
+    answer::{PublicResponse, open_headers},
+    conditional, page,
     refusal::PublicRefusal,
 };
 

@@ -6,10 +6,10 @@
 
 use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::domain::stability::{ModelWindow, Window};
 
+mod address;
 mod chart;
 mod label;
 mod measure;
@@ -34,9 +34,6 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
 
 /// How often an open overview is read again. A model's page stays, so that what its reader has opened stays open.
 const REFRESH_SECONDS: &str = "60";
-
-/// What needs no encoding in a path: the unreserved characters of RFC 3986.
-const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The overview of all models, a whole HTML document. `updated_at` is when the figures were read, in seconds since the
 /// Unix epoch.
@@ -85,9 +82,4 @@ fn updated(at: i64) -> Markup {
         },
         Err(_) => html! { "updated at an unknown time" },
     }
-}
-
-/// The address of a model's page below `/status/`, or of its JSON.
-fn address(before: &str, name: &str) -> String {
-    format!("{before}{}", utf8_percent_encode(name, SEGMENT))
 }

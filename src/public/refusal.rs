@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 
-use crate::public::{ALLOW, PublicResponse, open_headers};
+use crate::public::answer::{ALLOW, PublicResponse, open_headers};
 
 /// A refusal. Nothing of the request is repeated in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

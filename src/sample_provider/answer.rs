@@ -1,9 +1,10 @@
 //! What is said: deterministic text derived from the prompt, thinking, or a tool call, cut into deltas.
 
 use super::ask::Ask;
+use super::offer::{self, Offer};
 use super::script::Script;
-use super::tool::{self, Offer};
-use super::{Counting, mark, tokens};
+use super::settings::Counting;
+use super::{mark, tokens};
 use crate::domain::protocol::Protocol;
 
 /// How much of a prompt or a tool result is echoed, in characters.
@@ -85,7 +86,7 @@ impl ScriptedContent {
             _ => format!("You said \"{echo}\"."),
         };
         let text = match (&ask.schema, script.deltas) {
-            (Some(schema), _) => pieces(&tool::fitting(schema).to_string(), bytes),
+            (Some(schema), _) => pieces(&offer::fitting(schema).to_string(), bytes),
             (None, Some(count)) => numbered(&opening, words, count, bytes),
             (None, None) => {
                 let mut text = opening;
@@ -218,7 +219,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::sample_provider::tool::Taking;
+    use crate::sample_provider::offer::Taking;
 
     fn answer(ask: &Ask, script: &Script) -> ScriptedContent {
         ScriptedContent::to(ask, Protocol::Messages, script, 1, Counting::Text)

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::tool::Offer;
+use super::offer::Offer;
 use crate::domain::operation::Operation;
 use crate::domain::protocol::Protocol;
 

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::OnClientGone;
 use super::performance::Bill;
+use super::settings::OnClientGone;
 use super::steps::Ending;
 use crate::clock;
 use crate::domain::protocol::Protocol;

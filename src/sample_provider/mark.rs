@@ -5,7 +5,7 @@
 
 use serde::de::IgnoredAny;
 
-use super::script::ScriptError;
+use super::script_error::ScriptError;
 
 /// Opens a mark.
 pub(super) const MARK_OPEN: &str = "[[sample:";

@@ -13,9 +13,10 @@ use super::path::Target;
 use super::prompt_cache::{Cached, PromptCache};
 use super::reply::{Counts, Others, Reply};
 use super::script::{Encoding, Script};
+use super::settings::Settings;
 use super::steps::{self, Ending, ReplyStep};
 use super::tokens::{self, InputTokens};
-use super::{Settings, gemini, messages, responses, tool};
+use super::{gemini, messages, responses, tool};
 use crate::domain::operation::Operation;
 use crate::domain::protocol::Protocol;
 

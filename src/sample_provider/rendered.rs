@@ -11,7 +11,7 @@ use super::gemini::Chunking;
 use super::mark::MARK_OPEN;
 use super::path::Target;
 use super::performance::Performance;
-use super::{Counting, Settings};
+use super::settings::{Counting, Settings};
 use crate::domain::operation::Operation;
 
 /// Answers kept; further ones are rendered each time.

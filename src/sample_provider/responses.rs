@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::offer::Taking;
 use super::reply::{Counts, Frame, FrameKind, Reply, SIGNATURE};
-use super::tool::Taking;
 
 /// The body of a unary response.
 pub(super) fn unary(reply: &Reply<'_>) -> Value {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::mark;
+pub use super::script_error::ScriptError;
 
 /// Upper bound of `deltas`, a count.
 pub const DELTAS_MAX: usize = 100_000;
@@ -108,32 +109,6 @@ pub enum Close {
     /// RST (over HTTP/2 the stream is reset).
     Reset,
 }
-
-/// An order that cannot be followed; answered 400 when it came in a request.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ScriptError {
-    /// The mark has a key that means nothing.
-    #[error("sample mark: key `{0}` is unknown, valid keys are {KEYS}")]
-    UnknownKey(String),
-    /// A value does not fit its key.
-    #[error("sample script: value of `{key}` is invalid, it must be {expected}")]
-    Value {
-        /// The key.
-        key: &'static str,
-        /// What would be valid.
-        expected: &'static str,
-    },
-    /// A word of the mark is no `key=value`.
-    #[error("sample mark: `{0}` is not of the form key=value")]
-    NotAPair(String),
-    /// The mark has no end.
-    #[error("sample mark: `]]` is missing")]
-    NotClosed,
-}
-
-const KEYS: &str = "deltas, delta_bytes, gap_ms, ttfb_ms, status, retry_after, cut_after, stall_after, \
-    in_band_error_after, usage, encoding, content_type, close, half_event, native_errors, cache_read, cache_write, \
-    hidden_tokens, prompt_cache, tool, tool_input, advisor, fallback";
 
 impl Script {
     /// Layer `higher` over this one, field by field.

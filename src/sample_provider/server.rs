@@ -17,6 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::connection::{Connection, ResetFlag};
+use super::error::SampleProviderError;
 use super::gemini::Chunking;
 use super::ledger::{Entry, Ledger};
 use super::paced::Paced;
@@ -24,7 +25,7 @@ use super::path::{self, Target};
 use super::performance::{self, Order, Performance};
 use super::prompt_cache::PromptCache;
 use super::rendered::{self, Rendered};
-use super::{SampleProviderError, Settings};
+use super::settings::Settings;
 use crate::clock;
 use crate::domain::protocol::Protocol;
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Counting;
+use super::settings::Counting;
 
 /// Input tokens under [`Counting::Fixed`].
 const INPUT_FIXED: u64 = 100;

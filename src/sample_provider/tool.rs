@@ -1,51 +1,14 @@
 //! Tools: what a request offers, when one is called, and arguments that roughly fit its schema.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::ask::{Ask, text_at};
+use super::offer::{Offer, Taking};
 use super::script::Script;
 use crate::domain::protocol::Protocol;
 
 /// Words in a prompt that ask for a tool, when any is offered.
 const ASKING_WORDS: [&str; 3] = ["weather", "forecast", "temperature"];
-
-/// A tool the request offers.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Offer {
-    /// The tool's name.
-    pub(super) name: String,
-    /// The namespace it is offered in (Responses).
-    pub(super) namespace: Option<String>,
-    pub(super) taking: Taking,
-    /// Arguments that roughly fit its schema; a string where it takes free text.
-    pub(super) arguments: Value,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taking {
-    Json,
-    /// Free text (the Responses protocol's custom tools).
-    Text,
-}
-
-impl Offer {
-    fn new(tool: &Value, schema: &Value) -> Option<Self> {
-        Some(Self {
-            name: text_at(tool, "/name")?.to_owned(),
-            namespace: None,
-            taking: Taking::Json,
-            arguments: fitting(schema),
-        })
-    }
-
-    /// The arguments as they are written in a stream.
-    pub(super) fn arguments_text(&self) -> String {
-        match &self.arguments {
-            Value::String(text) if self.taking == Taking::Text => text.clone(),
-            other => other.to_string(),
-        }
-    }
-}
 
 /// The client-side tools that `body` offers, in order.
 fn offers(protocol: Protocol, body: &Value) -> Vec<Offer> {
@@ -157,55 +120,10 @@ pub(super) fn choose(protocol: Protocol, body: &Value, ask: &Ask, script: &Scrip
     Some(offer)
 }
 
-/// An object that roughly fits an object schema: its required properties, or the first one when none is required.
-pub(super) fn fitting(schema: &Value) -> Value {
-    let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
-        return json!({});
-    };
-    let required: Vec<&str> = schema
-        .get("required")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
-    let mut object = Map::new();
-    for (name, property) in properties {
-        if required.contains(&name.as_str()) || (required.is_empty() && object.is_empty()) {
-            object.insert(name.clone(), fitting_property(name, property));
-        }
-    }
-    Value::Object(object)
-}
-
-fn fitting_property(name: &str, property: &Value) -> Value {
-    if let Some(first) = property.pointer("/enum/0") {
-        return first.clone();
-    }
-    let kind = match property.get("type") {
-        Some(Value::String(kind)) => kind.to_lowercase(),
-        Some(Value::Array(kinds)) => kinds.first().and_then(Value::as_str).unwrap_or("string").to_lowercase(),
-        _ => "string".to_owned(),
-    };
-    match kind.as_str() {
-        "integer" | "number" => property.get("minimum").cloned().unwrap_or_else(|| json!(1)),
-        "boolean" => json!(true),
-        "array" => json!([]),
-        // One level only: deeper schemas are not worth their recursion here.
-        "object" => json!({}),
-        _ if ["location", "city", "place"]
-            .iter()
-            .any(|word| name.to_lowercase().contains(word)) =>
-        {
-            json!("Paris")
-        }
-        _ => json!("sample"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample_provider::offer::fitting;
 
     fn weather_schema() -> Value {
         json!({"type": "object", "properties": {"unit": {"type": "string", "enum": ["c", "f"]},

@@ -4,19 +4,18 @@
 mod accounts;
 mod backup;
 mod change;
+mod connection_extension;
 mod fields;
 mod keys;
 mod log;
 mod providers;
 mod reply;
+mod served;
+mod state;
 
 use std::{
-    collections::BTreeMap,
     pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -30,20 +29,16 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use serde::Serialize;
 use serde_json::json;
 use tokio::{
     net::{UnixListener, UnixStream},
-    sync::{Mutex, Semaphore, watch},
+    sync::{Semaphore, watch},
 };
 
-use crate::{
-    account_changes::AccountChanges,
-    clock,
-    domain::{price::Price, secret::KeyPrefix},
-    side::audit::{Audit, AuditError, AuditRecord},
-    store::{KeyStore, archive::Archive, ledger::LedgerStore},
-};
+use connection_extension::ConnectionExtension;
+pub use served::{CredentialView, ModelView, PassedOverView, ProviderView, Providers};
+use state::Peer;
+pub use state::{AdminState, Stores};
 
 /// The largest request body.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -57,157 +52,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const CONNECTION_WAIT: Duration = Duration::from_secs(60);
 /// How long one may last that takes a backup.
 const BACKUP_WAIT: Duration = Duration::from_secs(4 * 3600);
-
-/// The parts that the admin API works on.
-#[derive(Clone)]
-pub struct AdminState {
-    store: Arc<dyn KeyStore>,
-    ledger: Arc<dyn LedgerStore>,
-    changes: Arc<dyn AccountChanges>,
-    archive: Option<Arc<dyn Archive>>,
-    providers: Arc<dyn Providers>,
-    prefix: KeyPrefix,
-    audit: Audit,
-    /// Accounts are changed one after the other.
-    changing: Arc<Mutex<()>>,
-}
-
-/// What keys, accounts and the log are read from and changed by.
-#[derive(Clone)]
-pub struct Stores {
-    /// The store of keys.
-    pub keys: Arc<dyn KeyStore>,
-    /// Reads accounts and the consumption log.
-    pub ledger: Arc<dyn LedgerStore>,
-    /// Changes accounts, and records changes of keys.
-    pub changes: Arc<dyn AccountChanges>,
-    /// Everything, for backups; `None` where others can read the store besides this process.
-    pub archive: Option<Arc<dyn Archive>>,
-}
-
-/// A model as the API shows it.
-#[derive(Clone, Debug, Serialize)]
-pub struct ModelView {
-    /// The public name.
-    pub name: String,
-    /// The human-readable name.
-    pub display_name: String,
-    /// The preferred provider.
-    pub provider: String,
-    /// The protocols in which it is served.
-    pub protocols: Vec<&'static str>,
-    /// Its prices by provider.
-    pub prices: BTreeMap<String, Arc<Price>>,
-}
-
-/// A provider as the API shows it.
-#[derive(Clone, Debug, Serialize)]
-pub struct ProviderView {
-    /// The name in the configuration.
-    pub name: String,
-    /// The human-readable name.
-    pub display_name: String,
-    /// Whether the configuration has it on and a secret of it is there.
-    pub configured: bool,
-    /// Why the configuration has it off; `None` where it is on.
-    pub why_off: Option<String>,
-    /// Whether no operator has switched it off.
-    pub enabled: bool,
-    /// Its credentials, with their rests.
-    pub credentials: Vec<CredentialView>,
-    /// The number of addresses ejected after failures in a row.
-    pub places_ejected: usize,
-    /// Models that are requested from other providers, after failures in a row.
-    pub passed_over: Vec<PassedOverView>,
-}
-
-/// A model that a provider is not asked for now.
-#[derive(Clone, Debug, Serialize)]
-pub struct PassedOverView {
-    /// The provider's name for the model.
-    pub model: String,
-    /// Seconds until a request may probe it.
-    pub asked_again_seconds: u64,
-}
-
-/// A credential as the API shows it: never the secret.
-#[derive(Clone, Debug, Serialize)]
-pub struct CredentialView {
-    /// Its name.
-    pub name: String,
-    /// Seconds until the credential's rest ends; 0 if it is in use.
-    pub rests_seconds: u64,
-}
-
-/// What is served now, and the switches of its providers.
-pub trait Providers: Send + Sync {
-    /// The models that are served now, without those whose providers are all switched off.
-    fn models(&self) -> Vec<ModelView>;
-    /// The public name of the model that a name or an alias means, served now or not.
-    ///
-    /// # Errors
-    /// There is none; with the nearest name there is, if one is near.
-    fn model_named(&self, name: &str) -> Result<String, Option<String>>;
-    /// All providers, on or off.
-    fn providers(&self) -> Vec<ProviderView>;
-    /// Switches a provider on or off; true when that changed anything.
-    ///
-    /// # Errors
-    /// The switch cannot be written down; then nothing has changed.
-    fn switch(&self, provider: &str, on: bool) -> std::io::Result<bool>;
-}
-
-/// The process at the other end of a connection.
-#[derive(Clone, Copy, Debug, Default)]
-struct Peer {
-    uid: Option<u32>,
-    pid: Option<i32>,
-}
-
-/// How long a connection may last, which one of its calls can extend.
-#[derive(Clone, Debug, Default)]
-struct ConnectionExtension(Arc<AtomicBool>);
-
-impl ConnectionExtension {
-    fn extend(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-impl AdminState {
-    /// The API on these parts.
-    pub fn new(stores: Stores, providers: Arc<dyn Providers>, prefix: KeyPrefix, audit: Audit) -> Self {
-        Self {
-            store: stores.keys,
-            ledger: stores.ledger,
-            changes: stores.changes,
-            archive: stores.archive,
-            providers,
-            prefix,
-            audit,
-            changing: Arc::default(),
-        }
-    }
-
-    /// Writes down what is about to be changed, and by whom.
-    async fn audit(
-        &self,
-        peer: Peer,
-        operation: &'static str,
-        key_id: &str,
-        values: serde_json::Value,
-    ) -> Result<(), AuditError> {
-        let record = AuditRecord {
-            time_unix_ms: clock::unix_millis(),
-            peer_uid: peer.uid,
-            peer_pid: peer.pid,
-            operation,
-            key_id: key_id.to_owned(),
-            values,
-        };
-        self.audit.record(record).await
-    }
-}
 
 fn router(state: AdminState) -> Router {
     Router::new()

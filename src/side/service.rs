@@ -27,7 +27,7 @@ use tokio::net::{TcpSocket, UnixListener};
 use tokio::sync::{Semaphore, watch};
 
 use crate::side::service::write_limit::WriteLimit;
-use crate::side::unix_socket::{self, LiveSocket};
+use crate::side::unix_socket;
 
 mod write_limit;
 
@@ -72,15 +72,8 @@ pub struct SideService {
 }
 
 enum Kind {
-    Http {
-        address: SocketAddr,
-        router: Router,
-    },
-    Unix {
-        path: PathBuf,
-        live: LiveSocket,
-        serve: UnixServe,
-    },
+    Http { address: SocketAddr, router: Router },
+    Unix { path: PathBuf, serve: UnixServe },
 }
 
 impl SideService {
@@ -93,14 +86,13 @@ impl SideService {
     pub fn unix<F>(
         name: &str,
         path: PathBuf,
-        live: LiveSocket,
         serve: impl Fn(UnixListener, watch::Receiver<bool>) -> F + Send + Sync + 'static,
     ) -> (Self, watch::Receiver<Bound>)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let serve: UnixServe = Box::new(move |listener, shutdown| Box::pin(serve(listener, shutdown)));
-        Self::new(name, Kind::Unix { path, live, serve })
+        Self::new(name, Kind::Unix { path, serve })
     }
 
     fn new(name: &str, kind: Kind) -> (Self, watch::Receiver<Bound>) {
@@ -140,8 +132,8 @@ impl SideService {
         Service::start_service(&mut service, Some(fds), shared.shutdown, shared.listeners_per_fd).await;
     }
 
-    async fn serve_unix(&self, path: &Path, live: LiveSocket, serve: &UnixServe, shared: ServiceStart) {
-        let (listener, _file) = match unix_socket::claim(path, live) {
+    async fn serve_unix(&self, path: &Path, serve: &UnixServe, shared: ServiceStart) {
+        let (listener, _file) = match unix_socket::claim(path) {
             Ok(claimed) => claimed,
             Err(error) => return self.fail(error.to_string()),
         };
@@ -194,7 +186,7 @@ impl ServiceWithDependents for SideService {
         };
         match &self.kind {
             Kind::Http { address, router } => self.serve_http(*address, router.clone(), shared).await,
-            Kind::Unix { path, live, serve } => self.serve_unix(path, *live, serve, shared).await,
+            Kind::Unix { path, serve } => self.serve_unix(path, serve, shared).await,
         }
     }
 

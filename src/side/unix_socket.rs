@@ -13,15 +13,6 @@ const SOCKET_MODE: u32 = 0o660;
 /// A folder that is made for the socket: the group may look in, others may not.
 const FOLDER_MODE: u32 = 0o750;
 
-/// What to do when another process serves the path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LiveSocket {
-    /// It is an error: two gateways were started with one configuration.
-    Refuse,
-    /// Take the path over: this is an upgrade, and the other process is on its way out. It keeps the connections it has.
-    TakeOver,
-}
-
 /// Why a socket cannot be claimed.
 #[derive(Debug, thiserror::Error)]
 pub enum UnixSocketError {
@@ -52,7 +43,7 @@ pub struct SocketFile {
 
 /// Binds `path` 0660, making its folder 0750 if it is missing. What a dead process left there is replaced.
 /// Must be called inside a Tokio runtime.
-pub fn claim(path: &Path, live: LiveSocket) -> Result<(UnixListener, SocketFile), UnixSocketError> {
+pub fn claim(path: &Path) -> Result<(UnixListener, SocketFile), UnixSocketError> {
     let io = |step| {
         move |source| UnixSocketError::Io {
             path: path.to_owned(),
@@ -64,7 +55,7 @@ pub fn claim(path: &Path, live: LiveSocket) -> Result<(UnixListener, SocketFile)
         let made = DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder);
         made.map_err(io("cannot make the folder"))?;
     }
-    check_the_place(path, live)?;
+    check_the_place(path)?;
     // Bound and restricted under another name first: at `path` it is never seen with other permissions, and a stale
     // file is replaced in one step.
     let fresh = fresh_name(path);
@@ -77,7 +68,7 @@ pub fn claim(path: &Path, live: LiveSocket) -> Result<(UnixListener, SocketFile)
     Ok((listener, SocketFile { path, identity }))
 }
 
-fn check_the_place(path: &Path, live: LiveSocket) -> Result<(), UnixSocketError> {
+fn check_the_place(path: &Path) -> Result<(), UnixSocketError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(source) => Err(UnixSocketError::Io {
@@ -86,7 +77,6 @@ fn check_the_place(path: &Path, live: LiveSocket) -> Result<(), UnixSocketError>
             source,
         }),
         Ok(there) if !there.file_type().is_socket() => Err(UnixSocketError::NotASocket(path.to_owned())),
-        Ok(_) if live == LiveSocket::TakeOver => Ok(()),
         // Only a refused connection proves that nobody is there; a full backlog or missing rights do not.
         Ok(_) => match UnixStream::connect(path) {
             Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => Ok(()),
@@ -133,7 +123,7 @@ mod tests {
     async fn the_socket_and_a_folder_made_for_it_are_private() {
         let root = tempfile::tempdir().expect("a folder");
         let path = root.path().join("run/admin.sock");
-        let (_listener, file) = claim(&path, LiveSocket::Refuse).expect("claimed");
+        let (_listener, file) = claim(&path).expect("claimed");
         assert_eq!(mode(&path), 0o660);
         assert_eq!(mode(&root.path().join("run")), 0o750);
         drop(file);
@@ -151,21 +141,10 @@ mod tests {
         let path = root.path().join("admin.sock");
         drop(std::os::unix::net::UnixListener::bind(&path).expect("bound"));
         assert!(path.exists(), "a killed process leaves its file");
-        let (_listener, _file) = claim(&path, LiveSocket::Refuse).expect("replaced");
-        let second = claim(&path, LiveSocket::Refuse);
+        let (_listener, _file) = claim(&path).expect("replaced");
+        let second = claim(&path);
         assert!(matches!(second, Err(UnixSocketError::Live(_))), "{second:?}");
         UnixStream::connect(&path).expect("the first still serves");
-    }
-
-    #[tokio::test]
-    async fn an_upgrade_takes_a_live_path_over_and_the_old_owner_leaves_it_alone() {
-        let root = tempfile::tempdir().expect("a folder");
-        let path = root.path().join("admin.sock");
-        let (old_listener, old) = claim(&path, LiveSocket::Refuse).expect("claimed");
-        let (listener, _file) = claim(&path, LiveSocket::TakeOver).expect("taken over");
-        drop((old_listener, old));
-        UnixStream::connect(&path).expect("the new one serves");
-        listener.accept().await.expect("the connection arrives here");
     }
 
     #[tokio::test]
@@ -173,9 +152,7 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let path = root.path().join("admin.sock");
         fs::write(&path, "precious").expect("written");
-        for live in [LiveSocket::Refuse, LiveSocket::TakeOver] {
-            assert!(matches!(claim(&path, live), Err(UnixSocketError::NotASocket(_))));
-        }
+        assert!(matches!(claim(&path), Err(UnixSocketError::NotASocket(_))));
         assert_eq!(fs::read_to_string(&path).expect("there"), "precious");
     }
 }

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
-use self::file::StoreFile;
+use self::file::{StoreFile, UNFINISHED};
 use self::key_index::{KeyIndex, KeyMutation};
 use crate::domain::key::{KeyId, KeyRecord};
 use crate::domain::secret::KeyDigest;
@@ -42,7 +42,7 @@ struct StoreInner {
 impl EmbeddedStore {
     /// Opens the store in `folder`, which is made if need be. Blocks while it reads the file; call it before serving.
     pub fn open(folder: &Path) -> Result<Self, StoreOpenError> {
-        if folder.join(archive::UNFINISHED).exists() {
+        if folder.join(UNFINISHED).exists() {
             return Err(StoreOpenError::Unfinished(folder.to_owned()));
         }
         let (file, keys, gone) = StoreFile::open(folder)?;

@@ -29,8 +29,9 @@ pub use self::ledger::RedisLedger;
 pub use self::settings::{RedisMode, RedisSettings};
 
 use self::link::{Effort, Link};
+use self::loaded::Loaded;
 use self::reply::ScriptReply;
-use self::scripts::{Loaded, Scripts};
+use self::scripts::Scripts;
 use crate::domain::key::{KeyId, KeyRecord, KeyState};
 use crate::domain::secret::KeyDigest;
 use crate::store::{
@@ -44,7 +45,9 @@ mod dialer;
 mod examination;
 mod generation;
 mod ledger;
+mod ledger_scripts;
 mod link;
+mod loaded;
 mod reply;
 mod rights;
 mod scripts;

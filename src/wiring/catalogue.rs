@@ -10,10 +10,10 @@ use crate::{
     config::{Config, secret_source},
     domain::{
         catalogue::{Catalogue, SecretRef, Warning},
-        price::PriceList,
         rules::{RuleFile, compile::compile, shipped},
         strict_toml::FileError,
     },
+    metrics::Metrics,
     wiring::{StartError, prices},
 };
 
@@ -82,7 +82,7 @@ pub fn check(config: &Config) -> Result<(Catalogue, Vec<Warning>), Vec<FileError
     Err(errors)
 }
 
-fn refused(errors: &[FileError]) -> StartError {
+pub(super) fn refused(errors: &[FileError]) -> StartError {
     let lines: Vec<String> = errors.iter().map(FileError::to_string).collect();
     StartError::Configuration(lines.join("\n"))
 }
@@ -164,11 +164,10 @@ fn base_name(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
-/// The names of the shipped providers, for the demo.
-pub fn shipped_providers() -> Result<Vec<String>, StartError> {
-    let none = crate::domain::catalogue::CatalogueSettings::default();
-    // Without a secret all are off, and need no price.
-    let (catalogue, _) =
-        Catalogue::build(&shipped(), &none, &PriceList::default(), &|_| Ok(None)).map_err(|errors| refused(&errors))?;
-    Ok(catalogue.providers().map(|provider| provider.name.clone()).collect())
+/// Has the metrics know a catalogue's names; those of a provider or model that went stay known.
+pub fn tell_metrics(metrics: &Metrics, catalogue: &Catalogue) {
+    metrics.know(
+        catalogue.models().map(|model| model.name.as_str()),
+        catalogue.providers().map(|provider| provider.name.as_str()),
+    );
 }

@@ -9,7 +9,7 @@ use crate::{
     cli::CheckArgs,
     config::Config,
     domain::strict_toml::FileError,
-    wiring::{StartError, catalogue, printed, store_check, trust},
+    wiring::{catalogue, output::printed, start_error::StartError, store_check, trust},
 };
 
 /// What is wrong nowhere, and of what nobody would be served.

@@ -7,40 +7,25 @@ use tempfile::TempDir;
 
 use crate::{
     account_changes::{AccountChanges, journaled::JournaledChanges},
+    cli::DemoArgs,
     clock,
     config::Config,
     domain::{
-        catalogue::Catalogue,
+        catalogue::{Catalogue, CatalogueSettings},
         key::{KeyId, KeyRecord, KeyState},
         ledger::{Change, KeyTerms},
         money::NanoUsd,
+        price::PriceList,
         protocol::Protocol,
+        rules::shipped,
         secret::ServiceKey,
     },
     sample_provider,
     wiring::{StartError, catalogue, server},
 };
 
-/// What `weir demo` was asked for.
-#[derive(Clone, Copy, Debug)]
-pub struct DemoOptions {
-    /// Where clients connect; port 0 takes a free one.
-    pub listen: SocketAddr,
-    /// How the result is told.
-    pub output: Output,
-}
-
-/// How the demo tells where it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// For a person: the key, and one curl command per protocol.
-    Text,
-    /// For a script: one JSON line.
-    Json,
-}
-
 /// Runs the demo until a signal ends it.
-pub fn run(options: DemoOptions) -> Result<(), StartError> {
+pub(super) fn run(args: &DemoArgs) -> Result<(), StartError> {
     let folder = TempDir::with_prefix("weir-demo-").map_err(|error| StartError::failed("a temporary folder", error))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -62,12 +47,13 @@ pub fn run(options: DemoOptions) -> Result<(), StartError> {
     runtime.spawn(sample_provider::serve(provider, settings, std::future::pending()));
 
     let conf = folder.path().join("weir.toml");
-    let config = config(folder.path(), options.listen, provider_address)?;
+    let config = config(folder.path(), args.listen, provider_address)?;
     let running = server::start(config, &conf)?;
     let key = first_key(&running)?;
-    let told = match options.output {
-        Output::Json => json_line(&running.addresses, &key),
-        Output::Text => text(&running.addresses, &key, &running.parts.live.get().catalogue),
+    let told = if args.json {
+        json_line(&running.addresses, &key)
+    } else {
+        text(&running.addresses, &key, &running.parts.live.get().catalogue)
     };
     let mut stdout = std::io::stdout().lock();
     let written = writeln!(stdout, "{told}").and_then(|()| stdout.flush());
@@ -92,7 +78,7 @@ fn config(folder: &Path, listen: SocketAddr, provider: SocketAddr) -> Result<Con
          [admin]\nsocket = \"admin/admin.sock\"\naudit = \"audit.jsonl\"\n\
          [log]\naccess = \"access.jsonl\"\n",
     );
-    for name in catalogue::shipped_providers()? {
+    for name in shipped_providers()? {
         // Writing to a String cannot fail.
         let _ = write!(
             text,
@@ -105,6 +91,15 @@ fn config(folder: &Path, listen: SocketAddr, provider: SocketAddr) -> Result<Con
         .and_then(|()| fs::write(&file, text))
         .map_err(|error| StartError::failed("the demo's configuration", error))?;
     Config::load(&file).map_err(|error| StartError::Configuration(error.to_string()))
+}
+
+/// The names of the shipped providers, for the demo.
+fn shipped_providers() -> Result<Vec<String>, StartError> {
+    let none = CatalogueSettings::default();
+    // Without a secret all are off, and need no price.
+    let (catalogue, _) = Catalogue::build(&shipped(), &none, &PriceList::default(), &|_| Ok(None))
+        .map_err(|errors| catalogue::refused(&errors))?;
+    Ok(catalogue.providers().map(|provider| provider.name.clone()).collect())
 }
 
 /// What the demo's account begins with.

@@ -161,7 +161,7 @@ impl Parts {
         let metrics = &self.sinks.metrics;
         self.money.observe(metrics);
         self.stability.observe(metrics);
-        tell_metrics(metrics, &self.live.get().catalogue);
+        catalogue::tell_metrics(metrics, &self.live.get().catalogue);
         let (live, switches) = (Arc::clone(&self.live), Arc::clone(&self.switches));
         let (keys, budget) = (Arc::clone(&self.keys), self.budget.clone());
         let (resolver, sinks) = (Arc::clone(&self.resolver), Arc::downgrade(&self.sinks));
@@ -215,14 +215,6 @@ impl Parts {
             }
         });
     }
-}
-
-/// Has the metrics know a catalogue's names; those of a provider or model that went stay known.
-pub fn tell_metrics(metrics: &Metrics, catalogue: &Catalogue) {
-    metrics.know(
-        catalogue.models().map(|model| model.name.as_str()),
-        catalogue.providers().map(|provider| provider.name.as_str()),
-    );
 }
 
 fn resolver_settings(config: &Config) -> ResolverSettings {

@@ -25,7 +25,7 @@ use crate::{
     metrics::Metrics,
     pools::Pools,
     resolver::Resolver,
-    wiring::{StartError, catalogue, parts},
+    wiring::{StartError, catalogue},
 };
 
 /// Editors write a file in several steps: this long after the last of them it is read.
@@ -145,7 +145,7 @@ impl Reloader {
         self.resolved(&hosts, config.upstream.resolve_timeout).await;
         let pools = Arc::new(Pools::build(&catalogue, &self.resolver, Some(&before.pools)));
         pools.update().await;
-        parts::tell_metrics(&self.metrics, &catalogue);
+        catalogue::tell_metrics(&self.metrics, &catalogue);
         let task = tokio::spawn(Arc::clone(&pools).run(stop.clone()));
         self.live.set(Live {
             config: Arc::new(config),

@@ -32,7 +32,6 @@ use crate::{
         ops::{self, OpsState, Readiness},
         public,
         service::{Bound, SideService},
-        unix_socket::LiveSocket,
     },
     store::StoreWarning,
     switches::Switches,
@@ -214,12 +213,7 @@ fn admin_service(parts: &Parts) -> Result<(SideService, watch::Receiver<Bound>),
         audit,
     );
     let serve = move |listener, shutdown| admin::serve(listener, state.clone(), shutdown);
-    Ok(SideService::unix(
-        "admin",
-        parts.config.admin.socket.clone(),
-        LiveSocket::Refuse,
-        serve,
-    ))
+    Ok(SideService::unix("admin", parts.config.admin.socket.clone(), serve))
 }
 
 /// What the admin API shows and switches.

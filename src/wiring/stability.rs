@@ -13,8 +13,6 @@ use crate::{
 
 /// What deals with the record.
 pub struct Stability {
-    /// Where the hourly buckets are.
-    pub store: Arc<dyn StabilityStore>,
     /// What is published.
     pub snapshots: Arc<Snapshots>,
     publisher: Arc<Publisher>,
@@ -35,10 +33,9 @@ impl Stability {
         let snapshots = Arc::new(Snapshots::new(Arc::clone(&store), Arc::clone(time), refresh));
         background.spawn(Arc::clone(&snapshots).run(stopped.clone()));
         let node = journal.node().clone();
-        let publisher = Arc::new(Publisher::new(Arc::clone(journal) as _, Arc::clone(&store), node));
+        let publisher = Arc::new(Publisher::new(Arc::clone(journal) as _, store, node));
         let publishing = background.spawn(Arc::clone(&publisher).run(stopped.clone()));
         Self {
-            store,
             snapshots,
             publisher,
             publishing,

@@ -12,7 +12,7 @@ use crate::{
         KeyStore, StoreWarning,
         redis::{RedisStore, UNCOMPRESSED_ROWS},
     },
-    wiring::{StartError, client_runtime, store},
+    wiring::{runtimes::client_runtime, start_error::StartError, store},
 };
 
 /// How long the servers may take to be there.

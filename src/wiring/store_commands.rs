@@ -31,7 +31,7 @@ use crate::{
         embedded::{EmbeddedStore, ledger::EmbeddedLedger},
         redis::{Adopt, Init, RedisLedger, RedisStore},
     },
-    wiring::{StartError, client_runtime, load, printed, store},
+    wiring::{configuration::load, output::printed, runtimes::client_runtime, start_error::StartError, store},
 };
 
 /// How long Redis may take to be there.

@@ -3,10 +3,7 @@
 use tokio::sync::Notify;
 
 use super::*;
-use crate::{
-    billing::{QueuePosition, WaitingMax},
-    domain::ledger::QuotaUse,
-};
+use crate::{billing::QueuePosition, config::money::WaitingMax, domain::ledger::QuotaUse};
 
 const MAX: WaitingMax = WaitingMax { all: 4, account: 3 };
 const QUOTA: Denied = Denied::QuotaHeld(QuotaUse {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::time;
+use super::timestamp::time;
 use crate::domain::consumption::{Part, Row, UsageSource};
 
 /// The columns, in this order. New ones come at the end.

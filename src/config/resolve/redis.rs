@@ -1,6 +1,5 @@
 //! `[store.redis]`: which keys belong to which mode, and their valid values.
 
-use super::path;
 use crate::config::raw::RawRedis;
 use crate::config::values::{KeyPath, Values};
 use crate::config::{RedisConfig, RedisModeConfig};
@@ -58,7 +57,7 @@ pub(super) fn resolve(values: &mut Values<'_>, raw: RawRedis) -> RedisConfig {
         password: values.secret(&["store", "redis", "password"], raw.password.as_ref()),
         database: u16::try_from(database).unwrap_or(u16::MAX),
         tls,
-        ca_file: path(values, &["store", "redis", "ca_file"], raw.ca_file.as_deref()),
+        ca_file: values.optional_path(&["store", "redis", "ca_file"], raw.ca_file.as_deref()),
         namespace,
         budget: values.millis(&["store", "redis", "budget_ms"], raw.budget_ms, 100, 1..=10_000),
         queue: values.millis(&["store", "redis", "queue_ms"], raw.queue_ms, 5_000, 1..=60_000),

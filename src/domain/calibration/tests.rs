@@ -24,8 +24,8 @@ fn it_starts_at_one_and_small_requests_teach_nothing() {
 
 #[test]
 fn it_comes_to_what_requests_agree_on() {
-    for (reported, thousandths) in [(1_300_u64, 1_300_u32), (700, 700), (4_000, 4_000), (250, 250)] {
-        let factor = after(&[(1_000, reported); 200]).factor().thousandths();
+    for (reported, thousandths) in [(1_300_u64, 1_300_u64), (700, 700), (4_000, 4_000), (250, 250)] {
+        let factor = after(&[(1_000, reported); 200]).factor().apply(1_000);
         assert!(factor.abs_diff(thousandths) <= 1, "{factor} for {thousandths}");
     }
 }
@@ -34,11 +34,11 @@ fn it_comes_to_what_requests_agree_on() {
 fn a_few_absurd_requests_do_little() {
     let mut samples = vec![(1_000, 1_200); 100];
     samples.extend([(50, u64::MAX); 3]);
-    let factor = after(&samples).factor().thousandths();
+    let factor = after(&samples).factor().apply(1_000);
     assert!((1_150..1_400).contains(&factor), "{factor}");
     // And are forgotten.
     samples.extend([(1_000, 1_200); 40]);
-    assert!(after(&samples).factor().thousandths().abs_diff(1_200) < 5);
+    assert!(after(&samples).factor().apply(1_000).abs_diff(1_200) < 5);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn what_is_held_for_output_is_no_more_than_was_asked_for() {
 proptest! {
     #[test]
     fn a_factor_stays_within_its_bounds(samples in prop::collection::vec((any::<u64>(), any::<u64>()), 0..300)) {
-        let factor = after(&samples).factor().thousandths();
+        let factor = after(&samples).factor().apply(1_000);
         prop_assert!((250..=4_000).contains(&factor), "{}", factor);
     }
 
@@ -87,9 +87,9 @@ proptest! {
         last in (any::<u64>(), any::<u64>()),
     ) {
         let mut calibration = after(&samples);
-        let before = calibration.factor().thousandths();
+        let before = calibration.factor().apply(1_000);
         calibration.learn(last.0, last.1);
-        prop_assert!(calibration.factor().thousandths().abs_diff(before) <= before / 20 + 1);
+        prop_assert!(calibration.factor().apply(1_000).abs_diff(before) <= before / 20 + 1);
     }
 
     #[test]

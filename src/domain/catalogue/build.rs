@@ -16,8 +16,34 @@ use crate::domain::{
 
 type Secrets<'a> = &'a dyn Fn(&SecretRef) -> Result<Option<Secret>, String>;
 
+impl Catalogue {
+    /// Compiles provider files and the settings of weir.toml. Every model needs a price at each of its providers that is on,
+    /// or `free = true`; a provider that is off needs none, because nothing is served by it. `secrets` looks a secret up: `Ok(None)` means that it is
+    /// not there, which switches the provider off with a warning.
+    ///
+    /// # Errors
+    /// All faults found: in files, in settings, in secrets that are there but unusable.
+    pub fn build(
+        files: &[RuleFile],
+        settings: &CatalogueSettings,
+        prices: &PriceList,
+        secrets: &dyn Fn(&SecretRef) -> Result<Option<Secret>, String>,
+    ) -> Result<(Self, Vec<Warning>), Vec<FileError>> {
+        build(files, settings, Some(prices), secrets)
+    }
+
+    /// The faults that [`Catalogue::build`] would find, where the price list itself has faults: as if everything had a price.
+    pub fn faults_but_for_prices(
+        files: &[RuleFile],
+        settings: &CatalogueSettings,
+        secrets: &dyn Fn(&SecretRef) -> Result<Option<Secret>, String>,
+    ) -> Vec<FileError> {
+        build(files, settings, None, secrets).err().unwrap_or_default()
+    }
+}
+
 /// Without `prices` no model lacks one.
-pub(super) fn build(
+fn build(
     files: &[RuleFile],
     settings: &CatalogueSettings,
     prices: Option<&PriceList>,

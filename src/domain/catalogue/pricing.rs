@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Model, RawModel, Warning};
+use super::{Catalogue, Model, RawModel, Warning};
 use crate::domain::{
     price::{Price, PriceList, SHIPPED_FILE},
     rules::Provider,
@@ -57,31 +57,29 @@ pub(super) fn price_name(raw: &RawModel) -> &str {
     raw.price.as_ref().unwrap_or(&raw.name)
 }
 
-/// The model that a provider names so in its answers, with what it costs there: by what it is called at the provider, by its
-/// own name or an alias, or by one of these with a date behind it.
-pub(super) fn served_as<'a>(
-    models: impl Iterator<Item = &'a Arc<Model>>,
-    provider: &str,
-    name: &str,
-) -> Option<(&'a Arc<Model>, &'a Arc<Price>)> {
-    let undated = without_date(name);
-    let is_called = |model: &Model, name: &str| {
-        let upstream = model.upstream_names.get(provider).unwrap_or(&model.upstream_name);
-        upstream == name || model.name == name || model.aliases.iter().any(|alias| alias == name)
-    };
-    let mut found: Option<(&Arc<Model>, &Arc<Price>)> = None;
-    for model in models {
-        let Some(price) = model.prices.get(provider) else {
-            continue;
+impl Catalogue {
+    /// The model that a provider names so in its answers, with what it costs there: by what it is called at the provider, by
+    /// its own name or an alias, or by one of these with a date behind it.
+    pub fn served_as(&self, provider: &str, name: &str) -> Option<(&Arc<Model>, &Arc<Price>)> {
+        let undated = without_date(name);
+        let is_called = |model: &Model, name: &str| {
+            let upstream = model.upstream_names.get(provider).unwrap_or(&model.upstream_name);
+            upstream == name || model.name == name || model.aliases.iter().any(|alias| alias == name)
         };
-        if is_called(model, name) {
-            return Some((model, price));
+        let mut found: Option<(&Arc<Model>, &Arc<Price>)> = None;
+        for model in self.models.values() {
+            let Some(price) = model.prices.get(provider) else {
+                continue;
+            };
+            if is_called(model, name) {
+                return Some((model, price));
+            }
+            if found.is_none() && is_called(model, undated) {
+                found = Some((model, price));
+            }
         }
-        if found.is_none() && is_called(model, undated) {
-            found = Some((model, price));
-        }
+        found
     }
-    found
 }
 
 /// `claude-haiku-4-5-20251001` is `claude-haiku-4-5`.

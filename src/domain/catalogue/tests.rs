@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::domain::{
-    price::SHIPPED_FILE,
-    rules::{provider::matches, shipped},
+    price::{PriceList, SHIPPED_FILE},
+    rules::{RuleFile, pattern::matches, shipped},
+    secret::Secret,
+    strict_toml::FileError,
 };
 
 mod pricing;

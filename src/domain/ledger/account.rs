@@ -50,7 +50,6 @@ use super::{
     node::NodeId,
     period::{self, Periods},
     step::{Change, Settlement, Step},
-    terms::{AccountTerms, KeyTerms},
     top_up::{TopUp, ToppedUp},
     view::{AccountView, KeySpend},
 };
@@ -58,6 +57,7 @@ use crate::domain::{
     consumption::Row,
     key::{KeyDenied, KeyId},
     money::NanoUsd,
+    terms::{AccountTerms, KeyTerms},
 };
 
 mod amounts;

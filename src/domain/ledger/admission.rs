@@ -2,11 +2,9 @@
 
 use crate::domain::{
     key::KeyRecord,
-    ledger::{
-        node::NodeId,
-        terms::{ProviderState, Rates},
-    },
+    ledger::node::NodeId,
     money::NanoUsd,
+    terms::{ProviderState, Rates},
 };
 
 /// A request for admission, made by `billing`.

@@ -3,10 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{
-    consumption::Row,
-    key::KeyId,
-    ledger::{operation_id::OperationId, terms::AccountTerms},
-    money::NanoUsd,
+    consumption::Row, key::KeyId, ledger::operation_id::OperationId, money::NanoUsd, terms::AccountTerms,
 };
 
 /// One change of an account, with its number among this node's changes of that account.

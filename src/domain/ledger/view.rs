@@ -1,6 +1,6 @@
 //! What operators see of accounts and keys.
 
-use crate::domain::{ledger::terms::AccountTerms, money::NanoUsd};
+use crate::domain::{money::NanoUsd, terms::AccountTerms};
 
 /// An account as operators see it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! The observer reads an answer's bytes as they pass, in bounded memory.
 
+mod answer_progress;
 mod sink;
 mod template;
 #[cfg(test)]
@@ -11,13 +12,14 @@ use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_array::ArrayFramer;
 use crate::domain::json_pick::Picker;
 use crate::domain::operation::Operation;
-use crate::domain::protocol::Protocol;
 use crate::domain::protocol::dialect::Dialect;
 use crate::domain::protocol::facts::Facts;
 use crate::domain::protocol::made::Made;
+use crate::domain::protocol::{InBandError, MidStreamFailure, Protocol};
 use crate::domain::sse::SseFramer;
 use crate::domain::tokens::{CharClasses, unreadable_tokens};
 use crate::domain::usage::{Run, Usage};
+use answer_progress::AnswerProgress;
 use sink::{DONE_MARKER, Head, Sink};
 use template::Template;
 
@@ -55,30 +57,6 @@ pub fn framing_of(operation: Operation, content_type: Option<&str>) -> Framing {
     }
 }
 
-/// A failure of a stream whose status line was already sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MidStreamFailure {
-    /// The kind of failure, which decides the in-band error's type.
-    pub kind: FailureKind,
-    /// The message for the client. It is escaped where needed.
-    pub message: String,
-}
-
-/// Why a stream ends early.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FailureKind {
-    /// The provider closed or reset the connection.
-    ProviderCut,
-    /// The provider was silent for longer than its time limit.
-    ProviderTimeout,
-    /// The key's quota or the account's balance is used up.
-    LimitReached,
-    /// weir is shutting down.
-    Stopped,
-    /// An error of weir's own.
-    Internal,
-}
-
 /// What an answer has reported so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
@@ -106,15 +84,6 @@ pub struct Observed {
     pub saw_done_marker: bool,
 }
 
-/// An error inside an answer. Never contains the message, which is the provider's text and may quote the prompt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InBandError {
-    /// The error's type (Messages, Responses) or status (Gemini).
-    pub kind: String,
-    /// The error's code, when it has one.
-    pub code: Option<String>,
-}
-
 /// The most heap memory that an observer uses, in bytes.
 pub const HEAP_BYTES_MAX: usize = 128 * 1024;
 
@@ -128,13 +97,6 @@ pub struct Observer {
     picker: Picker,
     answer: AnswerProgress,
     frame: Frame,
-}
-
-/// What the answer has said.
-#[derive(Clone, Debug)]
-struct AnswerProgress {
-    dialect: Dialect,
-    facts: Facts,
 }
 
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::domain::protocol::{ErrorForm, Protocol, gemini, messages, responses};
 use crate::domain::provider_state::StateKind;
-use crate::domain::refusal::{Refusal, Reply, limit::retry_info};
+use crate::domain::refusal::{Refusal, limit::retry_info};
 
 /// Seconds after which to retry what failed for lack of memory or of the store. Short, because some clients wait
 /// exactly this long, whatever it is.
@@ -18,21 +18,36 @@ const ECHO_CHARS_MAX: usize = 128;
 /// So many letters and digits in a row make a text look like a key.
 const KEY_RUN_CHARS_MIN: usize = 32;
 
-pub(super) fn render(refusal: &Refusal, form: ErrorForm, request_id: &str) -> Reply {
-    let message = message(refusal);
-    let body = match form {
-        ErrorForm::NativeRoot => {
-            let code = refusal.status().to_string();
-            messages::root_error_body(&code, messages_type(refusal), &message, request_id)
+/// A complete answer of weir's own, ready to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// Header names in lower case, and values. Whoever sends the reply adds `content-length`.
+    pub headers: Vec<(&'static str, String)>,
+    /// The JSON body.
+    pub body: Vec<u8>,
+}
+
+impl Refusal {
+    /// The refusal as an answer in this form, with the request id where its protocol has it.
+    pub fn reply(&self, form: impl Into<ErrorForm>, request_id: &str) -> Reply {
+        let form = form.into();
+        let message = message(self);
+        let body = match form {
+            ErrorForm::NativeRoot => {
+                let code = self.status().to_string();
+                messages::root_error_body(&code, messages_type(self), &message, request_id)
+            }
+            ErrorForm::Of(Protocol::Messages) => messages_body(self, &message, request_id),
+            ErrorForm::Of(Protocol::Responses) => responses_body(self, &message),
+            ErrorForm::Of(Protocol::Gemini) => gemini_body(self, &message),
+        };
+        Reply {
+            status: self.status(),
+            headers: headers(self, form.protocol(), request_id),
+            body: body.to_string().into_bytes(),
         }
-        ErrorForm::Of(Protocol::Messages) => messages_body(refusal, &message, request_id),
-        ErrorForm::Of(Protocol::Responses) => responses_body(refusal, &message),
-        ErrorForm::Of(Protocol::Gemini) => gemini_body(refusal, &message),
-    };
-    Reply {
-        status: refusal.status(),
-        headers: headers(refusal, form.protocol(), request_id),
-        body: body.to_string().into_bytes(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::{collections::HashSet, time::Duration};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::domain::protocol::ErrorForm;
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
 

@@ -1,6 +1,7 @@
 //! Compiles a provider file: checks it in full and turns it into what requests need. A compiled file cannot fail later.
 
 mod bodies;
+mod body_path;
 mod conditions;
 mod edits;
 mod resilience;
@@ -11,8 +12,8 @@ use std::time::Duration;
 use http::HeaderName;
 use toml::Spanned;
 
+pub use self::resilience::{ONLY_CREDENTIAL, SecretPlace};
 use crate::domain::{
-    catalogue::SecretRef,
     operation::Operation,
     protocol::Protocol,
     rules::{
@@ -38,20 +39,6 @@ pub struct Compiled {
     /// Its models, each with its line in the file.
     pub models: Vec<(usize, RawModel)>,
 }
-
-/// Where one of a provider's secrets is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SecretPlace {
-    /// The credential's name.
-    pub name: String,
-    /// Its share of the requests.
-    pub weight: u16,
-    /// Where it is.
-    pub secret: SecretRef,
-}
-
-/// The name of a provider's only credential.
-pub const ONLY_CREDENTIAL: &str = "default";
 
 impl Compiled {
     /// The model of the file that answers for a name, with its line: by name, by alias, or as the family's fallback.

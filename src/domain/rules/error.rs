@@ -2,7 +2,7 @@
 
 use crate::domain::{
     protocol::provider_error,
-    rules::{provider::matches, raw::ErrorMeaning},
+    rules::{pattern::matches, raw::ErrorMeaning},
 };
 
 /// An error of the provider, told from others of its status by what it says. All that is given has to hold.

@@ -5,7 +5,6 @@ use std::time::Duration;
 use http::HeaderName;
 
 use crate::domain::{
-    catalogue::SecretRef,
     operation::Operation,
     protocol::{ErrorForm, Protocol},
     retry::RetryPolicy,
@@ -14,8 +13,10 @@ use crate::domain::{
         endpoint::{Endpoints, Origin},
         error::ErrorRules,
         head::HeadEdits,
+        pattern::matches,
         query::QueryEdits,
         raw::{ErrorMeaning, ErrorShape, OnClientGone, RefusalShape},
+        secret_ref::SecretRef,
     },
     secret::Secret,
 };
@@ -197,25 +198,6 @@ impl Fallback {
         protocols.is_none_or(|only| only.contains(&protocol))
             && self.patterns.iter().any(|pattern| matches(pattern, asked))
     }
-}
-
-/// Whether a pattern matches a text: `*` matches any text, everything else itself.
-pub(in crate::domain) fn matches(pattern: &str, text: &str) -> bool {
-    let Some((first, rest)) = pattern.split_once('*') else {
-        return pattern == text;
-    };
-    let Some(mut left) = text.strip_prefix(first) else {
-        return false;
-    };
-    let (between, last) = rest.rsplit_once('*').unwrap_or(("", rest));
-    for part in between.split('*') {
-        // The earliest place leaves the most for what follows.
-        match left.split_once(part) {
-            Some((_, after)) => left = after,
-            None => return false,
-        }
-    }
-    left.ends_with(last)
 }
 
 /// Time limits of a provider. `None` means that of `[upstream]`.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 pub use self::edits::{OneOrMore, RawBodyEdit, RawBodyOp, RawCondition, RawHeaders, RawQuery};
-use crate::domain::{catalogue::SecretRef, protocol::Protocol};
+use crate::domain::{protocol::Protocol, rules::secret_ref::SecretRef};
 
 mod resilience;
 

@@ -6,6 +6,7 @@
 mod array;
 mod event;
 
+pub use self::event::EVENT_BYTES_MAX;
 use self::{array::ElementRewriter, event::EventRewriter};
 use crate::domain::{
     protocol::Framing,
@@ -14,9 +15,6 @@ use crate::domain::{
 
 /// Bytes of an answer in one piece that are held at most; a longer one passes unedited.
 pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Bytes of one event of a stream, or of one element of an array, that are held at most; a longer one passes unedited.
-pub const EVENT_BYTES_MAX: usize = 1024 * 1024;
-
 /// Rewrites one answer. However the answer is split into pieces, the client gets the same bytes.
 #[derive(Debug)]
 pub struct ResponseRewriter {

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::chart::chart;
 use super::measure::{self, FIRST_TOKEN, LATENCY, SPEED};
 use super::strip::{clock, legend, strip};
-use super::{address, label, method};
+use super::{address::address, label, method};
 use crate::domain::stability::{Health, ModelWindow};
 
 /// Every so many hours the strip says which.

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::strip::{legend, strip};
-use super::{address, label, measure, method};
+use super::{address::address, label, measure, method};
 use crate::domain::stability::{Health, ModelWindow, Window};
 
 /// The rows in the order of a reader's interest: what is wrong, the worst first; what is well, by name, so that a model

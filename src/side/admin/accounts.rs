@@ -10,9 +10,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    AdminState, Peer,
     fields::{self, Body},
     reply::{ApiError, JsonResult, account_body},
+    state::{AdminState, Peer},
 };
 use crate::{
     account_changes::Submitted,

@@ -11,7 +11,7 @@ use futures_util::stream;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 
-use super::{AdminState, ConnectionExtension, reply::ApiError};
+use super::{connection_extension::ConnectionExtension, reply::ApiError, state::AdminState};
 use crate::{
     clock,
     store::archive::file::{self, FORMAT, Header},

@@ -10,9 +10,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    AdminState, Peer, accounts, change,
+    accounts, change,
     fields::{Body, object},
     reply::{ApiError, JsonResult, key_body},
+    state::{AdminState, Peer},
 };
 use crate::{
     account_changes::AccountChangeError,

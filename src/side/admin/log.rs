@@ -8,8 +8,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    AdminState, accounts, fields,
+    accounts, fields,
     reply::{ApiError, JsonResult, time_ms},
+    state::AdminState,
 };
 use crate::{
     domain::{

@@ -7,8 +7,8 @@ use axum::{
 use serde_json::{Value, json};
 
 use super::{
-    AdminState, Peer,
     reply::{ApiError, JsonResult},
+    state::{AdminState, Peer},
 };
 
 pub(super) async fn list(State(state): State<AdminState>) -> Json<Value> {

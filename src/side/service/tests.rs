@@ -250,14 +250,14 @@ async fn a_unix_socket_is_given_to_its_server_and_removed_at_the_stop() {
         drop(client);
         stopped(&mut shutdown).await;
     };
-    let (service, mut watch) = SideService::unix("admin", path.clone(), LiveSocket::Refuse, serve);
+    let (service, mut watch) = SideService::unix("admin", path.clone(), serve);
     let running = start(service, &table());
     assert_eq!(bound(&mut watch).await, Bound::Unix(path.clone()));
     let mut client = within(UnixStream::connect(&path)).await.expect("connects");
     let mut text = String::new();
     within(client.read_to_string(&mut text)).await.expect("answered");
     assert_eq!(text, "hello");
-    let (second, mut second_watch) = SideService::unix("admin", path.clone(), LiveSocket::Refuse, async |_, _| {});
+    let (second, mut second_watch) = SideService::unix("admin", path.clone(), async |_, _| {});
     within(start(second, &table()).task).await.expect("no panic");
     assert!(matches!(bound(&mut second_watch).await, Bound::Failed(_)));
     running.stop().await;

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::{
     EmbeddedStore, blocking,
     database::unavailable,
-    file::{GONE, KEYS, StoreFile, USED, decode, encode},
+    file::{GONE, KEYS, StoreFile, UNFINISHED, USED, decode, encode},
     key_index::{KeyEntry, KeyMutation},
 };
 use crate::{
@@ -19,9 +19,6 @@ use crate::{
         archive::{Archive, Item},
     },
 };
-
-/// Lies in the folder while a backup is put back: what was put there by one that did not finish is not a store.
-pub(super) const UNFINISHED: &str = "restore-unfinished";
 
 impl EmbeddedStore {
     /// Marks the store as one that is being restored: until [`EmbeddedStore::restored`] it cannot be opened again.

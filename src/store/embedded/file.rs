@@ -27,6 +27,8 @@ const SESSIONS: TableDefinition<'_, &[u8], (i64, &str)> = TableDefinition::new("
 /// The layout written here. A file with a higher one is refused, not guessed at.
 const FORMAT: u64 = 1;
 const FILE_NAME: &str = "keys.redb";
+/// Lies in the folder while a backup is put back: what was put there by one that did not finish is not a store.
+pub(super) const UNFINISHED: &str = "restore-unfinished";
 /// Memory redb may use to cache pages: all keys are in memory anyway, so only writes pass through it.
 const PAGE_CACHE_BYTES: usize = 8 << 20;
 

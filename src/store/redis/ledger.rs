@@ -26,8 +26,9 @@ use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::watch;
 
+use super::ledger_scripts::LedgerScripts;
 use super::link::Effort;
-use super::scripts::Loaded;
+use super::loaded::Loaded;
 use super::{ADMIN_BUDGET, RedisStore};
 use crate::domain::consumption::Row;
 use crate::domain::key::KeyId;
@@ -40,13 +41,11 @@ use crate::store::ledger::{APPLY_STEPS_MAX, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, Led
 
 use self::answer::LedgerReply;
 use self::index::Entered;
-pub(super) use self::scripts::LedgerScripts;
 
 mod answer;
 mod archive;
 mod arguments;
 mod index;
-mod scripts;
 mod stored_account;
 #[cfg(test)]
 mod tests;

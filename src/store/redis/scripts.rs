@@ -1,24 +1,10 @@
 //! The scripts: each is one operation, and atomic.
 
+use ::redis::RedisResult;
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{RedisResult, Script};
 
-use super::ledger::LedgerScripts;
-
-/// A script with its text, which Redis is given again on every new connection.
-pub(super) struct Loaded {
-    pub(super) script: Script,
-    text: &'static str,
-}
-
-impl Loaded {
-    pub(super) fn new(text: &'static str) -> Self {
-        Self {
-            script: Script::new(text),
-            text,
-        }
-    }
-}
+use super::ledger_scripts::LedgerScripts;
+use super::loaded::Loaded;
 
 macro_rules! alone {
     ($file:literal) => {

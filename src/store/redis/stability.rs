@@ -15,7 +15,7 @@ use ::redis::ScriptInvocation;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, watch};
 
-use super::{ADMIN_BUDGET, RedisStore, archive::set_up_meanwhile, link::Effort, scripts::Loaded};
+use super::{ADMIN_BUDGET, RedisStore, archive::set_up_meanwhile, link::Effort, loaded::Loaded};
 use crate::domain::{
     consumption::RETENTION_DAYS,
     ledger::NodeId,

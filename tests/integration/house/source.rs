@@ -113,28 +113,6 @@ pub(super) fn import_root(line: &str) -> Option<&str> {
         .next()
 }
 
-/// The modules of this crate that a line names: `crate::a`, `weir::a` and `crate::{a, b::c}` on one line.
-pub(super) fn crate_modules(line: &str) -> Vec<&str> {
-    let mut named = Vec::new();
-    for root in ["crate::", "weir::"] {
-        for (at, _) in line.match_indices(root) {
-            let rest = &line[at + root.len()..];
-            match rest.strip_prefix('{') {
-                Some(list) => named.extend(list.split(['}', ';']).next().unwrap_or(list).split(',').map(first_name)),
-                None => named.push(first_name(rest)),
-            }
-        }
-    }
-    named
-}
-
-fn first_name(path: &str) -> &str {
-    path.trim()
-        .split(|c: char| !c.is_alphanumeric() && c != '_')
-        .next()
-        .unwrap_or(path)
-}
-
 #[test]
 fn the_rules_see_what_they_are_for() {
     let source = |path: &str, text: &str| Source {
@@ -157,7 +135,6 @@ fn the_rules_see_what_they_are_for() {
             (5, "fn f() {}".to_owned())
         ]
     );
-    assert_eq!(crate_modules(&listed.code()[0].1), ["clock", "side", ""]);
     assert_eq!(file.module(), "domain");
     assert_eq!(source("src/gateway.rs", "").module(), "gateway");
     assert_eq!(source("src/a/tests.rs", "use x;").code().len(), 0);
@@ -166,9 +143,5 @@ fn the_rules_see_what_they_are_for() {
         Some("serde_json")
     );
     assert_eq!(import_root("let user = 1;"), None);
-    assert_eq!(
-        crate_modules("use crate::{side::ops, cli}; weir::gateway::run(crate::clock::instant())"),
-        ["side", "cli", "clock", "gateway"]
-    );
     assert!(has_word("// XXX: later", "XXX") && !has_word("tmp.XXXXXX", "XXX"));
 }

@@ -13,9 +13,9 @@ use crate::domain::{
         },
         period::{ALL, Periods},
         step::Settlement,
-        terms::KeyTerms,
     },
     money::NanoUsd,
+    terms::KeyTerms,
 };
 
 /// How long the counter of a period is kept after its end.

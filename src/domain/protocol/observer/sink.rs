@@ -1,6 +1,6 @@
 //! Handles one event of a stream.
 
-use super::AnswerProgress;
+use super::answer_progress::AnswerProgress;
 use crate::domain::json_pick::{Picker, Said};
 use crate::domain::sse::EventSink;
 

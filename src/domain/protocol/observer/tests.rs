@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
+use crate::domain::protocol::FailureKind;
 
 mod calls;
 mod closing;

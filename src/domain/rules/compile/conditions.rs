@@ -2,7 +2,7 @@
 
 use http::HeaderName;
 
-use super::{bodies, values::json_text};
+use super::{body_path::members, values::json_text};
 use crate::domain::{
     credential::CREDENTIAL_HEADERS,
     rules::{
@@ -83,8 +83,7 @@ fn header(name: &str, raw: &RawCondition) -> Result<Condition, String> {
 }
 
 fn field(base: FieldBase, path: &str, raw: &RawCondition) -> Result<Condition, String> {
-    let path =
-        bodies::members(path).ok_or("key `when`: a field is one or more member names joined by dots, without `[]`")?;
+    let path = members(path).ok_or("key `when`: a field is one or more member names joined by dots, without `[]`")?;
     let test = match (&raw.equals, &raw.one_of, raw.present) {
         (Some(value), None, None) => ValueTest::In(vec![scalar(value)?]),
         (None, Some(values), None) if !values.is_empty() => {

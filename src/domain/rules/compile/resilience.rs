@@ -4,7 +4,6 @@ use std::{collections::BTreeSet, time::Duration};
 
 use toml::Spanned;
 
-use super::{ONLY_CREDENTIAL, SecretPlace};
 use crate::domain::{
     retry::RetryPolicy,
     rules::{
@@ -12,9 +11,24 @@ use crate::domain::{
         error::{ErrorRule, ErrorRules},
         provider::{Fallback, WeightedOrigin},
         raw::{RawAuth, RawCredential, RawErrorRule, RawFallback, RawModel, RawOrigin, RawRetry},
+        secret_ref::SecretRef,
     },
     strict_toml::Faults,
 };
+
+/// Where one of a provider's secrets is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretPlace {
+    /// The credential's name.
+    pub name: String,
+    /// Its share of the requests.
+    pub weight: u16,
+    /// Where it is.
+    pub secret: SecretRef,
+}
+
+/// The name of a provider's only credential.
+pub const ONLY_CREDENTIAL: &str = "default";
 
 /// The most credentials of one provider.
 const CREDENTIALS_MAX: usize = 64;

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::domain::{catalogue::SecretRef, protocol::Protocol};
+use crate::domain::{protocol::Protocol, rules::secret_ref::SecretRef};
 
 /// `[[credential]]`: one of several secrets.
 #[derive(Debug, Deserialize)]

@@ -1,6 +1,6 @@
 //! Edits of the elements of a JSON array that comes in pieces.
 
-use super::EVENT_BYTES_MAX;
+use super::event::EVENT_BYTES_MAX;
 use crate::domain::{
     json_scan::{JsonEnd, Progress},
     rules::{apply::edit_object, body::BodyRules},

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::file::{Changed, LedgerFile};
+use super::file::{Changed, LedgerFile, Unwritten};
 use crate::domain::{
     consumption::{RETENTION_DAYS, Row},
     key::KeyId,
@@ -47,15 +47,6 @@ pub(super) struct Book {
     changed_operations: bool,
     /// Whether its name is among the changed ones.
     noted: bool,
-}
-
-/// A row on its way to the disk.
-#[derive(Clone)]
-pub(super) struct Unwritten {
-    pub(super) day: i64,
-    /// Its place in the day.
-    pub(super) number: u64,
-    pub(super) row: Arc<Row>,
 }
 
 pub(super) enum Applied {

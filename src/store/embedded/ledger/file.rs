@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::books::Unwritten;
 use crate::domain::{
     consumption::Row,
     key::KeyId,
@@ -37,6 +37,8 @@ const KEYS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("key
 const OPERATIONS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("operations");
 /// Account, day and place in the day, from 0 without gaps, to a sealed [`Row`].
 const ROWS: TableDefinition<'_, (&str, i64, u64), &[u8]> = TableDefinition::new("rows");
+/// Hour and node to what the node has counted in it, a sealed [`Bucket`].
+const HOURS: TableDefinition<'_, (i64, &str), &[u8]> = TableDefinition::new("stability");
 /// The layout written here. A file with another one is refused, not guessed at.
 const FORMAT: u64 = 1;
 pub(super) const FILE_NAME: &str = "ledger.redb";
@@ -47,6 +49,15 @@ const CHECKSUM_BYTES: usize = 4;
 
 /// Opens the database, at the start and again after a failure.
 pub(super) type Opening = Box<dyn Fn() -> Result<Database, StoreOpenError> + Send + Sync>;
+
+/// A row on its way to the disk.
+#[derive(Clone)]
+pub(super) struct Unwritten {
+    pub(super) day: i64,
+    /// Its place in the day.
+    pub(super) number: u64,
+    pub(super) row: Arc<Row>,
+}
 
 pub(super) struct LedgerFile {
     opening: Opening,
@@ -228,7 +239,7 @@ fn settle_format(database: &Database) -> Result<(), String> {
         transaction.open_table(KEYS)?;
         transaction.open_table(ROWS)?;
         transaction.open_table(OPERATIONS)?;
-        transaction.open_table(stability::HOURS)?;
+        transaction.open_table(HOURS)?;
         Ok(transaction)
     };
     database::settle_format(tables().map_err(|error| error.to_string())?, FORMAT)

@@ -6,9 +6,7 @@ use redb::{ReadTransaction, ReadableDatabase, ReadableTable};
 use tokio::sync::mpsc;
 
 use super::{
-    ACCOUNTS, KEYS, LedgerFile, OPERATIONS, ROWS, begin_write, operations_of, seal,
-    stability::{HOURS, put},
-    unseal,
+    ACCOUNTS, HOURS, KEYS, LedgerFile, OPERATIONS, ROWS, begin_write, operations_of, seal, stability::put, unseal,
 };
 use crate::{
     domain::{

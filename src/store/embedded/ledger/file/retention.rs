@@ -2,7 +2,7 @@
 
 use redb::{Database, ReadableDatabase, ReadableTable};
 
-use super::{LedgerFile, META, ROWS, begin_write, stability::HOURS};
+use super::{HOURS, LedgerFile, META, ROWS, begin_write};
 use crate::{
     domain::{retention::Retention, stability::Hour},
     store::StoreError,

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use redb::{ReadableDatabase, ReadableTable, Table, TableDefinition};
+use redb::{ReadableDatabase, ReadableTable, Table};
 
-use super::{LedgerFile, begin_write, seal, unseal};
+use super::{HOURS, LedgerFile, begin_write, seal, unseal};
 use crate::{
     domain::{
         ledger::NodeId,
@@ -12,9 +12,6 @@ use crate::{
     },
     store::StoreError,
 };
-
-/// Hour and node to what the node has counted in it, a sealed [`Bucket`].
-pub(super) const HOURS: TableDefinition<'_, (i64, &str), &[u8]> = TableDefinition::new("stability");
 
 impl LedgerFile {
     /// Puts shares in the place of those with a lesser watermark. They are on the disk when it returns.

@@ -1,14 +1,14 @@
 //! The ledger's scripts. Each begins with what it needs of the shared parts.
 
-use crate::store::redis::scripts::Loaded;
+use super::loaded::Loaded;
 
 macro_rules! script {
     ($($file:literal)*) => {
-        Loaded::new(concat!(include_str!("prelude.lua"), $(include_str!($file)),*))
+        Loaded::new(concat!(include_str!("ledger/prelude.lua"), $(include_str!(concat!("ledger/", $file))),*))
     };
 }
 
-pub(in crate::store::redis) struct LedgerScripts {
+pub(super) struct LedgerScripts {
     pub(super) admit: Loaded,
     pub(super) top_up: Loaded,
     pub(super) apply: Loaded,
@@ -28,7 +28,7 @@ pub(in crate::store::redis) struct LedgerScripts {
 }
 
 impl LedgerScripts {
-    pub(in crate::store::redis) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             admit: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "admit.lua"),
             top_up: script!("period.lua" "holds.lua" "mirror.lua" "top_up.lua"),
@@ -40,8 +40,8 @@ impl LedgerScripts {
             key_spend: script!("period.lua" "holds.lua" "key_spend.lua"),
             operation: script!("operations.lua" "operation.lua"),
             rows: script!("rows.lua"),
-            enter: Loaded::new(include_str!("enter.lua")),
-            names: Loaded::new(include_str!("names.lua")),
+            enter: Loaded::new(include_str!("ledger/enter.lua")),
+            names: Loaded::new(include_str!("ledger/names.lua")),
             kept: script!("period.lua" "operations.lua" "kept.lua"),
             put_back: script!("operations.lua" "put_back.lua"),
             put_rows: script!("put_rows.lua"),
@@ -49,7 +49,7 @@ impl LedgerScripts {
         }
     }
 
-    pub(in crate::store::redis) fn all(&self) -> [&Loaded; 16] {
+    pub(super) fn all(&self) -> [&Loaded; 16] {
         let Self {
             admit,
             top_up,

@@ -1,0 +1,12 @@
+//! `weir sample-provider` in a program without the sample provider: it takes any arguments, to say how to get it.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+/// Whatever stands behind `weir sample-provider`.
+#[derive(Args, Debug)]
+pub struct SampleProviderArgs {
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}

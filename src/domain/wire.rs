@@ -1,0 +1,34 @@
+//! The wire protocols that clients speak.
+
+use serde::{Deserialize, Serialize};
+
+/// A wire protocol that clients speak to weir (docs/interface.md, Endpoints).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// The Messages protocol, `POST /v1/messages`.
+    Messages,
+    /// The Responses protocol, `POST /v1/responses`.
+    Responses,
+    /// The Gemini-style GenerateContent protocol, `/v1beta/models/{model}:generateContent`.
+    Gemini,
+}
+
+impl Protocol {
+    /// The label in logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Messages => "messages",
+            Self::Responses => "responses",
+            Self::Gemini => "gemini",
+        }
+    }
+
+    /// The response header in which clients look for the request's id.
+    pub const fn request_id_header(self) -> &'static str {
+        match self {
+            Self::Messages => "request-id",
+            Self::Responses | Self::Gemini => "x-request-id",
+        }
+    }
+}

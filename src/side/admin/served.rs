@@ -1,0 +1,79 @@
+//! The models and providers that are served, as the API shows and switches them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::Serialize;
+
+use crate::domain::price::Price;
+
+/// A model as the API shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ModelView {
+    /// The public name.
+    pub name: String,
+    /// The human-readable name.
+    pub display_name: String,
+    /// The preferred provider.
+    pub provider: String,
+    /// The protocols in which it is served.
+    pub protocols: Vec<&'static str>,
+    /// Its prices by provider.
+    pub prices: BTreeMap<String, Arc<Price>>,
+}
+
+/// A provider as the API shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProviderView {
+    /// The name in the configuration.
+    pub name: String,
+    /// The human-readable name.
+    pub display_name: String,
+    /// Whether the configuration has it on and a secret of it is there.
+    pub configured: bool,
+    /// Why the configuration has it off; `None` where it is on.
+    pub why_off: Option<String>,
+    /// Whether no operator has switched it off.
+    pub enabled: bool,
+    /// Its credentials, with their rests.
+    pub credentials: Vec<CredentialView>,
+    /// The number of addresses ejected after failures in a row.
+    pub places_ejected: usize,
+    /// Models that are requested from other providers, after failures in a row.
+    pub passed_over: Vec<PassedOverView>,
+}
+
+/// A model that a provider is not asked for now.
+#[derive(Clone, Debug, Serialize)]
+pub struct PassedOverView {
+    /// The provider's name for the model.
+    pub model: String,
+    /// Seconds until a request may probe it.
+    pub asked_again_seconds: u64,
+}
+
+/// A credential as the API shows it: never the secret.
+#[derive(Clone, Debug, Serialize)]
+pub struct CredentialView {
+    /// Its name.
+    pub name: String,
+    /// Seconds until the credential's rest ends; 0 if it is in use.
+    pub rests_seconds: u64,
+}
+
+/// What is served now, and the switches of its providers.
+pub trait Providers: Send + Sync {
+    /// The models that are served now, without those whose providers are all switched off.
+    fn models(&self) -> Vec<ModelView>;
+    /// The public name of the model that a name or an alias means, served now or not.
+    ///
+    /// # Errors
+    /// There is none; with the nearest name there is, if one is near.
+    fn model_named(&self, name: &str) -> Result<String, Option<String>>;
+    /// All providers, on or off.
+    fn providers(&self) -> Vec<ProviderView>;
+    /// Switches a provider on or off; true when that changed anything.
+    ///
+    /// # Errors
+    /// The switch cannot be written down; then nothing has changed.
+    fn switch(&self, provider: &str, on: bool) -> std::io::Result<bool>;
+}

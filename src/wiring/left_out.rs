@@ -1,0 +1,20 @@
+//! The commands that need the sample provider, in a program without it.
+
+use crate::{
+    cli::{DemoArgs, SampleProviderArgs},
+    wiring::start_error::StartError,
+};
+
+pub(super) fn run_demo(_: &DemoArgs) -> Result<(), StartError> {
+    Err(left_out("demo"))
+}
+
+pub(super) fn run_sample_provider(_: &SampleProviderArgs) -> Result<(), StartError> {
+    Err(left_out("sample-provider"))
+}
+
+fn left_out(command: &'static str) -> StartError {
+    let how = "this weir was built without the sample provider; build one from the source with \
+               `cargo build --release --locked`, which has it";
+    StartError::failed(command, how)
+}

@@ -1,0 +1,13 @@
+//! The runtimes of commands.
+
+use tokio::runtime::Runtime;
+
+use crate::wiring::start_error::StartError;
+
+/// One thread, for a command that asks and waits.
+pub(super) fn client_runtime() -> Result<Runtime, StartError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| StartError::failed("the client's runtime", error))
+}
