@@ -1,19 +1,25 @@
-//! One pass over a request body: checks that it is strict JSON (RFC 8259), and reads from its top level what routing
-//! needs.
+//! One walk over a request body: checks that it is strict JSON (RFC 8259), reads what routing, billing and the choice of
+//! a credential need, and leaves the tokens for the edits of providers.
 //!
-//! No tree is built and only the decoded model name is allocated, so a 30 MB body costs one walk over its bytes and no
-//! second copy. Strictness matters because weir routes and bills by its reading while the provider acts on its own: a
-//! body that two parsers could read differently is refused.
+//! No tree is built, so a 30 MB body costs one walk over its bytes and no second copy. Strictness matters because weir
+//! routes and bills by its reading while the provider acts on its own: a body that two parsers could read differently is
+//! refused.
+//!
+//! The lexer is weir's own. The tape of simd-json has no offsets into the text, so that nothing could be spliced, and needs
+//! the client's bytes mutable, to unescape into them; sonic-rs and jiter hand out values one by one and leave no tape. All
+//! of them but jiter rest on `unsafe` SIMD; long strings, most of every body, are found in vector steps here too.
 
-mod cursor;
 mod error;
 mod facts;
 mod json_end;
+mod key;
 mod levels;
+mod lexer;
 mod number;
 mod output_limits;
 mod references;
 mod string;
+mod tape;
 mod turns;
 
 #[cfg(test)]
@@ -21,17 +27,23 @@ mod tests;
 
 use std::ops::Range;
 
-use cursor::Cursor;
 pub use error::{Fault, ScanError};
-use facts::{Facts, Plain};
+use facts::Facts;
 pub use json_end::{JsonEnd, Progress};
-use levels::{Container, Levels};
+use key::Key;
+use lexer::Lexer;
+pub(in crate::domain) use lexer::{Kind, Token};
 pub use output_limits::OutputLimits;
-pub use references::REFERENCES_MAX;
+use references::References;
+pub use references::{REFERENCES_MAX, Reference};
+pub(in crate::domain) use string::{is as is_string, unescaped};
+use tape::Recorder;
+pub use tape::Tape;
+pub(in crate::domain) use tape::{Reader, TAPE_ENTRIES_MAX};
 pub use turns::Turns;
 use turns::TurnsRead;
 
-use crate::domain::{provider_state::Reference, tokens::input::InputTally};
+use crate::domain::tokens::input::InputTally;
 
 /// The deepest nesting that can be configured, in levels; the level stack is an array of this many bits.
 pub const DEPTH_MAX: usize = 1024;
@@ -75,6 +87,10 @@ pub struct Scan {
     pub input_tokens: u64,
     /// What it says of the conversation that it goes on with.
     pub turns: Turns,
+    /// Whether it has a member that only the provider's account which made it can read or has cached.
+    pub is_account_bound: bool,
+    /// The tokens of the body, for its edits.
+    pub tape: Tape,
 }
 
 /// The model a request names, and where.
@@ -92,40 +108,32 @@ pub struct ModelSpan {
 /// The first fault in byte order (but UTF-8 is checked before all else), with its byte offset. No error holds text of
 /// the body.
 pub fn scan(body: &[u8], limits: &ScanLimits) -> Result<Scan, ScanError> {
+    scan_onto(body, limits, TAPE_ENTRIES_MAX)
+}
+
+/// As [`scan`], with a tape of at most so many entries.
+pub(in crate::domain) fn scan_onto(body: &[u8], limits: &ScanLimits, entries_max: usize) -> Result<Scan, ScanError> {
     if body.starts_with(b"\xEF\xBB\xBF") {
         return Err(ScanError::ByteOrderMark);
     }
-    let text = std::str::from_utf8(body).map_err(|error| ScanError::NotUtf8 {
+    std::str::from_utf8(body).map_err(|error| ScanError::NotUtf8 {
         at: error.valid_up_to(),
     })?;
-    let mut walk = Walk {
-        cursor: Cursor::new(text),
-        levels: Levels::new(limits.depth_max.clamp(1, DEPTH_MAX)),
-        facts: Facts::default(),
-        input: InputTally::default(),
-        turns: TurnsRead::default(),
-    };
-    let mut expect = walk.open_top()?;
-    loop {
-        walk.cursor.skip_space();
-        expect = match expect {
-            Expect::Value => walk.value()?,
-            Expect::ValueOrEnd => match walk.cursor.peek() {
-                Some(b']') => walk.close(),
-                _ => walk.value()?,
-            },
-            Expect::Key => walk.key()?,
-            Expect::KeyOrEnd => match walk.cursor.peek() {
-                Some(b'}') => walk.close(),
-                _ => walk.key()?,
-            },
-            Expect::CommaOrEnd => walk.comma_or_end()?,
-            Expect::Nothing => match walk.cursor.peek() {
-                Some(_) => return Err(ScanError::TrailingData { at: walk.cursor.at() }),
-                None => return Ok(walk.into_scan()),
-            },
-        };
+    let mut lexer = Lexer::checking(limits.depth_max);
+    let mut tape = Recorder::new(body.len(), entries_max);
+    let mut readers = Readers::default();
+    while let Some(token) = lexer.next(body)? {
+        tape.push(token, &lexer);
+        match token.kind {
+            Kind::Key => readers.key(body, token, &lexer)?,
+            Kind::End => {}
+            _ => readers.value(body, token, lexer.depth())?,
+        }
     }
+    Ok(Scan {
+        tape: tape.finish(),
+        ..readers.into_scan()
+    })
 }
 
 /// Whether a name could be a model's: 1 to [`MODEL_NAME_BYTES_MAX`] characters of `[A-Za-z0-9._:/@-]`. Others are
@@ -135,143 +143,58 @@ pub fn is_plausible_model(name: &str) -> bool {
     (1..=MODEL_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(allowed)
 }
 
-/// What the grammar allows next.
-#[derive(Debug, Clone, Copy)]
-enum Expect {
-    Value,
-    ValueOrEnd,
-    Key,
-    KeyOrEnd,
-    CommaOrEnd,
-    Nothing,
-}
-
-struct Walk<'a> {
-    cursor: Cursor<'a>,
-    levels: Levels,
+/// Who is told of every key and value.
+#[derive(Debug, Default)]
+struct Readers {
     facts: Facts,
-    input: InputTally,
+    references: References,
     turns: TurnsRead,
+    input: InputTally,
 }
 
-impl Walk<'_> {
+impl Readers {
+    fn key(&mut self, body: &[u8], token: Token, lexer: &Lexer) -> Result<(), ScanError> {
+        let depth = lexer.depth();
+        let key = Key::of(token.of(body), lexer.is_escaped);
+        self.facts.key(depth, key, token.start)?;
+        let top = self.facts.top();
+        self.references.key(depth, key, top);
+        self.turns.key(depth, key, || self.input.tokens());
+        self.input.key(string::inner(token.of(body)), top == Some(Key::Tools));
+        Ok(())
+    }
+
+    /// A value, or the first byte of one that opens the container number `depth`.
+    fn value(&mut self, body: &[u8], token: Token, depth: usize) -> Result<(), ScanError> {
+        self.facts.value(body, token)?;
+        if token.kind == Kind::String {
+            self.references.string(depth, body, token);
+            if self.references.is_too_many() {
+                return Err(ScanError::TooManyReferences {
+                    at: token.start,
+                    references_max: REFERENCES_MAX,
+                });
+            }
+            let raw = string::inner(token.of(body));
+            self.turns.string(raw, || self.input.tokens());
+            self.input.string(raw);
+            return Ok(());
+        }
+        self.references.other();
+        match token.kind {
+            Kind::Object => self.references.object(depth),
+            Kind::Number | Kind::True | Kind::False => self.input.scalar(),
+            _ => {}
+        }
+        Ok(())
+    }
+
     fn into_scan(self) -> Scan {
         Scan {
+            references: self.references.into_found(),
             input_tokens: self.input.tokens(),
             turns: self.turns.into_turns(|| self.input.tokens()),
             ..self.facts.into_scan()
-        }
-    }
-
-    fn open_top(&mut self) -> Result<Expect, ScanError> {
-        self.cursor.skip_space();
-        match self.cursor.peek() {
-            None => Err(ScanError::Empty),
-            Some(b'{') => self.open(Container::Object),
-            Some(b'[' | b'"' | b't' | b'f' | b'n' | b'-' | b'0'..=b'9') => Err(ScanError::NotObject),
-            Some(_) => Err(self.cursor.fault(Fault::ValueExpected)),
-        }
-    }
-
-    fn value(&mut self) -> Result<Expect, ScanError> {
-        let start = self.cursor.at();
-        match self.cursor.peek() {
-            Some(b'"') => {
-                let token = string::skip(&mut self.cursor)?;
-                self.facts.string(self.levels.depth(), self.cursor.text(), &token)?;
-                self.turns.string(self.cursor.text(), &token, || self.input.tokens());
-                self.input.string(token.raw(self.cursor.text()));
-                return Ok(Expect::CommaOrEnd);
-            }
-            Some(b'{') => {
-                self.facts.plain(start, Plain::Container)?;
-                let expect = self.open(Container::Object)?;
-                self.facts.object(self.levels.depth());
-                return Ok(expect);
-            }
-            Some(b'[') => {
-                self.facts.plain(start, Plain::Container)?;
-                return self.open(Container::Array);
-            }
-            Some(b'-' | b'0'..=b'9') => {
-                let integer = number::skip(&mut self.cursor)?;
-                self.facts.plain(start, Plain::Number(integer))?;
-                self.input.scalar();
-            }
-            Some(b't') => {
-                self.cursor.literal(b"true")?;
-                self.facts.plain(start, Plain::Boolean(true))?;
-                self.input.scalar();
-            }
-            Some(b'f') => {
-                self.cursor.literal(b"false")?;
-                self.facts.plain(start, Plain::Boolean(false))?;
-                self.input.scalar();
-            }
-            Some(b'n') => {
-                self.cursor.literal(b"null")?;
-                self.facts.plain(start, Plain::Null)?;
-            }
-            _ => return Err(self.cursor.fault(Fault::ValueExpected)),
-        }
-        Ok(Expect::CommaOrEnd)
-    }
-
-    fn key(&mut self) -> Result<Expect, ScanError> {
-        if self.cursor.peek() != Some(b'"') {
-            return Err(self.cursor.fault(Fault::KeyExpected));
-        }
-        let token = string::skip(&mut self.cursor)?;
-        let (depth, text) = (self.levels.depth(), self.cursor.text());
-        self.facts.key(depth, text, &token)?;
-        self.turns.key(depth, text, &token, || self.input.tokens());
-        self.input.key(token.raw(self.cursor.text()), self.facts.in_tools());
-        self.cursor.skip_space();
-        if self.cursor.peek() != Some(b':') {
-            return Err(self.cursor.fault(Fault::ColonExpected));
-        }
-        self.cursor.advance(1);
-        Ok(Expect::Value)
-    }
-
-    fn comma_or_end(&mut self) -> Result<Expect, ScanError> {
-        match (self.cursor.peek(), self.levels.innermost()) {
-            (Some(b','), Container::Object) => {
-                self.cursor.advance(1);
-                Ok(Expect::Key)
-            }
-            (Some(b','), Container::Array) => {
-                self.cursor.advance(1);
-                Ok(Expect::Value)
-            }
-            (Some(b'}'), Container::Object) | (Some(b']'), Container::Array) => Ok(self.close()),
-            (_, Container::Object) => Err(self.cursor.fault(Fault::CommaOrBraceExpected)),
-            (_, Container::Array) => Err(self.cursor.fault(Fault::CommaOrBracketExpected)),
-        }
-    }
-
-    fn open(&mut self, container: Container) -> Result<Expect, ScanError> {
-        if !self.levels.enter(container) {
-            return Err(ScanError::TooDeep {
-                at: self.cursor.at(),
-                depth_max: self.levels.depth_max(),
-            });
-        }
-        self.cursor.advance(1);
-        Ok(match container {
-            Container::Object => Expect::KeyOrEnd,
-            Container::Array => Expect::ValueOrEnd,
-        })
-    }
-
-    /// Leaves the innermost container; the caller saw that its closing byte is next.
-    fn close(&mut self) -> Expect {
-        self.cursor.advance(1);
-        self.levels.leave();
-        if self.levels.depth() == 0 {
-            Expect::Nothing
-        } else {
-            Expect::CommaOrEnd
         }
     }
 }

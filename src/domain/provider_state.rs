@@ -1,7 +1,5 @@
 //! State that a provider keeps for the operator's account: how a request names it, and which account here owns it.
 
-use std::{borrow::Cow, ops::Range};
-
 use sha2::{Digest, Sha256};
 
 use crate::domain::protocol::Protocol;
@@ -147,28 +145,6 @@ fn shortened(hash: Sha256) -> [u8; DIGEST_BYTES] {
     bytes
 }
 
-/// A place in a request that names state.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reference {
-    /// What is named.
-    pub kind: StateKind,
-    /// By which identifier.
-    pub id: StateId,
-    /// Where it stands in the body, with both quotes.
-    pub at: Range<usize>,
-}
-
-impl Reference {
-    /// The identifier as the client gave it, out of the body that was scanned.
-    pub fn text<'b>(&self, body: &'b [u8]) -> Cow<'b, str> {
-        let token = body.get(self.at.clone()).unwrap_or_default();
-        match token {
-            [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => String::from_utf8_lossy(inner),
-            _ => serde_json::from_slice(token).map_or(Cow::Borrowed(""), Cow::Owned),
-        }
-    }
-}
-
 /// Whether a Gemini-style address of a file is one in a provider's own store, or can be read with the operator's credential
 /// only, and not one that anybody can read: a web page, or a signed address of someone's storage.
 pub fn is_in_own_store(uri: &str) -> bool {
@@ -201,19 +177,6 @@ mod tests {
         assert_ne!(key("a", "resp_1"), key("a", "resp_2"));
         assert_ne!(key("aresp", "_1"), key("a", "resp_1"));
         assert_eq!(key("a", "resp_1").to_hex().len(), 2 * DIGEST_BYTES);
-    }
-
-    #[test]
-    fn a_reference_is_read_out_of_the_body() {
-        let body = br#"{"a":"resp_1","b":"r\u0065sp"}"#;
-        let reference = |at| Reference {
-            kind: StateKind::Response,
-            id: StateId::new(""),
-            at,
-        };
-        assert_eq!(reference(5..13).text(body), "resp_1");
-        assert_eq!(reference(18..29).text(body), "resp");
-        assert_eq!(reference(500..600).text(body), "");
     }
 
     #[test]

@@ -5,7 +5,11 @@ use std::borrow::Cow;
 use http::HeaderMap;
 use sha2::{Digest, Sha256};
 
-use crate::domain::{json_scan::Scan, protocol::Protocol, provider_state::StateKey};
+use crate::domain::{
+    json_scan::{Scan, unescaped},
+    protocol::Protocol,
+    provider_state::StateKey,
+};
 
 /// Headers by which agents name their session, the surest first.
 const SESSION_HEADERS: [&str; 5] = [
@@ -14,14 +18,6 @@ const SESSION_HEADERS: [&str; 5] = [
     "thread-id",
     "x-session-affinity",
     "x-session-id",
-];
-
-/// Members that only the account which made them can read or has cached.
-const ACCOUNT_BOUND: [&[u8]; 4] = [
-    b"\"encrypted_content\"",
-    b"\"signature\"",
-    b"\"thoughtSignature\"",
-    b"\"cache_control\"",
 ];
 
 /// Where the state of a request lies.
@@ -92,14 +88,9 @@ pub fn session(caller: &str, headers: &HeaderMap, body: &[u8], scan: &Scan) -> O
         .find_map(header)
         .map(Cow::Borrowed)
         .or_else(|| cache_key(body, scan));
-    let is_bound = || {
-        ACCOUNT_BOUND
-            .iter()
-            .any(|member| memchr::memmem::find(body, member).is_some())
-    };
     let number = match named {
         Some(name) => number(caller, "session", &name),
-        None if is_bound() => number(caller, "caller", ""),
+        None if scan.is_account_bound => number(caller, "caller", ""),
         None => return None,
     };
     Some(SessionHint {
@@ -111,8 +102,7 @@ pub fn session(caller: &str, headers: &HeaderMap, body: &[u8], scan: &Scan) -> O
 
 fn cache_key<'b>(body: &'b [u8], scan: &Scan) -> Option<Cow<'b, str>> {
     let token = body.get(scan.prompt_cache_key.clone()?)?;
-    let text: Cow<'b, str> = serde_json::from_slice::<String>(token).ok()?.into();
-    (!text.is_empty()).then_some(text)
+    unescaped(token).filter(|text| !text.is_empty())
 }
 
 fn number(caller: &str, kind: &str, id: &str) -> u64 {
@@ -190,6 +180,16 @@ mod tests {
         assert!(!by_header.is_binding());
         let cached = hint("k", &[], r#"{"system":[{"cache_control":{}}]}"#).unwrap();
         assert_ne!(cached.number(), by_header.number());
+        for key in [
+            "encrypted_content",
+            "signature",
+            "thoughtSignature",
+            "cache_c\\u006fntrol",
+        ] {
+            let bound = hint("k", &[], &format!(r#"{{"input":[{{"a":{{"{key}":null}}}}]}}"#));
+            assert_eq!(bound.as_ref(), Some(&cached), "{key}");
+        }
+        assert_eq!(hint("k", &[], r#"{"input":"cache_control"}"#), None);
         assert_eq!(hint("k", &[("session-id", "")], "{}"), None);
         assert_eq!(hint("k", &[], r#"{"prompt_cache_key":""}"#), None);
         assert_ne!(

@@ -129,6 +129,7 @@ pub fn edit_head(session: &mut Session, forward: &mut Forward, head: &mut Respon
     if session.is_body_done() {
         // No attempt can follow, so the memory is freed before a long stream runs.
         forward.body = None;
+        forward.scan.tape.clear();
     }
     Ok(())
 }

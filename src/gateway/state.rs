@@ -3,11 +3,11 @@
 use crate::{
     billing::Bill,
     domain::{
-        json_scan::Scan,
+        json_scan::{Reference, Scan},
         key::KeyRecord,
         ledger::ProviderState,
         operation::Operation,
-        provider_state::{Reference, StateKey},
+        provider_state::StateKey,
         refusal::Refusal,
         session_hint::{ServedBy, SessionHint},
     },

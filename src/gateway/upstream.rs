@@ -233,6 +233,7 @@ pub fn send_body(session: &Session, forward: &mut Forward, piece: &mut Option<By
     if end && reply::has_begun(session) {
         // The provider has answered before the end of the client's body: no attempt can follow.
         forward.body = None;
+        forward.scan.tape.clear();
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ pub(super) enum Container {
 }
 
 /// The stack of open containers.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Levels {
     /// A bit per enclosing level, set for objects. The innermost level is not here but in `innermost`, which is asked
     /// for after every value.

@@ -4,8 +4,12 @@
 //! metadata. An input item of the Responses protocol is judged at its end, because only the whole item tells whether it
 //! has content of its own.
 
-use super::string::StringToken;
-use crate::domain::provider_state::{Reference, StateId, StateKind, is_in_own_store};
+use std::{borrow::Cow, ops::Range};
+
+use super::key::Key;
+use super::lexer::Token;
+use super::string;
+use crate::domain::provider_state::{StateId, StateKind, is_in_own_store};
 
 /// Names of state in one request; a body with more is refused.
 pub const REFERENCES_MAX: usize = 1024;
@@ -15,19 +19,22 @@ const ITEM_DEPTH: usize = 3;
 /// What the identifiers of an operator's own skills begin with; the others are everybody's.
 const OWN_SKILL: &str = "skill_";
 
-/// The member of the top level that the walk is in, as far as names stand below it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Below {
-    #[default]
-    Other,
-    CacheOptions,
-    Container,
-    Conversation,
-    Diagnostics,
-    Input,
-    Prompt,
-    Thread,
-    WrappedRequest,
+/// A place in a request that names state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// What is named.
+    pub kind: StateKind,
+    /// By which identifier.
+    pub id: StateId,
+    /// Where it stands in the body, with both quotes.
+    pub at: Range<usize>,
+}
+
+impl Reference {
+    /// The identifier as the client gave it, out of the body that was scanned.
+    pub fn text<'b>(&self, body: &'b [u8]) -> Cow<'b, str> {
+        string::unescaped(body.get(self.at.clone()).unwrap_or_default()).unwrap_or_default()
+    }
 }
 
 /// What the next value is.
@@ -64,12 +71,13 @@ struct Item {
 #[derive(Debug, Default)]
 pub(super) struct References {
     found: Vec<Reference>,
-    below: Below,
     next: Next,
     /// Strings directly in an array at this depth are names.
     elements: Option<(StateKind, usize)>,
     /// Keys deeper than this are the user's own.
     data_below: Option<usize>,
+    /// Whether objects at [`ITEM_DEPTH`] are input items.
+    in_input: bool,
     item: Option<Item>,
 }
 
@@ -85,42 +93,41 @@ impl References {
         self.found.len() + in_item > REFERENCES_MAX
     }
 
-    /// A key of an object at `depth` (1: the top level).
-    pub(super) fn key(&mut self, depth: usize, body: &str, key: &StringToken) {
+    /// A key of an object at `depth` (1: the top level), below the member `top` of the top level.
+    pub(super) fn key(&mut self, depth: usize, key: Option<Key>, top: Option<Key>) {
         self.next = Next::Other;
         self.elements = None;
         if self.data_below.is_some_and(|data| depth > data) {
             return;
         }
         self.data_below = None;
-        let name = Name::of(body, key);
         if depth == 1 {
             self.end_item();
-            self.below = name.map_or(Below::Other, Name::below);
         }
-        if depth < ITEM_DEPTH && depth > 1 && self.below == Below::Input {
-            // It is an object, so it has no items.
-            self.below = Below::Other;
+        if depth < ITEM_DEPTH {
+            // At a depth of 2 it is an object, so it has no items.
+            self.in_input = depth == 1 && key == Some(Key::Input);
         }
-        if depth == ITEM_DEPTH && self.below == Below::Input && self.item_key(name) {
+        let Some(key) = key else { return };
+        if depth == ITEM_DEPTH && self.in_input && self.item_key(key) {
             return;
         }
-        let Some(name) = name else { return };
-        if name.is_data(depth) {
+        if key == Key::Data || key == Key::Input && depth > 1 {
+            // `input` is a tool's but at the top level.
             self.data_below = Some(depth);
-        } else if let Some(kind) = name.names(depth, self.below) {
+        } else if let Some(kind) = named(key, depth, top) {
             self.next = Next::Name(kind);
             self.elements = Some((kind, depth + 1));
         }
     }
 
     /// Notes a member of an input item; false if it is none that tells of a name.
-    fn item_key(&mut self, name: Option<Name>) -> bool {
-        let member = match name {
-            Some(Name::Id) => ItemMember::Id,
-            Some(Name::Type) => ItemMember::Type,
-            Some(Name::EncryptedContent | Name::Result) => ItemMember::Content,
-            Some(Name::Role) => {
+    fn item_key(&mut self, key: Key) -> bool {
+        let member = match key {
+            Key::Id => ItemMember::Id,
+            Key::Type => ItemMember::Type,
+            Key::EncryptedContent | Key::Result => ItemMember::Content,
+            Key::Role => {
                 self.item.get_or_insert_default().has_role = true;
                 return true;
             }
@@ -131,16 +138,16 @@ impl References {
     }
 
     /// A string, `depth` containers deep.
-    pub(super) fn string(&mut self, depth: usize, body: &str, value: &StringToken) {
+    pub(super) fn string(&mut self, depth: usize, text: &[u8], value: Token) {
         match std::mem::take(&mut self.next) {
             Next::Name(kind) => {
                 self.elements = None;
-                self.name(kind, body, value);
+                self.name(kind, text, value);
             }
-            Next::Item(member) => self.item_string(member, body, value),
+            Next::Item(member) => self.item_string(member, text, value),
             Next::Other => {
                 if let Some((kind, _)) = self.elements.filter(|(_, at)| *at == depth) {
-                    self.name(kind, body, value);
+                    self.name(kind, text, value);
                 }
             }
         }
@@ -156,44 +163,41 @@ impl References {
     /// An object has opened, the container number `depth`.
     pub(super) fn object(&mut self, depth: usize) {
         self.elements = None;
-        if depth == ITEM_DEPTH && self.below == Below::Input {
+        if depth == ITEM_DEPTH && self.in_input {
             self.end_item();
             self.item = Some(Item::default());
         }
     }
 
-    fn name(&mut self, kind: StateKind, body: &str, value: &StringToken) {
-        let token = value.is_escaped.then(|| value.decode(body));
-        let text = token.as_deref().unwrap_or(value.raw(body));
+    fn name(&mut self, kind: StateKind, text: &[u8], value: Token) {
+        let name = string::unescaped(value.of(text)).unwrap_or_default();
         let is_name = match kind {
-            StateKind::FileUri => is_in_own_store(text),
-            StateKind::Skill => text.starts_with(OWN_SKILL),
-            _ => !text.is_empty(),
+            StateKind::FileUri => is_in_own_store(&name),
+            StateKind::Skill => name.starts_with(OWN_SKILL),
+            _ => !name.is_empty(),
         };
         if is_name {
-            self.found.push(Reference {
-                kind,
-                id: StateId::new(text),
-                at: value.span.clone(),
-            });
+            self.found.push(reference(kind, &name, value));
         }
     }
 
-    fn item_string(&mut self, member: ItemMember, body: &str, value: &StringToken) {
+    fn item_string(&mut self, member: ItemMember, text: &[u8], value: Token) {
         let item = self.item.get_or_insert_default();
+        let token = value.of(text);
+        let is_empty = string::inner(token).is_empty();
         match member {
-            ItemMember::Id if value.raw(body).is_empty() => {}
-            ItemMember::Id => item.ids.push(Reference {
-                kind: StateKind::Item,
-                id: StateId::new(&value.decode(body)),
-                at: value.span.clone(),
-            }),
-            ItemMember::Type => {
-                item.has_type = true;
-                item.is_reference |= value.is(body, "item_reference");
-                item.may_be_empty |= value.is(body, "reasoning") || value.is(body, "image_generation_call");
+            ItemMember::Id if is_empty => {}
+            ItemMember::Id => {
+                let id = string::unescaped(token).unwrap_or_default();
+                item.ids.push(reference(StateKind::Item, &id, value));
             }
-            ItemMember::Content if value.raw(body).is_empty() => item.lacks_content = true,
+            ItemMember::Type => {
+                let is = |name| string::is(token, name);
+                item.has_type = true;
+                item.is_reference |= is("item_reference");
+                item.may_be_empty |= is("reasoning") || is("image_generation_call");
+            }
+            ItemMember::Content if is_empty => item.lacks_content = true,
             ItemMember::Content => item.has_content = true,
         }
     }
@@ -208,125 +212,34 @@ impl References {
     }
 }
 
-/// The longest spelling of a [`Name`], in bytes.
-const SPELLING_BYTES_MAX: usize = 24;
-
-/// The keys that matter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Name {
-    CacheOptions,
-    CachedContent,
-    ComparisonResponse,
-    Container,
-    ContainerId,
-    Conversation,
-    Data,
-    Diagnostics,
-    EncryptedContent,
-    File,
-    FileUri,
-    FileSearchStores,
-    Id,
-    Input,
-    PreviousMessage,
-    PreviousResponse,
-    Prompt,
-    Result,
-    Role,
-    Skill,
-    Thread,
-    Type,
-    VectorStores,
-    WrappedRequest,
+fn reference(kind: StateKind, id: &str, value: Token) -> Reference {
+    Reference {
+        kind,
+        id: StateId::new(id),
+        at: value.start..value.end,
+    }
 }
 
-impl Name {
-    /// The key's name; Gemini-style requests take both of their spellings.
-    fn of(body: &str, key: &StringToken) -> Option<Self> {
-        Some(match key.short(body, &mut [0; SPELLING_BYTES_MAX])? {
-            "args"
-            | "arguments"
-            | "client_metadata"
-            | "input_examples"
-            | "input_schema"
-            | "labels"
-            | "metadata"
-            | "parameters"
-            | "parametersJsonSchema"
-            | "parameters_json_schema"
-            | "response"
-            | "responseJsonSchema"
-            | "responseSchema"
-            | "response_json_schema"
-            | "response_schema"
-            | "schema" => Self::Data,
-            "cachedContent" | "cached_content" => Self::CachedContent,
-            "comparison_response_id" => Self::ComparisonResponse,
-            "container" => Self::Container,
-            "container_id" => Self::ContainerId,
-            "conversation" => Self::Conversation,
-            "diagnostics" => Self::Diagnostics,
-            "encrypted_content" => Self::EncryptedContent,
-            "fileSearchStoreNames" | "file_search_store_names" => Self::FileSearchStores,
-            "fileUri" | "file_uri" => Self::FileUri,
-            "file_id" | "file_ids" => Self::File,
-            "generateContentRequest" | "generate_content_request" => Self::WrappedRequest,
-            "id" => Self::Id,
-            "input" => Self::Input,
-            "previous_message_id" => Self::PreviousMessage,
-            "previous_response_id" => Self::PreviousResponse,
-            "prompt" => Self::Prompt,
-            "prompt_cache_options" => Self::CacheOptions,
-            "result" => Self::Result,
-            "role" => Self::Role,
-            "skill_id" => Self::Skill,
-            "thread" => Self::Thread,
-            "type" => Self::Type,
-            "vector_store_ids" => Self::VectorStores,
-            _ => return None,
-        })
-    }
-
-    fn below(self) -> Below {
-        match self {
-            Self::CacheOptions => Below::CacheOptions,
-            Self::Container => Below::Container,
-            Self::Conversation => Below::Conversation,
-            Self::Diagnostics => Below::Diagnostics,
-            Self::Input => Below::Input,
-            Self::Prompt => Below::Prompt,
-            Self::Thread => Below::Thread,
-            Self::WrappedRequest => Below::WrappedRequest,
-            _ => Below::Other,
-        }
-    }
-
-    /// Whether the value of this key at `depth` is the user's own. `input` is a tool's but at the top level.
-    fn is_data(self, depth: usize) -> bool {
-        self == Self::Data || self == Self::Input && depth > 1
-    }
-
-    /// What a string under this key names, at `depth` and below that member of the top level.
-    fn names(self, depth: usize, below: Below) -> Option<StateKind> {
-        let is_top = depth == 1;
-        match (self, below) {
-            (Self::File, _) if !is_top => Some(StateKind::File),
-            (Self::FileUri, _) if !is_top => Some(StateKind::FileUri),
-            (Self::VectorStores, _) if !is_top => Some(StateKind::VectorStore),
-            (Self::FileSearchStores, _) if !is_top => Some(StateKind::FileSearchStore),
-            (Self::Skill, _) if !is_top => Some(StateKind::Skill),
-            (Self::Container | Self::ContainerId, _) => Some(StateKind::Container),
-            (Self::PreviousResponse, _) if is_top => Some(StateKind::Response),
-            (Self::Conversation, _) if is_top => Some(StateKind::Conversation),
-            (Self::CachedContent, Below::WrappedRequest) if depth == 2 => Some(StateKind::CachedContent),
-            (Self::CachedContent, _) if is_top => Some(StateKind::CachedContent),
-            (Self::Id, Below::Container) if depth == 2 => Some(StateKind::Container),
-            (Self::Id, Below::Conversation) if depth == 2 => Some(StateKind::Conversation),
-            (Self::Id, Below::Prompt) if depth == 2 => Some(StateKind::Prompt),
-            (Self::PreviousMessage, Below::Thread) if depth == 2 => Some(StateKind::Thread),
-            (Self::PreviousMessage, Below::Diagnostics) if depth == 2 => Some(StateKind::ComparedMessage),
-            (Self::ComparisonResponse, Below::CacheOptions) if depth == 2 => Some(StateKind::ComparedResponse),
-            _ => None,
-        }
+/// What a string under this key names, at `depth` and below the member `top` of the top level.
+fn named(key: Key, depth: usize, top: Option<Key>) -> Option<StateKind> {
+    let below = top.filter(|_| depth == 2);
+    match (key, depth, below) {
+        (Key::FileId, 2.., _) => Some(StateKind::File),
+        (Key::FileUri, 2.., _) => Some(StateKind::FileUri),
+        (Key::VectorStoreIds, 2.., _) => Some(StateKind::VectorStore),
+        (Key::FileSearchStoreNames, 2.., _) => Some(StateKind::FileSearchStore),
+        (Key::SkillId, 2.., _) => Some(StateKind::Skill),
+        (Key::Container | Key::ContainerId, ..) => Some(StateKind::Container),
+        (Key::PreviousResponseId, 1, _) => Some(StateKind::Response),
+        (Key::Conversation, 1, _) => Some(StateKind::Conversation),
+        (Key::CachedContent, 1, _) => Some(StateKind::CachedContent),
+        (Key::CachedContent, _, Some(Key::GenerateContentRequest)) => Some(StateKind::CachedContent),
+        (Key::Id, _, Some(Key::Container)) => Some(StateKind::Container),
+        (Key::Id, _, Some(Key::Conversation)) => Some(StateKind::Conversation),
+        (Key::Id, _, Some(Key::Prompt)) => Some(StateKind::Prompt),
+        (Key::PreviousMessageId, _, Some(Key::Thread)) => Some(StateKind::Thread),
+        (Key::PreviousMessageId, _, Some(Key::Diagnostics)) => Some(StateKind::ComparedMessage),
+        (Key::ComparisonResponseId, _, Some(Key::PromptCacheOptions)) => Some(StateKind::ComparedResponse),
+        _ => None,
     }
 }

@@ -1,10 +1,8 @@
-//! Strings: skips most of them fast, and reads the few that matter.
+//! JSON strings: where they end, and what they stand for. A token is a string as it is written, with both quotes.
 
-use std::ops::Range;
-use std::str::Chars;
+use std::borrow::Cow;
 
-use super::cursor::Cursor;
-use super::{Fault, ScanError};
+use super::Fault;
 
 /// Bytes that are looked at together in long strings: enough for the compiler to use vector registers.
 const BLOCK_BYTES: usize = 64;
@@ -13,125 +11,104 @@ const WORD_BYTES: usize = 8;
 /// Words that are tried before a string counts as long.
 const WORDS_BEFORE_BLOCKS: usize = 8;
 
-/// A string of the body.
-#[derive(Debug)]
-pub(super) struct StringToken {
-    /// Its bytes with both quotes.
-    pub(super) span: Range<usize>,
-    /// Whether it has a backslash.
-    pub(super) is_escaped: bool,
-}
+/// What is wrong in a string, and at which byte of it.
+pub(super) type StringFault = (usize, Fault);
 
-impl StringToken {
-    /// The text between the quotes, as it is written.
-    pub(super) fn raw<'a>(&self, body: &'a str) -> &'a str {
-        body.get(self.span.start + 1..self.span.end.saturating_sub(1))
-            .unwrap_or_default()
-    }
-
-    /// Whether the text, unescaped, is `name`.
-    pub(super) fn is(&self, body: &str, name: &str) -> bool {
-        let raw = self.raw(body);
-        if self.is_escaped {
-            Unescaped::new(raw).eq(name.chars())
-        } else {
-            raw == name
-        }
-    }
-
-    /// The text, unescaped, if it has at most as many bytes as the buffer, in which it is put together if need be.
-    pub(super) fn short<'t, const N: usize>(&self, body: &'t str, buffer: &'t mut [u8; N]) -> Option<&'t str> {
-        let raw = self.raw(body);
-        if !self.is_escaped {
-            return (raw.len() <= N).then_some(raw);
-        }
-        let mut length = 0;
-        for character in Unescaped::new(raw) {
-            let end = length + character.len_utf8();
-            character.encode_utf8(buffer.get_mut(length..end)?);
-            length = end;
-        }
-        std::str::from_utf8(buffer.get(..length)?).ok()
-    }
-
-    pub(super) fn decode(&self, body: &str) -> String {
-        let raw = self.raw(body);
-        if self.is_escaped {
-            Unescaped::new(raw).collect()
-        } else {
-            raw.to_owned()
-        }
-    }
-}
-
-/// Steps over a string; the cursor stands on its opening quote.
-pub(super) fn skip(cursor: &mut Cursor<'_>) -> Result<StringToken, ScanError> {
-    let start = cursor.at();
-    let mut is_escaped = false;
-    cursor.advance(1);
+/// Checks the string that `text` begins with, and gives its length and whether it has an escape.
+pub(super) fn check(text: &[u8]) -> Result<(usize, bool), StringFault> {
+    let (mut at, mut is_escaped) = (1, false);
     loop {
-        let plain = plain_length(cursor.rest());
-        cursor.advance(plain);
-        match cursor.peek() {
-            Some(b'"') => {
-                cursor.advance(1);
-                return Ok(StringToken {
-                    span: start..cursor.at(),
-                    is_escaped,
-                });
-            }
+        let rest = text.get(at..).unwrap_or_default();
+        let plain = plain_length(rest);
+        at += plain;
+        match rest.get(plain) {
+            Some(b'"') => return Ok((at + 1, is_escaped)),
             Some(b'\\') => {
                 is_escaped = true;
-                skip_escape(cursor)?;
+                at = escape_end(text, at)?;
             }
-            _ => return Err(cursor.fault(Fault::ControlCharacter)),
+            _ => return Err((at, Fault::ControlCharacter)),
         }
     }
 }
 
-/// Steps over an escape, or two if they are a surrogate pair; the cursor stands on the backslash.
-fn skip_escape(cursor: &mut Cursor<'_>) -> Result<(), ScanError> {
-    let start = cursor.at();
-    cursor.advance(1);
-    match cursor.peek() {
-        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
-            cursor.advance(1);
-            return Ok(());
+/// The length of the string that `text` begins with; `None` if it does not end.
+///
+/// Looks for quotes only: one is the end unless an odd number of backslashes stands before it. Text is full of `\n`, and
+/// stopping at each costs more than looking back from the few quotes.
+pub(super) fn length(text: &[u8]) -> Option<usize> {
+    let mut at = 1;
+    loop {
+        let rest = text.get(at..)?;
+        let run = memchr::memchr(b'"', rest)?;
+        let before = rest.get(..run)?;
+        let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
+        at += run + 1;
+        if backslashes % 2 == 0 {
+            return Some(at);
         }
-        Some(b'u') => cursor.advance(1),
-        _ => return Err(cursor.fault(Fault::Escape)),
-    }
-    let lone = ScanError::Malformed {
-        at: start,
-        fault: Fault::LoneSurrogate,
-    };
-    match code_unit(cursor)? {
-        0xD800..=0xDBFF => {
-            if !cursor.rest().starts_with(b"\\u") {
-                return Err(lone);
-            }
-            cursor.advance(2);
-            if matches!(code_unit(cursor)?, 0xDC00..=0xDFFF) {
-                Ok(())
-            } else {
-                Err(lone)
-            }
-        }
-        0xDC00..=0xDFFF => Err(lone),
-        _ => Ok(()),
     }
 }
 
-fn code_unit(cursor: &mut Cursor<'_>) -> Result<u32, ScanError> {
-    let mut unit = 0;
-    for _ in 0..4 {
-        let Some(digit) = cursor.peek().and_then(|byte| char::from(byte).to_digit(16)) else {
-            return Err(cursor.fault(Fault::HexDigits));
-        };
-        unit = unit << 4 | digit;
-        cursor.advance(1);
+/// The text between the quotes, as it is written.
+pub(super) fn inner(token: &[u8]) -> &[u8] {
+    token.get(1..token.len().saturating_sub(1)).unwrap_or_default()
+}
+
+/// Whether a token is the string `name` once unescaped.
+pub(in crate::domain) fn is(token: &[u8], name: &str) -> bool {
+    let inner = inner(token);
+    if token.first() != Some(&b'"') {
+        return false;
     }
-    Ok(unit)
+    if inner == name.as_bytes() {
+        // A name with a backslash never looks like itself.
+        return !name.contains('\\');
+    }
+    // An escape is two to six bytes for one, or twelve for four: other lengths need no look.
+    inner.len() > name.len()
+        && inner.len() <= name.len().saturating_mul(6)
+        && memchr::memchr(b'\\', inner).is_some()
+        && unescaped(token).is_some_and(|unescaped| unescaped == name)
+}
+
+/// What a token stands for; `None` if it is no string, or one that no text can hold.
+pub(in crate::domain) fn unescaped(token: &[u8]) -> Option<Cow<'_, str>> {
+    if token.first() != Some(&b'"') {
+        return None;
+    }
+    let inner = inner(token);
+    if memchr::memchr(b'\\', inner).is_none() {
+        return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
+    }
+    serde_json::from_slice::<String>(token).ok().map(Cow::Owned)
+}
+
+/// The end of the escape at `start`, or of two if they are a surrogate pair.
+fn escape_end(text: &[u8], start: usize) -> Result<usize, StringFault> {
+    match text.get(start + 1) {
+        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => return Ok(start + 2),
+        Some(b'u') => {}
+        _ => return Err((start + 1, Fault::Escape)),
+    }
+    let lone = Err((start, Fault::LoneSurrogate));
+    let end = start + 6;
+    match code_unit(text, start + 2)? {
+        0xD800..=0xDBFF if text.get(end..end + 2) != Some(b"\\u") => lone,
+        0xD800..=0xDBFF => match code_unit(text, end + 2)? {
+            0xDC00..=0xDFFF => Ok(end + 6),
+            _ => lone,
+        },
+        0xDC00..=0xDFFF => lone,
+        _ => Ok(end),
+    }
+}
+
+fn code_unit(text: &[u8], start: usize) -> Result<u32, StringFault> {
+    (start..start + 4).try_fold(0, |unit, at| {
+        let digit = text.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+        Ok(unit << 4 | digit.ok_or((at, Fault::HexDigits))?)
+    })
 }
 
 /// How many bytes come before the first quote, backslash or control character; all of them if there is none.
@@ -182,49 +159,4 @@ fn special_bytes(word: u64) -> u64 {
     let quote = below(word ^ (ONES * 0x22), 1);
     let backslash = below(word ^ (ONES * 0x5C), 1);
     (below(word, 0x20) | quote | backslash) & TOPS
-}
-
-/// The characters a string stands for. Its text was validated by [`skip`]: on anything else this ends early.
-struct Unescaped<'a> {
-    chars: Chars<'a>,
-}
-
-impl<'a> Unescaped<'a> {
-    fn new(raw: &'a str) -> Unescaped<'a> {
-        Unescaped { chars: raw.chars() }
-    }
-
-    fn code_unit(&mut self) -> Option<u32> {
-        (0..4).try_fold(0, |unit, _| Some(unit << 4 | self.chars.next()?.to_digit(16)?))
-    }
-
-    fn code_point(&mut self) -> Option<char> {
-        let unit = self.code_unit()?;
-        if !matches!(unit, 0xD800..=0xDBFF) {
-            return char::from_u32(unit);
-        }
-        // The second half is another `\u`.
-        self.chars.nth(1)?;
-        let low = self.code_unit()?;
-        char::from_u32(0x1_0000 + ((unit & 0x3FF) << 10 | (low & 0x3FF)))
-    }
-}
-
-impl Iterator for Unescaped<'_> {
-    type Item = char;
-
-    fn next(&mut self) -> Option<char> {
-        match self.chars.next()? {
-            '\\' => match self.chars.next()? {
-                'u' => self.code_point(),
-                'b' => Some('\u{8}'),
-                'f' => Some('\u{c}'),
-                'n' => Some('\n'),
-                'r' => Some('\r'),
-                't' => Some('\t'),
-                itself => Some(itself),
-            },
-            plain => Some(plain),
-        }
-    }
 }

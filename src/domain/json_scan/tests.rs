@@ -4,12 +4,13 @@ mod differential;
 mod end;
 mod limits;
 mod references;
+mod tape;
 
 use super::*;
 
 const LIMITS: ScanLimits = ScanLimits { depth_max: 256 };
 
-/// Without the estimate of tokens and the turns, which have tests of their own.
+/// Without the estimate of tokens, the turns and the tape, which have tests of their own.
 fn scanned(body: &str) -> Scan {
     facts(scan(body.as_bytes(), &LIMITS)).unwrap_or_else(|error| panic!("{body}: {error}"))
 }
@@ -18,6 +19,7 @@ fn facts(scan: Result<Scan, ScanError>) -> Result<Scan, ScanError> {
     scan.map(|scan| Scan {
         input_tokens: 0,
         turns: Turns::default(),
+        tape: Tape::default(),
         ..scan
     })
 }
@@ -351,7 +353,7 @@ fn depth_is_limited_without_recursion() {
             "{error}"
         );
     }
-    assert_eq!(scan(b"{}", &ScanLimits { depth_max: 0 }), Ok(Scan::default()));
+    assert_eq!(facts(scan(b"{}", &ScanLimits { depth_max: 0 })), Ok(Scan::default()));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Fed with every key and string by the scan of the body. Turns are the objects in the top-level array `messages`,
 //! `input` or `contents`. An answer is recognised by its `role`, or in Responses by its item's `type`.
 
-use super::string::StringToken;
+use super::key::Key;
 
 /// The depth of an object in an array of the top level.
 const TURN_DEPTH: usize = 3;
@@ -23,51 +23,35 @@ pub struct Turns {
 pub(super) struct TurnsRead {
     turns: Turns,
     in_talk: bool,
-    next: Field,
+    /// Whether the next string tells whose the turn is.
+    is_author_next: bool,
     /// Whether the turn before this one was the model's.
     in_answer: bool,
     /// What had been read when its answer began.
     answer_at: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Field {
-    #[default]
-    Other,
-    Role,
-    Type,
-}
-
 impl TurnsRead {
     /// A key of an object at `depth` (1: the top level); `read` tells the tokens before it.
-    pub(super) fn key(&mut self, depth: usize, body: &str, key: &StringToken, read: impl Fn() -> u64) {
-        self.next = Field::Other;
+    pub(super) fn key(&mut self, depth: usize, key: Option<Key>, read: impl Fn() -> u64) {
         if depth == 1 {
             self.end(read);
-            self.in_talk = ["messages", "input", "contents"].iter().any(|name| key.is(body, name));
-        } else if depth == TURN_DEPTH && self.in_talk {
-            if key.is(body, "role") {
-                self.next = Field::Role;
-            } else if key.is(body, "type") {
-                self.next = Field::Type;
-            }
+            self.in_talk = matches!(key, Some(Key::Messages | Key::Input | Key::Contents));
         }
-        if key.is(body, "cache_control") {
-            self.turns.marks_cache = true;
-        }
+        self.is_author_next = depth == TURN_DEPTH && self.in_talk && matches!(key, Some(Key::Role | Key::Type));
+        self.turns.marks_cache |= key == Some(Key::CacheControl);
     }
 
-    /// A string; `read` tells the tokens before it.
-    pub(super) fn string(&mut self, body: &str, value: &StringToken, read: impl Fn() -> u64) {
-        let raw = match std::mem::take(&mut self.next) {
-            Field::Other => return,
-            Field::Role | Field::Type => value.raw(body),
-        };
+    /// A string as it is written between its quotes; `read` tells the tokens before it.
+    pub(super) fn string(&mut self, raw: &[u8], read: impl Fn() -> u64) {
+        if !std::mem::take(&mut self.is_author_next) {
+            return;
+        }
         let is_answer = match raw {
-            "assistant" | "model" | "reasoning" => true,
+            b"assistant" | b"model" | b"reasoning" => true,
             // Its role says whose it is.
-            "message" => return,
-            other => other.ends_with("_call"),
+            b"message" => return,
+            other => other.ends_with(b"_call"),
         };
         if is_answer && !self.in_answer {
             self.answer_at = Some(read());

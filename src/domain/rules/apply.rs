@@ -1,7 +1,6 @@
 //! Applies a provider's body edits by splicing them into the client's text. Everything that no edit names stays byte
 //! for byte: order, white space, number spelling, unknown members.
 
-mod cursor;
 mod fields;
 mod refusal;
 mod siblings;
@@ -10,7 +9,7 @@ mod walk;
 use std::{borrow::Cow, ops::Range};
 
 use crate::domain::{
-    json_scan::Scan,
+    json_scan::{Scan, ScanError, Tape},
     rules::{
         body::{BodyEdit, BodyRules},
         condition::RequestFacts,
@@ -20,12 +19,9 @@ use crate::domain::{
 /// Why a body was not edited.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
-    /// The body is not the JSON text that was scanned, so nothing can be spliced into it.
-    #[error("the body cannot be edited at byte {offset}: it is not one JSON object")]
-    NotJson {
-        /// Where the walk over the text gave up.
-        offset: usize,
-    },
+    /// The body is not one JSON object, so nothing can be spliced into it.
+    #[error("the body cannot be edited: {0}")]
+    NotJson(#[from] ScanError),
     /// An edit of the provider's refuses the request.
     #[error("{message}")]
     Refused {
@@ -57,20 +53,36 @@ pub fn edit_body(
     text: &[u8],
     scan: &Scan,
 ) -> Result<Option<Vec<u8>>, EditError> {
+    let mut splices: Vec<Splice<'_>> = model_splice(facts, scan).into_iter().collect();
+    let edited = edit_batches(rules, |edit| edit.is_for(facts), text, &scan.tape, &mut splices)?;
+    // What is left is the model alone: no edit changed anything.
+    Ok(edited.or_else(|| (!splices.is_empty()).then(|| spliced(text, &mut splices))))
+}
+
+/// The text after all edits that apply; those of the first batch with one are done together with `splices`. `None` means
+/// that no edit changed anything.
+fn edit_batches<'r>(
+    rules: &'r BodyRules,
+    applies: impl Fn(&BodyEdit) -> bool,
+    text: &[u8],
+    tape: &Tape,
+    splices: &mut Vec<Splice<'r>>,
+) -> Result<Option<Vec<u8>>, EditError> {
     let mut edited: Option<Vec<u8>> = None;
-    let mut splices = Vec::new();
-    splices.extend(model_splice(facts, scan));
     for batch in &rules.batches {
-        let current = edited.as_deref().unwrap_or(text);
-        let edits = batch.iter().map(AsRef::as_ref).filter(|edit| edit.is_for(facts));
-        walk::find(edits, current, &mut splices)?;
+        let mut edits = batch.iter().map(AsRef::as_ref).filter(|edit| applies(edit)).peekable();
+        if edits.peek().is_none() {
+            continue;
+        }
+        match &edited {
+            None => walk::find(edits, text, tape, splices)?,
+            // The tape is of the text as it was.
+            Some(current) => walk::find(edits, current, &Tape::default(), splices)?,
+        }
         if !splices.is_empty() {
-            edited = Some(spliced(current, &mut splices)?);
+            edited = Some(spliced(edited.as_deref().unwrap_or(text), splices));
             splices.clear();
         }
-    }
-    if !splices.is_empty() {
-        edited = Some(spliced(edited.as_deref().unwrap_or(text), &mut splices)?);
     }
     Ok(edited)
 }
@@ -87,28 +99,14 @@ pub(super) fn model_splice(facts: &RequestFacts<'_>, scan: &Scan) -> Option<Spli
 /// What one edit changes in a text.
 pub(super) fn splices_of<'r>(edit: &'r BodyEdit, text: &[u8]) -> Result<Vec<Splice<'r>>, EditError> {
     let mut splices = Vec::new();
-    walk::find(std::iter::once(edit), text, &mut splices)?;
+    walk::find(std::iter::once(edit), text, &Tape::default(), &mut splices)?;
     Ok(splices)
 }
 
 /// Edits one JSON object of an answer with all of `rules`. `None` means unchanged: also a text that is no object, or
 /// that is broken, passes as it is.
 pub(super) fn edit_object(rules: &BodyRules, text: &[u8]) -> Option<Vec<u8>> {
-    let mut edited: Option<Vec<u8>> = None;
-    let mut splices = Vec::new();
-    for batch in &rules.batches {
-        let current = edited.as_deref().unwrap_or(text);
-        let end = walk::find(batch.iter().map(AsRef::as_ref), current, &mut splices).ok()?;
-        let rest = current.get(end..).unwrap_or_default();
-        if !rest.iter().all(u8::is_ascii_whitespace) {
-            return None;
-        }
-        if !splices.is_empty() {
-            edited = Some(spliced(current, &mut splices).ok()?);
-            splices.clear();
-        }
-    }
-    edited
+    edit_batches(rules, |_| true, text, &Tape::default(), &mut Vec::new()).ok()?
 }
 
 /// `text` as a JSON string, with its quotes.
@@ -117,19 +115,18 @@ pub(super) fn json_string(text: &str) -> String {
 }
 
 /// The text with all splices done, in one copy. The splices do not overlap; those at one place keep their order.
-pub(super) fn spliced(text: &[u8], splices: &mut [Splice<'_>]) -> Result<Vec<u8>, EditError> {
+pub(super) fn spliced(text: &[u8], splices: &mut [Splice<'_>]) -> Vec<u8> {
     splices.sort_by_key(|splice| splice.range.start);
     let added: usize = splices.iter().map(|splice| splice.text.len()).sum();
     let mut out = Vec::with_capacity(text.len() + added);
     let mut done = 0;
     for splice in splices {
-        let kept = text.get(done..splice.range.start);
-        out.extend_from_slice(kept.ok_or(EditError::NotJson { offset: done })?);
+        out.extend_from_slice(text.get(done..splice.range.start).unwrap_or_default());
         out.extend_from_slice(splice.text.as_bytes());
         done = splice.range.end;
     }
-    out.extend_from_slice(text.get(done..).ok_or(EditError::NotJson { offset: done })?);
-    Ok(out)
+    out.extend_from_slice(text.get(done..).unwrap_or_default());
+    out
 }
 
 #[cfg(test)]

@@ -122,7 +122,7 @@ pub fn explain(compiled: &Compiled, question: &Question<'_>) -> Result<Explanati
     if let Some(splice) = model_splice(&request, &facts) {
         let rule = format!("model `{model}` is `{upstream_model}` at the provider");
         let line = known.map_or(0, |(line, _)| *line);
-        body = change(&mut changes, ("model", line, rule), vec![splice], &body)?;
+        body = change(&mut changes, ("model", line, rule), vec![splice], &body);
     }
     let refused = edit_body(&provider.body, &request, &mut body, &mut changes)?;
     let target = template.fill(upstream_model);
@@ -193,7 +193,7 @@ fn edit_body(
                     ("body", edit.line, rule(&edit.op, &edit.path_text())),
                     splices,
                     body,
-                )?
+                );
             }
             Err(EditError::Refused { line, message }) => return Ok(Some((line, message))),
             Err(error @ EditError::NotJson { .. }) => return Err(ExplainError(error.to_string())),
@@ -207,19 +207,19 @@ fn change(
     (part, line, rule): (&'static str, usize, String),
     mut splices: Vec<Splice<'_>>,
     body: &[u8],
-) -> Result<Vec<u8>, ExplainError> {
+) -> Vec<u8> {
     let text = |splice: &Splice<'_>| {
         let before = body.get(splice.range.clone()).unwrap_or_default();
         (String::from_utf8_lossy(before).into_owned(), splice.text.to_string())
     };
-    let edited = spliced(body, &mut splices).map_err(|error| ExplainError(error.to_string()))?;
+    let edited = spliced(body, &mut splices);
     changes.push(Change {
         line,
         part,
         rule,
         places: splices.iter().map(text).collect(),
     });
-    Ok(edited)
+    edited
 }
 
 fn edit_head(provider: &Provider, at: &str, question: &Question<'_>, changes: &mut Vec<Change>) -> Vec<u8> {

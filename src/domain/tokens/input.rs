@@ -53,10 +53,10 @@ pub(in crate::domain) struct InputTally {
 
 impl InputTally {
     /// A field's name, as it is written between its quotes; `in_tools`: of the tools that the request declares.
-    pub(in crate::domain) fn key(&mut self, raw: &str, in_tools: bool) {
+    pub(in crate::domain) fn key(&mut self, raw: &[u8], in_tools: bool) {
         if in_tools {
             self.halves = self.halves.saturating_add(SCHEMA_FIELD_HALVES);
-            self.text(raw.as_bytes());
+            self.text(raw);
         } else {
             self.halves = self.halves.saturating_add(FIELD_HALVES);
         }
@@ -68,10 +68,10 @@ impl InputTally {
     }
 
     /// A string, as it is written between its quotes.
-    pub(in crate::domain) fn string(&mut self, raw: &str) {
-        match payload_tokens(raw.as_bytes()) {
+    pub(in crate::domain) fn string(&mut self, raw: &[u8]) {
+        match payload_tokens(raw) {
             Some(tokens) => self.payload_tokens = self.payload_tokens.saturating_add(tokens),
-            None => self.text(raw.as_bytes()),
+            None => self.text(raw),
         }
     }
 

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::{LIMITS, ScanError, scan};
-use crate::domain::json_scan::REFERENCES_MAX;
-use crate::domain::provider_state::{StateKind, is_in_own_store};
+use crate::domain::json_scan::{REFERENCES_MAX, Reference};
+use crate::domain::provider_state::{StateId, StateKind, is_in_own_store};
 
 /// What is named, in the order of the text.
 fn named(body: &str) -> Vec<(StateKind, String)> {
@@ -82,6 +82,19 @@ fn each_name_is_found_where_it_stands() {
     let two = r#"{"previous_response_id":"a","previous_response_id":"b"}"#;
     let ids: Vec<String> = named(two).into_iter().map(|(_, id)| id).collect();
     assert_eq!(ids, ["a", "b"], "both count, whichever a provider takes");
+}
+
+#[test]
+fn a_reference_is_read_out_of_the_body() {
+    let body = br#"{"a":"resp_1","b":"r\u0065sp"}"#;
+    let reference = |at| Reference {
+        kind: StateKind::Response,
+        id: StateId::new(""),
+        at,
+    };
+    assert_eq!(reference(5..13).text(body), "resp_1");
+    assert_eq!(reference(18..29).text(body), "resp");
+    assert_eq!(reference(500..600).text(body), "");
 }
 
 #[test]

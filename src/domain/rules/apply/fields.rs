@@ -1,49 +1,66 @@
 //! Evaluates conditions on members of the text.
 
-use super::cursor::{Cursor, is_string};
-use crate::domain::rules::{
-    body::Number,
-    condition::{FieldTest, Scalar, ValueTest},
+use crate::domain::{
+    json_scan::{Kind, Reader, Token, is_string},
+    rules::{
+        body::Number,
+        condition::{FieldTest, Scalar, ValueTest},
+    },
 };
 
-/// Whether a test holds for the value that begins at `at`.
-pub(super) fn holds(text: &[u8], at: usize, test: &FieldTest) -> bool {
-    let value = member(text, at, &test.path);
-    match (&test.test, value) {
-        (ValueTest::Present(wanted), value) => value.is_some() == *wanted,
-        (ValueTest::In(allowed), Some(value)) => allowed.iter().any(|scalar| is(value, scalar)),
-        (ValueTest::In(_), None) => false,
-    }
+/// A value of the text: its first token, and the reader behind that.
+#[derive(Clone)]
+pub(super) struct Place<'t> {
+    first: Token,
+    inside: Reader<'t>,
 }
 
-/// The value of a nested member of the object that begins at `at`. Of members with one name, the last counts.
-fn member<'t>(text: &'t [u8], at: usize, path: &[String]) -> Option<&'t [u8]> {
-    let mut place = at;
-    let mut end = at;
-    for name in path {
-        (place, end) = member_place(text, place, name)?;
+impl<'t> Place<'t> {
+    /// The value that begins with `first`, which the reader has just read.
+    pub(super) fn new(first: Token, reader: &Reader<'t>) -> Self {
+        let inside = reader.clone();
+        Self { first, inside }
     }
-    Some(Cursor::new(text, place).token(place..end))
-}
 
-fn member_place(text: &[u8], at: usize, name: &str) -> Option<(usize, usize)> {
-    let mut cursor = Cursor::new(text, at);
-    cursor.expect(b'{').ok()?;
-    let mut found = None;
-    loop {
-        cursor.space();
-        match cursor.peek()? {
-            b'"' => {
-                let token = cursor.name().ok()?;
-                let start = cursor.at;
-                cursor.skip_value().ok()?;
-                if is_string(cursor.token(token), name) {
-                    found = Some((start, cursor.at));
-                }
+    /// Whether a test holds for the value here.
+    pub(super) fn passes(&self, test: &FieldTest) -> bool {
+        let found = test
+            .path
+            .iter()
+            .try_fold(self.clone(), |place, name| place.member(name));
+        match (&test.test, found) {
+            (ValueTest::Present(wanted), found) => found.is_some() == *wanted,
+            (ValueTest::In(allowed), Some(place)) => {
+                let value = place.text();
+                allowed.iter().any(|scalar| is(value, scalar))
             }
-            b',' => cursor.at += 1,
-            _ => return found,
+            (ValueTest::In(_), None) => false,
         }
+    }
+
+    /// The member of this name, if this is an object. Of members with one name, the last counts.
+    fn member(mut self, name: &str) -> Option<Self> {
+        if self.first.kind != Kind::Object {
+            return None;
+        }
+        let mut found = None;
+        loop {
+            let key = self.inside.token().ok()?;
+            if key.kind == Kind::End {
+                return found;
+            }
+            let first = self.inside.token().ok()?;
+            if is_string(self.inside.bytes(key.start..key.end), name) {
+                found = Some(Self::new(first, &self.inside));
+            }
+            self.inside.value(first).ok()?;
+        }
+    }
+
+    /// All bytes of the value.
+    fn text(mut self) -> &'t [u8] {
+        let range = self.inside.value(self.first).unwrap_or_default();
+        self.inside.bytes(range)
     }
 }
 

@@ -1,10 +1,10 @@
 //! The refusal when an edit refuses a request.
 
-use super::{
-    EditError,
-    cursor::{is_string, unescaped},
+use super::EditError;
+use crate::domain::{
+    json_scan::{is_string, unescaped},
+    rules::body::{BodyEdit, Refused, path_text},
 };
-use crate::domain::rules::body::{BodyEdit, Refused, path_text};
 
 /// Characters of a client's value that are repeated.
 const VALUE_CHARS_MAX: usize = 64;

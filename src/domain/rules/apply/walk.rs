@@ -1,20 +1,17 @@
-//! One walk over a body that finds the places of one batch of edits. It enters only what lies on the path of an edit
-//! and skips everything else in bulk; its recursion is as deep as the deepest path of the batch, whatever the body.
+//! Finds the places of one batch of edits among the tokens of a body. It enters only what lies on the path of an edit and
+//! skips everything else; its recursion is as deep as the deepest path of the batch, whatever the body.
 
 use std::{borrow::Cow, ops::Range};
 
 use smallvec::SmallVec;
 
-use super::{
-    EditError, Splice,
-    cursor::{Cursor, is_string},
-    fields, json_string,
-    refusal::refusal,
-    siblings::Siblings,
-};
-use crate::domain::rules::{
-    body::{BodyEdit, BodyOp, Segment},
-    condition::FieldBase,
+use super::{EditError, Splice, fields::Place, json_string, refusal::refusal, siblings::Siblings};
+use crate::domain::{
+    json_scan::{Kind, Reader, Tape, Token, is_string},
+    rules::{
+        body::{BodyEdit, BodyOp, Segment},
+        condition::FieldBase,
+    },
 };
 
 /// An edit on the way to its place.
@@ -26,47 +23,41 @@ struct Active<'r> {
 
 type ActiveEdits<'r> = SmallVec<[Active<'r>; 8]>;
 
-/// Adds the splices of edits that are in one batch. Gives where the object ends.
+/// Adds the splices of edits that are in one batch, in a text with this tape: one JSON object.
 pub(super) fn find<'r>(
     edits: impl Iterator<Item = &'r BodyEdit>,
     text: &[u8],
+    tape: &Tape,
     splices: &mut Vec<Splice<'r>>,
-) -> Result<usize, EditError> {
+) -> Result<(), EditError> {
     let active: ActiveEdits<'r> = edits.map(|edit| Active { edit, rest: &edit.path }).collect();
-    if active.is_empty() {
-        return Ok(text.len());
-    }
-    let mut cursor = Cursor::new(text, 0);
-    cursor.space();
+    let mut reader = Reader::new(text, tape);
+    let first = reader.token()?;
     let mut walk = Walk {
-        text,
-        root: cursor.at,
-        cursor,
+        root: Place::new(first, &reader),
+        reader,
         splices,
         indexes: SmallVec::new(),
         root_answers: SmallVec::new(),
     };
-    walk.object(&active)?;
-    Ok(walk.cursor.at)
+    walk.object(first, &active)?;
+    Ok(walk.reader.end()?)
 }
 
 struct Walk<'t, 'r, 's> {
-    text: &'t [u8],
-    /// Where the body's value begins.
-    root: usize,
-    cursor: Cursor<'t>,
+    reader: Reader<'t>,
+    /// The body's value.
+    root: Place<'t>,
     splices: &'s mut Vec<Splice<'r>>,
-    /// The indexes of the array elements that the cursor is in.
+    /// The indexes of the array elements that the reader is in.
     indexes: SmallVec<[usize; 4]>,
     /// Whether the conditions on the root hold, for the edits that had to know.
     root_answers: SmallVec<[(&'r BodyEdit, bool); 4]>,
 }
 
 /// What has been seen of one object.
-#[derive(Default)]
-struct Members<'r> {
-    /// Where the object begins.
-    start: usize,
+struct Members<'t, 'r> {
+    object: Place<'t>,
     siblings: Siblings,
     /// The edits whose place was there, by index.
     found: SmallVec<[usize; 8]>,
@@ -78,24 +69,24 @@ struct Members<'r> {
     taken: SmallVec<[usize; 8]>,
 }
 
-impl<'r> Walk<'_, 'r, '_> {
-    fn object(&mut self, active: &[Active<'r>]) -> Result<(), EditError> {
+impl<'t, 'r> Walk<'t, 'r, '_> {
+    /// Goes through the object that has just opened; gives where it ends.
+    fn object(&mut self, first: Token, active: &[Active<'r>]) -> Result<usize, EditError> {
         let mut members = Members {
-            start: self.cursor.at,
-            ..Members::default()
+            object: Place::new(first, &self.reader),
+            siblings: Siblings::default(),
+            found: SmallVec::new(),
+            answers: SmallVec::new(),
+            renamed: Vec::new(),
+            taken: SmallVec::new(),
         };
-        self.cursor.expect(b'{')?;
-        let opened = self.cursor.at;
-        loop {
-            self.cursor.space();
-            match self.cursor.peek() {
-                Some(b'"') => self.member(active, &mut members)?,
-                Some(b',') => self.cursor.at += 1,
-                Some(b'}') => break,
-                Some(_) | None => return Err(self.cursor.fault()),
+        let closing = loop {
+            let token = self.reader.token()?;
+            if token.kind == Kind::End {
+                break token;
             }
-        }
-        self.cursor.at += 1;
+            self.member(token, active, &mut members)?;
+        };
         self.cut(members.siblings.close());
         for (index, splice) in std::mem::take(&mut members.renamed) {
             if !members.taken.contains(&index) {
@@ -104,7 +95,7 @@ impl<'r> Walk<'_, 'r, '_> {
         }
         let last_end = members.siblings.last_end;
         let mut comma = if last_end.is_some() { "," } else { "" };
-        let end = last_end.unwrap_or(opened);
+        let end = last_end.unwrap_or(first.end);
         for (index, active) in active.iter().enumerate() {
             let (BodyOp::Set { value }, [Segment::Member(name)]) = (&active.edit.op, active.rest) else {
                 continue;
@@ -114,15 +105,13 @@ impl<'r> Walk<'_, 'r, '_> {
                 comma = ",";
             }
         }
-        Ok(())
+        Ok(closing.end)
     }
 
-    fn member(&mut self, active: &[Active<'r>], members: &mut Members<'r>) -> Result<(), EditError> {
-        let start = self.cursor.at;
-        self.cut(members.siblings.begin(start));
-        let name_place = self.cursor.name()?;
-        let name = self.cursor.token(name_place.clone());
-        let value_start = self.cursor.at;
+    /// A member, from its name on.
+    fn member(&mut self, key: Token, active: &[Active<'r>], members: &mut Members<'t, 'r>) -> Result<(), EditError> {
+        self.cut(members.siblings.begin(key.start));
+        let name = self.reader.bytes(key.start..key.end);
         let mut here: SmallVec<[usize; 4]> = SmallVec::new();
         let mut deeper = ActiveEdits::new();
         for (index, active) in active.iter().enumerate() {
@@ -140,8 +129,8 @@ impl<'r> Walk<'_, 'r, '_> {
                 members.taken.push(index);
             }
         }
-        self.value(&deeper)?;
-        let value = value_start..self.cursor.at;
+        let first = self.reader.token()?;
+        let value = self.value(first, &deeper)?;
         let mut is_removed = false;
         for index in here {
             let Some(Active { edit, .. }) = active.get(index) else {
@@ -154,28 +143,30 @@ impl<'r> Walk<'_, 'r, '_> {
             match &edit.op {
                 BodyOp::Remove => is_removed = true,
                 BodyOp::Rename { to } => {
-                    let (range, text) = (name_place.clone(), json_string(to).into());
+                    let (range, text) = (key.start..key.end, json_string(to).into());
                     members.renamed.push((index, Splice { range, text }));
                 }
                 _ => self.edit_value(edit, value.clone())?,
             }
         }
-        let cut = members.siblings.end(start..value.end, is_removed);
+        let cut = members.siblings.end(key.start..value.end, is_removed);
         self.cut(cut);
         Ok(())
     }
 
     /// Goes through a value with the edits of places in it.
-    fn value(&mut self, deeper: &[Active<'r>]) -> Result<(), EditError> {
+    fn value(&mut self, first: Token, deeper: &[Active<'r>]) -> Result<Range<usize>, EditError> {
         let for_array = |active: &Active<'r>| active.rest.first() == Some(&Segment::Each);
-        match self.cursor.peek() {
-            Some(b'{') if deeper.iter().any(|active| !for_array(active)) => self.object(deeper),
-            Some(b'[') if deeper.iter().any(for_array) => self.array(deeper),
-            Some(_) | None => self.cursor.skip_value(),
-        }
+        let end = match first.kind {
+            Kind::Object if deeper.iter().any(|active| !for_array(active)) => self.object(first, deeper)?,
+            Kind::Array if deeper.iter().any(for_array) => self.array(deeper)?,
+            _ => return Ok(self.reader.value(first)?),
+        };
+        Ok(first.start..end)
     }
 
-    fn array(&mut self, active: &[Active<'r>]) -> Result<(), EditError> {
+    /// Goes through the array that has just opened; gives where it ends.
+    fn array(&mut self, active: &[Active<'r>]) -> Result<usize, EditError> {
         let mut here = ActiveEdits::new();
         let mut deeper = ActiveEdits::new();
         for Active { edit, rest } in active {
@@ -185,37 +176,33 @@ impl<'r> Walk<'_, 'r, '_> {
                 _ => {}
             }
         }
-        self.cursor.expect(b'[')?;
         let mut siblings = Siblings::default();
         self.indexes.push(0);
-        loop {
-            self.cursor.space();
-            match self.cursor.peek() {
-                Some(b',') => self.cursor.at += 1,
-                Some(b']') => break,
-                Some(_) => self.element(&here, &deeper, &mut siblings)?,
-                None => return Err(self.cursor.fault()),
+        let closing = loop {
+            let token = self.reader.token()?;
+            if token.kind == Kind::End {
+                break token;
             }
-        }
-        self.cursor.at += 1;
+            self.element(token, &here, &deeper, &mut siblings)?;
+        };
         self.indexes.pop();
         self.cut(siblings.close());
-        Ok(())
+        Ok(closing.end)
     }
 
     fn element(
         &mut self,
+        first: Token,
         here: &[Active<'r>],
         deeper: &[Active<'r>],
         siblings: &mut Siblings,
     ) -> Result<(), EditError> {
-        let start = self.cursor.at;
-        self.cut(siblings.begin(start));
-        self.value(deeper)?;
-        let place = start..self.cursor.at;
+        self.cut(siblings.begin(first.start));
+        let element = Place::new(first, &self.reader);
+        let place = self.value(first, deeper)?;
         let mut is_removed = false;
         for Active { edit, .. } in here {
-            if !self.fields_hold(edit, start) {
+            if !self.fields_hold(edit, &element) {
                 continue;
             }
             match &edit.op {
@@ -232,24 +219,24 @@ impl<'r> Walk<'_, 'r, '_> {
     }
 
     /// Whether the conditions on the text hold for an edit of a member of this object: asked once for all of its name.
-    fn applies(&mut self, edit: &'r BodyEdit, index: usize, members: &mut Members<'r>) -> bool {
+    fn applies(&mut self, edit: &'r BodyEdit, index: usize, members: &mut Members<'t, 'r>) -> bool {
         if edit.when.is_empty() {
             return true;
         }
         if let Some((_, answer)) = members.answers.iter().find(|(known, _)| *known == index) {
             return *answer;
         }
-        let answer = self.fields_hold(edit, members.start);
+        let answer = self.fields_hold(edit, &members.object);
         members.answers.push((index, answer));
         answer
     }
 
-    /// Whether the conditions on the text hold, with the holder at this place.
-    fn fields_hold(&mut self, edit: &'r BodyEdit, holder: usize) -> bool {
+    /// Whether the conditions on the text hold, with this holder.
+    fn fields_hold(&mut self, edit: &'r BodyEdit, holder: &Place<'t>) -> bool {
         let on_holder = edit
             .field_tests()
             .filter(|test| test.base == FieldBase::Holder)
-            .all(|test| fields::holds(self.text, holder, test));
+            .all(|test| holder.passes(test));
         on_holder && self.root_holds(edit)
     }
 
@@ -261,13 +248,13 @@ impl<'r> Walk<'_, 'r, '_> {
         let answer = edit
             .field_tests()
             .filter(|test| test.base == FieldBase::Root)
-            .all(|test| fields::holds(self.text, self.root, test));
+            .all(|test| self.root.passes(test));
         self.root_answers.push((edit, answer));
         answer
     }
 
     fn edit_value(&mut self, edit: &'r BodyEdit, place: Range<usize>) -> Result<(), EditError> {
-        let value = self.cursor.token(place.clone());
+        let value = self.reader.bytes(place.clone());
         let new = match &edit.op {
             BodyOp::Set { value: new } => (value != new.as_bytes()).then_some(new),
             BodyOp::Clamp { range } => range.exceeded_by(value).map(|bound| &bound.text),

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value};
 
 use super::*;
+use crate::domain::json_scan::{TAPE_ENTRIES_MAX, scan_onto};
 use crate::domain::rules::{
     body::{BodyOp, Bound, Bounds, Number, Refused, Segment},
     condition::{Condition, FieldBase, FieldTest, Scalar, ValueTest},
@@ -261,15 +262,18 @@ fn rename(parent: &mut Map<String, Value>, from: &str, to: &str) {
     }
 }
 
+/// The edited text, whether the places come from its bytes, from a whole tape, or from one that ends on the way.
 fn run(edits: Vec<BodyEdit>, text: &[u8]) -> Result<Option<Vec<u8>>, EditError> {
     let headers = HeaderMap::new();
     let facts = facts(&headers, "", "");
-    edit_body(
-        &BodyRules::new(edits.into_iter().map(Arc::new)),
-        &facts,
-        text,
-        &Scan::default(),
-    )
+    let rules = BodyRules::new(edits.into_iter().map(Arc::new));
+    let from_bytes = edit_body(&rules, &facts, text, &Scan::default());
+    for entries_max in [TAPE_ENTRIES_MAX, text.len() / 8, 3] {
+        if let Ok(scan) = scan_onto(text, &LIMITS, entries_max) {
+            assert_eq!(edit_body(&rules, &facts, text, &scan), from_bytes, "{entries_max}");
+        }
+    }
+    from_bytes
 }
 
 proptest! {

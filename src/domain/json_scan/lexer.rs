@@ -1,0 +1,243 @@
+//! The grammar of RFC 8259: the tokens of an object's text, one after the other, without recursion.
+
+use super::levels::{Container, Levels};
+use super::{DEPTH_MAX, Fault, ScanError, number, string};
+
+/// What a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::domain) enum Kind {
+    /// A member's name; its colon follows it.
+    Key,
+    String,
+    Number,
+    True,
+    False,
+    Null,
+    /// An object opens.
+    Object,
+    /// An array opens.
+    Array,
+    /// An object or array closes.
+    End,
+}
+
+/// A token and its bytes in the text: of a string with both quotes, of an object or array one bracket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::domain) struct Token {
+    pub(in crate::domain) kind: Kind,
+    pub(in crate::domain) start: usize,
+    pub(in crate::domain) end: usize,
+}
+
+impl Token {
+    /// Its bytes.
+    pub(in crate::domain) fn of(self, text: &[u8]) -> &[u8] {
+        text.get(self.start..self.end).unwrap_or_default()
+    }
+}
+
+/// A place in a text, and what the grammar allows there. Every call has to be given the same text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Lexer {
+    at: usize,
+    expect: Expect,
+    levels: Levels,
+    /// Whether what stands in strings is checked.
+    is_checking: bool,
+    /// Whether the last string or key has a backslash; told while checking only.
+    pub(super) is_escaped: bool,
+}
+
+/// What the grammar allows next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expect {
+    Top,
+    Value,
+    ValueOrEnd,
+    KeyOrEnd,
+    CommaOrEnd,
+    Nothing,
+}
+
+impl Lexer {
+    /// At the start of a text whose every byte is checked.
+    pub(super) fn checking(depth_max: usize) -> Self {
+        Self {
+            at: 0,
+            expect: Expect::Top,
+            levels: Levels::new(depth_max.clamp(1, DEPTH_MAX)),
+            is_checking: true,
+            is_escaped: false,
+        }
+    }
+
+    /// At the start of a text that was checked before, or that may have any escapes in its strings.
+    pub(super) fn trusting() -> Self {
+        Self::checking(DEPTH_MAX).into_trusting()
+    }
+
+    /// From here on strings are not checked.
+    pub(super) fn into_trusting(self) -> Self {
+        Self {
+            is_checking: false,
+            ..self
+        }
+    }
+
+    /// How many containers are open.
+    pub(super) fn depth(&self) -> usize {
+        self.levels.depth()
+    }
+
+    /// The next token; `None` behind the whole object.
+    ///
+    /// # Errors
+    /// The text breaks the grammar, nests too deep, or is not one object.
+    #[inline]
+    pub(super) fn next(&mut self, text: &[u8]) -> Result<Option<Token>, ScanError> {
+        self.skip_space(text);
+        let next = text.get(self.at).copied();
+        match (self.expect, next) {
+            (Expect::CommaOrEnd, Some(b',')) => {
+                self.at += 1;
+                self.skip_space(text);
+                match self.levels.innermost() {
+                    Container::Object => self.key(text),
+                    Container::Array => self.value(text),
+                }
+            }
+            (Expect::CommaOrEnd, Some(b'}')) if self.levels.innermost() == Container::Object => Ok(self.close()),
+            (Expect::CommaOrEnd, Some(b']')) if self.levels.innermost() == Container::Array => Ok(self.close()),
+            (Expect::CommaOrEnd, _) => Err(self.fault(
+                text,
+                match self.levels.innermost() {
+                    Container::Object => Fault::CommaOrBraceExpected,
+                    Container::Array => Fault::CommaOrBracketExpected,
+                },
+            )),
+            (Expect::KeyOrEnd, Some(b'}')) | (Expect::ValueOrEnd, Some(b']')) => Ok(self.close()),
+            (Expect::KeyOrEnd, _) => self.key(text),
+            (Expect::Value | Expect::ValueOrEnd, _) => self.value(text),
+            (Expect::Top, Some(b'{')) => self.open(Container::Object),
+            (Expect::Top, None) => Err(ScanError::Empty),
+            (Expect::Top, Some(b'[' | b'"' | b't' | b'f' | b'n' | b'-' | b'0'..=b'9')) => Err(ScanError::NotObject),
+            (Expect::Top, Some(_)) => Err(self.fault(text, Fault::ValueExpected)),
+            (Expect::Nothing, None) => return Ok(None),
+            (Expect::Nothing, Some(_)) => Err(ScanError::TrailingData { at: self.at }),
+        }
+        .map(Some)
+    }
+
+    fn value(&mut self, text: &[u8]) -> Result<Token, ScanError> {
+        let rest = text.get(self.at..).unwrap_or_default();
+        let (kind, length) = match rest.first() {
+            Some(b'"') => (Kind::String, self.string(text)?),
+            Some(b'{') => return self.open(Container::Object),
+            Some(b'[') => return self.open(Container::Array),
+            Some(b'-' | b'0'..=b'9') => {
+                let length = number::length(rest);
+                (
+                    Kind::Number,
+                    length.map_err(|at| self.fault_behind(text, (at, Fault::DigitExpected)))?,
+                )
+            }
+            Some(b't') => (Kind::True, self.literal(text, b"true")?),
+            Some(b'f') => (Kind::False, self.literal(text, b"false")?),
+            Some(b'n') => (Kind::Null, self.literal(text, b"null")?),
+            _ => return Err(self.fault(text, Fault::ValueExpected)),
+        };
+        self.expect = Expect::CommaOrEnd;
+        Ok(self.token(kind, length))
+    }
+
+    fn key(&mut self, text: &[u8]) -> Result<Token, ScanError> {
+        if text.get(self.at) != Some(&b'"') {
+            return Err(self.fault(text, Fault::KeyExpected));
+        }
+        let length = self.string(text)?;
+        let key = self.token(Kind::Key, length);
+        self.skip_space(text);
+        if text.get(self.at) != Some(&b':') {
+            return Err(self.fault(text, Fault::ColonExpected));
+        }
+        self.at += 1;
+        self.expect = Expect::Value;
+        Ok(key)
+    }
+
+    /// The length of the string that is next.
+    fn string(&mut self, text: &[u8]) -> Result<usize, ScanError> {
+        let rest = text.get(self.at..).unwrap_or_default();
+        if self.is_checking {
+            let (length, is_escaped) = string::check(rest).map_err(|fault| self.fault_behind(text, fault))?;
+            self.is_escaped = is_escaped;
+            return Ok(length);
+        }
+        string::length(rest).ok_or_else(|| self.fault_behind(text, (rest.len(), Fault::EndsEarly)))
+    }
+
+    fn literal(&self, text: &[u8], word: &[u8]) -> Result<usize, ScanError> {
+        let rest = text.get(self.at..).unwrap_or_default();
+        let same = rest
+            .iter()
+            .zip(word)
+            .take_while(|(found, wanted)| found == wanted)
+            .count();
+        if same < word.len() {
+            return Err(self.fault_behind(text, (same, Fault::Literal)));
+        }
+        Ok(same)
+    }
+
+    fn open(&mut self, container: Container) -> Result<Token, ScanError> {
+        if !self.levels.enter(container) {
+            return Err(ScanError::TooDeep {
+                at: self.at,
+                depth_max: self.levels.depth_max(),
+            });
+        }
+        let (kind, expect) = match container {
+            Container::Object => (Kind::Object, Expect::KeyOrEnd),
+            Container::Array => (Kind::Array, Expect::ValueOrEnd),
+        };
+        self.expect = expect;
+        Ok(self.token(kind, 1))
+    }
+
+    /// Leaves the innermost container; the caller saw that its closing byte is next.
+    fn close(&mut self) -> Token {
+        self.levels.leave();
+        self.expect = match self.levels.depth() {
+            0 => Expect::Nothing,
+            _ => Expect::CommaOrEnd,
+        };
+        self.token(Kind::End, 1)
+    }
+
+    fn token(&mut self, kind: Kind, length: usize) -> Token {
+        let start = self.at;
+        self.at += length;
+        Token {
+            kind,
+            start,
+            end: self.at,
+        }
+    }
+
+    fn skip_space(&mut self, text: &[u8]) {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = text.get(self.at) {
+            self.at += 1;
+        }
+    }
+
+    fn fault(&self, text: &[u8], fault: Fault) -> ScanError {
+        self.fault_behind(text, (0, fault))
+    }
+
+    /// The error for a fault so many bytes from here; at the end of the text, the fault is that it ends.
+    fn fault_behind(&self, text: &[u8], (offset, fault): (usize, Fault)) -> ScanError {
+        let at = self.at + offset;
+        let fault = if at >= text.len() { Fault::EndsEarly } else { fault };
+        ScanError::Malformed { at, fault }
+    }
+}
