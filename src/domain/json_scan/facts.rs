@@ -121,7 +121,7 @@ impl Facts {
             (1, Key::Thread | Key::Diagnostics) => {
                 self.scan.may_be_continued |= matches!(value.kind, Kind::Object | Kind::Array);
             }
-            (1, Key::PromptCacheKey) if value.kind == Kind::String => {
+            (1, Key::PromptCache) if value.kind == Kind::String => {
                 self.scan.prompt_cache_key = Some(value.start..value.end);
             }
             _ => {}
