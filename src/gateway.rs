@@ -2,48 +2,25 @@
 //! follows one request through them.
 
 pub mod admission;
-pub mod attempts;
-pub mod beside;
-pub mod body;
-pub mod broken_off;
+pub mod answer;
+pub mod attempt;
 pub mod client_h2;
 pub mod client_stream;
 pub mod coding;
-pub mod complaint;
-pub mod connector;
-pub mod deadline;
-pub mod doubtful;
 pub mod drain;
 pub mod entry;
-pub mod error_answer;
 pub mod estimate;
 pub mod exchange;
+pub mod failure_log;
 pub mod front;
-pub mod funds;
 pub mod gate;
-pub mod guard;
-pub mod held;
-pub mod hello;
-pub mod intake;
 pub mod keepalive;
-pub mod key_slots;
-pub mod lately;
-pub mod listing;
-pub mod owner;
+pub mod panics;
 pub mod peer;
-pub mod permits;
 pub mod presence;
-pub mod published;
-pub mod redirect;
-pub mod relay;
 pub mod reply;
-pub mod spend_limit;
-pub mod state;
+pub mod request;
 pub mod ticket;
-pub mod unpacked;
-pub mod unseen;
-pub mod upstream;
-pub mod verdict;
 
 use std::{sync::Arc, time::Duration};
 
@@ -65,13 +42,22 @@ use crate::{
     clock,
     domain::{operation::Target, outcome::Outcome, protocol::Protocol},
     gateway::{
-        body::GatherError,
+        admission::key_slots::KeySlots,
+        admission::recent_refusals::Lately,
+        answer::hidden_head as unseen,
+        answer::relay,
+        answer::withheld_error as error_answer,
+        attempt::connect as upstream,
         drain::Drain,
         entry::{Entry, Sinks},
         exchange::{Exchange, Forward, Stage},
-        intake::QueryKeys,
-        key_slots::KeySlots,
-        lately::Lately,
+        panics as guard,
+        reply::greeting as hello,
+        reply::listing,
+        reply::published,
+        request::gather::GatherError,
+        request::head as intake,
+        request::head::QueryKeys,
     },
     key_cache::KeyCache,
     live::{Live, LiveCell},

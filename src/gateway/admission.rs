@@ -1,5 +1,12 @@
 //! Admission: authenticates the caller, reads the body, finds the model's route, puts the hold and issues the ticket.
 
+pub mod funds;
+pub mod funds_wait;
+pub mod key_slots;
+pub mod named_state;
+pub mod permits;
+pub mod recent_refusals;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -27,18 +34,19 @@ use crate::{
     },
     gateway::{
         Gateway,
-        attempts::Attempts,
-        body::{self, GatherError, GatheredBody},
+        admission::funds::Caller,
+        admission::funds_wait as held,
+        admission::key_slots::KeySlot,
+        admission::named_state as state,
+        answer::owner::Owner,
+        attempt::attempts::Attempts,
         entry::Entry,
         estimate::Basis,
         exchange::Forward,
-        funds::{self, Caller},
-        held,
-        intake::{self, BodyHead, QueryKeys},
-        key_slots::KeySlot,
-        listing,
-        owner::Owner,
-        peer, permits, state,
+        peer,
+        reply::listing,
+        request::gather::{self as body, GatherError, GatheredBody},
+        request::head::{self as intake, BodyHead, QueryKeys},
         ticket::Ticket,
     },
     key_cache::FindError,

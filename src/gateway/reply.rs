@@ -1,5 +1,9 @@
 //! Sends weir's own answers, and decides what the client gets when a request fails.
 
+pub mod greeting;
+pub mod listing;
+pub mod published;
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,14 +18,14 @@ use crate::{
         refusal::{Refusal, Reply},
     },
     gateway::{
-        body::GatherError,
-        broken_off,
-        deadline::Watch,
+        answer::broken_off,
+        answer::relay,
+        attempt::deadline::Watch,
         entry::Entry,
         exchange::{Exchange, Forward, Stage},
-        guard,
-        intake::content_length,
-        relay,
+        panics as guard,
+        request::gather::GatherError,
+        request::head::content_length,
     },
     live::Live,
 };

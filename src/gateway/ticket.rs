@@ -16,7 +16,7 @@ use crate::{
         protocol::{Framing, Made, MidStreamFailure, Observed, Observer, Protocol},
     },
     gateway::{
-        beside::Beside,
+        answer::decoder::Beside,
         coding::Coded,
         entry::{Entry, millis_between},
         estimate::Basis,

@@ -10,7 +10,9 @@ use crate::{
     clock,
     config::{AccessTarget, Config},
     domain::catalogue::Catalogue,
-    gateway::{Gateway, drain::Drain, entry::Sinks, key_slots::KeySlots, lately::Lately},
+    gateway::{
+        Gateway, admission::key_slots::KeySlots, admission::recent_refusals::Lately, drain::Drain, entry::Sinks,
+    },
     key_cache::KeyCache,
     live::{Live, LiveCell},
     metrics::{Health, Metrics, ProviderFigures},

@@ -26,13 +26,12 @@ use crate::{
     },
     gateway::{
         Gateway, admission,
-        body::BodyForm,
-        complaint,
-        connector::Connector,
-        deadline::{self, Limits, Watch},
+        attempt::connector::Connector,
+        attempt::deadline::{self, Limits, Watch},
         drain::Drain,
         exchange::Forward,
-        reply,
+        failure_log as complaint, reply,
+        request::gather::BodyForm,
     },
 };
 
@@ -260,7 +259,7 @@ pub fn connect_failed(forward: &mut Forward, mut error: Box<Error>, drain: &Drai
 }
 
 /// An attempt failed after its connection was established. It is repeated if the answer's head asked for that (see
-/// [`crate::gateway::relay::accept_head`]), or if a pooled connection turns out to have been closed before the provider
+/// [`crate::gateway::answer::relay::accept_head`]), or if a pooled connection turns out to have been closed before the provider
 /// read the request.
 pub fn attempt_failed(session: &Session, forward: &mut Forward, mut error: Box<Error>, reused: bool) -> Box<Error> {
     if forward.watch.as_ref().is_some_and(Watch::stopped) {

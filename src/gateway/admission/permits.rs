@@ -15,10 +15,10 @@ use crate::{
     },
     gateway::{
         Gateway,
+        admission::key_slots::KeySlot,
         client_h2::ClientH2,
         client_stream::ClientStream,
         gate::Gate,
-        key_slots::KeySlot,
         presence::{Presence, Terms},
     },
     live::Live,

@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 
 use crate::{
     clock,
-    gateway::{deadline, drain::Drain},
+    gateway::{attempt::deadline, drain::Drain},
     pools::{Place, Places},
 };
 

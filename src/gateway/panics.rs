@@ -5,10 +5,10 @@ use std::{any::Any, future::Future, panic::AssertUnwindSafe};
 use futures_util::FutureExt;
 use pingora::{Error, ErrorType, Result};
 
-use crate::{gateway::complaint, metrics::Metrics};
+use crate::{gateway::failure_log, metrics::Metrics};
 
 /// The error type of a caught panic.
-pub const PANICKED: ErrorType = ErrorType::Custom(complaint::PANICKED);
+pub const PANICKED: ErrorType = ErrorType::Custom(failure_log::PANICKED);
 
 /// Runs an async hook and turns a panic into an error.
 pub async fn waiting<T>(metrics: &Metrics, hook: impl Future<Output = Result<T>>) -> Result<T> {

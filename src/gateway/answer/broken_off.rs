@@ -6,7 +6,7 @@ use crate::{
         protocol::{FailureKind, MidStreamFailure},
     },
     gateway::{
-        deadline::{Fate, Watch},
+        attempt::deadline::{Fate, Watch},
         exchange::Forward,
     },
 };

@@ -21,8 +21,8 @@ use crate::{
     },
     gateway::{
         coding::Coding,
-        intake::{BodyHead, Expectation, content_length},
-        unpacked::Unpacked,
+        request::compressed_body::Unpacked,
+        request::head::{BodyHead, Expectation, content_length},
     },
     pools::Probing,
 };

@@ -12,9 +12,9 @@ use crate::{
     domain::{key::KeyRecord, ledger::Denied, refusal::Refusal, route::Route},
     gateway::{
         Gateway,
-        body::GatherError,
-        funds::{self, Asked, Caller, NoHold},
+        admission::funds::{self, Asked, Caller, NoHold},
         peer,
+        request::gather::GatherError,
     },
     limiter::client::Client,
 };

@@ -21,9 +21,12 @@ use crate::{
         rules::ErrorShape,
     },
     gateway::{
+        answer::hidden_head as unseen,
+        answer::relay,
+        attempt::verdict,
         coding::{self, Coded, Coding, Decoder},
         exchange::Forward,
-        relay, reply, unseen, verdict,
+        reply,
     },
     metrics::Metrics,
 };

@@ -7,7 +7,7 @@ use pingora_proxy::Session;
 use crate::{
     clock,
     domain::outcome::Outcome,
-    gateway::{entry::Entry, peer, relay, reply},
+    gateway::{answer::relay, entry::Entry, peer, reply},
     public::{Answer, Ask, Public},
     store::time::StoreTime,
 };

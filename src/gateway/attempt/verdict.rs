@@ -8,7 +8,7 @@ use rand::RngExt;
 use crate::{
     clock,
     domain::refusal::Refusal,
-    gateway::{admission, attempts::Answered, exchange::Forward},
+    gateway::{admission, attempt::attempts::Answered, exchange::Forward},
     metrics::Metrics,
 };
 

@@ -1,0 +1,5 @@
+//! What the client asks: its head and its body.
+
+pub mod compressed_body;
+pub mod gather;
+pub mod head;
