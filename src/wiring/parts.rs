@@ -11,7 +11,10 @@ use crate::{
     config::{AccessTarget, Config},
     domain::catalogue::Catalogue,
     gateway::{
-        Gateway, admission::key_slots::KeySlots, admission::recent_refusals::Lately, drain::Drain, entry::Sinks,
+        Gateway,
+        admission::{key_slots::KeySlots, recent_refusals::RecentRefusals},
+        drain::Drain,
+        entry::Sinks,
     },
     key_cache::KeyCache,
     live::{Live, LiveCell},
@@ -154,7 +157,7 @@ impl Parts {
             drain: self.drain.clone(),
             finishing: Arc::new(tokio::sync::Semaphore::new(self.config.upstream.client_gone_finish_max)),
             count_slots: KeySlots::default(),
-            lately: Lately::default(),
+            recent_refusals: RecentRefusals::default(),
         }
     }
 

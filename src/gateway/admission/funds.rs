@@ -9,28 +9,22 @@ use crate::{
     domain::{
         consumption::{Modifiers, Row, UsageSource},
         json_scan::Scan,
-        key::{KeyDenied, KeyRecord},
+        key::KeyRecord,
         ledger::{Denied, Scope},
         money::NanoUsd,
         operation::Operation,
         refusal::{Limit, Refusal},
         route::Route,
-        secret::{KeyDigest, ServiceKey},
+        secret::KeyDigest,
         usage::Usage,
     },
-    gateway::{Gateway, entry::millis_between, estimate::Basis},
+    gateway::{
+        admission::caller::{self, Caller},
+        entry::millis_between,
+        estimate::Basis,
+        parts::Gateway,
+    },
 };
-
-/// The authenticated caller of a request.
-#[derive(Clone, Debug)]
-pub struct Caller {
-    /// The key's digest, under which the store has it.
-    pub digest: KeyDigest,
-    /// The key's record, as this node knew it at authentication.
-    pub key: Arc<KeyRecord>,
-    /// The key itself, to keep it out of what goes to a provider.
-    pub presented: ServiceKey,
-}
 
 /// A request that asks for a hold.
 #[derive(Clone, Copy, Debug)]
@@ -108,10 +102,10 @@ pub async fn hold(
 }
 
 /// The refusal for a request that was not admitted. `began` is when the ledger was asked.
-pub(super) fn refused(gateway: &Gateway, key: &KeyRecord, refused: NotAdmitted, began: Instant) -> Refusal {
+pub fn refused(gateway: &Gateway, key: &KeyRecord, refused: NotAdmitted, began: Instant) -> Refusal {
     match refused {
         NotAdmitted::Denied(denied) => {
-            gateway.lately.refused(&key.id, denied, began);
+            gateway.recent_refusals.remember(&key.id, denied, began);
             refusal(gateway, denied, key)
         }
         // A denial by this node alone is no answer of the store, so it is not remembered.
@@ -130,7 +124,7 @@ pub async fn refuse_known(gateway: &Gateway, caller: &Caller, operation: Operati
     if operation.counts_tokens() || !gateway.keys.store_is_reachable() {
         return Ok(());
     }
-    let Some(denied) = gateway.lately.recall(id, now) else {
+    let Some(denied) = gateway.recent_refusals.recall(id, now) else {
         return Ok(());
     };
     let key = match may_be_outdated(NotAdmitted::Denied(denied)) {
@@ -144,14 +138,14 @@ pub async fn refuse_known(gateway: &Gateway, caller: &Caller, operation: Operati
     match gateway.billing.still_denied(&key, denied).await {
         Some(denied) => Err(refusal(gateway, denied, &key)),
         None => {
-            gateway.lately.forget(id);
+            gateway.recent_refusals.forget(id);
             Ok(())
         }
     }
 }
 
 /// The refusal for a denial by the ledger.
-pub(super) fn refusal(gateway: &Gateway, denied: Denied, key: &KeyRecord) -> Refusal {
+pub fn refusal(gateway: &Gateway, denied: Denied, key: &KeyRecord) -> Refusal {
     match denied {
         Denied::KeyRevoked => Refusal::KeyRevoked,
         Denied::KeyExpired => Refusal::KeyExpired,
@@ -180,21 +174,18 @@ fn may_be_outdated(refused: NotAdmitted) -> bool {
 }
 
 /// The key's record, read from the store now.
-pub(super) async fn fresh(gateway: &Gateway, digest: &KeyDigest, now: Instant) -> Result<Arc<KeyRecord>, Refusal> {
+pub async fn fresh(gateway: &Gateway, digest: &KeyDigest, now: Instant) -> Result<Arc<KeyRecord>, Refusal> {
     let found = gateway.keys.find_anew(digest, now).await;
     let key = found
         .map_err(|_| Refusal::StoreUnavailable)?
         .ok_or(Refusal::KeyUnknown)?;
     let now = gateway.billing.time().now_seconds(clock::instant());
-    key.check(now).map_err(|denied| match denied {
-        KeyDenied::Revoked => Refusal::KeyRevoked,
-        KeyDenied::Expired => Refusal::KeyExpired,
-    })?;
+    key.check(now).map_err(caller::refusal)?;
     Ok(key)
 }
 
 /// What the ledger is asked to admit.
-pub(super) fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'_>, route: &Route) -> Wanted<'a> {
+pub fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'_>, route: &Route) -> Wanted<'a> {
     let expected = asked.basis.expected(asked.scan);
     Wanted {
         key,

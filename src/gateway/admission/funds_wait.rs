@@ -11,10 +11,13 @@ use crate::{
     clock,
     domain::{key::KeyRecord, ledger::Denied, refusal::Refusal, route::Route},
     gateway::{
-        Gateway,
-        admission::funds::{self, Asked, Caller, NoHold},
+        admission::{
+            caller::Caller,
+            funds::{self, Asked, NoHold},
+        },
+        parts::Gateway,
         peer,
-        request::gather::GatherError,
+        request::Rejection,
     },
     limiter::client::Client,
 };
@@ -27,7 +30,7 @@ pub async fn wait(
     asked: &Asked<'_>,
     route: &Route,
     no_hold: NoHold,
-) -> Result<Option<Bill>, GatherError> {
+) -> Result<Option<Bill>, Rejection> {
     let denied = match no_hold {
         NoHold::Held(denied) => denied,
         NoHold::Refused(refusal) => return Err(refusal.into()),
@@ -40,8 +43,8 @@ pub async fn wait(
     let asker = peer::client(session, &gateway.trusted_proxies);
     tokio::select! {
         biased;
-        bill = in_turn(gateway, caller, asker, asked, route, place) => bill.map(Some).map_err(GatherError::from),
-        () = left(session) => Err(GatherError::ClientGone),
+        bill = in_turn(gateway, caller, asker, asked, route, place) => bill.map(Some).map_err(Rejection::from),
+        () = left(session) => Err(Rejection::ClientGone),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
         refusal::Refusal,
         session_hint::{ServedBy, SessionHint},
     },
-    gateway::Gateway,
+    gateway::parts::Gateway,
     sessions::Recalled,
 };
 

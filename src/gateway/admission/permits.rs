@@ -7,19 +7,19 @@ use pingora_proxy::Session;
 
 use crate::{
     domain::{
-        catalogue::Model,
         key::KeyRecord,
         operation::Operation,
         refusal::Refusal,
         rules::{ClientGoneAction, Provider},
     },
     gateway::{
-        Gateway,
         admission::key_slots::KeySlot,
         client_h2::ClientH2,
         client_stream::ClientStream,
         gate::Gate,
+        parts::Gateway,
         presence::{Presence, Terms},
+        request::Request,
     },
     live::Live,
 };
@@ -40,28 +40,29 @@ pub fn count_slot(
     slot.map(Some).ok_or(Refusal::CountTokensBusy { concurrency })
 }
 
-/// Lets the request outlive its client, if the current provider's file says so or the model requires it.
-pub fn presence(
-    gateway: &Gateway,
-    live: &Live,
-    provider: &Provider,
-    model: &Model,
-    stream: bool,
-) -> Option<Arc<Presence>> {
-    if provider.on_client_gone.action(stream, model.hidden_reasoning) == ClientGoneAction::Abort {
+/// Lets the request outlive its client, if the provider's file says so or the model requires it. Counting tokens is free
+/// and creates no state, so an answer that nobody reads has no use.
+pub fn presence(gateway: &Gateway, request: &Request, provider: &Provider) -> Option<Arc<Presence>> {
+    let action = provider
+        .on_client_gone
+        .action(request.stream, request.model.hidden_reasoning);
+    if request.operation.counts_tokens() || action == ClientGoneAction::Abort {
         return None;
     }
     let terms = Terms {
-        stream,
-        finish: live.config.upstream.client_gone_finish,
-        write: live.config.gateway.write,
+        stream: request.stream,
+        finish: request.live.config.upstream.client_gone_finish,
+        write: request.live.config.gateway.write,
     };
     let (places, metrics) = (Arc::clone(&gateway.finishing), Arc::clone(&gateway.sinks.metrics));
     Some(Presence::new(terms, places, metrics))
 }
 
 /// Connects the client's connection to `presence`, if there is one, and to the gate, which is returned.
-pub fn connection(session: &mut Session, presence: Option<&Arc<Presence>>) -> Arc<Gate> {
+pub fn connection(session: &mut Session, request: &Request, presence: Option<&Arc<Presence>>) -> Arc<Gate> {
+    if request.operation.counts_tokens() {
+        return Arc::default();
+    }
     if let Some(stream) = session.downstream_session.stream() {
         let Some(stream) = (**stream).as_any().downcast_ref::<ClientStream>() else {
             return Arc::default();

@@ -19,7 +19,7 @@ const KEYS_MAX: usize = 10_000;
 
 /// The last refusal of each key.
 #[derive(Debug, Default)]
-pub struct Lately {
+pub struct RecentRefusals {
     refusals: Mutex<HashMap<KeyId, Remembered>>,
 }
 
@@ -30,10 +30,10 @@ struct Remembered {
     until: Instant,
 }
 
-impl Lately {
+impl RecentRefusals {
     /// Remembers a refusal; `at` is when the store was asked. Only reasons that hold for every request of the key are
     /// remembered, and none that ends with a running request.
-    pub fn refused(&self, key: &KeyId, denied: Denied, at: Instant) {
+    pub fn remember(&self, key: &KeyId, denied: Denied, at: Instant) {
         let lasts = match denied {
             Denied::AccountUnknown
             | Denied::AccountSuspended
@@ -108,49 +108,49 @@ mod tests {
 
     #[test]
     fn a_refusal_is_remembered_for_a_minute_or_until_it_is_forgotten() {
-        let (lately, now) = (Lately::default(), crate::clock::instant());
-        lately.refused(&key(1), Denied::BalanceExhausted, now);
+        let (recent, now) = (RecentRefusals::default(), crate::clock::instant());
+        recent.remember(&key(1), Denied::BalanceExhausted, now);
         let last = now + REMEMBERED - Duration::from_millis(1);
-        assert_eq!(lately.recall(&key(1), last), Some(Denied::BalanceExhausted));
-        assert_eq!(lately.recall(&key(2), now), None);
-        assert_eq!(lately.recall(&key(1), now + REMEMBERED), None);
-        lately.refused(&key(1), Denied::AccountSuspended, now);
-        lately.forget(&key(1));
-        assert_eq!(lately.recall(&key(1), now), None);
+        assert_eq!(recent.recall(&key(1), last), Some(Denied::BalanceExhausted));
+        assert_eq!(recent.recall(&key(2), now), None);
+        assert_eq!(recent.recall(&key(1), now + REMEMBERED), None);
+        recent.remember(&key(1), Denied::AccountSuspended, now);
+        recent.forget(&key(1));
+        assert_eq!(recent.recall(&key(1), now), None);
     }
 
     #[test]
     fn a_wait_is_what_is_left_of_it() {
-        let (lately, now) = (Lately::default(), crate::clock::instant());
-        lately.refused(&key(1), limited(Counted::Requests, 1500), now);
+        let (recent, now) = (RecentRefusals::default(), crate::clock::instant());
+        recent.remember(&key(1), limited(Counted::Requests, 1500), now);
         let later = now + Duration::from_millis(600);
-        assert_eq!(lately.recall(&key(1), later), Some(limited(Counted::Requests, 900)));
-        assert_eq!(lately.recall(&key(1), now + Duration::from_millis(1500)), None);
+        assert_eq!(recent.recall(&key(1), later), Some(limited(Counted::Requests, 900)));
+        assert_eq!(recent.recall(&key(1), now + Duration::from_millis(1500)), None);
     }
 
     #[test]
     fn what_depends_on_the_request_or_ends_with_another_is_not_remembered() {
-        let (lately, now) = (Lately::default(), crate::clock::instant());
+        let (recent, now) = (RecentRefusals::default(), crate::clock::instant());
         let concurrency = Denied::Concurrency {
             scope: Scope::Key,
             limit: 1,
         };
         for denied in [limited(Counted::Tokens, 1500), concurrency, Denied::KeyRevoked] {
-            lately.refused(&key(1), denied, now);
-            assert_eq!(lately.recall(&key(1), now), None, "{denied:?}");
+            recent.remember(&key(1), denied, now);
+            assert_eq!(recent.recall(&key(1), now), None, "{denied:?}");
         }
     }
 
     #[test]
     fn the_table_is_bounded_and_makes_room_when_refusals_are_old() {
-        let (lately, now) = (Lately::default(), crate::clock::instant());
+        let (recent, now) = (RecentRefusals::default(), crate::clock::instant());
         for number in 0..=KEYS_MAX {
-            lately.refused(&key(number), Denied::BalanceExhausted, now);
+            recent.remember(&key(number), Denied::BalanceExhausted, now);
         }
-        assert_eq!(lately.lock().len(), KEYS_MAX);
-        assert_eq!(lately.recall(&key(KEYS_MAX), now), None);
-        lately.refused(&key(KEYS_MAX), Denied::BalanceExhausted, now + REMEMBERED);
-        assert!(lately.recall(&key(KEYS_MAX), now + REMEMBERED).is_some());
-        assert_eq!(lately.lock().len(), 1);
+        assert_eq!(recent.lock().len(), KEYS_MAX);
+        assert_eq!(recent.recall(&key(KEYS_MAX), now), None);
+        recent.remember(&key(KEYS_MAX), Denied::BalanceExhausted, now + REMEMBERED);
+        assert!(recent.recall(&key(KEYS_MAX), now + REMEMBERED).is_some());
+        assert_eq!(recent.lock().len(), 1);
     }
 }

@@ -5,14 +5,11 @@ use crate::{
         outcome::Outcome,
         protocol::{FailureKind, MidStreamFailure},
     },
-    gateway::{
-        attempt::deadline::{Fate, Watch},
-        exchange::Forward,
-    },
+    gateway::{attempt::deadline::Fate, forward::Forward},
 };
 
 /// Outcome and message for an answer that its watch has ended; `None` if the watch has not.
-pub(super) fn ended_by(fate: Fate) -> Option<(Outcome, FailureKind, &'static str)> {
+pub fn ended_by(fate: Fate) -> Option<(Outcome, FailureKind, &'static str)> {
     match fate {
         Fate::Running => None,
         Fate::Expired => Some((
@@ -42,7 +39,7 @@ pub fn failure_of(forward: &Forward, panicked: bool) -> (Outcome, MidStreamFailu
             FailureKind::LimitReached,
             "the quota of this API key or the balance of its account is used up; the answer ends here",
         )
-    } else if let Some(ended) = forward.watch.as_ref().map(Watch::fate).and_then(ended_by) {
+    } else if let Some(ended) = ended_by(forward.attempt.fate()) {
         ended
     } else {
         (

@@ -1,9 +1,9 @@
 //! Decodes a compressed answer for the observer. The client gets the compressed bytes unchanged.
 
-use crate::gateway::coding::{Coding, Decoder};
-
-/// Decoded bytes per step. The buffer is allocated once per answer.
-const STEP_BYTES: usize = 16 * 1024;
+use crate::gateway::coding::{
+    Coding,
+    decoding::{Decoding, Following},
+};
 
 /// The most decoded bytes of one piece. Decoding runs in a hook that cannot wait; a real piece is about 16 KiB and
 /// compresses perhaps twenty-fold.
@@ -11,55 +11,37 @@ const PIECE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Decodes an answer as it passes and gives the text to the observer.
 #[derive(Debug)]
-pub struct Beside {
-    coding: Coding,
+pub struct AnswerDecoder {
     /// `None` once decoding has failed or a piece has exceeded [`PIECE_BYTES_MAX`].
-    decoder: Option<Decoder>,
-    output: Box<[u8]>,
+    decoding: Option<Decoding>,
 }
 
-impl Beside {
+impl AnswerDecoder {
     /// A decoder at the start of an answer.
     pub fn new(coding: Coding) -> Self {
         Self {
-            coding,
-            decoder: Decoder::new(coding).ok(),
-            output: vec![0; STEP_BYTES].into_boxed_slice(),
+            decoding: Decoding::new(coding, Following::Member, PIECE_BYTES_MAX).ok(),
         }
     }
 
     /// Whether everything could be decoded so far.
     pub fn is_readable(&self) -> bool {
-        self.decoder.is_some()
+        self.decoding.is_some()
     }
 
     /// Decodes a piece and passes the text to `observe` in parts.
     pub fn push(&mut self, piece: &[u8], mut observe: impl FnMut(&[u8])) {
-        let (mut rest, mut written) = (piece, 0);
-        while let Some(decoder) = &mut self.decoder {
-            if decoder.has_ended() {
-                if rest.is_empty() {
+        let Some(decoding) = &mut self.decoding else { return };
+        decoding.allow(PIECE_BYTES_MAX);
+        let mut rest = piece;
+        loop {
+            match decoding.next(&mut rest) {
+                Ok(Some(text)) => observe(text),
+                Ok(None) => return,
+                Err(_) => {
+                    self.decoding = None;
                     return;
                 }
-                // Another member (RFC 1952 section 2.2) or frame (RFC 8878 section 3.1) may follow.
-                self.decoder = match self.coding {
-                    Coding::Gzip | Coding::Zstd => Decoder::new(self.coding).ok(),
-                    Coding::Deflate | Coding::Brotli => None,
-                };
-                continue;
-            }
-            let Ok(step) = decoder.step(rest, &mut self.output) else {
-                self.decoder = None;
-                return;
-            };
-            observe(self.output.get(..step.written).unwrap_or_default());
-            rest = rest.get(step.read..).unwrap_or_default();
-            written += step.written;
-            if step.read == 0 && step.written == 0 {
-                return;
-            }
-            if written > PIECE_BYTES_MAX {
-                self.decoder = None;
             }
         }
     }
@@ -68,17 +50,18 @@ impl Beside {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::coding::tests::packed;
-
-    const ALL: [Coding; 4] = [Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd];
+    use crate::gateway::coding::{
+        decoding::PART_BYTES,
+        tests::{ALL, packed},
+    };
 
     fn read(coding: Coding, bytes: &[u8], piece: usize) -> (Vec<u8>, bool) {
-        let mut beside = Beside::new(coding);
+        let mut decoder = AnswerDecoder::new(coding);
         let mut text = Vec::new();
         for part in bytes.chunks(piece) {
-            beside.push(part, |plain| text.extend_from_slice(plain));
+            decoder.push(part, |plain| text.extend_from_slice(plain));
         }
-        (text, beside.is_readable())
+        (text, decoder.is_readable())
     }
 
     #[test]
@@ -114,9 +97,9 @@ mod tests {
         for coding in ALL {
             let fits = packed(coding, &vec![b'a'; PIECE_BYTES_MAX]);
             assert!(read(coding, &fits, usize::MAX).1, "{coding:?}");
-            let much = packed(coding, &vec![b'a'; PIECE_BYTES_MAX + 2 * STEP_BYTES]);
+            let much = packed(coding, &vec![b'a'; PIECE_BYTES_MAX + 2 * PART_BYTES]);
             let (text, readable) = read(coding, &much, usize::MAX);
-            assert!(!readable && text.len() <= PIECE_BYTES_MAX + STEP_BYTES, "{coding:?}");
+            assert!(!readable && text.len() <= PIECE_BYTES_MAX + PART_BYTES, "{coding:?}");
         }
     }
 }

@@ -3,9 +3,12 @@
 
 use bytes::{Bytes, BytesMut};
 
-use crate::domain::protocol::{
-    ErrorForm,
-    provider_error::{failure_in_success, redact, reshape_error},
+use crate::domain::{
+    protocol::{
+        ErrorForm,
+        provider_error::{failure_in_success, redact, reshape_error},
+    },
+    rules::ResponseRewriter,
 };
 
 /// The size beyond which an answer is no error; errors are short.
@@ -13,13 +16,23 @@ const HELD_BYTES_MAX: usize = 64 * 1024;
 
 /// A buffered answer that may be an error.
 #[derive(Debug, Default)]
-pub struct Doubtful {
+pub struct PossibleError {
+    /// Edits the answer first, if the provider's file says so.
+    pub rewriter: Option<ResponseRewriter>,
     held: BytesMut,
     /// The answer is too long for an error, so further pieces pass.
     cleared: bool,
 }
 
-impl Doubtful {
+impl PossibleError {
+    /// For an answer of which nothing has arrived.
+    pub fn new(rewriter: Option<ResponseRewriter>) -> Self {
+        Self {
+            rewriter,
+            ..Self::default()
+        }
+    }
+
     /// Takes a piece and returns what can go to the client.
     pub fn push(&mut self, piece: Bytes) -> Option<Bytes> {
         if self.cleared {
@@ -52,12 +65,12 @@ mod tests {
     use crate::domain::protocol::Protocol;
 
     fn through(pieces: &[&[u8]]) -> Vec<u8> {
-        let mut doubtful = Doubtful::default();
+        let mut possible = PossibleError::default();
         let mut out = Vec::new();
         for piece in pieces {
-            out.extend(doubtful.push(Bytes::copy_from_slice(piece)).unwrap_or_default());
+            out.extend(possible.push(Bytes::copy_from_slice(piece)).unwrap_or_default());
         }
-        out.extend(doubtful.finish(Protocol::Messages.into(), "secret-secret-secret", "req_1"));
+        out.extend(possible.finish(Protocol::Messages.into(), "secret-secret-secret", "req_1"));
         out
     }
 
@@ -79,11 +92,11 @@ mod tests {
     #[test]
     fn what_is_too_long_for_an_error_passes_at_once() {
         let long = vec![b' '; HELD_BYTES_MAX];
-        let mut doubtful = Doubtful::default();
-        assert_eq!(doubtful.push(Bytes::from(long.clone())), None);
-        let first = doubtful.push(Bytes::from_static(b"{")).unwrap();
+        let mut possible = PossibleError::default();
+        assert_eq!(possible.push(Bytes::from(long.clone())), None);
+        let first = possible.push(Bytes::from_static(b"{")).unwrap();
         assert_eq!(first.len(), HELD_BYTES_MAX + 1);
-        assert_eq!(doubtful.push(Bytes::from_static(b"}")), Some(Bytes::from_static(b"}")));
-        assert_eq!(doubtful.finish(Protocol::Messages.into(), "s", "r"), Bytes::new());
+        assert_eq!(possible.push(Bytes::from_static(b"}")), Some(Bytes::from_static(b"}")));
+        assert_eq!(possible.finish(Protocol::Messages.into(), "s", "r"), Bytes::new());
     }
 }

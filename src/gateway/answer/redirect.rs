@@ -3,11 +3,14 @@
 
 use pingora::{Error, ErrorType, http::ResponseHeader};
 
-use crate::{domain::refusal::Refusal, gateway::exchange::Forward};
+use crate::{
+    domain::refusal::Refusal,
+    gateway::{attempt::interruption::Interruption, forward::Forward},
+};
 
-/// Sets the refusal and logs an error for the operator. The redirect's target is neither logged nor returned, since it
+/// The error that ends the attempt. Logs an error for the operator. The redirect's target is neither logged nor returned, since it
 /// may contain anything.
-pub fn refuse(forward: &mut Forward, head: &ResponseHeader) -> Box<Error> {
+pub fn refuse(forward: &Forward, head: &ResponseHeader) -> Box<Error> {
     let status = head.status.as_u16();
     tracing::error!(
         request_id = forward.ticket.request_id(),
@@ -16,6 +19,8 @@ pub fn refuse(forward: &mut Forward, head: &ResponseHeader) -> Box<Error> {
         "the provider answered with a redirect, which is never followed: if it has moved, set its `base_url` in weir.toml, or the \
          URLs in its file, to its new address"
     );
-    forward.refusal = Some(Refusal::ProviderRedirected { status });
-    Error::explain(ErrorType::InvalidHTTPHeader, "a redirect from the provider").into_up()
+    let refusal = Interruption::Refused(Refusal::ProviderRedirected { status });
+    refusal
+        .error(ErrorType::InvalidHTTPHeader, "a redirect from the provider")
+        .into_up()
 }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::{
     domain::{protocol::Protocol, spend_limit},
-    gateway::exchange::Forward,
+    gateway::forward::Forward,
 };
 
 /// Replaces what the provider says about the operator's account by the key's own quota. Only for successes, and only
@@ -15,7 +15,7 @@ pub fn tell(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
     let Some(standing) = forward.ticket.quota() else {
         return Ok(());
     };
-    if forward.operation.protocol() != Protocol::Messages || !head.status.is_success() {
+    if forward.request.operation.protocol() != Protocol::Messages || !head.status.is_success() {
         return Ok(());
     }
     let is_the_operators = |name: &&HeaderName| name.as_str().starts_with(spend_limit::PREFIX);

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use pingora::{Error, ErrorType, Result};
+use pingora::{ErrorType, Result};
 use rand::RngExt;
 
 use crate::{
     clock,
     domain::refusal::Refusal,
-    gateway::{admission, attempt::attempts::Answered, exchange::Forward},
+    gateway::{
+        attempt::{attempts::Answered, interruption::Interruption},
+        forward::Forward,
+    },
     metrics::Metrics,
 };
 
@@ -30,16 +33,20 @@ pub fn pass(
         refused,
         asked_pause,
         // Without a client nobody waits for a better answer.
-        can_resend: admission::can_resend(forward) && !forward.is_unattended(),
+        can_resend: forward.can_resend() && !forward.recipient.has_left(),
     };
     let dice = rand::rng().random();
     if forward.attempts.answered(&answer, dice, clock::instant()) {
-        forward.again = true;
-        return Err(Error::explain(ErrorType::Custom("to be tried again"), "after the provider's answer").into_up());
+        let etype = ErrorType::Custom("to be tried again");
+        return Err(Interruption::Repeat
+            .error(etype, "after the provider's answer")
+            .into_up());
     }
     if refused {
-        forward.refusal = Some(Refusal::ProviderCredentialRefused);
-        return Err(Error::explain(ErrorType::Custom("credential refused"), "by the provider").into_up());
+        let refusal = Interruption::Refused(Refusal::ProviderCredentialRefused);
+        return Err(refusal
+            .error(ErrorType::Custom("credential refused"), "by the provider")
+            .into_up());
     }
     Ok(())
 }

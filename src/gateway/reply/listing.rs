@@ -3,13 +3,9 @@
 use crate::domain::{
     catalogue::{Catalogue, Model},
     key::KeyRecord,
-    operation::Operation,
     protocol::{ListedModel, Protocol, model_entry, model_page::page_of, models_list},
     refusal::{Refusal, Reply},
 };
-
-/// The most models that a refusal names as alternatives.
-const NAMED_MODELS_MAX: usize = 8;
 
 /// The requested page of the list, or the entry of the `wanted` model.
 pub fn reply(
@@ -56,11 +52,4 @@ pub fn reply(
         headers: vec![("content-type", "application/json".to_owned())],
         body,
     })
-}
-
-/// Models that the key may use and that have a provider for `operation`, as many as fit into a refusal's message.
-pub fn serving(catalogue: &Catalogue, key: &KeyRecord, operation: Operation) -> Vec<String> {
-    let fits = |model: &Model| model.providers_for(operation).next().is_some() && key.allows_model(&model.name);
-    let models = catalogue.models().filter(|model| fits(model));
-    models.map(|model| model.name.clone()).take(NAMED_MODELS_MAX).collect()
 }

@@ -7,7 +7,7 @@ use pingora_proxy::Session;
 use crate::{
     clock,
     domain::outcome::Outcome,
-    gateway::{answer::relay, entry::Entry, peer, reply},
+    gateway::{entry::Entry, peer, reply},
     public::{Answer, Ask, Public},
     store::time::StoreTime,
 };
@@ -48,6 +48,6 @@ async fn write(session: &mut Session, answer: Answer, request_id: &str) -> Resul
     if answer.has_body() {
         head.insert_header(header::CONTENT_LENGTH, answer.body.len())?;
     }
-    head.insert_header(relay::REQUEST_ID, request_id)?;
+    head.insert_header(reply::REQUEST_ID, request_id)?;
     reply::send(session, head, answer.body).await
 }

@@ -21,10 +21,13 @@ use crate::{
     },
     gateway::{
         coding::Coding,
-        request::compressed_body::Unpacked,
-        request::head::{BodyHead, Expectation, content_length},
+        request::{
+            Rejection,
+            body::{BodyForm, RequestBody},
+            compressed_body::CompressedBody,
+            head::{BodyHead, Expectation, content_length},
+        },
     },
-    pools::Probing,
 };
 
 /// The size of Pingora's replay buffer (`BODY_BUF_LIMIT` in its source).
@@ -32,78 +35,6 @@ const REPLAY_BYTES_MAX: u64 = 64 * 1024;
 
 /// The most that is allocated for a body before any of its bytes have arrived.
 const FIRST_ALLOCATION_BYTES_MAX: u64 = 1024 * 1024;
-
-/// A body in memory, with its share of the process-wide budget.
-#[derive(Debug)]
-pub struct GatheredBody {
-    /// The body to send: decoded, and edited for the current provider.
-    pub bytes: Bytes,
-    /// The body before any edit, kept while another provider may need it.
-    pub original: Option<Bytes>,
-    /// How the end of the body is delimited.
-    pub form: BodyForm,
-    /// Bytes received from the client, before decoding and edits.
-    pub received: usize,
-    /// The content coding that the body arrived in.
-    pub coding: Option<Coding>,
-    /// The body's share of the budget; returned on drop.
-    pub lease: BodyLease,
-}
-
-impl GatheredBody {
-    /// Whether the body can be sent again after it was sent once.
-    pub fn can_resend(&self) -> bool {
-        self.form != BodyForm::Open { replayable: false }
-    }
-
-    /// Whether a request with this body may probe a failing provider. It may if a failed probe does not lose it.
-    pub fn probing(&self) -> Probing {
-        match self.can_resend() {
-            true => Probing::Allowed,
-            false => Probing::Never,
-        }
-    }
-
-    /// The refusal if `rest` may not follow what was gathered. Only white space may follow a JSON value, nothing may
-    /// follow a compressed stream.
-    pub fn refusal_of_rest(&self, rest: &[u8]) -> Option<Refusal> {
-        match self.coding {
-            None => (!rest.iter().all(u8::is_ascii_whitespace)).then(|| Refusal::BodyInvalid {
-                reason: "data follows the JSON value".to_owned(),
-            }),
-            Some(coding) => (!rest.is_empty()).then(|| Refusal::BodyEncodingInvalid {
-                encoding: coding.as_str(),
-            }),
-        }
-    }
-}
-
-/// How the end of the body is delimited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyForm {
-    /// By a declared length; all of it has been read.
-    Sized,
-    /// By the framing. The JSON value is complete, but the end of the body may still be to come.
-    Open {
-        /// Pingora can replay its part, so the body can be sent a second time.
-        replayable: bool,
-    },
-}
-
-/// Why the body could not be read.
-#[derive(Debug)]
-pub enum GatherError {
-    /// The request is to be answered with this refusal.
-    Refused(Refusal),
-    /// The client disconnected or broke the framing; there is nobody to answer.
-    ClientGone,
-}
-
-impl From<Refusal> for GatherError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
 
 /// Reads the body. `read_wait` limits each wait for more bytes; `bytes_max` limits the whole body, both as received and
 /// decoded.
@@ -113,7 +44,7 @@ pub async fn gather(
     bytes_max: usize,
     read_wait: Duration,
     budget: &BodyBudget,
-) -> Result<GatheredBody, GatherError> {
+) -> Result<RequestBody, Rejection> {
     let declared = content_length(&session.req_header().headers);
     // A compressed body is not stored as received: its decoded size counts.
     let announced = declared.filter(|_| head.coding.is_none()).unwrap_or(0);
@@ -130,7 +61,7 @@ pub async fn gather(
         session
             .write_continue_response()
             .await
-            .map_err(|_| GatherError::ClientGone)?;
+            .map_err(|_| Rejection::ClientGone)?;
     }
     match declared {
         Some(length) => sized(session, length, gathering).await,
@@ -149,35 +80,29 @@ struct Gathering {
 
 enum Text {
     Plain(BytesMut),
-    Coded(Box<Unpacked>),
+    Coded(Box<CompressedBody>),
 }
 
 impl Text {
     fn new(coding: Option<Coding>, announced: u64, bytes_max: usize) -> Result<Self, Refusal> {
         Ok(match coding {
             None => Self::Plain(BytesMut::with_capacity(allocation(announced))),
-            Some(coding) => Self::Coded(Box::new(Unpacked::new(coding, bytes_max)?)),
+            Some(coding) => Self::Coded(Box::new(CompressedBody::new(coding, bytes_max)?)),
         })
     }
 }
 
 impl Gathering {
-    fn finish(self, form: BodyForm) -> Result<GatheredBody, GatherError> {
-        Ok(GatheredBody {
-            bytes: match self.text {
-                Text::Plain(text) => text.freeze(),
-                Text::Coded(unpacked) => unpacked.finish()?,
-            },
-            original: None,
-            form,
-            received: self.received,
-            coding: self.coding,
-            lease: self.lease,
-        })
+    fn finish(self, form: BodyForm) -> Result<RequestBody, Rejection> {
+        let bytes = match self.text {
+            Text::Plain(text) => text.freeze(),
+            Text::Coded(compressed) => compressed.finish()?,
+        };
+        Ok(RequestBody::new(bytes, form, self.received, self.coding, self.lease))
     }
 }
 
-async fn sized(session: &mut Session, length: u64, mut body: Gathering) -> Result<GatheredBody, GatherError> {
+async fn sized(session: &mut Session, length: u64, mut body: Gathering) -> Result<RequestBody, Rejection> {
     loop {
         let left = length.saturating_sub(body.received as u64);
         if left <= REPLAY_BYTES_MAX {
@@ -187,8 +112,8 @@ async fn sized(session: &mut Session, length: u64, mut body: Gathering) -> Resul
         body.received += piece.len();
         match &mut body.text {
             Text::Plain(text) => text.extend_from_slice(&piece),
-            Text::Coded(unpacked) => {
-                unpacked.push(&piece, &mut body.lease).await?;
+            Text::Coded(compressed) => {
+                compressed.push(&piece, &mut body.lease).await?;
             }
         }
         if session.is_body_done() {
@@ -198,7 +123,7 @@ async fn sized(session: &mut Session, length: u64, mut body: Gathering) -> Resul
     body.finish(BodyForm::Sized)
 }
 
-async fn open(session: &mut Session, mut body: Gathering) -> Result<GatheredBody, GatherError> {
+async fn open(session: &mut Session, mut body: Gathering) -> Result<RequestBody, Rejection> {
     session.enable_retry_buffering();
     let mut end = JsonEnd::new();
     while let Some(piece) = read(session).await? {
@@ -217,7 +142,7 @@ async fn open(session: &mut Session, mut body: Gathering) -> Result<GatheredBody
                 text.extend_from_slice(&piece);
                 matches!(end.push(&piece), Progress::CompleteAt(_))
             }
-            Text::Coded(unpacked) => unpacked.push(&piece, &mut body.lease).await?,
+            Text::Coded(compressed) => compressed.push(&piece, &mut body.lease).await?,
         };
         if complete {
             break;
@@ -232,10 +157,10 @@ async fn open(session: &mut Session, mut body: Gathering) -> Result<GatheredBody
     body.finish(BodyForm::Open { replayable })
 }
 
-async fn read(session: &mut Session) -> Result<Option<Bytes>, GatherError> {
+async fn read(session: &mut Session) -> Result<Option<Bytes>, Rejection> {
     session.read_request_body().await.map_err(|error| match error.etype() {
-        ErrorType::ReadTimedout => GatherError::Refused(Refusal::BodyTimeout),
-        _ => GatherError::ClientGone,
+        ErrorType::ReadTimedout => Rejection::Refused(Refusal::BodyTimeout),
+        _ => Rejection::ClientGone,
     })
 }
 

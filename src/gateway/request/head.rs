@@ -122,7 +122,7 @@ pub struct BodyHead {
 }
 
 /// Reads and checks the headers that concern the body, before any of it is read.
-pub fn check_body_head(head: &RequestHeader, body_bytes_max: usize) -> Result<BodyHead, Refusal> {
+pub fn check_body(head: &RequestHeader, body_bytes_max: usize) -> Result<BodyHead, Refusal> {
     let headers = &head.headers;
     let coding = match coding::of(headers) {
         Coded::No => None,

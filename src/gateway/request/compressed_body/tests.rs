@@ -1,25 +1,29 @@
-//! Tests of `unpacked`.
+//! Tests of `compressed_body`.
 
 use super::*;
-use crate::{body_budget::BodyBudget, gateway::coding::tests::packed};
-
-const ALL: [Coding; 4] = [Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd];
+use crate::{
+    body_budget::BodyBudget,
+    gateway::coding::{
+        decoding::PART_BYTES,
+        tests::{ALL, packed},
+    },
+};
 
 async fn unpack(coding: Coding, packed: &[u8], bytes_max: usize, budget: &BodyBudget) -> Result<Bytes, Refusal> {
     let mut lease = budget.try_reserve(0).unwrap();
-    let mut unpacked = Unpacked::new(coding, bytes_max)?;
+    let mut body = CompressedBody::new(coding, bytes_max)?;
     for piece in packed.chunks(1000) {
-        unpacked.push(piece, &mut lease).await?;
+        body.push(piece, &mut lease).await?;
     }
     assert!(lease.bytes() <= bytes_max as u64 + 1);
-    unpacked.finish()
+    body.finish()
 }
 
 #[tokio::test]
 async fn the_decoded_size_is_limited_exactly() {
     let budget = BodyBudget::new(u64::MAX);
     for coding in ALL {
-        for size in [0, 1, STEP_BYTES - 1, STEP_BYTES, STEP_BYTES + 1, 100_000] {
+        for size in [0, 1, PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 100_000] {
             let plain = vec![b'a'; size];
             let bytes = packed(coding, &plain);
             let fits = unpack(coding, &bytes, size, &budget).await;

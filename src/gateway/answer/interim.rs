@@ -1,4 +1,5 @@
-//! Heads that the client never sees: interim ones of a provider, and the placeholder for a withheld answer.
+//! Interim heads (RFC 9110 section 15.2), which the client never sees: those of a provider, and the one that takes the
+//! place of a withheld answer's head.
 
 use http::StatusCode;
 use pingora::{Result, http::ResponseHeader};

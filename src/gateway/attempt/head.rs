@@ -1,0 +1,80 @@
+//! The request's head on its way to a provider.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use pingora::{ErrorType, OrErr, Result, http::RequestHeader};
+use smallvec::SmallVec;
+
+use crate::{
+    domain::{
+        not_forwarded::{self, PresentedKey},
+        rules::{Head, edit_head as edit_headers, edit_query},
+    },
+    gateway::forward::Forward,
+};
+
+/// Turns the client's head into the provider's. Removes what must not pass, applies the provider's rules, then sets
+/// target, framing and credential, so that no rule can change those.
+pub fn edit(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
+    let provider = forward.provider();
+    for name in staying(&head.headers, &PresentedKey::new(&forward.request.presented)) {
+        head.remove_header(&name);
+    }
+    edit_headers(&provider.headers, &mut UpstreamHead(head));
+    let query = edit_query(&provider.query, forward.request.query.as_deref());
+    head.set_uri(target(&forward.attempts.leg().target, query.as_deref())?);
+    if let Some(place) = forward.attempts.place() {
+        head.insert_header(header::HOST, place.origin.authority())?;
+    }
+    head.insert_header(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"))?;
+    head.remove_header(&header::TRANSFER_ENCODING);
+    let length = forward.body.as_ref().map_or(0, |body| body.bytes.len());
+    head.insert_header(header::CONTENT_LENGTH, length)?;
+    let secret = forward.secret();
+    let mut value = HeaderValue::from_str(&format!("{}{}", provider.auth.scheme, secret)).or_err(
+        ErrorType::InvalidHTTPHeader,
+        "the provider's secret is not a header value",
+    )?;
+    value.set_sensitive(true);
+    head.insert_header(provider.auth.header.clone(), value)?;
+    Ok(())
+}
+
+/// The headers that are not forwarded: by name, or because they contain the client's key.
+fn staying(headers: &HeaderMap, key: &PresentedKey<'_>) -> SmallVec<[HeaderName; 4]> {
+    let stays = |name: &HeaderName, value: &HeaderValue| {
+        let text = name.as_str();
+        not_forwarded::header(text) || key.is_in_name(text) || key.is_in(value.as_bytes())
+    };
+    // A repeated header is listed repeatedly; its first removal removes all.
+    let found = headers.iter().filter(|(name, value)| stays(name, value));
+    found.map(|(name, _)| name.clone()).collect()
+}
+
+/// Pingora's head as the rules see it. Pingora's own methods keep the spelling of names.
+struct UpstreamHead<'a>(&'a mut RequestHeader);
+
+impl Head for UpstreamHead<'_> {
+    fn values(&self, name: &HeaderName) -> Vec<HeaderValue> {
+        self.0.headers.get_all(name).iter().cloned().collect()
+    }
+
+    fn remove(&mut self, name: &HeaderName) {
+        self.0.remove_header(name);
+    }
+
+    fn append(&mut self, name: &HeaderName, value: &HeaderValue) {
+        // Fails only beyond 32,768 values, far above the limit on headers.
+        let _ = self.0.append_header(name.clone(), value.clone());
+    }
+}
+
+fn target(path_and_query: &str, query: Option<&str>) -> Result<Uri> {
+    let joined = match query {
+        None => path_and_query.to_owned(),
+        Some(query) if path_and_query.contains('?') => format!("{path_and_query}&{query}"),
+        Some(query) => format!("{path_and_query}?{query}"),
+    };
+    joined
+        .parse()
+        .or_err(ErrorType::InvalidHTTPHeader, "the provider's target is not a valid one")
+}
