@@ -18,10 +18,13 @@ pub mod forward;
 pub mod front;
 pub mod gate;
 pub mod keepalive;
+pub mod key_slots;
+pub mod outlet;
 pub mod panics;
 pub mod parts;
 pub mod peer;
 pub mod presence;
+pub mod recent_refusals;
 pub mod recipient;
 pub mod reply;
 pub mod request;
@@ -41,8 +44,9 @@ use pingora_proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 
 pub use self::parts::Gateway;
 use self::{
-    attempt::{connect, failure},
+    attempt::{connect, failure, send},
     exchange::Exchange,
+    forward::Forward,
 };
 
 #[async_trait]
@@ -68,9 +72,9 @@ impl ProxyHttp for Gateway {
     }
 
     async fn upstream_peer(&self, session: &mut Session, exchange: &mut Exchange) -> Result<Box<HttpPeer>> {
-        let forward = exchange.forward()?;
-        connect::pause(forward, &self.drain).await;
-        panics::immediate(self.metrics(), || connect::peer(self, session, forward))
+        let Forward { dispatch, ticket, .. } = exchange.forward()?;
+        connect::pause(dispatch, &self.drain).await;
+        panics::immediate(self.metrics(), || connect::peer(self, session, dispatch, ticket))
     }
 
     async fn connected_to_upstream(
@@ -82,9 +86,11 @@ impl ProxyHttp for Gateway {
         digest: Option<&Digest>,
         exchange: &mut Exchange,
     ) -> Result<()> {
-        let forward = exchange.forward()?;
+        let Forward {
+            dispatch, recipient, ..
+        } = exchange.forward()?;
         panics::immediate(self.metrics(), || {
-            connect::connected(session, forward, digest, &self.drain);
+            connect::connected(session, dispatch, recipient.presence.clone(), digest, &self.drain);
             Ok(())
         })
     }
@@ -95,8 +101,8 @@ impl ProxyHttp for Gateway {
         head: &mut RequestHeader,
         exchange: &mut Exchange,
     ) -> Result<()> {
-        let forward = exchange.forward()?;
-        panics::immediate(self.metrics(), || attempt::head::edit(forward, head))
+        let dispatch = &exchange.forward()?.dispatch;
+        panics::immediate(self.metrics(), || send::head(dispatch, head))
     }
 
     async fn request_body_filter(
@@ -106,8 +112,11 @@ impl ProxyHttp for Gateway {
         end: bool,
         exchange: &mut Exchange,
     ) -> Result<()> {
-        let forward = exchange.forward()?;
-        panics::immediate(self.metrics(), || attempt::body::send(session, forward, piece, end))
+        let Forward {
+            dispatch, recipient, ..
+        } = exchange.forward()?;
+        let presence = recipient.presence.as_deref();
+        panics::immediate(self.metrics(), || send::body(session, dispatch, presence, piece, end))
     }
 
     fn fail_to_connect(
@@ -118,7 +127,12 @@ impl ProxyHttp for Gateway {
         error: Box<Error>,
     ) -> Box<Error> {
         match exchange.forward() {
-            Ok(forward) => connect::failed(forward, error, &self.drain),
+            Ok(Forward {
+                dispatch,
+                ticket,
+                recipient,
+                ..
+            }) => connect::failed(dispatch, ticket.request_id(), recipient.has_left(), error, &self.drain),
             Err(_) => error,
         }
     }
@@ -132,7 +146,9 @@ impl ProxyHttp for Gateway {
         reused: bool,
     ) -> Box<Error> {
         match exchange.forward() {
-            Ok(forward) => failure::decide(session, forward, error, reused),
+            Ok(Forward {
+                dispatch, recipient, ..
+            }) => failure::decide(session, dispatch, recipient.has_left(), error, reused),
             Err(_) => error,
         }
     }
@@ -210,5 +226,25 @@ impl ProxyHttp for Gateway {
     fn request_summary(&self, session: &Session, exchange: &Exchange) -> String {
         let head = session.req_header();
         format!("{} {}, {}", head.method, head.uri.path(), exchange.request_id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The size of the future that `f` returns.
+    fn future_size<A, F>(_: fn(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn what_a_request_carries_is_small() {
+        type Arriving<'a> = (&'a Gateway, &'a mut Session, &'a mut Exchange);
+        let handle =
+            future_size(|(gateway, session, exchange): Arriving<'static>| arrival::handle(gateway, session, exchange));
+        let (context, stage) = (size_of::<Exchange>(), size_of::<Forward>());
+        println!("context {context}, boxed stage {stage}, future of request_filter {handle} bytes");
+        assert!(context <= 64 && stage <= 4352 && handle <= 6144);
     }
 }

@@ -3,10 +3,8 @@
 pub mod caller;
 pub mod funds;
 pub mod funds_wait;
-pub mod key_slots;
 pub mod named_state;
 pub mod permits;
-pub mod recent_refusals;
 
 use std::sync::Arc;
 
@@ -28,13 +26,13 @@ use crate::{
     },
     gateway::{
         admission::caller::Caller,
-        answer::{outlet::Outlet, owner::Owner},
-        attempt::{Attempt, attempts::Attempts},
+        attempt::{Attempt, attempts::Attempts, dispatch::Dispatch},
         entry::Entry,
         estimate::Basis,
         forward::Forward,
+        outlet::Outlet,
         parts::Gateway,
-        recipient::Recipient,
+        recipient::{Recipient, owner::Owner},
         request::{
             Rejection, Request,
             body::RequestBody,
@@ -50,26 +48,22 @@ use crate::{
 /// An admitted request, but for its line in the access log.
 #[derive(Debug)]
 pub struct Admitted {
-    request: Request,
+    dispatch: Dispatch,
     /// The charge; `None` for a free request.
     bill: Option<Bill>,
     basis: Basis,
-    attempts: Attempts,
-    body: RequestBody,
     recipient: Recipient,
 }
 
 impl Admitted {
     /// Issues the ticket: from here on the request accounts for itself, however it ends.
     pub fn issue(self, mut entry: Entry) -> Forward {
-        entry.record.model = Some(self.request.model.name.clone());
-        entry.record.stream = self.request.stream;
+        let request = &self.dispatch.request;
+        entry.record.model = Some(request.model.name.clone());
+        entry.record.stream = request.stream;
         Forward {
-            request: self.request,
+            dispatch: self.dispatch,
             ticket: Ticket::issue(entry, self.bill, self.basis),
-            attempts: self.attempts,
-            attempt: Attempt::default(),
-            body: Some(self.body),
             outlet: Outlet::default(),
             recipient: self.recipient,
         }
@@ -151,12 +145,16 @@ pub async fn admit(
         stream_gauge: stream.then(|| gateway.metrics().stream_opened()),
         count_slot,
     };
-    Ok(Admitted {
+    let dispatch = Dispatch {
         request,
+        attempts,
+        attempt: Attempt::default(),
+        body: Some(body),
+    };
+    Ok(Admitted {
+        dispatch,
         bill,
         basis,
-        attempts,
-        body,
         recipient,
     })
 }

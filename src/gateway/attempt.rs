@@ -1,13 +1,13 @@
 //! One attempt of a request at a provider.
 
 pub mod attempts;
-pub mod body;
 pub mod connect;
 pub mod connector;
 pub mod deadline;
+pub mod dispatch;
 pub mod failure;
-pub mod head;
 pub mod interruption;
+pub mod send;
 pub mod verdict;
 
 use std::time::{Duration, Instant};

@@ -13,6 +13,7 @@ use zstd::{
     zstd_safe::DParameter,
 };
 
+pub mod answer_decoder;
 pub mod decoding;
 #[cfg(test)]
 pub(in crate::gateway) mod tests;

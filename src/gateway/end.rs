@@ -7,12 +7,14 @@ use pingora_proxy::Session;
 use crate::{
     domain::{outcome::Outcome, refusal::Refusal},
     gateway::{
-        answer::{body, broken_off, outlet::Outlet, withheld_error::WholeError},
+        answer::{body, broken_off},
         attempt::{deadline::Fate, interruption::Interruption},
         entry::Entry,
         exchange::{Exchange, Leftover, Stage},
         forward::Forward,
-        keepalive, panics, reply,
+        keepalive,
+        outlet::{Outlet, withheld_error::WholeError},
+        panics, reply,
     },
     sessions::Sessions,
 };
@@ -25,7 +27,7 @@ pub async fn finish(sessions: &Sessions, session: &mut Session, exchange: &mut E
     match exchange.take_stage() {
         Stage::Forwarding(mut forward) => {
             send_withheld(session, &mut forward).await;
-            settle(sessions, *forward);
+            forward.settle(sessions);
         }
         Stage::Ended(Leftover::Reusable) => keepalive::park(session).await,
         Stage::Arrived(_) | Stage::Ended(Leftover::Pingoras) => {}
@@ -45,26 +47,13 @@ async fn send_withheld(session: &mut Session, forward: &mut Forward) {
     }
 }
 
-/// Settles and records what an ended request has done.
-fn settle(sessions: &Sessions, mut forward: Forward) {
-    let Forward {
-        ticket,
-        attempts,
-        recipient,
-        ..
-    } = &mut forward;
-    recipient.remember_rest(sessions, attempts, &ticket.meter);
-    ticket.settle();
-    recipient.close(ticket.meter.is_complete());
-}
-
 /// Ends a failed request. Before the answer's head the client gets a refusal; after it the protocol's in-band error,
 /// or, if it has none, a broken connection. The end never looks like a success. Returns the status that the client got.
 pub async fn fail(sessions: &Sessions, session: &mut Session, error: &Error, exchange: &mut Exchange) -> u16 {
     let (status, leftover) = match exchange.take_stage() {
         Stage::Forwarding(mut forward) => {
             let ended = fail_forward(session, error, &mut forward).await;
-            settle(sessions, *forward);
+            forward.settle(sessions);
             ended
         }
         Stage::Arrived(arrived) => (
@@ -131,7 +120,7 @@ async fn refuse(session: &mut Session, error: &Error, forward: &mut Forward) -> 
     forward.ticket.answered_with(refusal.status(), refusal.reason());
     forward.ticket.charge_now();
     let request_id = forward.ticket.request_id();
-    let reply = refusal.reply(forward.error_form(), request_id);
+    let reply = refusal.reply(forward.dispatch.error_form(), request_id);
     match reply::write(session, reply, request_id).await {
         Ok(()) => (refusal.status(), Leftover::Reusable),
         Err(_) => (NO_STATUS, Leftover::Pingoras),
@@ -169,7 +158,7 @@ async fn write_last(session: &mut Session, bytes: Bytes) -> Leftover {
 }
 
 fn refusal_of(error: &Error, forward: &Forward) -> Refusal {
-    let attempt = &forward.attempt;
+    let attempt = &forward.dispatch.attempt;
     if attempt.fate() == Fate::Stopped {
         return Refusal::Stopping;
     }

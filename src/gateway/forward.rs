@@ -1,30 +1,18 @@
-//! An admitted request on its way to a provider and back.
+//! An admitted request on its way to a provider, and its answer on the way back.
 
 use crate::{
-    domain::{outcome::Outcome, protocol::ErrorForm, rules::Provider},
-    gateway::{
-        answer::outlet::Outlet,
-        attempt::{Attempt, attempts::Attempts},
-        recipient::Recipient,
-        request::{Request, body::RequestBody},
-        ticket::Ticket,
-    },
+    domain::outcome::Outcome,
+    gateway::{attempt::dispatch::Dispatch, outlet::Outlet, recipient::Recipient, ticket::Ticket},
     sessions::Sessions,
 };
 
-/// An admitted request. Each part has one owner of its changes: `attempt/` and `answer/` say what becomes of it.
+/// An admitted request.
 #[derive(Debug)]
 pub struct Forward {
-    /// What the client asks.
-    pub request: Request,
+    /// The request and its attempts.
+    pub dispatch: Dispatch,
     /// The right to forward and the duty to account, with what has been observed of the answer.
     pub ticket: Ticket,
-    /// Chooses provider, credential and place of each attempt.
-    pub attempts: Attempts,
-    /// The current attempt.
-    pub attempt: Attempt,
-    /// The body. `None` once no attempt can follow.
-    pub body: Option<RequestBody>,
     /// How the answer's body leaves for the client.
     pub outlet: Outlet,
     /// Whoever gets the answer.
@@ -32,26 +20,6 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// The current provider.
-    pub fn provider(&self) -> &Provider {
-        &self.attempts.leg().provider
-    }
-
-    /// The current credential's secret.
-    pub fn secret(&self) -> &str {
-        self.attempts.credential().credential.secret.expose()
-    }
-
-    /// The form in which the client gets errors of the current provider.
-    pub fn error_form(&self) -> ErrorForm {
-        self.provider().error_form(self.request.operation.protocol())
-    }
-
-    /// Whether a further attempt can send the body again.
-    pub fn can_resend(&self) -> bool {
-        self.body.as_ref().is_some_and(RequestBody::can_resend)
-    }
-
     /// Marks the request as abandoned if its client disconnected before the answer was complete.
     pub fn note_client(&mut self) {
         if self.recipient.has_left() && !self.ticket.meter.is_complete() {
@@ -61,8 +29,16 @@ impl Forward {
 
     /// Called before a piece of the answer, or its end, goes to the client: records the state that it has created.
     pub fn remember(&mut self, sessions: &Sessions, end: bool) {
-        let write_limit = self.request.live.config.gateway.write;
-        let recipient = &mut self.recipient;
-        recipient.remember(sessions, &self.attempts, &self.ticket.meter, end, write_limit);
+        let write_limit = self.dispatch.request.live.config.gateway.write;
+        let (attempts, meter) = (&self.dispatch.attempts, &self.ticket.meter);
+        self.recipient.remember(sessions, attempts, meter, end, write_limit);
+    }
+
+    /// Settles the request, and records what it has created, however it has ended.
+    pub fn settle(mut self: Box<Self>, sessions: &Sessions) {
+        let (attempts, meter) = (&self.dispatch.attempts, &self.ticket.meter);
+        self.recipient.remember_rest(sessions, attempts, meter);
+        self.ticket.settle();
+        self.recipient.close(self.ticket.meter.is_complete());
     }
 }

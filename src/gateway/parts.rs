@@ -8,11 +8,7 @@ use tokio::sync::Semaphore;
 use crate::{
     billing::Billing,
     body_budget::BodyBudget,
-    gateway::{
-        admission::{key_slots::KeySlots, recent_refusals::RecentRefusals},
-        drain::Drain,
-        entry::Sinks,
-    },
+    gateway::{drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals},
     key_cache::KeyCache,
     live::LiveCell,
     metrics::Metrics,

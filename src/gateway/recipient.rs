@@ -1,11 +1,13 @@
 //! The client's side of a forwarded request: who gets the answer, and what is kept for it while the request runs.
 
+pub mod owner;
+
 use std::{sync::Arc, time::Duration};
 
 use crate::{
     gateway::{
-        admission::key_slots::KeySlot, answer::owner::Owner, attempt::attempts::Attempts, gate::Gate,
-        presence::Presence, ticket::Meter,
+        attempt::attempts::Attempts, gate::Gate, key_slots::KeySlot, presence::Presence, recipient::owner::Owner,
+        ticket::Meter,
     },
     metrics::GaugeGuard,
     sessions::Sessions,
@@ -27,13 +29,6 @@ pub struct Recipient {
 }
 
 impl Recipient {
-    /// The request has been read to its end.
-    pub fn asked(&self) {
-        if let Some(presence) = &self.presence {
-            presence.asked();
-        }
-    }
-
     /// Whether the client has disconnected and the answer is read without it.
     pub fn has_left(&self) -> bool {
         self.presence.as_ref().is_some_and(|presence| presence.has_left())

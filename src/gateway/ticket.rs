@@ -16,8 +16,8 @@ use crate::{
         protocol::{Framing, Made, MidStreamFailure, Observed, Observer, Protocol},
     },
     gateway::{
-        answer::decoder::AnswerDecoder,
         coding::Coded,
+        coding::answer_decoder::AnswerDecoder,
         entry::{Entry, millis_between},
         estimate::Basis,
     },

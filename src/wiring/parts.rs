@@ -10,12 +10,7 @@ use crate::{
     clock,
     config::{AccessTarget, Config},
     domain::catalogue::Catalogue,
-    gateway::{
-        Gateway,
-        admission::{key_slots::KeySlots, recent_refusals::RecentRefusals},
-        drain::Drain,
-        entry::Sinks,
-    },
+    gateway::{Gateway, drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals},
     key_cache::KeyCache,
     live::{Live, LiveCell},
     metrics::{Health, Metrics, ProviderFigures},

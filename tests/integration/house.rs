@@ -7,6 +7,7 @@
 use std::fs;
 
 mod source;
+mod walk;
 
 use source::{Source, crate_modules, has_word, import_root, package, sources};
 

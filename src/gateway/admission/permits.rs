@@ -13,10 +13,10 @@ use crate::{
         rules::{ClientGoneAction, Provider},
     },
     gateway::{
-        admission::key_slots::KeySlot,
         client_h2::ClientH2,
         client_stream::ClientStream,
         gate::Gate,
+        key_slots::KeySlot,
         parts::Gateway,
         presence::{Presence, Terms},
         request::Request,

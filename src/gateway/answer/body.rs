@@ -10,12 +10,10 @@ use crate::{
         protocol::{FailureKind, Framing, MidStreamFailure},
     },
     gateway::{
-        answer::{
-            broken_off, error,
-            outlet::{Outlet, append, rewrite},
-        },
+        answer::{broken_off, error},
         attempt::deadline::Fate,
         forward::Forward,
+        outlet::{Outlet, append, rewrite},
     },
     metrics::Metrics,
 };
@@ -25,7 +23,7 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
     fail::fail_point!("response_body");
     if let Some(bytes) = piece.as_deref() {
         let now = clock::instant();
-        forward.attempt.byte_seen(now);
+        forward.dispatch.attempt.byte_seen(now);
         forward.note_client();
         forward.ticket.meter.body_seen(bytes, now);
         forward.ticket.look(now);
@@ -33,7 +31,7 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
     if matches!(forward.outlet, Outlet::Withheld(_)) {
         return error::pass(metrics, forward, piece, end);
     }
-    if !end && forward.request.stream && forward.ticket.is_cut() {
+    if !end && forward.dispatch.request.stream && forward.ticket.is_cut() {
         return Err(Error::explain(
             ErrorType::Custom("limit reached"),
             "nothing is left to pay for the answer",
@@ -42,7 +40,7 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
     }
     let mut fate = Fate::Running;
     if end {
-        fate = forward.attempt.ended();
+        fate = forward.dispatch.attempt.ended();
         forward.ticket.meter.body_ended();
     }
     forward.ticket.charge_whole();
@@ -65,7 +63,11 @@ fn let_out(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
             }
             *piece = piece.take().and_then(|bytes| possible.push(bytes));
             if end && let Outlet::PossibleError(possible) = std::mem::take(&mut forward.outlet) {
-                let rest = possible.finish(forward.error_form(), forward.secret(), forward.ticket.request_id());
+                let rest = possible.finish(
+                    forward.dispatch.error_form(),
+                    forward.dispatch.secret(),
+                    forward.ticket.request_id(),
+                );
                 if !rest.is_empty() {
                     append(piece, &rest);
                 }

@@ -39,7 +39,7 @@ pub fn failure_of(forward: &Forward, panicked: bool) -> (Outcome, MidStreamFailu
             FailureKind::LimitReached,
             "the quota of this API key or the balance of its account is used up; the answer ends here",
         )
-    } else if let Some(ended) = ended_by(forward.attempt.fate()) {
+    } else if let Some(ended) = ended_by(forward.dispatch.attempt.fate()) {
         ended
     } else {
         (

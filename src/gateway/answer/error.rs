@@ -19,14 +19,14 @@ use crate::{
         rules::ErrorShape,
     },
     gateway::{
-        answer::{
-            fields, interim,
-            outlet::Outlet,
-            withheld_error::{WholeError, WithheldError},
-        },
+        answer::{fields, interim},
         attempt::verdict,
         coding,
         forward::Forward,
+        outlet::{
+            Outlet,
+            withheld_error::{WholeError, WithheldError},
+        },
     },
     metrics::Metrics,
 };
@@ -37,7 +37,7 @@ pub fn withhold(metrics: &Metrics, forward: &mut Forward, head: &mut ResponseHea
     let withheld = std::mem::replace(head, interim::head()?);
     let content_type = withheld.headers.get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok());
-    let operation = forward.request.operation;
+    let operation = forward.dispatch.request.operation;
     let framing = framing_of(operation, content_type);
     let coded = coding::of(&withheld.headers);
     let (status, protocol) = (withheld.status.as_u16(), operation.protocol());
@@ -64,7 +64,7 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
         error.push(&bytes);
     }
     if end && let Outlet::Withheld(error) = std::mem::take(&mut forward.outlet) {
-        forward.attempt.ended();
+        forward.dispatch.attempt.ended();
         forward.outlet = Outlet::WholeError(finish(error, metrics, forward)?);
         forward.ticket.meter.body_ended();
     }
@@ -80,15 +80,16 @@ fn finish(mut error: WithheldError, metrics: &Metrics, forward: &mut Forward) ->
     let status = head.status.as_u16();
     let wait = text.as_deref().filter(|_| status == 429).and_then(retry_delay);
     if !is_judged {
-        let refused = forward.provider().refuses_credential(status, text.as_deref());
+        let refused = forward.dispatch.provider().refuses_credential(status, text.as_deref());
         let wait = wait.or_else(|| asked_pause(&head));
-        verdict::pass(metrics, forward, status, refused, wait)?;
+        let has_left = forward.recipient.has_left();
+        verdict::pass(metrics, &mut forward.dispatch, has_left, status, refused, wait)?;
     } else if let Some(wait) = wait {
-        forward.attempts.credential().rest(wait, clock::instant());
+        forward.dispatch.attempts.credential().rest(wait, clock::instant());
     }
-    let form = forward.error_form();
-    let masked = text.map(|text| redact(&text, forward.secret()).map_or(text, Bytes::from));
-    let fits = |body: &Bytes| forward.provider().errors == ErrorShape::Native && form.fits(body);
+    let form = forward.dispatch.error_form();
+    let masked = text.map(|text| redact(&text, forward.dispatch.secret()).map_or(text, Bytes::from));
+    let fits = |body: &Bytes| forward.dispatch.provider().errors == ErrorShape::Native && form.fits(body);
     let is_native = masked.as_ref().is_some_and(fits);
     let body = match masked {
         Some(body) if is_native => body,

@@ -12,30 +12,32 @@ use crate::{
         rules::{ErrorShape, ResponseRewriter},
     },
     gateway::{
-        answer::{error, fields, interim, outlet::Outlet, possible_error::PossibleError, redirect},
+        answer::{error, fields, interim, redirect},
         attempt::{interruption::Interruption, verdict},
         coding::{self, Coded},
         forward::Forward,
+        outlet::{Outlet, possible_error::PossibleError},
     },
     metrics::Metrics,
 };
 
 /// The provider's answer has a head. An error return ends the attempt.
 pub fn accept(metrics: &Metrics, forward: &mut Forward, head: &mut ResponseHeader) -> Result<()> {
-    forward.attempt.byte_seen(clock::instant());
+    forward.dispatch.attempt.byte_seen(clock::instant());
     if head.status.is_informational() {
         *head = interim::head()?;
         return Ok(());
     }
-    forward.attempt.head_seen();
+    forward.dispatch.attempt.head_seen();
     let status = head.status.as_u16();
-    if forward.provider().error_rules.concern(status) {
+    if forward.dispatch.provider().error_rules.concern(status) {
         return error::withhold(metrics, forward, head, false);
     }
     let is_error = status >= 400;
-    let refused = forward.provider().refuses_credential(status, None);
+    let refused = forward.dispatch.provider().refuses_credential(status, None);
     let asked_pause = is_error.then(|| error::asked_pause(head)).flatten();
-    verdict::pass(metrics, forward, status, refused, asked_pause)?;
+    let has_left = forward.recipient.has_left();
+    verdict::pass(metrics, &mut forward.dispatch, has_left, status, refused, asked_pause)?;
     if is_error {
         return error::withhold(metrics, forward, head, true);
     }
@@ -53,7 +55,7 @@ pub fn accept(metrics: &Metrics, forward: &mut Forward, head: &mut ResponseHeade
 
 /// Whether this is a stream without a single byte, which would look like a finished one.
 fn is_empty_stream(forward: &Forward, head: &ResponseHeader) -> bool {
-    forward.request.stream
+    forward.dispatch.request.stream
         && head.status.is_success()
         && head
             .headers
@@ -67,13 +69,13 @@ pub fn pass(session: &mut Session, forward: &mut Forward, head: &mut ResponseHea
         return Ok(());
     }
     fields::fit(forward, head)?;
-    let protocol = forward.request.operation.protocol();
+    let protocol = forward.dispatch.request.operation.protocol();
     let status = head.status.as_u16();
     let content_type = head
         .headers
         .get(header::CONTENT_TYPE)
         .and_then(|value| value.to_str().ok());
-    let framing = framing_of(forward.request.operation, content_type);
+    let framing = framing_of(forward.dispatch.request.operation, content_type);
     let coded = coding::of(&head.headers);
     forward.ticket.meter.head_seen(status, protocol, framing, &coded);
     let is_plain = coded == Coded::No;
@@ -94,15 +96,15 @@ pub fn pass(session: &mut Session, forward: &mut Forward, head: &mut ResponseHea
     }
     if session.is_body_done() {
         // No attempt can follow, so the memory is freed before a long stream runs.
-        forward.body = None;
+        forward.dispatch.body = None;
     }
     Ok(())
 }
 
 /// The outlet of a success that is not compressed.
 fn outlet(session: &Session, forward: &Forward, framing: Framing) -> Outlet {
-    let leg = forward.attempts.leg();
-    let facts = forward.request.facts(&session.req_header().headers, leg);
+    let leg = forward.dispatch.attempts.leg();
+    let facts = forward.dispatch.request.facts(&session.req_header().headers, leg);
     let rewriter = ResponseRewriter::new(&leg.provider.response, &facts, framing);
     if framing == Framing::Json && leg.provider.errors == ErrorShape::Reshape {
         return Outlet::PossibleError(PossibleError::new(rewriter));

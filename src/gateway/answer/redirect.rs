@@ -14,7 +14,7 @@ pub fn refuse(forward: &Forward, head: &ResponseHeader) -> Box<Error> {
     let status = head.status.as_u16();
     tracing::error!(
         request_id = forward.ticket.request_id(),
-        provider = %forward.provider().name,
+        provider = %forward.dispatch.provider().name,
         status,
         "the provider answered with a redirect, which is never followed: if it has moved, set its `base_url` in weir.toml, or the \
          URLs in its file, to its new address"

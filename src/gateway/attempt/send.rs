@@ -1,35 +1,42 @@
-//! The request's head on its way to a provider.
+//! What is sent to a provider: the request's head and body.
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use pingora::{ErrorType, OrErr, Result, http::RequestHeader};
+use pingora_proxy::Session;
 use smallvec::SmallVec;
 
 use crate::{
     domain::{
         not_forwarded::{self, PresentedKey},
-        rules::{Head, edit_head as edit_headers, edit_query},
+        rules::{Head, edit_head, edit_query},
     },
-    gateway::forward::Forward,
+    gateway::{
+        attempt::{dispatch::Dispatch, interruption::Interruption},
+        presence::Presence,
+        reply,
+        request::body::BodyForm,
+    },
 };
 
 /// Turns the client's head into the provider's. Removes what must not pass, applies the provider's rules, then sets
 /// target, framing and credential, so that no rule can change those.
-pub fn edit(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
-    let provider = forward.provider();
-    for name in staying(&head.headers, &PresentedKey::new(&forward.request.presented)) {
+pub fn head(dispatch: &Dispatch, head: &mut RequestHeader) -> Result<()> {
+    let provider = dispatch.provider();
+    for name in staying(&head.headers, &PresentedKey::new(&dispatch.request.presented)) {
         head.remove_header(&name);
     }
-    edit_headers(&provider.headers, &mut UpstreamHead(head));
-    let query = edit_query(&provider.query, forward.request.query.as_deref());
-    head.set_uri(target(&forward.attempts.leg().target, query.as_deref())?);
-    if let Some(place) = forward.attempts.place() {
+    edit_head(&provider.headers, &mut UpstreamHead(head));
+    let query = edit_query(&provider.query, dispatch.request.query.as_deref());
+    head.set_uri(target(&dispatch.attempts.leg().target, query.as_deref())?);
+    if let Some(place) = dispatch.attempts.place() {
         head.insert_header(header::HOST, place.origin.authority())?;
     }
     head.insert_header(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"))?;
     head.remove_header(&header::TRANSFER_ENCODING);
-    let length = forward.body.as_ref().map_or(0, |body| body.bytes.len());
+    let length = dispatch.body.as_ref().map_or(0, |body| body.bytes.len());
     head.insert_header(header::CONTENT_LENGTH, length)?;
-    let secret = forward.secret();
+    let secret = dispatch.secret();
     let mut value = HeaderValue::from_str(&format!("{}{}", provider.auth.scheme, secret)).or_err(
         ErrorType::InvalidHTTPHeader,
         "the provider's secret is not a header value",
@@ -77,4 +84,37 @@ fn target(path_and_query: &str, query: Option<&str>) -> Result<Uri> {
     joined
         .parse()
         .or_err(ErrorType::InvalidHTTPHeader, "the provider's target is not a valid one")
+}
+
+/// Replaces the body that Pingora holds by the stored one, sent as a whole at the end, and tells `presence` of it.
+pub fn body(
+    session: &Session,
+    dispatch: &mut Dispatch,
+    presence: Option<&Presence>,
+    piece: &mut Option<Bytes>,
+    end: bool,
+) -> Result<()> {
+    let replayed = dispatch.attempt.take_replay_bytes();
+    let Some(body) = &dispatch.body else {
+        return Ok(());
+    };
+    if let (BodyForm::Open { .. }, Some(piece)) = (body.form, piece.as_deref()) {
+        let rest = piece.get(replayed.min(piece.len())..).unwrap_or_default();
+        if let Some(refusal) = body.refusal_of_rest(rest) {
+            let refusal = Interruption::Refused(refusal);
+            return Err(refusal
+                .error(ErrorType::InvalidHTTPHeader, "data follows the request body")
+                .into_down());
+        }
+    }
+    if let (true, Some(presence)) = (end, presence) {
+        presence.asked();
+    }
+    // An empty piece keeps the body open; `None` would end it.
+    *piece = Some(if end { body.bytes.clone() } else { Bytes::new() });
+    if end && reply::has_begun(session) {
+        // The provider has answered before the end of the client's body: no attempt can follow.
+        dispatch.body = None;
+    }
+    Ok(())
 }

@@ -1,10 +1,13 @@
 //! The one way by which an answer's body leaves for the client.
 
+pub mod possible_error;
+pub mod withheld_error;
+
 use bytes::{Bytes, BytesMut};
 
 use crate::{
     domain::rules::ResponseRewriter,
-    gateway::answer::{
+    gateway::outlet::{
         possible_error::PossibleError,
         withheld_error::{WholeError, WithheldError},
     },
