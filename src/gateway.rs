@@ -19,6 +19,7 @@ pub mod front;
 pub mod gate;
 pub mod keepalive;
 pub mod key_slots;
+pub mod meter;
 pub mod outlet;
 pub mod panics;
 pub mod parts;
@@ -47,6 +48,7 @@ use self::{
     attempt::{connect, failure, send},
     exchange::Exchange,
     forward::Forward,
+    ticket::Cause,
 };
 
 #[async_trait]
@@ -186,7 +188,7 @@ impl ProxyHttp for Gateway {
             answer::body::pass(self.metrics(), forward, piece, end)?;
             forward.remember(&self.sessions, end);
             if end {
-                forward.ticket.charge_now();
+                forward.ticket.charge(Cause::Over);
             }
             Ok(None)
         })

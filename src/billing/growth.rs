@@ -11,20 +11,20 @@ use crate::domain::{
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// How long to wait after the store could not answer.
 const ASK_AFTER_FAILURE: Duration = Duration::from_millis(100);
-/// The hold grows when less than one step divided by this is left of it.
+/// The hold grows when less than one increment divided by this is left of it.
 const RESERVE_PART: i64 = 4;
-/// A step is at least the first hold divided by this.
-const STEP_PART_MIN: i64 = 8;
+/// An increment is at least the first hold divided by this.
+const INCREMENT_PART_MIN: i64 = 8;
 
 /// One hold, as this node knows it; the store has the hold itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Growth {
     hold: NanoUsd,
     /// How much is asked for next, beyond what is used already.
-    step: NanoUsd,
+    increment: NanoUsd,
     bound: Bound,
     /// The result of the last question, if there was one.
-    answer: Option<Answer>,
+    answer: Option<TopUpAnswer>,
     asked: Option<Instant>,
     is_asking: bool,
 }
@@ -42,7 +42,7 @@ pub(super) enum Bound {
 
 /// The result of asking for a larger hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum TopUpAnswer {
     /// The hold has grown by this much.
     Granted(NanoUsd),
     /// Nothing is left.
@@ -74,10 +74,10 @@ impl Bound {
 impl Growth {
     /// The hold of a request whose output is estimated to cost `output`.
     pub(super) fn new(hold: NanoUsd, output: NanoUsd, bound: Bound) -> Self {
-        let least = NanoUsd::from_nanos((hold.nanos() / STEP_PART_MIN).max(1));
+        let least = NanoUsd::from_nanos((hold.nanos() / INCREMENT_PART_MIN).max(1));
         Self {
             hold,
-            step: output.max(least),
+            increment: output.max(least),
             bound,
             answer: None,
             asked: None,
@@ -99,9 +99,9 @@ impl Growth {
     /// early to ask again. The caller asks the store and reports the result by [`Growth::answered`].
     pub(super) fn wants(&mut self, cost: NanoUsd, now: Instant) -> Option<NanoUsd> {
         let pause = match self.answer {
-            Some(Answer::Refused) => ASK_AGAIN,
-            Some(Answer::Unknown) => ASK_AFTER_FAILURE,
-            Some(Answer::Granted(_) | Answer::Uncounted(_)) | None => Duration::ZERO,
+            Some(TopUpAnswer::Refused) => ASK_AGAIN,
+            Some(TopUpAnswer::Unknown) => ASK_AFTER_FAILURE,
+            Some(TopUpAnswer::Granted(_) | TopUpAnswer::Uncounted(_)) | None => Duration::ZERO,
         };
         let is_too_soon = self.asked.is_some_and(|asked| now < asked + pause);
         if self.is_asking || is_too_soon || cost <= NanoUsd::ZERO || cost < self.enough() {
@@ -109,25 +109,25 @@ impl Growth {
         }
         (self.is_asking, self.asked) = (true, Some(now));
         let missing = cost.saturating_sub(self.hold).max(NanoUsd::ZERO);
-        Some(missing.saturating_add(self.step))
+        Some(missing.saturating_add(self.increment))
     }
 
-    /// The result of the question that [`Growth::wants`] asked for. The next step is twice as large, so a long answer
+    /// The result of the question that [`Growth::wants`] asked for. The next increment is twice as large, so a long answer
     /// needs few questions and little is left over at its end.
-    pub(super) fn answered(&mut self, answer: Answer) {
+    pub(super) fn answered(&mut self, answer: TopUpAnswer) {
         self.is_asking = false;
         self.answer = Some(answer);
-        if let Answer::Granted(more) | Answer::Uncounted(more) = answer {
+        if let TopUpAnswer::Granted(more) | TopUpAnswer::Uncounted(more) = answer {
             self.hold = self.hold.saturating_add(more);
-            self.step = self.step.saturating_add(self.step);
+            self.increment = self.increment.saturating_add(self.increment);
         }
     }
 
     /// Whether an answer that costs this much must end.
     pub(super) fn is_over(&self, cost: NanoUsd) -> bool {
-        let is_granted = matches!(self.answer, None | Some(Answer::Granted(_)));
+        let is_granted = matches!(self.answer, None | Some(TopUpAnswer::Granted(_)));
         match self.bound {
-            Bound::Hold => self.answer == Some(Answer::Refused) && cost >= self.hold,
+            Bound::Hold => self.answer == Some(TopUpAnswer::Refused) && cost >= self.hold,
             Bound::Amount(bound) => !is_granted && cost >= bound,
             Bound::None => false,
         }
@@ -136,8 +136,8 @@ impl Growth {
     /// The cost at which the next decision is due; `None` if only time matters.
     pub(super) fn next_look(&self) -> Option<NanoUsd> {
         match (self.answer, self.bound) {
-            (None | Some(Answer::Granted(_)), _) if !self.is_asking => Some(self.enough()),
-            (Some(Answer::Uncounted(_) | Answer::Unknown), Bound::Hold) | (_, Bound::None) => None,
+            (None | Some(TopUpAnswer::Granted(_)), _) if !self.is_asking => Some(self.enough()),
+            (Some(TopUpAnswer::Uncounted(_) | TopUpAnswer::Unknown), Bound::Hold) | (_, Bound::None) => None,
             (_, Bound::Hold) => Some(self.hold),
             (_, Bound::Amount(bound)) => Some(bound),
         }
@@ -145,7 +145,7 @@ impl Growth {
 
     /// The cost up to which the hold suffices.
     fn enough(&self) -> NanoUsd {
-        let reserve = NanoUsd::from_nanos(self.step.nanos() / RESERVE_PART);
+        let reserve = NanoUsd::from_nanos(self.increment.nanos() / RESERVE_PART);
         self.hold.saturating_sub(reserve)
     }
 }

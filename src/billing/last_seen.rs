@@ -3,20 +3,28 @@
 
 use std::{collections::HashMap, hash::Hash};
 
-use super::{
-    grace::GraceLimits,
-    tally::{End, Seat, Tally},
-};
-use crate::domain::{
-    key::{KeyId, KeyRecord},
-    ledger::{Denied, Grant, QuotaStanding, Rates, Reset, Scope},
-    money::NanoUsd,
+use crate::{
+    billing::tally::{End, Seat, Tally},
+    domain::{
+        key::{KeyId, KeyRecord},
+        ledger::{Denied, Grant, QuotaStanding, Rates, Reset, Scope},
+        money::NanoUsd,
+    },
 };
 
 /// The most accounts remembered. The ones updated longest ago make room.
 const ACCOUNTS_MAX: usize = 100_000;
 /// The most keys remembered, by the same rule.
 const KEYS_MAX: usize = 100_000;
+
+/// What this node may commit until the store answers again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GraceLimits {
+    /// For each key.
+    pub key: NanoUsd,
+    /// For all keys of one account together.
+    pub account: NanoUsd,
+}
 
 /// The table of accounts and keys.
 #[derive(Debug)]

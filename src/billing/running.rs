@@ -4,14 +4,16 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
 
+use parking_lot::{Mutex, MutexGuard};
+
 use crate::{
-    billing::growth::{Answer, Growth},
+    billing::growth::{Growth, TopUpAnswer},
     domain::{key::KeyId, ledger::Checkpoint, money::NanoUsd},
 };
 
@@ -20,15 +22,15 @@ const SHARDS: usize = 16;
 
 /// One running request.
 #[derive(Debug)]
-pub struct Running {
+pub(super) struct Running {
     /// weir's request id.
-    pub request: String,
+    pub(super) request: String,
     /// The account that pays.
-    pub account: String,
+    pub(super) account: String,
     /// The key that the request was made with.
-    pub key: KeyId,
+    pub(super) key: KeyId,
     /// When it was admitted, in milliseconds since the Unix epoch.
-    pub at_ms: i64,
+    pub(super) at_ms: i64,
     growth: Mutex<Growth>,
     /// The answer must end.
     is_over: AtomicBool,
@@ -54,14 +56,14 @@ impl Running {
     }
 
     /// The amount held for it.
-    pub fn hold(&self) -> NanoUsd {
-        lock(&self.growth).hold()
+    pub(super) fn hold(&self) -> NanoUsd {
+        self.growth.lock().hold()
     }
 
     /// Takes the cost so far. Returns the amount by which to grow the hold, if the store is to be asked, and the cost
     /// at which to look again.
     pub(super) fn costs(&self, cost: NanoUsd, now: Instant) -> (Option<NanoUsd>, Option<NanoUsd>) {
-        let mut growth = lock(&self.growth);
+        let mut growth = self.growth.lock();
         let more = growth.wants(cost, now);
         if growth.is_over(cost) {
             self.is_over.store(true, Ordering::Relaxed);
@@ -70,18 +72,18 @@ impl Running {
     }
 
     /// The result of asking for a larger hold.
-    pub(super) fn answered(&self, answer: Answer) {
-        lock(&self.growth).answered(answer);
+    pub(super) fn answered(&self, answer: TopUpAnswer) {
+        self.growth.lock().answered(answer);
     }
 
     /// Whether a question for more has not ended yet.
     #[cfg(test)]
     pub(super) fn is_asking(&self) -> bool {
-        lock(&self.growth).is_asking()
+        self.growth.lock().is_asking()
     }
 
     /// Whether the answer must end: its hold cannot grow, and the key's terms allow no more.
-    pub fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
 
@@ -95,46 +97,46 @@ impl Running {
     }
 
     /// Sets what has been consumed so far, for the next checkpoint.
-    pub fn note(&self, checkpoint: Checkpoint) {
-        *lock(&self.news) = Some(checkpoint);
+    pub(super) fn note(&self, checkpoint: Checkpoint) {
+        *self.news.lock() = Some(checkpoint);
     }
 }
 
 /// All running requests of this node, in shards.
 #[derive(Debug, Default)]
-pub struct RunningRequests {
+pub(super) struct RunningRequests {
     shards: [Mutex<HashMap<String, Arc<Running>>>; SHARDS],
 }
 
 impl RunningRequests {
     /// Adds a request.
-    pub fn add(&self, running: Arc<Running>) {
+    pub(super) fn add(&self, running: Arc<Running>) {
         if let Some(mut shard) = self.shard(&running.request) {
             shard.insert(running.request.clone(), running);
         }
     }
 
     /// Removes a request.
-    pub fn remove(&self, request: &str) {
+    pub(super) fn remove(&self, request: &str) {
         if let Some(mut shard) = self.shard(request) {
             shard.remove(request);
         }
     }
 
     /// The checkpoints of requests that have consumed something since the last call.
-    pub fn take_news(&self) -> Vec<Checkpoint> {
+    pub(super) fn take_news(&self) -> Vec<Checkpoint> {
         let all = self.shards.iter().flat_map(|shard| {
-            let shard = lock(shard);
+            let shard = shard.lock();
             shard.values().cloned().collect::<Vec<_>>()
         });
-        all.filter_map(|running| lock(&running.news).take()).collect()
+        all.filter_map(|running| running.news.lock().take()).collect()
     }
 
     /// The accounts with holds for running requests, and the ids of those requests.
-    pub fn by_account(&self) -> HashMap<String, HashSet<String>> {
+    pub(super) fn by_account(&self) -> HashMap<String, HashSet<String>> {
         let mut accounts: HashMap<String, HashSet<String>> = HashMap::new();
         for shard in &self.shards {
-            for running in lock(shard).values() {
+            for running in shard.lock().values() {
                 let requests = accounts.entry(running.account.clone()).or_default();
                 requests.insert(running.request.clone());
             }
@@ -143,34 +145,25 @@ impl RunningRequests {
     }
 
     /// The number of running requests.
-    pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
     /// The sum of their holds.
-    pub fn held(&self) -> NanoUsd {
+    pub(super) fn held(&self) -> NanoUsd {
         self.shards.iter().fold(NanoUsd::ZERO, |sum, shard| {
-            let shard = lock(shard);
+            let shard = shard.lock();
             shard
                 .values()
                 .fold(sum, |sum, running| sum.saturating_add(running.hold()))
         })
     }
 
-    /// Whether no request runs.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// The request's shard. Request ids end in random characters, which spread them evenly.
     fn shard(&self, request: &str) -> Option<MutexGuard<'_, HashMap<String, Arc<Running>>>> {
         let byte = request.bytes().last().map_or(0, usize::from);
-        self.shards.get(byte % SHARDS).map(lock)
+        self.shards.get(byte % SHARDS).map(Mutex::lock)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,34 +1,46 @@
 //! Tests of `billing`: a real journal, and a ledger that can be away.
 
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
 use tempfile::TempDir;
+use tokio::sync::watch;
 
 use super::*;
 use crate::{
+    clock,
     domain::{
+        calibration::{Estimate, InputEstimate},
         consumption::{Modifiers, Row, UsageSource},
         key::KeyRecord,
-        ledger::{AccountView, Change, Settlement, Step},
+        ledger::{AccountView, Change, Denied, Record, Settlement, Step},
         money::NanoUsd,
         outcome::Outcome,
         price::PriceList,
+        protocol::Protocol,
         usage::Usage,
     },
-    journal::{JournalSettings, Position, tests::scratch},
+    journal::{Journal, JournalSettings, Position, REQUEST_BYTES, tests::scratch},
     store::{
         contract::until,
-        ledger::contract::{node, record},
+        ledger::{
+            LedgerStore,
+            contract::{node, record},
+        },
     },
 };
 use ledger::{Ledger, Way};
 
 mod clocks;
-mod doubts;
 mod grace;
 mod growth;
 mod ledger;
-mod line;
 mod parts;
-mod standing;
+mod queue;
+mod recheck;
+mod unconfirmed;
 
 /// A node with an account `acme` that has `balance`.
 struct Fixture {
@@ -78,11 +90,18 @@ fn nanos(amount: i64) -> NanoUsd {
 }
 
 /// A nano-USD for each token, read or written.
-fn prices() -> Vec<(String, Arc<Price>)> {
+static ROUTE: LazyLock<Arc<PricedRoute>> = LazyLock::new(|| {
     let text = "version = \"v1\"\n[[price]]\nname = \"m\"\ntiers = [{ input = \"0.001\", output = \"0.001\" }]";
     let list = PriceList::read("p.toml", text).unwrap();
-    vec![("p".to_owned(), Arc::clone(list.find("m", "p").unwrap()))]
-}
+    Arc::new(PricedRoute {
+        model: "m".to_owned(),
+        first: PricedLeg {
+            provider: "p".to_owned(),
+            price: Arc::clone(list.find("m", "p").unwrap()),
+        },
+        others: Vec::new(),
+    })
+});
 
 fn tokens(input: u64, output: u64) -> Usage {
     Usage {
@@ -93,31 +112,36 @@ fn tokens(input: u64, output: u64) -> Usage {
 }
 
 /// A request of 400 input tokens whose output is estimated at 600.
-fn wanted<'a>(key: &'a KeyRecord, request: &str) -> Wanted<'a> {
-    let admitted = crate::journal::tests::admitted(request);
+fn wanted<'a>(key: &'a KeyRecord, request_id: &'a str) -> Wanted<'a> {
     Wanted {
         key,
-        row: Row {
-            key_id: key.id.clone(),
-            usage: tokens(400, 0),
-            ..admitted.row
+        request_id,
+        protocol: Protocol::Messages,
+        model_asked: "m",
+        stream: true,
+        route: &ROUTE,
+        estimate: Estimate {
+            input: InputEstimate {
+                uncached: 400,
+                ..InputEstimate::default()
+            },
+            output: 600,
         },
-        expected: tokens(400, 600),
-        prices: prices(),
+        latency_ms: 20,
     }
 }
 
 fn consumed(usage: Usage) -> Consumed {
     Consumed {
         usage,
-        source: Some(UsageSource::Reported),
+        source: UsageSource::Reported,
         modifiers: Modifiers::default(),
         runs: Vec::new(),
     }
 }
 
-const SERVED: Progress<'static> = Progress {
-    provider: "p",
+const SERVED: Progress = Progress {
+    leg: 0,
     status: 200,
     latency_ms: 5,
     ttft_ms: Some(1),
@@ -163,16 +187,13 @@ impl Fixture {
 async fn a_request_is_admitted_and_closed_with_one_record_each() {
     let fixture = fixture(10_000).await;
     let key = record(1);
-    let mut bill = fixture.billing.admit(wanted(&key, "r1")).await.unwrap();
+    let bill = fixture.billing.admit(wanted(&key, "r1")).await.unwrap();
     assert_eq!(
         (fixture.view().await.held, fixture.view().await.running),
         (nanos(1_000), 1)
     );
     assert_eq!(fixture.billing.running(), 1);
-    for _ in 0..5 {
-        bill.close(Outcome::Ok, SERVED, &consumed(tokens(300, 500)), clock::instant());
-    }
-    drop(bill);
+    bill.close(Outcome::Ok, SERVED, consumed(tokens(300, 500)), clock::instant());
     let records = fixture.records();
     assert!(
         matches!(&records[..], [Record::Admit(_), Record::Step { .. }]),
@@ -200,9 +221,14 @@ async fn what_was_never_sent_ends_its_hold_without_a_charge() {
     let fixture = fixture(10_000).await;
     let key = record(1);
     drop(fixture.billing.admit(wanted(&key, "r1")).await.unwrap());
-    let mut refused = fixture.billing.admit(wanted(&key, "r2")).await.unwrap();
+    let refused = fixture.billing.admit(wanted(&key, "r2")).await.unwrap();
     let status = Progress { status: 404, ..SERVED };
-    refused.close(Outcome::ProviderError, status, &Consumed::default(), clock::instant());
+    refused.close(
+        Outcome::ProviderError,
+        status,
+        consumed(Usage::default()),
+        clock::instant(),
+    );
     for settlement in fixture.settlements() {
         assert_eq!(
             (settlement.row, settlement.cost, settlement.tokens_used),
@@ -250,8 +276,8 @@ async fn a_key_has_its_grace_while_the_ledger_is_away_and_a_new_one_after_it() {
     assert_eq!(refused, NotAdmitted::StoreAway);
     bills.push(fixture.billing.admit(wanted(&other, "r5")).await.unwrap());
     assert_eq!(fixture.billing.offline(), 4);
-    for bill in &mut bills {
-        bill.close(Outcome::Ok, SERVED, &consumed(tokens(400, 600)), clock::instant());
+    for bill in bills {
+        bill.close(Outcome::Ok, SERVED, consumed(tokens(400, 600)), clock::instant());
     }
     // What it exceeded its grace by.
     assert_eq!(fixture.billing.excess_max(), nanos(500));
@@ -277,11 +303,11 @@ async fn a_hold_whose_answer_was_lost_ends_with_the_next_renewal() {
     // The one that was not served has a hold all the same, and nobody knows of it.
     assert_eq!((served.len(), fixture.view().await.running), (3, 4));
     drop(served);
-    fixture.billing.shared.renew().await;
+    fixture.billing.engine.renew().await;
     assert_eq!(fixture.settlements().len(), 4, "the ledger is still away");
     fixture.ledger.is(Way::There);
-    fixture.billing.shared.renew().await;
-    fixture.billing.shared.renew().await;
+    fixture.billing.engine.renew().await;
+    fixture.billing.engine.renew().await;
     assert_eq!(fixture.settlements().len(), 5);
     fixture.send().await;
     let view = fixture.view().await;
@@ -296,7 +322,7 @@ async fn a_question_that_nobody_waits_for_any_more_leaves_no_hold() {
     // The ledger in memory answers at once: the client leaves when the hold is there, before anything else.
     let admitted = std::future::poll_fn(|context| std::task::Poll::Ready(asked.as_mut().poll(context))).await;
     drop((admitted, asked));
-    fixture.billing.shared.renew().await;
+    fixture.billing.engine.renew().await;
     fixture.send().await;
     assert_eq!((fixture.view().await.running, fixture.billing.running()), (0, 0));
 }
@@ -309,7 +335,7 @@ async fn what_was_consumed_is_written_down_now_and_then() {
     let (stop, shutdown) = watch::channel(false);
     let running = tokio::spawn(fixture.billing.clone().run(shutdown));
     for output in [10, 20] {
-        bill.look(clock::instant(), SERVED, &consumed(tokens(400, output)), output);
+        bill.look(clock::instant(), SERVED, consumed(tokens(400, output)), output);
     }
     stop.send(true).unwrap();
     running.await.unwrap();

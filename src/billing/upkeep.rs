@@ -3,10 +3,9 @@
 
 use std::collections::HashMap;
 
-use super::Shared;
-use crate::domain::ledger::Record;
+use crate::{billing::engine::BillingEngine, domain::ledger::Record};
 
-impl Shared {
+impl BillingEngine {
     pub(super) fn checkpoint(&self) {
         for checkpoint in self.running.take_news() {
             let record = Record::Checkpoint(Box::new(checkpoint));
@@ -15,7 +14,7 @@ impl Shared {
                 .reserve(0)
                 .map(|mut none| self.journal.append(&record, &mut none).is_ok());
             if !written.unwrap_or(false) {
-                self.failed();
+                self.counters.failed();
             }
         }
     }
@@ -23,33 +22,33 @@ impl Shared {
     /// Renews the lease, then ends the unconfirmed holds wherever the ledger is reachable. The others stay unconfirmed.
     pub(super) async fn renew(&self) {
         let accounts: Vec<String> = self.running.by_account().into_keys().collect();
-        let doubts = self.uncertain.take();
+        let unconfirmed = self.unconfirmed.take();
         let renewed = self.ledger.renew(&self.node, &accounts).await;
         if let Err(error) = &renewed {
             tracing::debug!(%error, "the lease of running requests could not be renewed everywhere");
         }
         let mut there = HashMap::new();
         let mut open = Vec::new();
-        for doubt in doubts {
-            let is_there = match there.get(doubt.account()) {
+        for hold in unconfirmed {
+            let is_there = match there.get(hold.account()) {
                 Some(is_there) => *is_there,
                 None => {
                     // One part of the ledger may be unreachable and another not.
-                    let account = [doubt.account().to_owned()];
+                    let account = [hold.account().to_owned()];
                     let is_there = renewed.is_ok() || self.ledger.renew(&self.node, &account).await.is_ok();
                     let [account] = account;
                     there.insert(account, is_there);
                     is_there
                 }
             };
-            if is_there && doubt.end(&self.journal).is_ok() {
+            if is_there && hold.end(&self.journal).is_ok() {
                 continue;
             }
             if is_there {
-                self.failed();
+                self.counters.failed();
             }
-            open.push(doubt);
+            open.push(hold);
         }
-        self.uncertain.put_back(open);
+        self.unconfirmed.put_back(open);
     }
 }

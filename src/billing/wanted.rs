@@ -2,52 +2,52 @@
 
 use std::sync::Arc;
 
-use crate::domain::{consumption::Row, key::KeyRecord, money::NanoUsd, price::Price, usage::Usage};
+use crate::{
+    billing::priced_route::PricedRoute,
+    domain::{calibration::Estimate, key::KeyRecord, money::NanoUsd, price::Price, protocol::Protocol},
+};
 
 /// A request that asks for admission.
 #[derive(Debug)]
 pub struct Wanted<'a> {
     /// Its key, as this node knows it.
     pub key: &'a KeyRecord,
-    /// The row so far. Its usage is the estimated input without cache reads, which is charged if nothing else is ever
-    /// known.
-    pub row: Row,
-    /// The expected usage, from which the hold is computed.
-    pub expected: Usage,
-    /// Its price at each provider that may serve it.
-    pub prices: Vec<(String, Arc<Price>)>,
+    /// weir's request id.
+    pub request_id: &'a str,
+    /// The protocol of the requested operation.
+    pub protocol: Protocol,
+    /// The model's name as the client gave it.
+    pub model_asked: &'a str,
+    /// The client wants a streamed answer.
+    pub stream: bool,
+    /// The requested model, and its price at each provider that may serve it.
+    pub route: &'a Arc<PricedRoute>,
+    /// What it is expected to use.
+    pub estimate: Estimate,
+    /// Milliseconds since the request's arrival.
+    pub latency_ms: u64,
 }
 
-/// What a request is expected to cost at the most expensive of its providers, and its tokens.
+/// What a request is expected to cost at the most expensive of its providers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Estimate {
-    /// The whole cost.
-    pub(super) cost: NanoUsd,
+pub(super) struct EstimatedCost {
+    /// The whole cost: what is held.
+    pub(super) whole: NanoUsd,
     /// The part of the cost that the output causes.
     pub(super) output: NanoUsd,
-    /// Input and output tokens together.
-    pub(super) tokens: u64,
+    /// What its input costs without a cache: charged if nothing else is ever known.
+    pub(super) uncached_input: NanoUsd,
 }
 
 impl Wanted<'_> {
-    pub(super) fn estimate(&self) -> Estimate {
-        let expected = &self.expected;
-        let input = Usage {
-            output_text: 0,
-            output_reasoning: 0,
-            ..*expected
-        };
-        let cost = dearest(&self.prices, expected);
-        Estimate {
-            cost,
-            output: cost.saturating_sub(dearest(&self.prices, &input)).max(NanoUsd::ZERO),
-            tokens: expected.input_total().saturating_add(expected.output_total()),
+    pub(super) fn estimated_cost(&self) -> EstimatedCost {
+        let dearest = |cost: fn(&Estimate, &Price) -> NanoUsd| self.route.dearest(|price| cost(&self.estimate, price));
+        let whole = dearest(Estimate::cost);
+        let input = dearest(Estimate::input_cost);
+        EstimatedCost {
+            whole,
+            output: whole.saturating_sub(input).max(NanoUsd::ZERO),
+            uncached_input: dearest(Estimate::uncached_cost),
         }
     }
-}
-
-/// What a usage costs at the most expensive of the providers.
-pub(super) fn dearest(prices: &[(String, Arc<Price>)], usage: &Usage) -> NanoUsd {
-    let costs = prices.iter().map(|(_, price)| price.cost(usage, &Default::default()));
-    costs.max().unwrap_or_default()
 }

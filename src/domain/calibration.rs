@@ -1,8 +1,10 @@
 //! Learns from finished requests: how far a model's tokens are from the estimate, and how much a key's requests to a
 //! model usually read from a cache and put out.
 
+mod estimate;
 mod input;
 
+pub use estimate::{Estimate, InputEstimate};
 pub use input::UsualInput;
 
 /// How much a model's own count differs from the estimate, in thousandths.

@@ -277,6 +277,34 @@ pub struct Settlement {
     pub row: Option<Row>,
 }
 
+impl Settlement {
+    /// The settlement of a billed request.
+    pub fn of(row: Row, tokens_estimated: u64) -> Self {
+        Self {
+            request: row.request_id.clone(),
+            key: row.key_id.clone(),
+            at_ms: row.admitted_ms,
+            tokens_estimated,
+            tokens_used: row.usage.input_total().saturating_add(row.usage.output_total()),
+            cost: row.cost_nano_usd,
+            row: Some(row),
+        }
+    }
+
+    /// The settlement of a request that is not billed: its hold ends.
+    pub fn without_charge(request: String, key: KeyId, at_ms: i64, tokens_estimated: u64) -> Self {
+        Self {
+            request,
+            key,
+            at_ms,
+            tokens_estimated,
+            tokens_used: 0,
+            cost: NanoUsd::ZERO,
+            row: None,
+        }
+    }
+}
+
 /// An account as operators see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountView {

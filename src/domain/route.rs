@@ -23,6 +23,8 @@ pub struct Route {
 /// One provider that may serve a request.
 #[derive(Clone, Debug)]
 pub struct Leg {
+    /// Its index in the route. Price and provider of what is served are found by it.
+    pub index: usize,
     /// The provider. It is switched on.
     pub provider: Arc<Provider>,
     /// Path and query of the provider's endpoint, with the model filled in.
@@ -69,24 +71,25 @@ pub fn route(
     if !model.is_on() {
         return Err(RouteError::ProviderOff);
     }
-    let legs: Vec<Leg> = model
-        .providers_for(operation)
-        .filter_map(|(provider, template)| {
-            let upstream_model = model.upstream_name_at(provider);
-            Some(Leg {
-                target: template.fill(upstream_model),
-                upstream_model: upstream_model.to_owned(),
-                price: Arc::clone(model.price_at(provider)?),
-                provider: Arc::clone(provider),
-            })
-        })
-        .collect();
-    if legs.is_empty() {
+    let served = model.providers_for(operation);
+    let priced = served.filter_map(|(provider, template)| Some((provider, template, model.price_at(provider)?)));
+    let mut serving = priced.peekable();
+    if serving.peek().is_none() {
         return Err(not_served(model, operation));
     }
-    let legs: Vec<Leg> = legs
-        .into_iter()
-        .filter(|leg| !is_disabled(&leg.provider.name))
+    let legs: Vec<Leg> = serving
+        .filter(|(provider, ..)| !is_disabled(&provider.name))
+        .enumerate()
+        .map(|(index, (provider, template, price))| {
+            let upstream_model = model.upstream_name_at(provider);
+            Leg {
+                index,
+                target: template.fill(upstream_model),
+                upstream_model: upstream_model.to_owned(),
+                price: Arc::clone(price),
+                provider: Arc::clone(provider),
+            }
+        })
         .collect();
     if legs.is_empty() {
         return Err(RouteError::ProviderOff);

@@ -12,7 +12,7 @@ use pingora_proxy::Session;
 use rand::RngExt;
 
 use crate::{
-    billing::Bill,
+    billing::{Bill, PricedRoute},
     clock,
     domain::{
         json_scan::{self, Scan, ScanLimits},
@@ -99,7 +99,9 @@ pub async fn admit(
         Protocol::Gemini => operation == Operation::StreamGenerateContent,
         Protocol::Messages | Protocol::Responses => scan.stream == Some(true),
     };
-    let basis = Basis::new(&gateway.learnt, catalogue, &caller.key, &route.model, operation, &scan);
+    let priced = Arc::new(PricedRoute::of(&route).ok_or(Refusal::Internal)?);
+    let (learnt, key) = (&gateway.learnt, &caller.key);
+    let basis = Basis::new(learnt, catalogue, key, &route.model, priced, operation, &scan);
     let asking = funds::Asked {
         request_id: &entry.record.request_id,
         operation,
@@ -131,9 +133,9 @@ pub async fn admit(
     let probing = body.probing();
     let attempts = Attempts::begin(operation, route.legs, pools, hint, probing, dice, clock::instant())
         .ok_or(Refusal::Internal)?;
-    let (leg, turn) = (attempts.leg(), attempts.legs_left_behind());
+    let leg = attempts.leg();
     let facts = request.facts(&session.req_header().headers, leg);
-    body.edit_for(turn, &leg.provider.body, &facts, &request.scan)?;
+    body.edit_for(leg, &facts, &request.scan)?;
     let presence = permits::presence(gateway, &request, &leg.provider);
     let recipient = Recipient {
         gate: permits::connection(session, &request, presence.as_ref()),
@@ -212,10 +214,10 @@ async fn hold(
 ) -> Result<(Option<Bill>, Option<SessionHint>), Rejection> {
     let (key, scan) = (&caller.key, asking.scan);
     let named = named_state::look_up(gateway, &key.account, asking.operation, scan);
-    let (named, bill) = tokio::join!(named, funds::hold(gateway, caller, asking, route));
+    let (named, bill) = tokio::join!(named, funds::hold(gateway, caller, asking));
     let bill = match bill {
         // Boxed, because few requests wait and each would carry the room for it.
-        Err(no_hold) => Box::pin(funds_wait::wait(gateway, session, caller, asking, route, no_hold)).await?,
+        Err(no_hold) => Box::pin(funds_wait::wait(gateway, session, caller, asking, no_hold)).await?,
         Ok(bill) => bill,
     };
     named.refuse_others(gateway, key, bill.as_ref(), &body.bytes).await?;

@@ -15,6 +15,7 @@ use crate::{
         keepalive,
         outlet::{Outlet, withheld_error::WholeError},
         panics, reply,
+        ticket::Cause,
     },
     sessions::Sessions,
 };
@@ -41,9 +42,9 @@ async fn send_withheld(session: &mut Session, forward: &mut Forward) {
         return;
     };
     // Charge first: the client may send its next request at once.
-    forward.ticket.charge_now();
+    forward.ticket.charge(Cause::Over);
     if reply::send(session, head, body).await.is_err() {
-        forward.ticket.fail(Outcome::ClientGone);
+        forward.ticket.client_left();
     }
 }
 
@@ -69,7 +70,7 @@ pub async fn fail(sessions: &Sessions, session: &mut Session, error: &Error, exc
 async fn fail_forward(session: &mut Session, error: &Error, forward: &mut Forward) -> (u16, Leftover) {
     forward.ticket.because(error.etype().as_str());
     if client_left(error) {
-        forward.ticket.fail(Outcome::ClientGone);
+        forward.ticket.client_left();
         return (NO_STATUS, Leftover::Pingoras);
     }
     if forward.recipient.has_left() {
@@ -116,9 +117,7 @@ fn client_left(error: &Error) -> bool {
 async fn refuse(session: &mut Session, error: &Error, forward: &mut Forward) -> (u16, Leftover) {
     let refusal = Interruption::refusal(error).cloned();
     let refusal = refusal.unwrap_or_else(|| refusal_of(error, forward));
-    forward.ticket.fail(outcome_of(&refusal));
-    forward.ticket.answered_with(refusal.status(), refusal.reason());
-    forward.ticket.charge_now();
+    forward.ticket.charge(Cause::Refused(&refusal));
     let request_id = forward.ticket.request_id();
     let reply = refusal.reply(forward.dispatch.error_form(), request_id);
     match reply::write(session, reply, request_id).await {
@@ -131,12 +130,11 @@ async fn refuse(session: &mut Session, error: &Error, forward: &mut Forward) -> 
 async fn break_off(session: &mut Session, error: &Error, forward: &mut Forward) -> (u16, Leftover) {
     let panicked = *error.etype() == panics::PANICKED;
     if !panicked && let Some(rest) = body::rest_of_whole(forward) {
-        forward.ticket.charge_now();
+        forward.ticket.charge(Cause::Over);
         return (forward.ticket.meter.status(), write_last(session, rest).await);
     }
     let (outcome, failure) = broken_off::failure_of(forward, panicked);
-    forward.ticket.fail(outcome);
-    forward.ticket.charge_now();
+    forward.ticket.charge(Cause::Failed(outcome));
     let leftover = match forward.ticket.meter.failure_tail(&failure) {
         Some(tail) => {
             // What is buffered of an edited event goes first; the tail completes it.
@@ -172,18 +170,5 @@ fn refusal_of(error: &Error, forward: &Forward) -> Refusal {
         ErrorType::ReadTimedout | ErrorType::WriteTimedout => Refusal::ProviderTimeout,
         _ if !attempt.is_connected() => Refusal::ProviderUnreachable,
         _ => Refusal::ProviderBroken,
-    }
-}
-
-fn outcome_of(refusal: &Refusal) -> Outcome {
-    match refusal {
-        Refusal::ProviderTimeout => Outcome::ProviderTimeout,
-        Refusal::ProviderUnreachable => Outcome::ProviderUnreachable,
-        Refusal::ProviderCredentialRefused => Outcome::CredentialRefused,
-        Refusal::ProviderRedirected { .. } => Outcome::ProviderError,
-        Refusal::ProviderBroken => Outcome::ProviderCut,
-        Refusal::Stopping => Outcome::Stopped,
-        Refusal::Internal => Outcome::Internal,
-        _ => Outcome::Refused,
     }
 }

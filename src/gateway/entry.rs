@@ -61,6 +61,11 @@ impl Entry {
         self.close(outcome);
     }
 
+    /// Whether the record is written.
+    pub fn is_closed(&self) -> bool {
+        self.written
+    }
+
     /// Writes the record to log and metrics. Later calls do nothing.
     pub fn close(&mut self, outcome: Outcome) {
         if self.written {

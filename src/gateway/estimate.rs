@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
-    billing::Consumed,
+    billing::{Consumed, PricedRoute},
     domain::{
-        calibration::output_estimate,
+        calibration::{Estimate, output_estimate},
         catalogue::{Catalogue, Model},
         consumption::{Modifiers, UsageSource},
         json_scan::{Scan, Turns},
@@ -18,9 +18,9 @@ use crate::{
             bill::{End, Evidence, Limits, bill},
             input::input_estimate,
         },
-        usage::{Run, RunKind, Usage},
+        usage::{Run, RunKind},
     },
-    gateway::ticket::Meter,
+    gateway::meter::Meter,
     usual::{Kind, Learnt},
 };
 
@@ -31,6 +31,7 @@ pub struct Basis {
     account: String,
     key: KeyId,
     model: Arc<Model>,
+    route: Arc<PricedRoute>,
     /// The catalogue at admission. Its prices hold for the whole request, whichever models work on the answer.
     catalogue: Arc<Catalogue>,
     protocol: Protocol,
@@ -57,6 +58,7 @@ impl Basis {
         catalogue: &Arc<Catalogue>,
         key: &KeyRecord,
         model: &Arc<Model>,
+        route: Arc<PricedRoute>,
         operation: Operation,
         scan: &Scan,
     ) -> Self {
@@ -66,6 +68,7 @@ impl Basis {
             account: key.account.clone(),
             key: key.id.clone(),
             model: Arc::clone(model),
+            route,
             catalogue: Arc::clone(catalogue),
             protocol,
             input_scanned: scan.input_tokens,
@@ -74,17 +77,22 @@ impl Basis {
         }
     }
 
-    /// The expected usage: the hold is computed from it.
-    pub fn expected(&self, scan: &Scan) -> Usage {
+    /// The route that the request was admitted to.
+    pub fn route(&self) -> &Arc<PricedRoute> {
+        &self.route
+    }
+
+    /// What the request is expected to use: the hold is computed from it.
+    pub fn estimate(&self, scan: &Scan) -> Estimate {
         let kind = self.kind();
         let usual = self.learnt.usual(&kind);
         let factor = self.learnt.factors(&self.model.name).input;
         let input = input_estimate(self.input_scanned, factor, self.model.context_tokens);
         let parts = usual.map(|usual| usual.input).unwrap_or_default();
         let output = usual.map(|usual| usual.output);
-        Usage {
-            output_text: output_estimate(scan.output_max, output.as_ref(), self.model.output_tokens),
-            ..parts.parts(input, self.learnt.new_tokens(&kind))
+        Estimate {
+            input: parts.parts(input, self.learnt.new_tokens(&kind)),
+            output: output_estimate(scan.output_max, output.as_ref(), self.model.output_tokens),
         }
     }
 
@@ -97,8 +105,9 @@ impl Basis {
         }
     }
 
-    /// What a request has consumed at a provider. `outcome` says how it ended; `None` while it runs.
-    pub fn consumed(&self, meter: &Meter, provider: &str, outcome: Option<Outcome>) -> Consumed {
+    /// What a request has consumed at the provider of a leg. `outcome` says how it ended; `None` while it runs.
+    pub fn consumed(&self, meter: &Meter, leg: usize, outcome: Option<Outcome>) -> Consumed {
+        let provider = &self.route.leg(leg).provider;
         let observed = meter.observed();
         let factors = self.learnt.factors(&self.model.name);
         let runs = observed.as_ref().map(|observed| self.limited(provider, &observed.runs));
@@ -120,7 +129,7 @@ impl Basis {
         let modifiers = observed.map(|observed| observed.modifiers.clone()).unwrap_or_default();
         Consumed {
             usage: billed.usage,
-            source: Some(billed.source),
+            source: billed.source,
             runs: self.priced(provider, billed.runs, &modifiers),
             modifiers,
         }

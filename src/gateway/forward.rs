@@ -1,8 +1,12 @@
 //! An admitted request on its way to a provider, and its answer on the way back.
 
 use crate::{
-    domain::outcome::Outcome,
-    gateway::{attempt::dispatch::Dispatch, outlet::Outlet, recipient::Recipient, ticket::Ticket},
+    gateway::{
+        attempt::dispatch::Dispatch,
+        outlet::Outlet,
+        recipient::Recipient,
+        ticket::{Cause, Ticket},
+    },
     sessions::Sessions,
 };
 
@@ -23,7 +27,7 @@ impl Forward {
     /// Marks the request as abandoned if its client disconnected before the answer was complete.
     pub fn note_client(&mut self) {
         if self.recipient.has_left() && !self.ticket.meter.is_complete() {
-            self.ticket.fail(Outcome::ClientGone);
+            self.ticket.client_left();
         }
     }
 
@@ -38,7 +42,7 @@ impl Forward {
     pub fn settle(mut self: Box<Self>, sessions: &Sessions) {
         let (attempts, meter) = (&self.dispatch.attempts, &self.ticket.meter);
         self.recipient.remember_rest(sessions, attempts, meter);
-        self.ticket.settle();
+        self.ticket.end(Cause::Over);
         self.recipient.close(self.ticket.meter.is_complete());
     }
 }

@@ -6,8 +6,8 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     gateway::{
-        attempt::attempts::Attempts, gate::Gate, key_slots::KeySlot, presence::Presence, recipient::owner::Owner,
-        ticket::Meter,
+        attempt::attempts::Attempts, gate::Gate, key_slots::KeySlot, meter::Meter, presence::Presence,
+        recipient::owner::Owner,
     },
     metrics::GaugeGuard,
     sessions::Sessions,

@@ -1,163 +1,38 @@
 //! The right to forward one request, and the duty to account for it.
 //!
-//! Nothing is forwarded without a [`Ticket`]; the code that talks to a provider takes one. Every ticket settles exactly
-//! once: by [`Ticket::settle`], or when it is dropped.
+//! Nothing is forwarded without a [`Ticket`]; the code that talks to a provider takes one. Every ticket has one end,
+//! [`Ticket::end`], which is also reached when it is dropped. The end has two halves: the charge, which may come early,
+//! and the report in the access log.
 
-use std::{borrow::Cow, sync::OnceLock, time::Instant};
+use std::{borrow::Cow, time::Instant};
 
 use crate::{
     billing::{Bill, Progress},
     clock,
     domain::{
-        consumption::UsageSource,
-        finish_reason,
-        ledger::QuotaStanding,
-        outcome::Outcome,
-        protocol::{Framing, Made, MidStreamFailure, Observed, Observer, Protocol},
+        consumption::UsageSource, finish_reason, ledger::QuotaStanding, outcome::Outcome, refusal::Refusal, route::Leg,
     },
     gateway::{
-        coding::Coded,
-        coding::answer_decoder::AnswerDecoder,
         entry::{Entry, millis_between},
         estimate::Basis,
+        meter::Meter,
     },
 };
 
-/// What has been observed of the answer so far.
-#[derive(Debug, Default)]
-pub struct Meter {
-    observer: Option<Observer>,
-    /// Decodes for the observer, if the answer has a content coding.
-    decoder: Option<AnswerDecoder>,
-    /// The answer's bytes are compressed, so weir cannot add any of its own.
-    is_coded: bool,
-    /// The event that completes the answer is also its last, so the usage is final then.
-    ends_with_event: bool,
-    framing: Option<Framing>,
-    first_content: Option<Instant>,
-    response_bytes: u64,
-    status: u16,
-    ended: bool,
-    /// The observation, once it is final.
-    last_word: OnceLock<Observed>,
+/// Why a request ends.
+#[derive(Clone, Copy, Debug)]
+pub enum Cause<'a> {
+    /// The answer is complete by its protocol: only its own content can make it a failure.
+    Complete,
+    /// No more of the answer comes: how far it came decides.
+    Over,
+    /// The answer cannot be completed.
+    Failed(Outcome),
+    /// weir answers with this refusal instead of a provider's answer.
+    Refused(&'a Refusal),
 }
 
-impl Meter {
-    /// The answer's head has arrived. `protocol` and `framing` choose the observer of its body, `coded` the decoder.
-    pub fn head_seen(&mut self, status: u16, protocol: Protocol, framing: Framing, coded: &Coded) {
-        self.status = status;
-        self.framing = Some(framing);
-        self.is_coded = *coded != Coded::No;
-        self.ends_with_event = framing == Framing::Sse && protocol != Protocol::Gemini;
-        // An error answer is buffered, and decoded at its end.
-        self.decoder = match coded {
-            Coded::By(coding) if status < 400 && framing != Framing::Opaque => Some(AnswerDecoder::new(*coding)),
-            Coded::No | Coded::By(_) | Coded::Otherwise(_) => None,
-        };
-        let observed = match (self.is_coded, &self.decoder) {
-            (true, None) => Framing::Opaque,
-            (true, Some(_)) | (false, _) => framing,
-        };
-        self.observer = Some(Observer::new(protocol, observed));
-    }
-
-    /// Observes a piece of the answer's body.
-    pub fn body_seen(&mut self, piece: &[u8], now: Instant) {
-        self.response_bytes += piece.len() as u64;
-        if let Some(observer) = &mut self.observer {
-            match &mut self.decoder {
-                Some(decoder) => decoder.push(piece, |text| observer.push(text)),
-                None => observer.push(piece),
-            }
-            if self.first_content.is_none() && observer.first_content_seen() {
-                self.first_content = Some(now);
-            }
-        }
-    }
-
-    /// The provider has ended the body properly.
-    pub fn body_ended(&mut self) {
-        self.ended = true;
-    }
-
-    /// Whether the answer is complete by its protocol. An error answer always is, and so is one that cannot be decoded,
-    /// because nothing better is known.
-    pub fn is_complete(&self) -> bool {
-        let unreadable = self.decoder.as_ref().is_some_and(|decoder| !decoder.is_readable());
-        self.status >= 400 || unreadable || self.observer.as_ref().is_some_and(Observer::is_complete)
-    }
-
-    /// Whether nothing more can be learnt about the answer.
-    pub fn is_final(&self) -> bool {
-        self.ended || self.ends_with_event && self.observer.as_ref().is_some_and(Observer::is_complete)
-    }
-
-    /// Whether the answer's bytes are compressed.
-    pub fn is_coded(&self) -> bool {
-        self.is_coded
-    }
-
-    /// The bytes that a complete stream still lacks (see [`Observer::closing`]). `None` for a compressed one.
-    pub fn closing(&self) -> Option<Vec<u8>> {
-        self.observer.as_ref().filter(|_| !self.is_coded)?.closing()
-    }
-
-    /// How the body is framed; `None` before the head.
-    pub fn framing(&self) -> Option<Framing> {
-        self.framing
-    }
-
-    /// The answer's status; 0 before its head.
-    pub fn status(&self) -> u16 {
-        self.status
-    }
-
-    /// The in-band error that tells the client of a failure in the middle of the answer. `None` if the protocol has
-    /// none.
-    pub fn failure_tail(&self, failure: &MidStreamFailure) -> Option<Vec<u8>> {
-        self.observer.as_ref().filter(|_| !self.is_coded)?.failure_tail(failure)
-    }
-
-    /// The estimated tokens of the text so far, before calibration.
-    pub fn output_estimate(&self) -> u64 {
-        self.observer.as_ref().map_or(0, Observer::output_estimate)
-    }
-
-    /// Whether the answer can name no further state. A body in one piece is complete with its last brace, even before
-    /// the end of its framing.
-    pub fn has_named_all(&self) -> bool {
-        let is_whole_body =
-            || self.framing == Some(Framing::Json) && self.observer.as_ref().is_some_and(Observer::is_complete);
-        self.is_final() || is_whole_body()
-    }
-
-    /// How many names of state have been seen (see [`Observer::names`]).
-    pub fn names(&self) -> usize {
-        self.observer.as_ref().map_or(0, Observer::names)
-    }
-
-    /// The identifier under which the provider may keep the answer.
-    pub fn answer_id(&self) -> Option<Cow<'_, str>> {
-        self.observer.as_ref()?.answer_id()
-    }
-
-    /// The state that the answer has created at the provider.
-    pub fn made(&self) -> Option<Cow<'_, Made>> {
-        self.observer.as_ref().map(Observer::made)
-    }
-
-    /// All that has been observed so far: usage, finish reason, in-band error and more.
-    pub fn observed(&self) -> Option<Cow<'_, Observed>> {
-        let observer = self.observer.as_ref()?;
-        if !self.is_final() {
-            return Some(Cow::Owned(observer.observed()));
-        }
-        // Cached: it is read several times, and computing it parses a body in one piece.
-        Some(Cow::Borrowed(self.last_word.get_or_init(|| observer.observed())))
-    }
-}
-
-/// The right to forward one request, and the duty to account for it. Issued by admission; `exchange::Forward` holds it.
+/// The right to forward one request, and the duty to account for it. Issued by admission; `forward::Forward` holds it.
 #[derive(Debug)]
 pub struct Ticket {
     /// What has been observed of the current attempt's answer.
@@ -167,8 +42,10 @@ pub struct Ticket {
     bill: Option<Bill>,
     /// Estimates the usage that nobody reports.
     basis: Basis,
+    /// The index of the route's leg that the current attempt is made at.
+    leg: usize,
+    /// The first failure, apart from what the answer itself reports.
     failure: Option<Outcome>,
-    settled: bool,
 }
 
 impl Ticket {
@@ -179,8 +56,8 @@ impl Ticket {
             entry,
             bill,
             basis,
+            leg: 0,
             failure: None,
-            settled: false,
         }
     }
 
@@ -190,17 +67,14 @@ impl Ticket {
     }
 
     /// An attempt at a provider begins. The observations of an earlier one are discarded.
-    pub fn attempt(&mut self, provider: &str) {
-        self.entry.record.attempts += 1;
-        if self.entry.record.provider.as_deref() != Some(provider) {
-            self.entry.record.provider = Some(provider.to_owned());
+    pub fn attempt(&mut self, leg: &Leg) {
+        let record = &mut self.entry.record;
+        record.attempts += 1;
+        if record.provider.as_ref() != Some(&leg.provider.name) {
+            record.provider = Some(leg.provider.name.clone());
         }
+        self.leg = leg.index;
         self.meter = Meter::default();
-    }
-
-    /// Sets why the request failed. The first cause stands.
-    pub fn fail(&mut self, outcome: Outcome) {
-        self.failure.get_or_insert(outcome);
     }
 
     /// Sets the name, out of a closed set, under which the log reports the failure.
@@ -208,10 +82,9 @@ impl Ticket {
         self.entry.cause = Some(cause);
     }
 
-    /// weir has answered with a refusal instead of a provider's answer.
-    pub fn answered_with(&mut self, status: u16, reason: &'static str) {
-        self.meter.status = status;
-        self.entry.record.refusal = Some(reason);
+    /// The client has left. The request ends later: its answer may be read without the client.
+    pub fn client_left(&mut self) {
+        self.failure.get_or_insert(Outcome::ClientGone);
     }
 
     /// Called with each piece of the answer: from time to time, notes what has been consumed for the journal, and has
@@ -220,22 +93,12 @@ impl Ticket {
         let Some(bill) = &mut self.bill else { return };
         let text = self.meter.output_estimate();
         if bill.is_due(now, text) {
+            let consumed = self.basis.consumed(&self.meter, self.leg, None);
             let progress = self.progress(now);
-            let consumed = self.basis.consumed(&self.meter, progress.provider, None);
             if let Some(bill) = &self.bill {
-                bill.look(now, progress, &consumed, text);
+                bill.look(now, progress, consumed, text);
             }
         }
-    }
-
-    /// Charges the request as soon as its answer is complete. That happens before the client has the end, so that its
-    /// next request finds neither the hold nor the concurrency slot still in use.
-    pub fn charge_whole(&mut self) {
-        if self.bill.is_none() || self.failure.is_some() || !self.meter.is_final() || !self.meter.is_complete() {
-            return;
-        }
-        // It is complete, so only its own content can make it a failure.
-        self.charge(self.answered().unwrap_or(Outcome::Ok));
     }
 
     /// Whether the answer must end because nothing is left to pay for it.
@@ -248,32 +111,53 @@ impl Ticket {
         self.bill.as_ref().and_then(Bill::quota)
     }
 
-    fn progress(&self, now: Instant) -> Progress<'_> {
-        let millis = |seen| millis_between(self.entry.started, seen);
-        Progress {
-            provider: self.entry.record.provider.as_deref().unwrap_or_default(),
-            status: self.meter.status,
-            latency_ms: millis(now),
-            ttft_ms: self.meter.first_content.map(millis),
-        }
+    /// Ends the request: charges it, unless that is done, and writes its line in the access log. Later calls do nothing.
+    pub fn end(&mut self, cause: Cause<'_>) {
+        self.charge(cause);
+        self.report();
     }
 
-    /// Charges the request and closes its log record. Later calls do nothing.
-    pub fn settle(&mut self) {
-        if self.settled {
+    /// The first half of the end: the charge. It comes before the client has the last bytes, so that its next request
+    /// finds neither the hold nor the concurrency slot still in use. The first cause is charged; of a later one only the
+    /// log tells.
+    pub fn charge(&mut self, cause: Cause<'_>) {
+        match cause {
+            Cause::Complete | Cause::Over => {}
+            Cause::Failed(outcome) => {
+                self.failure.get_or_insert(outcome);
+            }
+            Cause::Refused(refusal) => {
+                self.failure.get_or_insert(outcome_of(refusal));
+                self.meter.replaced_by(refusal.status());
+                self.entry.record.refusal = Some(refusal.reason());
+            }
+        }
+        let Some(bill) = self.bill.take() else { return };
+        // What was never sent to a provider costs nothing and has no row: the bill ends its hold when it is dropped.
+        if self.entry.record.attempts == 0 {
             return;
         }
-        self.settled = true;
-        self.charge_now();
-        let outcome = self.failure.unwrap_or_else(|| self.outcome());
+        let outcome = self.outcome(cause);
+        let consumed = self.basis.consumed(&self.meter, self.leg, Some(outcome));
+        if outcome == Outcome::Ok && consumed.source == UsageSource::Reported {
+            self.basis.learn(&self.meter);
+        }
+        let now = clock::instant();
+        bill.close(outcome, self.progress(now), consumed, now);
+    }
+
+    /// The second half of the end: the line in the access log.
+    fn report(&mut self) {
+        if self.entry.is_closed() {
+            return;
+        }
+        let outcome = self.outcome(Cause::Over);
+        let Progress { status, ttft_ms, .. } = self.progress(self.entry.started);
         let observed = self.meter.observed().map(Cow::into_owned);
         let record = &mut self.entry.record;
-        record.status = self.meter.status;
+        record.status = status;
         record.response_bytes = self.meter.response_bytes;
-        record.ttft_ms = self
-            .meter
-            .first_content
-            .map(|seen| millis_between(self.entry.started, seen));
+        record.ttft_ms = ttft_ms;
         if let Some(observed) = observed {
             record.usage = observed.usage;
             record.finish_reason = observed.finish_reason.as_deref().map(finish_reason::word);
@@ -281,59 +165,44 @@ impl Ticket {
         self.entry.close(outcome);
     }
 
-    /// Charges the request, however it ended, before the client gets the last bytes and can send its next request.
-    /// Later calls do nothing.
-    pub fn charge_now(&mut self) {
-        if self.bill.is_some() {
-            self.charge(self.failure.unwrap_or_else(|| self.outcome()));
+    fn progress(&self, now: Instant) -> Progress {
+        let millis = |seen| millis_between(self.entry.started, seen);
+        Progress {
+            leg: self.leg,
+            status: self.meter.status(),
+            latency_ms: millis(now),
+            ttft_ms: self.meter.first_content.map(millis),
         }
     }
 
-    /// Charges the request once. A request that was never sent to a provider costs nothing and has no row.
-    fn charge(&mut self, outcome: Outcome) {
-        let Some(mut bill) = self.bill.take() else {
-            return;
-        };
-        if self.entry.record.attempts > 0 {
-            let now = clock::instant();
-            let progress = self.progress(now);
-            let consumed = self.basis.consumed(&self.meter, progress.provider, Some(outcome));
-            if outcome == Outcome::Ok && consumed.source == Some(UsageSource::Reported) {
-                self.basis.learn(&self.meter);
-            }
-            bill.close(outcome, progress, &consumed, now);
-        }
+    fn outcome(&self, cause: Cause<'_>) -> Outcome {
+        let known = self.failure.or_else(|| self.meter.reported_failure());
+        known.unwrap_or_else(|| match cause {
+            Cause::Complete => Outcome::Ok,
+            _ if !self.meter.has_ended() => Outcome::ClientGone,
+            _ if self.meter.is_complete() => Outcome::Ok,
+            _ => Outcome::ProviderCut,
+        })
     }
+}
 
-    /// The failure that the answer itself reports, by status or in band.
-    fn answered(&self) -> Option<Outcome> {
-        if self.meter.status >= 400 {
-            Some(Outcome::ProviderError)
-        } else {
-            let observed = self.meter.observed()?;
-            observed.in_band_error.as_ref().map(|_| Outcome::InBandError)
-        }
-    }
-
-    fn outcome(&self) -> Outcome {
-        if let Some(failure) = self.answered() {
-            failure
-        } else if self.meter.ended && self.meter.is_complete() {
-            Outcome::Ok
-        } else if self.meter.ended {
-            Outcome::ProviderCut
-        } else {
-            Outcome::ClientGone
-        }
+/// The outcome of a request that weir answers with this refusal after its admission.
+fn outcome_of(refusal: &Refusal) -> Outcome {
+    match refusal {
+        Refusal::ProviderTimeout => Outcome::ProviderTimeout,
+        Refusal::ProviderUnreachable => Outcome::ProviderUnreachable,
+        Refusal::ProviderCredentialRefused => Outcome::CredentialRefused,
+        Refusal::ProviderRedirected { .. } => Outcome::ProviderError,
+        Refusal::ProviderBroken => Outcome::ProviderCut,
+        Refusal::Stopping => Outcome::Stopped,
+        Refusal::Internal => Outcome::Internal,
+        _ => Outcome::Refused,
     }
 }
 
 impl Drop for Ticket {
-    /// Settles. An unsettled ticket is only dropped when the process drops a request at its end.
+    /// Ends the request. One that has not ended is only dropped when the process drops it at its own end.
     fn drop(&mut self) {
-        if !self.settled {
-            self.fail(Outcome::Stopped);
-        }
-        self.settle();
+        self.end(Cause::Failed(Outcome::Stopped));
     }
 }

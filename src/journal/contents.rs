@@ -170,7 +170,7 @@ impl Contents {
         segment.last_ms = at_ms;
         match record {
             Record::Admit(admitted) => {
-                if let Entry::Vacant(free) = self.running.entry(admitted.row.request_id.clone()) {
+                if let Entry::Vacant(free) = self.running.entry(admitted.request.id.clone()) {
                     segment.running += 1;
                     free.insert(Request {
                         admitted: position,

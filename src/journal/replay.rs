@@ -66,7 +66,7 @@ pub(super) fn replay(folder: &Folder) -> Result<Replayed, JournalError> {
         let (unsettled, missing) = unsettled(folder, &replayed.contents)?;
         if missing.is_empty() {
             for (at, request) in unsettled {
-                match replayed.gaps.settled_by(&request.0.row.account, at) {
+                match replayed.gaps.settled_by(&request.0.request.account, at) {
                     Some(step) => replayed.doubtful.push(Doubtful { request, step }),
                     None => replayed.unsettled.push(request),
                 }

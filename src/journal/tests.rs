@@ -8,7 +8,7 @@ use std::{
 
 use super::*;
 use crate::domain::{
-    consumption::{Modifiers, Row, UsageSource},
+    consumption::{self, Modifiers, Row, UsageSource},
     money::NanoUsd,
     stability::Share,
     usage::Usage,
@@ -49,30 +49,22 @@ pub(crate) fn key() -> KeyId {
 }
 
 pub(crate) fn admitted(request: &str) -> Admitted {
-    let row = Row {
-        time_ms: 10_000,
-        admitted_ms: 9_990,
-        request_id: request.to_owned(),
-        account: "acme".to_owned(),
-        key_id: key(),
-        protocol: "messages".to_owned(),
-        model_asked: "m".to_owned(),
-        model: "m".to_owned(),
-        provider: "p".to_owned(),
-        status: 0,
-        outcome: "crash".to_owned(),
-        stream: true,
-        usage: Usage::default(),
-        usage_source: UsageSource::Estimated,
-        parts: Vec::new(),
-        modifiers: Modifiers::default(),
-        price_version: "v".to_owned(),
-        cost_nano_usd: NanoUsd::from_nanos(100),
-        latency_ms: 20,
-        ttft_ms: None,
-    };
     Admitted {
-        row,
+        request: consumption::Request {
+            admitted_ms: 9_990,
+            id: request.to_owned(),
+            account: "acme".to_owned(),
+            key: key(),
+            protocol: "messages".to_owned(),
+            model_asked: "m".to_owned(),
+            model: "m".to_owned(),
+            stream: true,
+        },
+        provider: "p".to_owned(),
+        price_version: "v".to_owned(),
+        input_tokens: 0,
+        input_cost: NanoUsd::from_nanos(100),
+        latency_ms: 20,
         tokens_estimated: 7,
     }
 }
@@ -170,7 +162,7 @@ fn a_start_finds_what_was_recorded_and_what_had_not_ended() {
     let left: Vec<_> = second
         .unsettled
         .iter()
-        .map(|(one, last)| (one.row.request_id.as_str(), last.as_ref().map(|last| last.status)))
+        .map(|(one, last)| (one.request.id.as_str(), last.as_ref().map(|last| last.status)))
         .collect();
     assert_eq!(left, [("two", None), ("three", Some(200))]);
     assert_eq!(records(&second.journal), before);

@@ -23,7 +23,7 @@ pub fn settle_left_over(
 ) -> Result<u64, JournalError> {
     let mut count = 0;
     for (admitted, checkpoint) in unsettled {
-        let account = admitted.row.account.clone();
+        let account = admitted.request.account.clone();
         settle(journal, &account, settlement_after_crash(admitted, checkpoint))?;
         count += 1;
     }
@@ -41,7 +41,7 @@ pub async fn judge_doubtful(
     doubtful: Vec<Doubtful>,
 ) -> Result<(), JournalError> {
     let told = doubtful.into_iter().map(|one| async move {
-        let account = &one.request.0.row.account;
+        let account = &one.request.0.request.account;
         let asked = tokio::time::timeout(TOLD_WITHIN, store.watermark(journal.node(), account)).await;
         let charged = asked
             .ok()
@@ -52,7 +52,7 @@ pub async fn judge_doubtful(
     let (mut charged, mut lost) = (0_u64, Vec::new());
     for (request, was_charged) in join_all(told).await {
         if was_charged {
-            let account = request.0.row.account.clone();
+            let account = request.0.request.account.clone();
             settle(journal, &account, settlement_of_charged(request.0))?;
             charged += 1;
         } else {

@@ -63,7 +63,7 @@ impl Money {
         }
         let cut: BTreeSet<String> = unsettled
             .iter()
-            .map(|(admitted, _)| admitted.row.account.clone())
+            .map(|(admitted, _)| admitted.request.account.clone())
             .collect();
         let ledger = engine.store();
         settle_left_over(&journal, unsettled).map_err(journal_failed)?;

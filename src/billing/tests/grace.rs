@@ -41,8 +41,8 @@ async fn hold(fixture: &Fixture, key: &KeyRecord, request: &str) -> Result<NanoU
 
 /// A request that costs so much.
 async fn spend(fixture: &Fixture, key: &KeyRecord, request: &str, cost: u64) {
-    let mut bill = fixture.billing.admit(wanted(key, request)).await.unwrap();
-    bill.close(Outcome::Ok, SERVED, &consumed(tokens(0, cost)), clock::instant());
+    let bill = fixture.billing.admit(wanted(key, request)).await.unwrap();
+    bill.close(Outcome::Ok, SERVED, consumed(tokens(0, cost)), clock::instant());
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn whoever_was_refused_when_last_seen_has_none() {
         let denied = hold(fixture, key, "r1").await;
         assert!(matches!(denied, Err(NotAdmitted::Denied(_))), "{denied:?}");
     }
-    withdrawn.billing.shared.grace.refused(&revoked, Denied::KeyRevoked);
+    withdrawn.billing.engine.grace.refused(&revoked, Denied::KeyRevoked);
     for fixture in [&without_money, &suspended, &spent, &withdrawn, &stranger] {
         fixture.ledger.is(Way::Away);
     }
@@ -190,11 +190,11 @@ async fn all_keys_of_an_account_share_its_bound() {
     assert_eq!(held, nanos(GRACE_ACCOUNT));
     assert_eq!(fixture.billing.grace_committed(), nanos(GRACE_ACCOUNT));
     // What they cost less than was held is free again, what they cost more is not.
-    let mut first = bills.remove(0);
-    first.close(Outcome::Ok, SERVED, &consumed(tokens(0, 400)), clock::instant());
+    let first = bills.remove(0);
+    first.close(Outcome::Ok, SERVED, consumed(tokens(0, 400)), clock::instant());
     assert_eq!(hold(&fixture, &record(6), "s1").await, Ok(nanos(600)));
-    let mut second = bills.remove(0);
-    second.close(Outcome::Ok, SERVED, &consumed(tokens(0, 1_700)), clock::instant());
+    let second = bills.remove(0);
+    second.close(Outcome::Ok, SERVED, consumed(tokens(0, 1_700)), clock::instant());
     assert_eq!(hold(&fixture, &record(6), "s2").await, Err(NotAdmitted::StoreAway));
 }
 

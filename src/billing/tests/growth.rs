@@ -7,7 +7,7 @@ use crate::domain::ledger::{FinishFactor, OnExhausted};
 
 /// Looks at a running answer of so many tokens of output, and waits until the store has answered what was asked then.
 async fn look(bill: &Bill, output: u64, at: Instant) {
-    bill.look(at, SERVED, &consumed(tokens(400, output)), output);
+    bill.look(at, SERVED, consumed(tokens(400, output)), output);
     until("the store to answer", async || !bill.running.is_asking()).await;
 }
 
@@ -57,7 +57,7 @@ async fn an_answer_is_cut_when_it_has_used_its_hold_and_not_before() {
     bill.close(
         Outcome::LimitReached,
         SERVED,
-        &consumed(tokens(400, 2_600)),
+        consumed(tokens(400, 2_600)),
         clock::instant(),
     );
     fixture.send().await;
@@ -131,7 +131,7 @@ async fn what_cannot_be_asked_for_ends_no_answer_of_a_key_that_is_cut_at_its_lim
     fixture.ledger.is(Way::Away);
     let start = clock::instant();
     for output in [500, 700, 9_000] {
-        bill.look(start, SERVED, &consumed(tokens(400, output)), output);
+        bill.look(start, SERVED, consumed(tokens(400, output)), output);
         until("the question to fail", async || !bill.running.is_asking()).await;
         assert!(!bill.is_cut(), "{output}");
     }

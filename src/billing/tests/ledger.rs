@@ -1,8 +1,9 @@
 //! A ledger that can be away.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::{
@@ -50,11 +51,11 @@ impl Default for Ledger {
 
 impl Ledger {
     pub(super) fn is(&self, way: Way) {
-        *self.way.lock().unwrap() = way;
+        *self.way.lock() = way;
     }
 
     fn way(&self) -> Way {
-        *self.way.lock().unwrap()
+        *self.way.lock()
     }
 }
 

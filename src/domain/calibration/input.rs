@@ -11,7 +11,7 @@
 //! The one that was less wrong lately is believed. Neither is believed before it has been seen to be right: a key whose
 //! requests never read from a cache is held for in full.
 
-use crate::domain::usage::Usage;
+use crate::domain::{calibration::estimate::InputEstimate, usage::Usage};
 
 /// A request moves what is known of errors and of writing by this part of the way.
 const PART: u64 = 4;
@@ -61,7 +61,7 @@ impl UsualInput {
 
     /// So many tokens of input, of which `new` come behind the model's last answer began, in the parts that are to be
     /// expected. Their sum is `input`.
-    pub fn parts(&self, input: u64, new: Option<u64>) -> Usage {
+    pub fn parts(&self, input: u64, new: Option<u64>) -> InputEstimate {
         let read = if self.off_by_turns < self.off_by_last {
             all_but(input, new)
         } else {
@@ -71,12 +71,11 @@ impl UsualInput {
         let part = |share: u64| part_of(fresh, share);
         let (short, long) = (part(self.written_short), part(self.written_long));
         let short = short.min(fresh - long);
-        Usage {
+        InputEstimate {
             cache_read: read,
             cache_write_short: short,
             cache_write_long: long,
-            input_uncached: fresh - long - short,
-            ..Usage::default()
+            uncached: fresh - long - short,
         }
     }
 }
@@ -116,6 +115,15 @@ mod tests {
         }
     }
 
+    fn expected(uncached: u64, read: u64, written: u64) -> InputEstimate {
+        InputEstimate {
+            uncached,
+            cache_read: read,
+            cache_write_short: written,
+            cache_write_long: 0,
+        }
+    }
+
     fn after(requests: &[(Usage, Option<u64>)]) -> UsualInput {
         let mut usual = UsualInput::default();
         for (usage, new) in requests {
@@ -126,17 +134,17 @@ mod tests {
 
     #[test]
     fn nothing_is_read_before_it_was_seen() {
-        assert_eq!(UsualInput::default().parts(900, Some(100)), reported(900, 0, 0));
+        assert_eq!(UsualInput::default().parts(900, Some(100)), expected(900, 0, 0));
         // Written once is not read once.
         let written = after(&[(reported(0, 0, 150_000), None)]);
-        assert_eq!(written.parts(150_000, None), reported(0, 0, 150_000));
+        assert_eq!(written.parts(150_000, None), expected(0, 0, 150_000));
     }
 
     #[test]
     fn the_same_beginning_is_read_again() {
         let usual = after(&[(reported(0, 0, 150_000), None), (reported(20, 150_000, 0), None)]);
         let parts = usual.parts(150_020, None);
-        assert_eq!((parts.cache_read, parts.input_total()), (150_000, 150_020));
+        assert_eq!((parts.cache_read, parts.total()), (150_000, 150_020));
         // No more than there is.
         assert_eq!(usual.parts(900, None).cache_read, 900);
     }
@@ -149,13 +157,13 @@ mod tests {
             turns.push((reported(0, 100_000 + turn * 500, 500), Some(500)));
         }
         let usual = after(&turns);
-        assert_eq!(usual.parts(60_000, Some(2_000)), reported(0, 58_000, 2_000));
+        assert_eq!(usual.parts(60_000, Some(2_000)), expected(0, 58_000, 2_000));
     }
 
     #[test]
     fn a_key_that_reads_no_cache_is_held_for_in_full() {
         let usual = after(&[(reported(9_000, 0, 0), Some(300)); 5]);
-        assert_eq!(usual.parts(12_000, Some(200)), reported(12_000, 0, 0));
+        assert_eq!(usual.parts(12_000, Some(200)), expected(12_000, 0, 0));
         // And one whose cache has gone is so again soon.
         let mut requests = vec![(reported(0, 9_000, 300), Some(300)); 9];
         requests.extend([(reported(9_300, 0, 0), Some(300)); 2]);
@@ -171,7 +179,7 @@ mod tests {
             new: Option<u64>,
         ) {
             let requests: Vec<_> = requests.into_iter().map(|(a, b, c, new)| (reported(a, b, c), new)).collect();
-            prop_assert_eq!(after(&requests).parts(input, new).input_total(), input);
+            prop_assert_eq!(after(&requests).parts(input, new).total(), input);
         }
     }
 }

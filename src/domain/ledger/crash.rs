@@ -1,101 +1,75 @@
 //! The charge for requests that were running when weir crashed.
 
 use crate::domain::{
-    consumption::Row,
+    consumption::{RequestEnd, Row},
     ledger::{Admitted, Checkpoint, Settlement},
-    money::NanoUsd,
 };
 
-/// The outcome in such a request's row.
-pub const OUTCOME: &str = "crash";
-/// The status in its row if its answer's head had not come: what a proxy in front of weir tells the client.
+/// The status in the row of such a request if its answer's head had not come: what a proxy in front of weir tells the
+/// client.
 pub const STATUS: u16 = 502;
 
 /// The settlement of a request whose end nobody saw: what its last checkpoint says it had consumed, or else what it was
 /// admitted with.
 pub fn settlement_after_crash(admitted: Admitted, checkpoint: Option<Checkpoint>) -> Settlement {
-    let mut row = admitted.row;
-    row.outcome = OUTCOME.to_owned();
-    let mut status = row.status;
+    let tokens_estimated = admitted.tokens_estimated;
+    let (request, mut end) = admitted.unfinished();
     if let Some(last) = checkpoint {
-        status = last.status;
         // Both are counted from the arrival.
-        let later = last.latency_ms.saturating_sub(row.latency_ms);
-        row = Row {
-            time_ms: row.time_ms.saturating_add(i64::try_from(later).unwrap_or(i64::MAX)),
+        let later = last.latency_ms.saturating_sub(end.latency_ms);
+        end = RequestEnd {
+            time_ms: end.time_ms.saturating_add(i64::try_from(later).unwrap_or(i64::MAX)),
+            provider: last.provider,
+            status: last.status,
             usage: last.usage,
             usage_source: last.source,
-            modifiers: last.modifiers,
             parts: last.parts,
-            cost_nano_usd: last.cost,
-            provider: last.provider,
-            latency_ms: row.latency_ms.max(last.latency_ms),
+            modifiers: last.modifiers,
+            cost: last.cost,
+            latency_ms: end.latency_ms.max(last.latency_ms),
             ttft_ms: last.ttft_ms,
-            ..row
+            ..end
         };
     }
-    row.status = if status == 0 { STATUS } else { status };
-    Settlement {
-        request: row.request_id.clone(),
-        key: row.key_id.clone(),
-        at_ms: row.admitted_ms,
-        tokens_estimated: admitted.tokens_estimated,
-        tokens_used: row.usage.input_total().saturating_add(row.usage.output_total()),
-        cost: row.cost_nano_usd,
-        row: Some(row),
+    if end.status == 0 {
+        end.status = STATUS;
     }
+    Settlement::of(Row::new(request, end), tokens_estimated)
 }
 
 /// The settlement of a request that was charged already: it ends the request and changes nothing else.
 pub fn settlement_of_charged(admitted: Admitted) -> Settlement {
-    let row = admitted.row;
-    Settlement {
-        request: row.request_id,
-        key: row.key_id,
-        at_ms: row.admitted_ms,
-        tokens_estimated: 0,
-        tokens_used: 0,
-        cost: NanoUsd::ZERO,
-        row: None,
-    }
+    let request = admitted.request;
+    Settlement::without_charge(request.id, request.key, request.admitted_ms, 0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::domain::{
-        consumption::{Modifiers, Part, UsageSource},
+        consumption::{Modifiers, Part, Request, UsageSource},
         key::KeyId,
+        money::NanoUsd,
         usage::{RunKind, Usage},
     };
 
     fn admitted() -> Admitted {
         Admitted {
-            row: Row {
-                time_ms: 10_000,
+            request: Request {
                 admitted_ms: 9_990,
-                request_id: "r1".to_owned(),
+                id: "r1".to_owned(),
                 account: "acme".to_owned(),
-                key_id: KeyId::parse("key_0123456789abcdef").unwrap(),
+                key: KeyId::parse("key_0123456789abcdef").unwrap(),
                 protocol: "messages".to_owned(),
                 model_asked: "m".to_owned(),
                 model: "m".to_owned(),
-                provider: "first".to_owned(),
-                status: 0,
-                outcome: OUTCOME.to_owned(),
                 stream: true,
-                usage: Usage {
-                    input_uncached: 100,
-                    ..Usage::default()
-                },
-                usage_source: UsageSource::Estimated,
-                parts: Vec::new(),
-                modifiers: Modifiers::default(),
-                price_version: "v1".to_owned(),
-                cost_nano_usd: NanoUsd::from_nanos(100),
-                latency_ms: 20,
-                ttft_ms: None,
             },
+            provider: "first".to_owned(),
+            price_version: "v1".to_owned(),
+            input_tokens: 100,
+            input_cost: NanoUsd::from_nanos(100),
+            latency_ms: 20,
             tokens_estimated: 700,
         }
     }
@@ -126,8 +100,15 @@ mod tests {
         assert_eq!((settlement.tokens_estimated, settlement.tokens_used), (700, 100));
         assert_eq!(
             (settlement.at_ms, row.time_ms, row.status, row.outcome.as_str()),
-            (9_990, 10_000, 502, "crash")
+            (9_990, 9_990, 502, "crash")
         );
+    }
+
+    #[test]
+    fn an_admission_is_written_as_the_row_of_its_crash() {
+        let json = r#"{"row":{"time_ms":9990,"admitted_ms":9990,"request_id":"r1","account":"acme","key_id":"key_0123456789abcdef","protocol":"messages","model_asked":"m","model":"m","provider":"first","status":0,"outcome":"crash","stream":true,"input_uncached":100,"usage_source":"estimated","price_version":"v1","cost_nano_usd":100,"latency_ms":20,"ttft_ms":null},"tokens_estimated":700}"#;
+        assert_eq!(serde_json::to_string(&admitted()).unwrap(), json);
+        assert_eq!(serde_json::from_str::<Admitted>(json).unwrap(), admitted());
     }
 
     #[test]
@@ -167,7 +148,7 @@ mod tests {
         );
         assert_eq!(row.cost_nano_usd, settlement.cost);
         assert_eq!(row.parts, [part()]);
-        assert_eq!((row.time_ms, row.latency_ms, row.ttft_ms), (13_000, 3_020, Some(400)));
+        assert_eq!((row.time_ms, row.latency_ms, row.ttft_ms), (12_990, 3_020, Some(400)));
         assert_eq!(
             (row.status, row.provider.as_str(), row.usage_source),
             (200, "second", UsageSource::Partial)

@@ -4,13 +4,16 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{
-    consumption::{Modifiers, Part, Row, UsageSource},
+    consumption::{Modifiers, Part, Request, RequestEnd, Row, UsageSource},
     key::{KeyId, KeyRecord},
     ledger::Step,
     money::NanoUsd,
     secret::KeyDigest,
     usage::Usage,
 };
+
+/// The outcome in the row of a request that was running when weir crashed.
+pub const CRASH: &str = "crash";
 
 /// One record of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,13 +46,89 @@ pub enum Record {
     },
 }
 
-/// A request at its admission.
+/// What is known of a request at its admission. Written as the row that it has if nothing more is ever known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "AdmittedForm", into = "AdmittedForm")]
 pub struct Admitted {
-    /// Its row if it ended now: usage and cost are the estimate of its input, the outcome is `crash`.
-    pub row: Row,
+    /// What its row takes from the admission.
+    pub request: Request,
+    /// The preferred provider.
+    pub provider: String,
+    /// The version of that provider's price.
+    pub price_version: String,
+    /// The estimate of its input, in tokens.
+    pub input_tokens: u64,
+    /// What that costs at the most expensive of its providers, without a cache.
+    pub input_cost: NanoUsd,
+    /// Milliseconds from its arrival to its admission.
+    pub latency_ms: u64,
     /// The tokens taken from the tokens per minute.
     pub tokens_estimated: u64,
+}
+
+/// The written form of [`Admitted`].
+#[derive(Serialize, Deserialize)]
+struct AdmittedForm {
+    row: Row,
+    tokens_estimated: u64,
+}
+
+impl Admitted {
+    /// The request, and its end if nothing more is ever known: a crash, for which the estimated input is charged.
+    pub(super) fn unfinished(self) -> (Request, RequestEnd) {
+        let end = RequestEnd {
+            time_ms: self.request.admitted_ms,
+            provider: self.provider,
+            status: 0,
+            outcome: CRASH,
+            usage: Usage {
+                input_uncached: self.input_tokens,
+                ..Usage::default()
+            },
+            usage_source: UsageSource::Estimated,
+            parts: Vec::new(),
+            modifiers: Modifiers::default(),
+            price_version: self.price_version,
+            cost: self.input_cost,
+            latency_ms: self.latency_ms,
+            ttft_ms: None,
+        };
+        (self.request, end)
+    }
+}
+
+impl From<Admitted> for AdmittedForm {
+    fn from(admitted: Admitted) -> Self {
+        let tokens_estimated = admitted.tokens_estimated;
+        let (request, end) = admitted.unfinished();
+        Self {
+            row: Row::new(request, end),
+            tokens_estimated,
+        }
+    }
+}
+
+impl From<AdmittedForm> for Admitted {
+    fn from(AdmittedForm { row, tokens_estimated }: AdmittedForm) -> Self {
+        Self {
+            request: Request {
+                admitted_ms: row.admitted_ms,
+                id: row.request_id,
+                account: row.account,
+                key: row.key_id,
+                protocol: row.protocol,
+                model_asked: row.model_asked,
+                model: row.model,
+                stream: row.stream,
+            },
+            provider: row.provider,
+            price_version: row.price_version,
+            input_tokens: row.usage.input_uncached,
+            input_cost: row.cost_nano_usd,
+            latency_ms: row.latency_ms,
+            tokens_estimated,
+        }
+    }
 }
 
 /// What a running request has consumed so far.

@@ -7,16 +7,12 @@ use crate::{
     clock,
     config::money::MoneyConfig,
     domain::{
-        consumption::{Modifiers, Row, UsageSource},
         json_scan::Scan,
         key::KeyRecord,
         ledger::{Denied, Scope},
-        money::NanoUsd,
         operation::Operation,
         refusal::{Limit, Refusal},
-        route::Route,
         secret::KeyDigest,
-        usage::Usage,
     },
     gateway::{
         admission::caller::{self, Caller},
@@ -65,12 +61,7 @@ impl From<Refusal> for NoHold {
 
 /// Puts a hold for the request; `None` if the operation is free. If the key may have changed, its record is read again
 /// once, so that a limit that was just raised, on whichever node, is not reported as reached.
-pub async fn hold(
-    gateway: &Gateway,
-    caller: &Caller,
-    asked: &Asked<'_>,
-    route: &Route,
-) -> Result<Option<Bill>, NoHold> {
+pub async fn hold(gateway: &Gateway, caller: &Caller, asked: &Asked<'_>) -> Result<Option<Bill>, NoHold> {
     if asked.operation.counts_tokens() {
         return Ok(None);
     }
@@ -78,7 +69,7 @@ pub async fn hold(
         return Err(NoHold::Held(denied));
     }
     let began = clock::instant();
-    let first = gateway.billing.admit(wanted(&caller.key, asked, route)).await;
+    let first = gateway.billing.admit(wanted(&caller.key, asked)).await;
     gateway
         .metrics()
         .admission_took(clock::instant().saturating_duration_since(began));
@@ -87,7 +78,7 @@ pub async fn hold(
             let key = fresh(gateway, &caller.digest, clock::instant()).await?;
             let is_news = refused == NotAdmitted::StaleKey || key.revision != caller.key.revision;
             let answer = match is_news {
-                true => gateway.billing.admit(wanted(&key, asked, route)).await,
+                true => gateway.billing.admit(wanted(&key, asked)).await,
                 false => Err(refused),
             };
             (key, answer)
@@ -185,44 +176,15 @@ pub async fn fresh(gateway: &Gateway, digest: &KeyDigest, now: Instant) -> Resul
 }
 
 /// What the ledger is asked to admit.
-pub fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'_>, route: &Route) -> Wanted<'a> {
-    let expected = asked.basis.expected(asked.scan);
+pub fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'a>) -> Wanted<'a> {
     Wanted {
         key,
-        expected,
-        prices: route
-            .legs
-            .iter()
-            .map(|leg| (leg.provider.name.clone(), Arc::clone(&leg.price)))
-            .collect(),
-        row: Row {
-            // Set from the store's clock at admission.
-            time_ms: 0,
-            admitted_ms: 0,
-            request_id: asked.request_id.to_owned(),
-            account: key.account.clone(),
-            key_id: key.id.clone(),
-            protocol: asked.operation.protocol().as_str().to_owned(),
-            model_asked: asked.model.to_owned(),
-            model: route.model.name.clone(),
-            provider: route
-                .legs
-                .first()
-                .map_or_else(String::new, |leg| leg.provider.name.clone()),
-            status: 0,
-            outcome: "crash".to_owned(),
-            stream: asked.stream,
-            usage: Usage {
-                input_uncached: expected.input_total(),
-                ..Usage::default()
-            },
-            usage_source: UsageSource::Estimated,
-            parts: Vec::new(),
-            modifiers: Modifiers::default(),
-            price_version: String::new(),
-            cost_nano_usd: NanoUsd::ZERO,
-            latency_ms: millis_between(asked.arrived, clock::instant()),
-            ttft_ms: None,
-        },
+        request_id: asked.request_id,
+        protocol: asked.operation.protocol(),
+        model_asked: asked.model,
+        stream: asked.stream,
+        route: asked.basis.route(),
+        estimate: asked.basis.estimate(asked.scan),
+        latency_ms: millis_between(asked.arrived, clock::instant()),
     }
 }

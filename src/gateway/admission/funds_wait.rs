@@ -7,9 +7,9 @@ use pingora::protocols::http::ServerSession;
 use pingora_proxy::Session;
 
 use crate::{
-    billing::{Bill, NotAdmitted, Place},
+    billing::{Bill, NotAdmitted, QueuePosition},
     clock,
-    domain::{key::KeyRecord, ledger::Denied, refusal::Refusal, route::Route},
+    domain::{key::KeyRecord, ledger::Denied, refusal::Refusal},
     gateway::{
         admission::{
             caller::Caller,
@@ -28,7 +28,6 @@ pub async fn wait(
     session: &mut Session,
     caller: &Caller,
     asked: &Asked<'_>,
-    route: &Route,
     no_hold: NoHold,
 ) -> Result<Option<Bill>, Rejection> {
     let denied = match no_hold {
@@ -43,7 +42,7 @@ pub async fn wait(
     let asker = peer::client(session, &gateway.trusted_proxies);
     tokio::select! {
         biased;
-        bill = in_turn(gateway, caller, asker, asked, route, place) => bill.map(Some).map_err(Rejection::from),
+        bill = in_turn(gateway, caller, asker, asked, place) => bill.map(Some).map_err(Rejection::from),
         () = left(session) => Err(Rejection::ClientGone),
     }
 }
@@ -54,8 +53,7 @@ async fn in_turn(
     caller: &Caller,
     asker: Client,
     asked: &Asked<'_>,
-    route: &Route,
-    mut place: Place,
+    mut place: QueuePosition,
 ) -> Result<Bill, Refusal> {
     let until = tokio::time::Instant::from_std(clock::instant() + asked.limits.held_wait);
     let mut key = Arc::clone(&caller.key);
@@ -66,10 +64,10 @@ async fn in_turn(
             return Err(funds::refusal(gateway, denied, &key));
         }
         key = current(gateway, caller, asker, key).await;
-        let mut answer = gateway.billing.admit(funds::wanted(&key, asked, route)).await;
+        let mut answer = gateway.billing.admit(funds::wanted(&key, asked)).await;
         if answer.as_ref().err() == Some(&NotAdmitted::StaleKey) {
             key = funds::fresh(gateway, &caller.digest, clock::instant()).await?;
-            answer = gateway.billing.admit(funds::wanted(&key, asked, route)).await;
+            answer = gateway.billing.admit(funds::wanted(&key, asked)).await;
         }
         if let Err(NotAdmitted::Denied(denied)) = answer
             && denied.is_held()

@@ -14,6 +14,7 @@ use crate::{
         attempt::deadline::Fate,
         forward::Forward,
         outlet::{Outlet, append, rewrite},
+        ticket::Cause,
     },
     metrics::Metrics,
 };
@@ -43,7 +44,9 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
         fate = forward.dispatch.attempt.ended();
         forward.ticket.meter.body_ended();
     }
-    forward.ticket.charge_whole();
+    if forward.ticket.meter.is_whole() {
+        forward.ticket.charge(Cause::Complete);
+    }
     let_out(forward, piece, end);
     if end && !forward.ticket.meter.is_complete() {
         return end_as_failure(forward, piece, fate);
@@ -89,7 +92,7 @@ fn end_as_failure(forward: &mut Forward, piece: &mut Option<Bytes>, fate: Fate) 
         kind,
         message: message.to_owned(),
     };
-    forward.ticket.fail(outcome);
+    forward.ticket.charge(Cause::Failed(outcome));
     if let Some(tail) = forward.ticket.meter.failure_tail(&failure) {
         append(piece, &tail);
         return Ok(());

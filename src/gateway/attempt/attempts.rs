@@ -34,8 +34,6 @@ pub struct Attempts {
     wish: Wish,
     /// The current provider.
     visit: Visit,
-    /// How many providers this request has given up so far.
-    legs_left_behind: usize,
     /// Providers not asked yet, in order of preference.
     others: Vec<Leg>,
     pools: Arc<Pools>,
@@ -86,7 +84,6 @@ impl Attempts {
         Some(Self {
             wish,
             visit,
-            legs_left_behind: 0,
             others: legs,
             pools,
             made: 0,
@@ -104,11 +101,6 @@ impl Attempts {
     /// The current provider's places.
     pub fn places(&self) -> &Arc<Places> {
         self.visit.places()
-    }
-
-    /// How many providers were given up before the current one. When it changes the body must be edited again.
-    pub fn legs_left_behind(&self) -> usize {
-        self.legs_left_behind
     }
 
     /// The current credential.
@@ -313,7 +305,6 @@ impl Attempts {
         if is_well {
             self.visit.pool.earn();
         }
-        self.legs_left_behind += 1;
         self.reason = Some(reason);
         true
     }

@@ -64,7 +64,7 @@ pub fn peer(
         .next_place(rand::rng().random(), clock::instant())
         .cloned();
     let leg = dispatch.attempts.leg();
-    ticket.attempt(&leg.provider.name);
+    ticket.attempt(leg);
     if let Some(reason) = dispatch.attempts.take_reason() {
         gateway.metrics().upstream_retried(&dispatch.provider().name, reason);
     }
@@ -99,9 +99,9 @@ fn edit_body(session: &Session, dispatch: &mut Dispatch) -> Result<()> {
     let Some(body) = &mut dispatch.body else {
         return Error::e_explain(ErrorType::InternalError, "an attempt without a body");
     };
-    let (leg, turn) = (dispatch.attempts.leg(), dispatch.attempts.legs_left_behind());
+    let leg = dispatch.attempts.leg();
     let facts = dispatch.request.facts(&session.req_header().headers, leg);
-    let edited = body.edit_for(turn, &leg.provider.body, &facts, &dispatch.request.scan);
+    let edited = body.edit_for(leg, &facts, &dispatch.request.scan);
     edited.map_err(|refusal| {
         let context = "the provider cannot take the body";
         Interruption::Refused(refusal).error(ErrorType::InternalError, context)

@@ -3,13 +3,16 @@
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
-use crate::domain::catalogue::CatalogueSettings;
+use crate::billing::PricedLeg;
 use crate::domain::{
+    calibration::InputEstimate,
+    catalogue::CatalogueSettings,
     consumption::Modifiers,
     key::KeyState,
     ledger::KeyTerms,
     money::NanoUsd,
     price::{Price, PriceList, SHIPPED_FILE},
+    usage::Usage,
 };
 
 /// The shipped price of a model at a provider.
@@ -199,7 +202,23 @@ fn key(number: u64) -> KeyRecord {
 fn basis(learnt: &Arc<Learnt>, key: &KeyRecord, model: &Arc<Model>, scan: &Scan) -> Basis {
     let none = CatalogueSettings::default();
     let (catalogue, _) = Catalogue::build(&[], &none, &PriceList::default(), &|_| Ok(None)).unwrap();
-    Basis::new(learnt, &Arc::new(catalogue), key, model, Operation::Messages, scan)
+    let route = Arc::new(PricedRoute {
+        model: model.name.clone(),
+        first: PricedLeg {
+            provider: "p".to_owned(),
+            price: Arc::new(Price::free()),
+        },
+        others: Vec::new(),
+    });
+    Basis::new(
+        learnt,
+        &Arc::new(catalogue),
+        key,
+        model,
+        route,
+        Operation::Messages,
+        scan,
+    )
 }
 
 fn cost(price: &Price, usage: &Usage) -> NanoUsd {
@@ -218,7 +237,7 @@ fn replay(seed: u64, turns: usize) -> Vec<(Who, f64)> {
         let talk = &mut talks[place];
         let Turn { scan, reported } = talk.turn(rng);
         let basis = basis(&learnt, &talk.key, &talk.model, &scan);
-        let held = cost(&talk.price, &basis.expected(&scan)).nanos() as f64;
+        let held = basis.estimate(&scan).cost(&talk.price).nanos() as f64;
         let costs = cost(&talk.price, &reported).nanos() as f64;
         errors.push((talk.who, (held - costs) / costs));
         learnt.learn(&basis.kind(), &reported, scan.input_tokens, reported.output_text);
@@ -261,8 +280,8 @@ fn a_request_of_which_nothing_is_learnt_is_held_for_as_if_nothing_was_cached() {
         },
         ..Scan::default()
     };
-    let expected = |number| basis(&learnt, &key(number), &model("claude-opus-5-5"), &scan).expected(&scan);
-    assert_eq!(expected(1).input_uncached, 150_000);
+    let expected = |number| basis(&learnt, &key(number), &model("claude-opus-5-5"), &scan).estimate(&scan);
+    assert_eq!(expected(1).input.uncached, 150_000);
     let basis = basis(&learnt, &key(1), &model("claude-opus-5-5"), &scan);
     let hit = Usage {
         cache_read: 149_100,
@@ -271,10 +290,18 @@ fn a_request_of_which_nothing_is_learnt_is_held_for_as_if_nothing_was_cached() {
         ..Usage::default()
     };
     learnt.learn(&basis.kind(), &hit, 150_000, 400);
+    let as_hit = Estimate {
+        input: InputEstimate {
+            cache_read: 149_100,
+            cache_write_short: 900,
+            ..InputEstimate::default()
+        },
+        output: 400,
+    };
     assert_eq!(
         (expected(1), expected(3)),
-        (hit, hit),
+        (as_hit, as_hit),
         "the account's other keys are alike"
     );
-    assert_eq!(expected(2).input_uncached, 150_000, "another account's are not");
+    assert_eq!(expected(2).input.uncached, 150_000, "another account's are not");
 }

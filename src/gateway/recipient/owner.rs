@@ -9,7 +9,7 @@ use crate::{
         provider_state::{StateId, StateKey},
         session_hint::ServedBy,
     },
-    gateway::{attempt::attempts::Attempts, gate::Gate, ticket::Meter},
+    gateway::{attempt::attempts::Attempts, gate::Gate, meter::Meter},
     sessions::{OnTheWay, Sessions},
 };
 

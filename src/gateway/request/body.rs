@@ -7,7 +7,8 @@ use crate::{
     domain::{
         json_scan::Scan,
         refusal::Refusal,
-        rules::{self, BodyRules, RequestFacts},
+        route::Leg,
+        rules::{self, RequestFacts},
     },
     gateway::coding::Coding,
     pools::Probing,
@@ -20,7 +21,7 @@ pub struct RequestBody {
     pub bytes: Bytes,
     /// The body before any edit, kept while another provider may need it.
     original: Option<Bytes>,
-    /// The provider that the body was edited for, by its turn.
+    /// The index of the leg that the body was edited for.
     edited_for: Option<usize>,
     /// How the end of the body is delimited.
     pub form: BodyForm,
@@ -63,22 +64,17 @@ impl RequestBody {
         self.original = Some(self.bytes.clone());
     }
 
-    /// Applies a provider's edits to the client's body, unless it has them. `turn` tells the request's providers apart.
-    /// The edited copy counts in the budget, in addition to the original while that is kept for a further provider.
-    pub fn edit_for(
-        &mut self,
-        turn: usize,
-        rules: &BodyRules,
-        facts: &RequestFacts<'_>,
-        scan: &Scan,
-    ) -> Result<(), Refusal> {
-        if self.edited_for == Some(turn) {
+    /// Applies the edits of the leg's provider to the client's body, unless it has them. The edited copy counts in the
+    /// budget, in addition to the original while that is kept for a further provider.
+    pub fn edit_for(&mut self, leg: &Leg, facts: &RequestFacts<'_>, scan: &Scan) -> Result<(), Refusal> {
+        if self.edited_for == Some(leg.index) {
             return Ok(());
         }
         if self.edited_for.is_some() {
             self.bytes = self.original.clone().ok_or(Refusal::Internal)?;
         }
-        let edited = rules::edit_body(rules, facts, &self.bytes, scan).map_err(|error| Refusal::BodyInvalid {
+        let edited = rules::edit_body(&leg.provider.body, facts, &self.bytes, scan);
+        let edited = edited.map_err(|error| Refusal::BodyInvalid {
             reason: error.to_string(),
         })?;
         if let Some(edited) = edited {
@@ -89,7 +85,7 @@ impl RequestBody {
             }
             self.bytes = edited.into();
         }
-        self.edited_for = Some(turn);
+        self.edited_for = Some(leg.index);
         Ok(())
     }
 

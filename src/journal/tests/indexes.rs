@@ -126,7 +126,7 @@ fn a_start_does_not_read_complete_segments_but_for_requests_that_still_run() {
     let (request, last) = &replayed.unsettled[0];
     assert_eq!(replayed.unsettled.len(), 1);
     assert_eq!(
-        (request.row.request_id.as_str(), last.as_ref().unwrap().status),
+        (request.request.id.as_str(), last.as_ref().unwrap().status),
         ("long", 200)
     );
     assert!(replayed.contents.running.values().eq([&Request {

@@ -9,7 +9,12 @@ use std::{
 };
 
 use super::*;
-use crate::domain::{consumption::Part, ledger::Settlement, price::PARTS_MAX, usage::RunKind};
+use crate::domain::{
+    consumption::Part,
+    ledger::{Settlement, settlement_after_crash},
+    price::PARTS_MAX,
+    usage::RunKind,
+};
 
 /// A disk that is full while this is true.
 #[derive(Debug)]
@@ -92,28 +97,49 @@ fn a_real_disk_fills_up() {
     std::process::Command::new("umount").arg(&path).output().unwrap();
 }
 
+fn admitted_with_texts(text: &str) -> Admitted {
+    let mut admitted = admitted(text);
+    for field in [
+        &mut admitted.request.account,
+        &mut admitted.request.protocol,
+        &mut admitted.request.model_asked,
+        &mut admitted.request.model,
+        &mut admitted.provider,
+        &mut admitted.price_version,
+    ] {
+        text.clone_into(field);
+    }
+    admitted
+}
+
+fn settled_with_texts(admitted: Admitted, text: &str) -> Settlement {
+    let mut settlement = settlement_after_crash(admitted, None);
+    let row = settlement.row.as_mut().unwrap();
+    text.clone_into(&mut row.outcome);
+    row.modifiers = Modifiers {
+        service_tier: Some(text.to_owned()),
+        speed: Some(text.to_owned()),
+        geo: Some(text.to_owned()),
+    };
+    settlement
+}
+
 #[test]
 fn the_largest_records_of_a_request_fit_into_its_reservation() {
     let text = || "x".repeat(128);
     let most = 1 << 53;
-    let mut admitted = admitted(&text());
-    let row = &mut admitted.row;
-    for field in [
-        &mut row.account,
-        &mut row.protocol,
-        &mut row.model_asked,
-        &mut row.model,
-        &mut row.provider,
-        &mut row.outcome,
-        &mut row.price_version,
-    ] {
-        *field = text();
-    }
-    row.modifiers = Modifiers {
-        service_tier: Some(text()),
-        speed: Some(text()),
-        geo: Some(text()),
+    let admitted = Admitted {
+        input_tokens: most,
+        input_cost: NanoUsd::from_nanos(i64::MAX),
+        latency_ms: u64::MAX,
+        tokens_estimated: u64::MAX,
+        ..admitted_with_texts(&text())
     };
+    let frame = |record: &Record| frame::HEAD as u64 + serde_json::to_vec(record).unwrap().len() as u64;
+    assert!(frame(&Record::Admit(Box::new(admitted.clone()))) <= ADMIT_BYTES_MAX);
+    let mut settlement = settled_with_texts(admitted, &text());
+    settlement.tokens_used = u64::MAX;
+    let row = settlement.row.as_mut().unwrap();
     row.usage = Usage {
         input_uncached: most,
         cache_read: most,
@@ -130,13 +156,6 @@ fn the_largest_records_of_a_request_fit_into_its_reservation() {
     };
     (row.time_ms, row.admitted_ms, row.status) = (i64::MAX, i64::MAX, u16::MAX);
     (row.cost_nano_usd, row.latency_ms, row.ttft_ms) = (NanoUsd::from_nanos(i64::MAX), u64::MAX, Some(u64::MAX));
-    admitted.tokens_estimated = u64::MAX;
-    let frame = |record: &Record| frame::HEAD as u64 + serde_json::to_vec(record).unwrap().len() as u64;
-    assert!(frame(&Record::Admit(Box::new(admitted.clone()))) <= ADMIT_BYTES_MAX);
-    let settlement = Settlement {
-        tokens_used: u64::MAX,
-        ..crate::domain::ledger::settlement_after_crash(admitted, None)
-    };
     let step = Step {
         seq: u64::MAX,
         change: Change::Settle(Box::new(settlement)),
@@ -167,30 +186,14 @@ fn the_parts_of_a_request_fit_into_its_reservation() {
         above_input_tokens: 9_999_999_999,
         cost_nano_usd: NanoUsd::from_nanos(i64::MAX),
     };
-    let mut admitted = admitted(&text());
-    let row = &mut admitted.row;
-    for field in [
-        &mut row.account,
-        &mut row.protocol,
-        &mut row.model_asked,
-        &mut row.model,
-        &mut row.provider,
-        &mut row.outcome,
-        &mut row.price_version,
-    ] {
-        *field = text();
-    }
-    row.modifiers = Modifiers {
-        service_tier: Some(text()),
-        speed: Some(text()),
-        geo: Some(text()),
-    };
+    let mut settlement = settled_with_texts(admitted_with_texts(&text()), &text());
+    let row = settlement.row.as_mut().unwrap();
     row.usage = usage;
     row.parts = vec![part; PARTS_MAX];
     (row.time_ms, row.admitted_ms, row.latency_ms) = (9_999_999_999_999, 9_999_999_999_999, 9_999_999);
     let step = Step {
         seq: u64::MAX,
-        change: Change::Settle(Box::new(crate::domain::ledger::settlement_after_crash(admitted, None))),
+        change: Change::Settle(Box::new(settlement)),
     };
     let record = Record::Step { account: text(), step };
     let bytes = frame::HEAD as u64 + serde_json::to_vec(&record).unwrap().len() as u64;

@@ -1,34 +1,32 @@
 //! Unconfirmed holds: an admission without an answer may have left a hold in the store, which the node's lease would
 //! keep alive. Once the store is reachable again, a step ends each of them; the step does no harm if there is no hold.
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
 
 use crate::{
     clock,
     domain::{
         key::KeyId,
         ledger::{Admit, Change, Settlement},
-        money::NanoUsd,
     },
     journal::{Journal, JournalError, STEP_BYTES_MAX},
 };
 
 /// The most unconfirmed holds kept. Further ones are dropped and last as long as the node's lease.
-const DOUBTS_MAX: usize = 10_000;
+const UNCONFIRMED_MAX: usize = 10_000;
 
 /// All unconfirmed holds of this node.
 #[derive(Debug, Default)]
-pub(super) struct Uncertain {
-    doubts: Mutex<Vec<Doubt>>,
+pub(super) struct UnconfirmedHolds {
+    holds: Mutex<Vec<UnconfirmedHold>>,
     lost: AtomicU64,
 }
 
 /// A hold that may exist in the store.
 #[derive(Debug)]
-pub(super) struct Doubt {
+pub(super) struct UnconfirmedHold {
     account: String,
     key: KeyId,
     request: String,
@@ -36,29 +34,29 @@ pub(super) struct Doubt {
 
 /// A running call to the ledger. If it is dropped before it is settled, its hold is unconfirmed.
 pub(super) struct Asking<'a> {
-    uncertain: &'a Uncertain,
+    all: &'a UnconfirmedHolds,
     ask: Option<&'a Admit>,
 }
 
-impl Uncertain {
+impl UnconfirmedHolds {
     /// Marks the start of a call.
     pub(super) fn begin<'a>(&'a self, ask: &'a Admit) -> Asking<'a> {
         Asking {
-            uncertain: self,
+            all: self,
             ask: Some(ask),
         }
     }
 
     /// Takes all unconfirmed holds out.
-    pub(super) fn take(&self) -> Vec<Doubt> {
-        std::mem::take(&mut *self.lock())
+    pub(super) fn take(&self) -> Vec<UnconfirmedHold> {
+        std::mem::take(&mut *self.holds.lock())
     }
 
     /// Puts back the ones that could not be ended.
-    pub(super) fn put_back(&self, doubts: Vec<Doubt>) {
-        let mut all = self.lock();
-        for doubt in doubts {
-            self.add(&mut all, doubt);
+    pub(super) fn put_back(&self, holds: Vec<UnconfirmedHold>) {
+        let mut all = self.holds.lock();
+        for hold in holds {
+            self.add(&mut all, hold);
         }
     }
 
@@ -67,20 +65,16 @@ impl Uncertain {
         self.lost.load(Ordering::Relaxed)
     }
 
-    fn add(&self, all: &mut Vec<Doubt>, doubt: Doubt) {
-        if all.len() < DOUBTS_MAX {
-            all.push(doubt);
+    fn add(&self, all: &mut Vec<UnconfirmedHold>, hold: UnconfirmedHold) {
+        if all.len() < UNCONFIRMED_MAX {
+            all.push(hold);
         } else {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Doubt>> {
-        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Doubt {
+impl UnconfirmedHold {
     /// The account of the hold.
     pub(super) fn account(&self) -> &str {
         &self.account
@@ -88,15 +82,8 @@ impl Doubt {
 
     /// Ends the hold, if it exists, by a step in the journal.
     pub(super) fn end(&self, journal: &Journal) -> Result<(), JournalError> {
-        let settlement = Settlement {
-            request: self.request.clone(),
-            key: self.key.clone(),
-            at_ms: clock::unix_millis(),
-            tokens_estimated: 0,
-            tokens_used: 0,
-            cost: NanoUsd::ZERO,
-            row: None,
-        };
+        let (request, key) = (self.request.clone(), self.key.clone());
+        let settlement = Settlement::without_charge(request, key, clock::unix_millis(), 0);
         let mut reservation = journal.reserve(STEP_BYTES_MAX)?;
         let change = Change::Settle(Box::new(settlement));
         journal
@@ -115,12 +102,12 @@ impl Asking<'_> {
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
         let Some(ask) = self.ask else { return };
-        let doubt = Doubt {
+        let hold = UnconfirmedHold {
             account: ask.key.account.clone(),
             key: ask.key.id.clone(),
             request: ask.request.clone(),
         };
-        self.uncertain.add(&mut self.uncertain.lock(), doubt);
+        self.all.add(&mut self.all.holds.lock(), hold);
     }
 }
 
@@ -130,16 +117,16 @@ mod tests {
     use crate::store::ledger::contract::key_id;
 
     #[test]
-    fn doubts_are_bounded_and_those_beyond_it_are_counted() {
-        let uncertain = Uncertain::default();
-        let doubt = |number: usize| Doubt {
+    fn unconfirmed_holds_are_bounded_and_those_beyond_it_are_counted() {
+        let unconfirmed = UnconfirmedHolds::default();
+        let hold = |number: usize| UnconfirmedHold {
             account: "acme".to_owned(),
             key: key_id(1),
             request: format!("r{number}"),
         };
-        uncertain.put_back((0..DOUBTS_MAX).map(doubt).collect());
-        assert_eq!(uncertain.lost(), 0);
-        uncertain.put_back(vec![doubt(DOUBTS_MAX)]);
-        assert_eq!((uncertain.lost(), uncertain.take().len()), (1, DOUBTS_MAX));
+        unconfirmed.put_back((0..UNCONFIRMED_MAX).map(hold).collect());
+        assert_eq!(unconfirmed.lost(), 0);
+        unconfirmed.put_back(vec![hold(UNCONFIRMED_MAX)]);
+        assert_eq!((unconfirmed.lost(), unconfirmed.take().len()), (1, UNCONFIRMED_MAX));
     }
 }

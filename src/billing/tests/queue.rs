@@ -4,7 +4,7 @@ use tokio::sync::Notify;
 
 use super::*;
 use crate::{
-    billing::{Place, WaitingMax},
+    billing::{QueuePosition, WaitingMax},
     domain::ledger::QuotaStanding,
 };
 
@@ -16,7 +16,7 @@ const QUOTA: Denied = Denied::QuotaHeld(QuotaStanding {
 });
 
 /// Whether it is a place's turn already.
-async fn is_called(place: &mut Place) -> bool {
+async fn is_called(place: &mut QueuePosition) -> bool {
     tokio::time::timeout(Duration::from_millis(1), place.turn())
         .await
         .is_ok()
@@ -73,11 +73,11 @@ async fn in_front_one_is_asked_for_when_holds_have_ended_and_else_less_and_less_
     let began = tokio::time::Instant::now();
     ended.notify_waiters();
     place.turn().await;
-    assert_eq!(began.elapsed().as_millis(), 20, "but no line asks more often");
+    assert_eq!(began.elapsed().as_millis(), 20, "but no queue asks more often");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_for_one_keys_quota_holds_up_no_other_key() {
+async fn a_queue_for_one_keys_quota_holds_up_no_other_key() {
     let fixture = fixture(1).await;
     let (one, other) = (record(1), record(2));
     let billing = &fixture.billing;

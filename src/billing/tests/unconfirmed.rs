@@ -1,9 +1,9 @@
-//! Holds that nobody knows of: they are ended as soon as the ledger is there, and not forgotten before.
+//! Unconfirmed holds: they are ended as soon as the ledger is there, and not forgotten before.
 
 use super::*;
 
-/// As many requests as are served on grace, and one more that is refused: its hold is in doubt.
-async fn one_in_doubt(fixture: &Fixture, key: &KeyRecord) {
+/// As many requests as are served on grace, and one more that is refused: its hold is unconfirmed.
+async fn one_unconfirmed(fixture: &Fixture, key: &KeyRecord) {
     drop(fixture.billing.admit(wanted(key, "seen")).await.unwrap());
     fixture.send().await;
     fixture.ledger.is(Way::AnswerLost);
@@ -17,9 +17,9 @@ async fn one_in_doubt(fixture: &Fixture, key: &KeyRecord) {
 }
 
 #[tokio::test]
-async fn one_that_cannot_be_written_down_stays_in_doubt() {
+async fn one_that_cannot_be_written_down_stays_unconfirmed() {
     let fixture = fixture(100_000).await;
-    one_in_doubt(&fixture, &record(1)).await;
+    one_unconfirmed(&fixture, &record(1)).await;
     fixture.ledger.is(Way::There);
     // No file of the journal can be made any more, and what there is has been promised.
     std::fs::rename(fixture.folder.path(), fixture.folder.path().with_extension("away")).unwrap();
@@ -29,11 +29,11 @@ async fn one_that_cannot_be_written_down_stays_in_doubt() {
             rooms.push(room);
         }
     }
-    fixture.billing.shared.renew().await;
+    fixture.billing.engine.renew().await;
     assert!(fixture.billing.failures() > 0, "it is said");
     std::fs::rename(fixture.folder.path().with_extension("away"), fixture.folder.path()).unwrap();
     drop(rooms);
-    fixture.billing.shared.renew().await;
+    fixture.billing.engine.renew().await;
     fixture.send().await;
     assert_eq!(fixture.view().await.running, 0);
 }
@@ -54,12 +54,12 @@ async fn one_part_of_the_ledger_that_is_away_keeps_no_hold_of_another() {
         account: "beta".to_owned(),
         ..record(2)
     };
-    one_in_doubt(&fixture, &record(1)).await;
+    one_unconfirmed(&fixture, &record(1)).await;
     // A request of the part that is away runs, so that its lease cannot be renewed.
     fixture.ledger.is(Way::There);
     let running = fixture.billing.admit(wanted(&beta, "b1")).await.unwrap();
     fixture.ledger.is(Way::AwayFor("beta"));
-    fixture.billing.shared.renew().await;
+    fixture.billing.engine.renew().await;
     fixture.send().await;
     assert_eq!(fixture.view().await.running, 0);
     drop(running);

@@ -61,13 +61,13 @@ async fn a_quota_is_used_up_by_what_was_spent_and_not_by_what_is_held() {
         },
         ..record(1)
     };
-    let mut bill = fixture.billing.admit(wanted(&with(800), "req_1")).await.unwrap();
+    let bill = fixture.billing.admit(wanted(&with(800), "req_1")).await.unwrap();
     assert_eq!(
         fixture.billing.still_denied(&with(800), QUOTA).await,
         None,
         "it is held"
     );
-    bill.close(Outcome::Ok, SERVED, &consumed(tokens(400, 400)), clock::instant());
+    bill.close(Outcome::Ok, SERVED, consumed(tokens(400, 400)), clock::instant());
     fixture.send().await;
     let denied = fixture.billing.still_denied(&with(800), QUOTA).await;
     let spent = QuotaStanding {

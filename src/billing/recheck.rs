@@ -1,7 +1,7 @@
 //! Checks whether a denial by the store still holds, without putting a hold or counting a request.
 
 use crate::{
-    billing::Billing,
+    billing::service::Billing,
     clock,
     domain::{
         key::KeyRecord,
@@ -38,12 +38,12 @@ impl Billing {
 
     /// Which state at providers an account may name: only its own, if the store does not answer.
     pub async fn provider_state(&self, account: &str) -> ProviderState {
-        let found = self.shared.ledger.account(account).await.ok().flatten();
+        let found = self.engine.ledger.account(account).await.ok().flatten();
         found.map(|account| account.terms.provider_state).unwrap_or_default()
     }
 
     async fn account_denies(&self, key: &KeyRecord) -> Option<Denied> {
-        let Some(account) = self.shared.ledger.account(&key.account).await.ok()? else {
+        let Some(account) = self.engine.ledger.account(&key.account).await.ok()? else {
             return Some(Denied::AccountUnknown);
         };
         if account.suspended {
@@ -54,7 +54,7 @@ impl Billing {
 
     async fn quota_denies(&self, key: &KeyRecord) -> Option<Denied> {
         let quota = key.terms.quota?;
-        let spent = self.shared.ledger.key_spend(&key.account, &key.id).await.ok()?;
+        let spent = self.engine.ledger.key_spend(&key.account, &key.id).await.ok()?;
         let reset = key.terms.reset;
         let spent = match reset {
             Reset::None => spent.all,
@@ -66,7 +66,7 @@ impl Billing {
             Denied::QuotaExhausted(QuotaStanding {
                 quota,
                 spent,
-                resets_at: period::resets_at(reset, self.shared.time.now_ms(clock::instant())),
+                resets_at: period::resets_at(reset, self.engine.time.now_ms(clock::instant())),
             })
         })
     }
@@ -75,7 +75,7 @@ impl Billing {
         match scope {
             Scope::Key => Some(key.terms.rates),
             Scope::Account => {
-                let account = self.shared.ledger.account(&key.account).await.ok()??;
+                let account = self.engine.ledger.account(&key.account).await.ok()??;
                 Some(account.terms.rates)
             }
         }
