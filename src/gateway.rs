@@ -173,7 +173,7 @@ impl ProxyHttp for Gateway {
     ) -> Result<()> {
         keepalive::withdraw(session, &self.drain);
         let forward = exchange.forward()?;
-        panics::immediate(self.metrics(), || answer::head::pass(session, forward, head))
+        panics::immediate(self.metrics(), || answer::head::prepare(session, forward, head))
     }
 
     fn response_body_filter(

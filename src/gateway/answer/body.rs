@@ -30,7 +30,7 @@ pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>,
         forward.ticket.look(now);
     }
     if matches!(forward.outlet, Outlet::Withheld(_)) {
-        return error::pass(metrics, forward, piece, end);
+        return error::keep_back(metrics, forward, piece, end);
     }
     if !end && forward.dispatch.request.stream && forward.ticket.is_cut() {
         return Err(Error::explain(

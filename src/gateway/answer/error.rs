@@ -46,7 +46,7 @@ pub fn withhold(metrics: &Metrics, forward: &mut Forward, head: &mut ResponseHea
     forward.outlet = Outlet::Withheld(WithheldError::new(withheld, coded, is_judged));
     match is_empty {
         // There is no body.
-        true => pass(metrics, forward, &mut None, true),
+        true => keep_back(metrics, forward, &mut None, true),
         false => Ok(()),
     }
 }
@@ -58,7 +58,7 @@ fn has_no_body(head: &ResponseHeader) -> bool {
 }
 
 /// Takes a piece of a withheld answer, or its end. Nothing goes to the client. An error return ends the attempt.
-pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
+pub fn keep_back(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
     let taken = piece.take();
     if let (Outlet::Withheld(error), Some(bytes)) = (&mut forward.outlet, taken) {
         error.push(&bytes);
@@ -83,7 +83,7 @@ fn finish(mut error: WithheldError, metrics: &Metrics, forward: &mut Forward) ->
         let refused = forward.dispatch.provider().refuses_credential(status, text.as_deref());
         let wait = wait.or_else(|| asked_pause(&head));
         let has_left = forward.recipient.has_left();
-        verdict::pass(metrics, &mut forward.dispatch, has_left, status, refused, wait)?;
+        verdict::act(metrics, &mut forward.dispatch, has_left, status, refused, wait)?;
     } else if let Some(wait) = wait {
         forward.dispatch.attempts.credential().rest(wait, clock::instant());
     }

@@ -37,7 +37,7 @@ pub fn accept(metrics: &Metrics, forward: &mut Forward, head: &mut ResponseHeade
     let refused = forward.dispatch.provider().refuses_credential(status, None);
     let asked_pause = is_error.then(|| error::asked_pause(head)).flatten();
     let has_left = forward.recipient.has_left();
-    verdict::pass(metrics, &mut forward.dispatch, has_left, status, refused, asked_pause)?;
+    verdict::act(metrics, &mut forward.dispatch, has_left, status, refused, asked_pause)?;
     if is_error {
         return error::withhold(metrics, forward, head, true);
     }
@@ -64,7 +64,7 @@ fn is_empty_stream(forward: &Forward, head: &ResponseHeader) -> bool {
 }
 
 /// Prepares the head for the client and chooses the observer for the body.
-pub fn pass(session: &mut Session, forward: &mut Forward, head: &mut ResponseHeader) -> Result<()> {
+pub fn prepare(session: &mut Session, forward: &mut Forward, head: &mut ResponseHeader) -> Result<()> {
     if head.status.is_informational() {
         return Ok(());
     }

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// Decides whether another attempt follows. One does if the answer asked for that (see [`super::verdict::pass`]), if a
+/// Decides whether another attempt follows. One does if the answer asked for that (see [`super::verdict::act`]), if a
 /// pooled connection turns out to have been closed before the provider read the request, or if the operator has
 /// requests repeated that got no answer. None does once the client has left: weir itself cuts off an answer that nobody
 /// waits for.
