@@ -29,7 +29,7 @@ mod left_over;
 #[cfg(test)]
 mod tests;
 
-pub use left_over::{judge_doubtful, settle_left_over};
+pub use left_over::{judge_possibly_settled, settle_left_over};
 
 /// The most concurrent calls to the store.
 const CALLS_MAX: usize = 16;

@@ -15,7 +15,7 @@ use crate::{
     },
     domain::{
         consumption::{Modifiers, RequestEnd, Row, UsageSource},
-        ledger::{Admitted, Change, Checkpoint, ProviderState, QuotaStanding, Settlement, TopUp, ToppedUp},
+        ledger::{Admitted, Change, Checkpoint, ProviderState, QuotaUse, Settlement, TopUp, ToppedUp},
         money::NanoUsd,
         outcome::Outcome,
         price::{self, Charge, Price, PricedRun},
@@ -93,7 +93,7 @@ impl Bill {
     }
 
     /// The key's quota at admission; `None` if it has none, or the store was unreachable.
-    pub fn quota(&self) -> Option<QuotaStanding> {
+    pub fn quota(&self) -> Option<QuotaUse> {
         self.granted.quota
     }
 

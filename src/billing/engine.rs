@@ -20,7 +20,7 @@ use crate::{
     },
     clock,
     domain::{
-        ledger::{Admission, Admit, Denied, Grant, NodeId, ProviderState, QuotaStanding},
+        ledger::{Admission, Admit, Denied, Grant, NodeId, ProviderState, QuotaUse},
         money::NanoUsd,
     },
     journal::Journal,
@@ -72,7 +72,7 @@ pub(super) struct GrantedHold {
     /// The account's balance then; `None` if the store could not be asked.
     pub(super) balance: Option<NanoUsd>,
     /// The key's quota then; `None` if it has none or the store could not be asked.
-    pub(super) quota: Option<QuotaStanding>,
+    pub(super) quota: Option<QuotaUse>,
     /// Which state at providers the request may name.
     pub(super) provider_state: ProviderState,
 }

@@ -7,7 +7,7 @@ use crate::{
     billing::tally::{End, Seat, Tally},
     domain::{
         key::{KeyId, KeyRecord},
-        ledger::{Denied, Grant, QuotaStanding, Rates, Reset, Scope},
+        ledger::{Denied, Grant, QuotaUse, Rates, Reset, Scope},
         money::NanoUsd,
     },
 };
@@ -111,9 +111,9 @@ impl LastSeen {
                     known.denied = Some(key.revision);
                 }
             }
-            Denied::QuotaExhausted(standing) | Denied::QuotaHeld(standing) => {
+            Denied::QuotaExhausted(quota_use) | Denied::QuotaHeld(quota_use) => {
                 if let Some(known) = self.key(&key.id, now_ms) {
-                    known.note_quota(key, Some(&standing));
+                    known.note_quota(key, Some(&quota_use));
                 }
             }
             Denied::RateLimited {
@@ -222,8 +222,8 @@ impl LastSeen {
 }
 
 impl Key {
-    fn note_quota(&mut self, key: &KeyRecord, standing: Option<&QuotaStanding>) {
-        self.spent = standing.map(|standing| (standing.spent, key.terms.reset, standing.resets_at));
+    fn note_quota(&mut self, key: &KeyRecord, quota_use: Option<&QuotaUse>) {
+        self.spent = quota_use.map(|quota_use| (quota_use.spent, key.terms.reset, quota_use.resets_at));
     }
 
     /// What was spent of the quota; `None` if unknown.
@@ -334,14 +334,14 @@ mod tests {
             ..KeyTerms::default()
         };
         let key = KeyRecord { terms, ..record(1) };
-        let standing = QuotaStanding {
+        let quota_use = QuotaUse {
             quota: NanoUsd::from_nanos(100),
             spent: NanoUsd::from_nanos(100),
             resets_at: Some(10),
         };
         let mut seen = LastSeen::default();
         let told = Grant {
-            quota: Some(standing),
+            quota: Some(quota_use),
             ..grant(0)
         };
         let seat = seen.granted(&key, &told, 0, 1);

@@ -5,7 +5,7 @@ use crate::{
     clock,
     domain::{
         key::KeyRecord,
-        ledger::{Counted, Denied, ProviderState, QuotaStanding, Rates, Reset, Scope, period},
+        ledger::{Counted, Denied, ProviderState, QuotaUse, Rates, Reset, Scope, period},
         money::NanoUsd,
     },
 };
@@ -63,7 +63,7 @@ impl Billing {
             Reset::Monthly => spent.month,
         };
         (spent >= quota).then(|| {
-            Denied::QuotaExhausted(QuotaStanding {
+            Denied::QuotaExhausted(QuotaUse {
                 quota,
                 spent,
                 resets_at: period::resets_at(reset, self.engine.time.now_ms(clock::instant())),

@@ -1,7 +1,7 @@
 //! What Messages clients are told of a spend limit in response headers: the `anthropic-ratelimit-unified-*` set as Claude Code
 //! reads it from its own gateway, which describes it at `GET /protocol` (<https://code.claude.com/docs/en/claude-apps-gateway>).
 
-use crate::domain::ledger::{QuotaStanding, Reset};
+use crate::domain::ledger::{QuotaUse, Reset};
 
 /// A header's name, in lower case, and its value.
 pub type Header = (&'static str, String);
@@ -23,7 +23,7 @@ const DISABLED_REASON: &str = "anthropic-ratelimit-unified-overage-disabled-reas
 const WARNED_FROM_PERCENT: [i128; 2] = [95, 75];
 
 /// On a success: how much of the quota was spent when the request was admitted, and from 75 % and 95 % on a warning.
-pub fn of_success(standing: &QuotaStanding) -> Vec<Header> {
+pub fn of_success(standing: &QuotaUse) -> Vec<Header> {
     let percent = percent(standing);
     let surpassed = WARNED_FROM_PERCENT.into_iter().find(|from| percent >= *from);
     let status = if surpassed.is_some() {
@@ -44,7 +44,7 @@ pub fn of_success(standing: &QuotaStanding) -> Vec<Header> {
 
 /// On the refusal of a key whose quota is spent. With `representative-claim` or `overage-status` Claude Code would put words of
 /// its own in the place of the message, so they are not there.
-pub fn of_spent_quota(standing: &QuotaStanding, reset: Reset) -> Vec<Header> {
+pub fn of_spent_quota(standing: &QuotaUse, reset: Reset) -> Vec<Header> {
     let mut headers = rejected("org_spend_cap_reached");
     headers.push((UTILIZATION, ratio(percent(standing))));
     headers.push((THRESHOLD, ratio(100)));
@@ -70,7 +70,7 @@ fn rejected(reason: &str) -> Vec<Header> {
     vec![(STATUS, "rejected".to_owned()), (DISABLED_REASON, reason.to_owned())]
 }
 
-fn resets(standing: &QuotaStanding) -> impl Iterator<Item = Header> {
+fn resets(standing: &QuotaUse) -> impl Iterator<Item = Header> {
     let at = standing.resets_at.map(|at| at.to_string());
     [RESET, OVERAGE_RESET]
         .into_iter()
@@ -79,7 +79,7 @@ fn resets(standing: &QuotaStanding) -> impl Iterator<Item = Header> {
 
 /// How much of the quota is spent, in whole percent, rounded down: nobody is said to have passed what he has not. All of a quota
 /// of nothing is spent.
-fn percent(standing: &QuotaStanding) -> i128 {
+fn percent(standing: &QuotaUse) -> i128 {
     let (spent, quota) = (i128::from(standing.spent.nanos()), i128::from(standing.quota.nanos()));
     match quota {
         ..=0 => 100,
@@ -102,8 +102,8 @@ mod tests {
     use super::*;
     use crate::domain::money::NanoUsd;
 
-    fn standing(spent: i64, quota: i64, resets_at: Option<i64>) -> QuotaStanding {
-        QuotaStanding {
+    fn standing(spent: i64, quota: i64, resets_at: Option<i64>) -> QuotaUse {
+        QuotaUse {
             quota: NanoUsd::from_nanos(quota),
             spent: NanoUsd::from_nanos(spent),
             resets_at,

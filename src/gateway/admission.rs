@@ -99,9 +99,7 @@ pub async fn admit(
         Protocol::Gemini => operation == Operation::StreamGenerateContent,
         Protocol::Messages | Protocol::Responses => scan.stream == Some(true),
     };
-    let priced = Arc::new(PricedRoute::of(&route).ok_or(Refusal::Internal)?);
-    let (learnt, key) = (&gateway.learnt, &caller.key);
-    let basis = Basis::new(learnt, catalogue, key, &route.model, priced, operation, &scan);
+    let basis = basis(gateway, live, &caller.key, &route, operation, &scan)?;
     let asking = funds::Asked {
         request_id: &entry.record.request_id,
         operation,
@@ -159,6 +157,21 @@ pub async fn admit(
         basis,
         recipient,
     })
+}
+
+/// What the request's estimates are based on, with the prices of its route.
+fn basis(
+    gateway: &Gateway,
+    live: &Live,
+    key: &KeyRecord,
+    route: &Route,
+    operation: Operation,
+    scan: &Scan,
+) -> Result<Basis, Refusal> {
+    let priced = Arc::new(PricedRoute::of(route).ok_or(Refusal::Internal)?);
+    let (learnt, catalogue) = (&gateway.learnt, &live.catalogue);
+    let basis = Basis::new(learnt, catalogue, key, &route.model, priced, operation, scan);
+    Ok(basis)
 }
 
 /// Reads the whole body and scans it.

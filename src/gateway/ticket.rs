@@ -10,7 +10,7 @@ use crate::{
     billing::{Bill, Progress},
     clock,
     domain::{
-        consumption::UsageSource, finish_reason, ledger::QuotaStanding, outcome::Outcome, refusal::Refusal, route::Leg,
+        consumption::UsageSource, finish_reason, ledger::QuotaUse, outcome::Outcome, refusal::Refusal, route::Leg,
     },
     gateway::{
         entry::{Entry, millis_between},
@@ -107,7 +107,7 @@ impl Ticket {
     }
 
     /// The key's quota at admission; `None` if it has none.
-    pub fn quota(&self) -> Option<QuotaStanding> {
+    pub fn quota(&self) -> Option<QuotaUse> {
         self.bill.as_ref().and_then(Bill::quota)
     }
 

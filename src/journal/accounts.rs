@@ -7,15 +7,17 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{Position, sync::Synced};
-use crate::domain::{key::KeyId, ledger::Step};
+use crate::{
+    domain::{key::KeyId, ledger::Step},
+    journal::{position::Position, synced::Synced},
+};
 
 /// The most steps kept in memory until they are sent. The others are read from their segments.
 pub(super) const KEPT_MAX: usize = 1024;
 
 /// A step that the store has not acknowledged.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct RecordedStep {
     pub(super) seq: u64,
     pub(super) position: Position,
     /// When it was recorded, in milliseconds since the Unix epoch.
@@ -30,7 +32,7 @@ pub(super) struct Place {
 struct Account {
     last: u64,
     acked: u64,
-    places: VecDeque<Place>,
+    places: VecDeque<RecordedStep>,
     /// Requests of this process that have ended, by key.
     keys: HashMap<Arc<KeyId>, u64>,
     settled: u64,
@@ -66,7 +68,7 @@ impl Accounts {
     }
 
     /// A step was recorded. One that does not count on is passed over.
-    pub(super) fn recorded(&mut self, name: &str, place: Place) {
+    pub(super) fn recorded(&mut self, name: &str, place: RecordedStep) {
         if !self.by_name.contains_key(name) {
             self.by_name.insert(name.to_owned(), Account::default());
         }
@@ -111,7 +113,7 @@ impl Accounts {
         if account.places.is_empty() && account.acked < account.last {
             return None;
         }
-        let on_disk = |place: &Place| synced.knows(place.position);
+        let on_disk = |place: &RecordedStep| synced.knows(place.position);
         let count = account
             .places
             .iter()
@@ -236,7 +238,7 @@ impl Accounts {
     }
 
     /// Puts the steps above `above` that were looked up in front of the others.
-    pub(super) fn restore(&mut self, name: &str, above: u64, places: Vec<Place>) {
+    pub(super) fn restore(&mut self, name: &str, above: u64, places: Vec<RecordedStep>) {
         let Some(account) = self.by_name.get_mut(name) else {
             return;
         };
@@ -268,7 +270,7 @@ impl Accounts {
         self.fronts().map(|place| place.position).min()
     }
 
-    fn fronts(&self) -> impl Iterator<Item = &Place> {
+    fn fronts(&self) -> impl Iterator<Item = &RecordedStep> {
         self.by_name.values().filter_map(|account| account.places.front())
     }
 }

@@ -5,16 +5,18 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    Position,
-    accounts::{Accounts, Place},
-    index::{Index, Left, Rest},
-    tallies::{self, Tallies},
-};
-use crate::domain::{
-    key::KeyId,
-    ledger::{Change, Record, Settlement, Step},
-    stability::Hour,
+use crate::{
+    domain::{
+        key::KeyId,
+        ledger::{Change, Record, Settlement, Step},
+        stability::Hour,
+    },
+    journal::{
+        accounts::{Accounts, RecordedStep},
+        index::{Index, Left, Rest},
+        position::Position,
+        tallies::{self, Tallies},
+    },
 };
 
 /// What is known of one segment.
@@ -217,7 +219,7 @@ impl Contents {
             | Change::Resume
             | Change::SetTerms { .. } => None,
         };
-        let place = Place {
+        let place = RecordedStep {
             seq: step.seq,
             position,
             at_ms,

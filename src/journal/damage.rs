@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use super::{Shared, folder::Folder, frame};
+use crate::journal::{engine::JournalEngine, folder::Folder, frame};
 
 /// Keeps the bytes of a segment between two sound frames aside and covers them. Its time stays.
 pub(super) fn cover(folder: &Folder, number: u64, file: &File, from: u64, to: u64) -> io::Result<()> {
@@ -46,7 +46,7 @@ fn keep_aside(folder: &Folder, number: u64, file: &File, from: u64, end: u64) ->
     Ok(kept.display().to_string())
 }
 
-impl Shared {
+impl JournalEngine {
     /// Goes on behind damage that was found in a segment while weir runs: the place of the next sound frame in front of
     /// `end`, or `end` where there is none. `open`: more may come there, so its end is not given up.
     pub(super) fn mend(&self, number: u64, from: u64, end: u64, open: bool) -> io::Result<u64> {

@@ -7,7 +7,22 @@ use std::{
 
 use thiserror::Error;
 
-use super::JournalShut;
+/// Why nothing can be recorded, so that nothing is admitted. Each ends by itself when its cause does.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum JournalShut {
+    /// There is no room and none can be made.
+    #[error("the journal has no room: {0}; free some space on its disk, nothing is served until then")]
+    Full(String),
+    /// A write or sync failed. The journal opens again when a new segment works.
+    #[error("the journal's disk has failed, see the messages before; nothing is served until a new segment works")]
+    Failed,
+    /// The folder, or the segment that is written, is not where it was: what would be recorded now would be found by no start.
+    #[error(
+        "{} was removed or replaced while weir runs: nothing is served until it is put back or weir is started anew",
+        .0.display()
+    )]
+    Gone(PathBuf),
+}
 
 /// Why the journal did not do as asked.
 #[derive(Debug, Error)]
@@ -43,7 +58,7 @@ pub enum JournalError {
         /// The largest size in bytes.
         max: u64,
     },
-    /// The record is a step; only [`super::Journal::append_step`] numbers them.
+    /// The record is a step; only [`crate::journal::Journal::append_step`] numbers them.
     #[error("a step is recorded with append_step, which numbers it")]
     Numbered,
     /// The record may be lost with the next power cut: the disk failed while it was to be written.

@@ -2,12 +2,15 @@
 
 use std::{fs::File, io, sync::Arc};
 
-use super::{
-    JournalError, Position,
-    folder::Folder,
-    frame::{Found, Frames},
+use crate::{
+    domain::ledger::Record,
+    journal::{
+        error::JournalError,
+        folder::Folder,
+        frame::{Found, Frames},
+        position::Position,
+    },
 };
-use crate::domain::ledger::Record;
 
 /// The segment that was read last.
 #[derive(Default)]

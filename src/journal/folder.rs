@@ -7,11 +7,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{
-    JournalError,
-    shut::{Identity, identity},
+use crate::{
+    domain::ledger::NodeId,
+    journal::{
+        error::JournalError,
+        identity::{Identity, identity},
+    },
 };
-use crate::domain::ledger::NodeId;
+
+/// The file with the position up to which the store has acknowledged everything. It only speeds up the start.
+pub(super) const ACKNOWLEDGED: &str = "acknowledged";
+/// The file with each account's last number and last acknowledged number, as of the last removal of segments.
+pub(super) const NUMBERS: &str = "numbers";
 
 /// Rows name accounts and what they use: nobody else's business.
 const FOLDER_MODE: u32 = 0o700;
@@ -207,6 +214,25 @@ fn write(path: &Path, content: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
+impl Folder {
+    /// The folder's path, if it does not lead to the folder any more.
+    pub(super) fn gone(&self) -> Option<PathBuf> {
+        let here = fs::metadata(&self.path).is_ok_and(|meta| identity(&meta) == self.identity);
+        (!here).then(|| self.path.clone())
+    }
+
+    /// The same for the folder and a segment of it that is open.
+    pub(super) fn gone_with(&self, number: u64, file: &File) -> Option<PathBuf> {
+        let path = self.segment(number);
+        self.gone().or_else(|| {
+            let there = fs::metadata(&path).map(|meta| identity(&meta));
+            let open = file.metadata().map(|meta| identity(&meta));
+            let same = matches!((there, open), (Ok(there), Ok(open)) if there == open);
+            (!same).then_some(path)
+        })
+    }
+}
+
 /// What a copy of the folder does not share. The device's number is left out: it may change when a machine starts anew.
 fn place(path: &Path) -> io::Result<String> {
     let inode = fs::metadata(path)?.ino();
@@ -220,7 +246,7 @@ mod tests {
 
     #[test]
     fn the_folder_is_free_although_a_child_still_has_the_descriptor() {
-        let place = super::super::tests::scratch();
+        let place = crate::journal::tests::scratch();
         let folder = Folder::open(place.path()).unwrap();
         let child = folder.lock.try_clone().unwrap();
         assert!(matches!(Folder::open(place.path()), Err(JournalError::InUse(_))));

@@ -10,8 +10,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::RECORD_BYTES_MAX;
-use crate::domain::ledger::NodeId;
+use crate::{domain::ledger::NodeId, journal::sizes::RECORD_BYTES_MAX};
 
 /// What stands in front of a payload: its length and the checksum, little endian.
 pub(super) const HEAD: usize = 8;

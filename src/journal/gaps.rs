@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, ops::Range};
 
-use super::Position;
+use crate::journal::position::Position;
 
 /// What a start has found missing so far; segments are told of in their order.
 #[derive(Debug, Default)]

@@ -12,17 +12,17 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Shared, checked, folder::Folder};
-use crate::domain::{
-    key::KeyId,
-    ledger::NodeId,
-    stability::{Bucket, Hour},
+use crate::{
+    domain::{
+        key::KeyId,
+        ledger::NodeId,
+        stability::{Bucket, Hour},
+    },
+    journal::{checked, folder::Folder},
 };
 
 /// The largest index. A segment that would need a larger one, of very many accounts or running requests, is read.
 const INDEX_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// How many are written in one round of housekeeping.
-const INDEXES_AT_ONCE: usize = 64;
 
 /// What a segment leaves open of a request: the bytes in it where its records begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,7 +93,7 @@ fn parse(folder: &Folder, number: u64, text: &str) -> Option<Index> {
 }
 
 /// Cuts a complete segment to its data and writes its index.
-fn write(folder: &Folder, number: u64, index: &Index) -> io::Result<()> {
+pub(super) fn write(folder: &Folder, number: u64, index: &Index) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(folder.segment(number))?;
     cut(&file, index.end, index.last_ms)?;
     let written = Written {
@@ -113,26 +113,4 @@ pub(super) fn cut(file: &File, end: u64, last_ms: i64) -> io::Result<()> {
     file.set_len(end)?;
     let since = Duration::from_millis(u64::try_from(last_ms).unwrap_or(0));
     file.set_modified(SystemTime::UNIX_EPOCH + since)
-}
-
-impl Shared {
-    /// Writes the indexes of complete segments that are wholly on disk.
-    pub(super) fn write_indexes(&self) {
-        for _ in 0..INDEXES_AT_ONCE {
-            let synced = self.synced.borrow().to().segment;
-            let Some((number, index)) = self.lock().contents.take_index(synced) else {
-                return;
-            };
-            match write(&self.folder, number, &index) {
-                Ok(()) => {
-                    if let Some(segment) = self.lock().contents.segments.get_mut(&number) {
-                        segment.bytes = index.end;
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(%error, index = %self.folder.index(number).display(), "the index of a journal segment cannot be written, the next start reads the segment");
-                }
-            }
-        }
-    }
 }

@@ -2,15 +2,19 @@
 
 use std::{fs::File, sync::Arc};
 
-use super::{
-    JournalError, Position, Shared,
-    frame::{Found, Frames, HEADER},
+use crate::{
+    domain::ledger::Record,
+    journal::{
+        engine::JournalEngine,
+        error::JournalError,
+        frame::{Found, Frames, HEADER},
+        position::Position,
+    },
 };
-use crate::domain::ledger::Record;
 
 /// A place in the journal to read on from. Reading blocks on the disk, seldom for long.
 pub struct Reader {
-    shared: Arc<Shared>,
+    engine: Arc<JournalEngine>,
     position: Position,
     frames: Option<(u64, Frames)>,
 }
@@ -24,9 +28,9 @@ struct Extent {
 }
 
 impl Reader {
-    pub(super) fn new(shared: Arc<Shared>, position: Position) -> Self {
+    pub(super) fn new(engine: Arc<JournalEngine>, position: Position) -> Self {
         Self {
-            shared,
+            engine,
             position,
             frames: None,
         }
@@ -68,7 +72,7 @@ impl Reader {
     }
 
     fn frame(&mut self, extent: &Extent) -> Result<Option<(Position, Record)>, JournalError> {
-        let path = self.shared.folder.segment(extent.number);
+        let path = self.engine.folder.segment(extent.number);
         let failed = |source| JournalError::io(&path, source);
         if self.frames.as_ref().is_none_or(|(number, _)| *number != extent.number) {
             let file = Arc::new(File::open(&path).map_err(failed)?);
@@ -98,14 +102,14 @@ impl Reader {
     /// What cannot be read is kept aside, and reading goes on behind it.
     fn pass_over(&mut self, extent: &Extent) -> Result<(), JournalError> {
         self.frames = None;
-        let mended = (self.shared).mend(extent.number, self.position.offset, extent.end, extent.open);
-        let path = self.shared.folder.segment(extent.number);
+        let mended = (self.engine).mend(extent.number, self.position.offset, extent.end, extent.open);
+        let path = self.engine.folder.segment(extent.number);
         self.position.offset = mended.map_err(|source| JournalError::io(&path, source))?;
         Ok(())
     }
 
     fn extent(&self) -> Option<Extent> {
-        let state = self.shared.lock();
+        let state = self.engine.lock();
         let (number, segment) = state.contents.segments.range(self.position.segment..).next()?;
         Some(Extent {
             number: *number,

@@ -13,17 +13,19 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    ACKNOWLEDGED, JournalError, NUMBERS, Position, checked,
+use crate::domain::ledger::{Admitted, Checkpoint, Record};
+use crate::journal::{
+    checked,
     contents::Contents,
     damage,
+    error::JournalError,
     files::Files,
-    folder::Folder,
+    folder::{ACKNOWLEDGED, Folder, NUMBERS},
     frame::{self, Found, Frames, HEADER, Header},
     gaps::Gaps,
     index,
+    position::Position,
 };
-use crate::domain::ledger::{Admitted, Checkpoint, Record};
 
 /// What reading the journal at a start has found.
 #[derive(Debug, Default)]
@@ -31,7 +33,7 @@ pub(super) struct Replayed {
     pub(super) contents: Contents,
     pub(super) unsettled: Vec<Unsettled>,
     /// Those of them whose settlements damage may have taken.
-    pub(super) doubtful: Vec<Doubtful>,
+    pub(super) possibly_settled: Vec<PossiblySettled>,
     gaps: Gaps,
     /// How many damaged parts were put into quarantine.
     pub(super) damaged: u64,
@@ -49,7 +51,7 @@ type Admission = (Position, Unsettled);
 
 /// A request whose settlement is perhaps among the steps that damage has taken.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Doubtful {
+pub struct PossiblySettled {
     /// The request, with the last that is known of it.
     pub request: Unsettled,
     /// The number of the missing step: a store that has applied it has charged the request.
@@ -67,7 +69,7 @@ pub(super) fn replay(folder: &Folder) -> Result<Replayed, JournalError> {
         if missing.is_empty() {
             for (at, request) in unsettled {
                 match replayed.gaps.settled_by(&request.0.request.account, at) {
-                    Some(step) => replayed.doubtful.push(Doubtful { request, step }),
+                    Some(step) => replayed.possibly_settled.push(PossiblySettled { request, step }),
                     None => replayed.unsettled.push(request),
                 }
             }

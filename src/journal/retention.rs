@@ -3,14 +3,20 @@
 
 use std::io;
 
-use super::{NUMBERS, Shared, State, checked};
-use crate::domain::retention::Retention;
+use crate::{
+    domain::retention::Retention,
+    journal::{
+        checked,
+        engine::{JournalEngine, WriteState},
+        folder::NUMBERS,
+    },
+};
 
 /// The file that says how far removal has gone.
 const RETENTION: &str = "retention";
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
-impl Shared {
+impl JournalEngine {
     /// Removes the segments at the beginning that nobody needs any more.
     pub(super) fn remove_old(&self, now_ms: i64) {
         self.go_on(now_ms);
@@ -90,7 +96,7 @@ impl Shared {
 
 /// The segments in their order, each with the day of its last record. It is no day before that of a segment in front of it,
 /// whatever the clock said when it was written.
-fn last_days(state: &State) -> impl Iterator<Item = (u64, i64)> {
+fn last_days(state: &WriteState) -> impl Iterator<Item = (u64, i64)> {
     let segments = state.contents.segments.iter();
     segments.scan(i64::MIN, |latest, (number, segment)| {
         *latest = segment.last_ms.div_euclid(DAY_MS).max(*latest);

@@ -2,15 +2,17 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{PoisonError, atomic::Ordering},
+    sync::atomic::Ordering,
 };
 
-use super::{Journal, JournalError, Position, accounts::Place, files::Files};
-use crate::domain::{
-    key::{KeyId, KeyRecord},
-    ledger::{Change, Record, Step},
-    money::NanoUsd,
-    secret::KeyDigest,
+use crate::{
+    domain::{
+        key::{KeyId, KeyRecord},
+        ledger::{Change, Record, Step},
+        money::NanoUsd,
+        secret::KeyDigest,
+    },
+    journal::{accounts::RecordedStep, error::JournalError, files::Files, frame, handle::Journal, position::Position},
 };
 
 /// Steps of an account that are to be sent.
@@ -35,24 +37,24 @@ impl Journal {
     /// Waits until steps are on disk; answers with their accounts. For one caller.
     pub async fn woken(&self) -> HashSet<String> {
         loop {
-            let woken = std::mem::take(&mut self.shared.lock().ready);
+            let woken = std::mem::take(&mut self.engine.lock().ready);
             if !woken.is_empty() {
                 return woken;
             }
-            self.shared.woken.notified().await;
+            self.engine.woken.notified().await;
         }
     }
 
     /// How many steps of an account the store has not acknowledged.
     pub fn waiting(&self, account: &str) -> usize {
-        self.shared.lock().contents.accounts.waiting(account)
+        self.engine.lock().contents.accounts.waiting(account)
     }
 
     /// What [`Journal::unsent`] would answer with, where that needs no disk: the steps are still in memory, which each is
     /// until it is given here. `None`: ask [`Journal::unsent`].
     pub fn unsent_at_hand(&self, account: &str, max: usize) -> Option<Unsent> {
-        let synced = *self.shared.synced.borrow();
-        let steps = self.shared.lock().contents.accounts.take_kept(account, max, &synced)?;
+        let synced = *self.engine.synced.borrow();
+        let steps = self.engine.lock().contents.accounts.take_kept(account, max, &synced)?;
         Some(Unsent { steps, lost: 0 })
     }
 
@@ -62,12 +64,12 @@ impl Journal {
     /// # Errors
     /// A segment cannot be read; trying again may help.
     pub fn unsent(&self, account: &str, max: usize) -> Result<Unsent, JournalError> {
-        if self.shared.lock().contents.accounts.is_rewound(account) {
+        if self.engine.lock().contents.accounts.is_rewound(account) {
             self.look_up_forgotten()?;
         }
-        let synced = *self.shared.synced.borrow();
+        let synced = *self.engine.synced.borrow();
         let (mut places, acknowledged, last) = {
-            let state = self.shared.lock();
+            let state = self.engine.lock();
             let accounts = &state.contents.accounts;
             let places = accounts.places(account, max);
             (places, accounts.watermark(account), accounts.last(account))
@@ -85,7 +87,7 @@ impl Journal {
             if unsent.steps.len() >= max {
                 break;
             }
-            match files.record(&self.shared.folder, position)? {
+            match files.record(&self.engine.folder, position)? {
                 Some(Record::Step { account: owner, step }) if owner == account && step.seq == seq => {
                     unsent.steps.push(step);
                 }
@@ -101,8 +103,8 @@ impl Journal {
             }
         }
         if unsent.lost > 0 {
-            let shared = &self.shared;
-            (shared.is_there()).map_err(|source| JournalError::io(&shared.folder.path, source))?;
+            let engine = &self.engine;
+            (engine.is_there()).map_err(|source| JournalError::io(&engine.folder.path, source))?;
         }
         Ok(unsent)
     }
@@ -110,15 +112,15 @@ impl Journal {
     /// The store has applied the steps of an account up to `watermark`. `false`: it has forgotten steps that it had
     /// acknowledged before; [`Journal::look_up_forgotten`] finds them again.
     pub fn acknowledged(&self, account: &str, watermark: u64) -> bool {
-        let forward = self.shared.lock().contents.accounts.acknowledged(account, watermark);
-        self.shared.progress.notify_waiters();
+        let forward = self.engine.lock().contents.accounts.acknowledged(account, watermark);
+        self.engine.progress.notify_waiters();
         forward
     }
 
     /// Steps that were passed over as lost; said aloud.
     pub fn note_lost(&self, account: &str, lost: u64) {
         if lost > 0 {
-            self.shared.lost.fetch_add(lost, Ordering::Relaxed);
+            self.engine.lost.fetch_add(lost, Ordering::Relaxed);
             tracing::error!(
                 account,
                 lost,
@@ -133,13 +135,13 @@ impl Journal {
     /// A segment cannot be read.
     pub fn look_up_forgotten(&self) -> Result<(), JournalError> {
         // One at a time: whoever waited may find the work done.
-        let _turn = self.shared.lookup.lock().unwrap_or_else(PoisonError::into_inner);
-        let wanted = self.shared.lock().contents.accounts.rewound();
+        let _turn = self.engine.lookup.lock();
+        let wanted = self.engine.lock().contents.accounts.rewound();
         if wanted.is_empty() {
             return Ok(());
         }
         let segments: Vec<u64> = {
-            let state = self.shared.lock();
+            let state = self.engine.lock();
             let needed = |steps: &HashMap<String, (u64, u64)>| {
                 wanted.iter().any(|(name, (above, below))| {
                     steps
@@ -153,11 +155,11 @@ impl Journal {
                 .map(|(number, _)| *number)
                 .collect()
         };
-        let mut found: HashMap<String, Vec<Place>> = HashMap::new();
+        let mut found: HashMap<String, Vec<RecordedStep>> = HashMap::new();
         for number in segments {
             let mut reader = self.reader(Position {
                 segment: number,
-                offset: super::frame::HEADER as u64,
+                offset: frame::HEADER as u64,
             });
             while let Some((position, record)) = reader.read()? {
                 if position.segment != number {
@@ -171,7 +173,7 @@ impl Journal {
                 };
                 if step.seq > *above && step.seq < *below {
                     let at_ms = crate::clock::unix_millis();
-                    let place = Place {
+                    let place = RecordedStep {
                         seq: step.seq,
                         position,
                         at_ms,
@@ -182,7 +184,7 @@ impl Journal {
                 }
             }
         }
-        let mut state = self.shared.lock();
+        let mut state = self.engine.lock();
         for (account, (above, _)) in wanted {
             let places = found.remove(&account).unwrap_or_default();
             state.contents.accounts.restore(&account, above, places);
@@ -192,7 +194,7 @@ impl Journal {
 
     /// Every account with steps in the journal.
     pub fn accounts(&self) -> Vec<String> {
-        self.shared.lock().contents.account_names()
+        self.engine.lock().contents.account_names()
     }
 
     /// The last record of each key that the journal has. Blocks on the disk.
@@ -200,12 +202,12 @@ impl Journal {
     /// # Errors
     /// A segment cannot be read.
     pub fn keys(&self) -> Result<Vec<KeyKept>, JournalError> {
-        let mut positions: Vec<Position> = self.shared.lock().contents.keys.values().copied().collect();
+        let mut positions: Vec<Position> = self.engine.lock().contents.keys.values().copied().collect();
         positions.sort_unstable();
         let mut files = Files::default();
         let mut keys = Vec::new();
         for position in positions {
-            match files.record(&self.shared.folder, position)? {
+            match files.record(&self.engine.folder, position)? {
                 Some(Record::Key { digest, record }) => keys.push(KeyKept::Is(digest, record)),
                 Some(Record::KeyGone { id, revision }) => keys.push(KeyKept::Gone(id, revision)),
                 Some(Record::Admit(_) | Record::Checkpoint(_) | Record::Step { .. }) | None => {}
@@ -216,14 +218,14 @@ impl Journal {
 
     /// Waits until all steps that are recorded now are acknowledged.
     pub async fn drained(&self) {
-        let mut behind = self.shared.lock().contents.accounts.behind();
+        let mut behind = self.engine.lock().contents.accounts.behind();
         loop {
-            let progress = self.shared.progress.notified();
+            let progress = self.engine.progress.notified();
             tokio::pin!(progress);
             // From here on nothing is missed.
             progress.as_mut().enable();
             {
-                let state = self.shared.lock();
+                let state = self.engine.lock();
                 behind.retain(|(name, last)| state.contents.accounts.watermark(name) < *last);
             }
             if behind.is_empty() {

@@ -13,13 +13,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{JournalShut, Position, REQUEST_BYTES, disk::Disk, folder::Folder, frame};
-use crate::{clock, domain::ledger::NodeId};
+use crate::{
+    clock,
+    domain::ledger::NodeId,
+    journal::{
+        disk::Disk,
+        error::JournalShut,
+        folder::Folder,
+        frame,
+        position::Position,
+        sizes::{RECORD_BYTES_MAX, REQUEST_BYTES, SEGMENT_BYTES_MIN},
+    },
+};
 
-/// The largest record, in bytes of JSON.
-pub const RECORD_BYTES_MAX: u64 = 256 * 1024;
-/// The smallest segment that can be configured.
-pub const SEGMENT_BYTES_MIN: u64 = 4096;
 /// The pause before a failed creation of a segment is repeated.
 const RETRY: Duration = Duration::from_secs(1);
 

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::Position;
-use crate::domain::{
-    consumption::Row,
-    stability::{Bucket, Counters, Hour, Share},
+use crate::{
+    domain::{
+        consumption::Row,
+        stability::{Bucket, Counters, Hour, Share},
+    },
+    journal::position::Position,
 };
 
 /// How many hours stay in memory after their segments are gone: twice the published window.

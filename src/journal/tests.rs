@@ -6,13 +6,21 @@ use std::{
     time::Duration,
 };
 
+use std::sync::{Arc, atomic::Ordering};
+
 use super::*;
-use crate::domain::{
-    consumption::{self, Modifiers, Row, UsageSource},
-    money::NanoUsd,
-    stability::Share,
-    usage::Usage,
+use crate::{
+    clock,
+    domain::{
+        consumption::{self, Modifiers, Row, UsageSource},
+        key::KeyId,
+        ledger::{Admitted, Change, Checkpoint, Record, Step},
+        money::NanoUsd,
+        stability::Share,
+        usage::Usage,
+    },
 };
+use disk::{Disk, RealDisk};
 
 mod damage;
 mod failures;
@@ -105,7 +113,7 @@ fn tell(journal: &Journal) -> Vec<Share> {
 fn grow_old(journal: &Journal) {
     for half_days in 1..=8 {
         let later = clock::unix_millis() + half_days * crate::domain::retention::EVERY_MS;
-        journal.shared.remove_old(later);
+        journal.engine.remove_old(later);
     }
 }
 
@@ -262,7 +270,7 @@ fn old_segments_go_when_they_are_acknowledged_and_the_numbers_stay() {
     grow_old(&journal);
     assert!(first(), "its rows are not told");
     tell(&journal);
-    journal.shared.remove_old(clock::unix_millis());
+    journal.engine.remove_old(clock::unix_millis());
     assert!(first(), "it is young");
     grow_old(&journal);
     assert!(!first());
@@ -290,17 +298,17 @@ fn a_clock_that_jumps_ahead_leaves_the_journal() {
     journal.acknowledged("acme", last);
     tell(&journal);
     let now = clock::unix_millis();
-    journal.shared.remove_old(now);
+    journal.engine.remove_old(now);
     let first = folder.path().join("000000000001.wal");
     let far_ahead = now + 200 * i64::try_from(DAY.as_millis()).unwrap();
-    journal.shared.remove_old(far_ahead);
+    journal.engine.remove_old(far_ahead);
     assert!(first.exists());
     drop(journal);
     // How far removal has gone is known to the next start, too.
     let journal = open(folder.path()).journal;
     tell(&journal);
     journal.acknowledged("acme", last);
-    journal.shared.remove_old(far_ahead + 1);
+    journal.engine.remove_old(far_ahead + 1);
     assert!(first.exists());
     grow_old(&journal);
     assert!(!first.exists());

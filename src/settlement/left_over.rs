@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 use crate::{
     domain::ledger::{Admitted, Change, Checkpoint, Settlement, settlement_after_crash, settlement_of_charged},
-    journal::{Doubtful, Journal, JournalError, STEP_BYTES_MAX},
+    journal::{Journal, JournalError, PossiblySettled, STEP_BYTES_MAX},
     store::ledger::LedgerStore,
 };
 
@@ -35,12 +35,12 @@ pub fn settle_left_over(
 ///
 /// # Errors
 /// As for [`settle_left_over`].
-pub async fn judge_doubtful(
+pub async fn judge_possibly_settled(
     journal: &Journal,
     store: &dyn LedgerStore,
-    doubtful: Vec<Doubtful>,
+    possibly_settled: Vec<PossiblySettled>,
 ) -> Result<(), JournalError> {
-    let told = doubtful.into_iter().map(|one| async move {
+    let told = possibly_settled.into_iter().map(|one| async move {
         let account = &one.request.0.request.account;
         let asked = tokio::time::timeout(TOLD_WITHIN, store.watermark(journal.node(), account)).await;
         let charged = asked

@@ -12,7 +12,7 @@ use crate::{
         key::{KeyId, KeyRecord},
         ledger::{
             NodeId,
-            account::{Standing, key::AccountKey, operations::Recorded},
+            account::{AccountSummary, key::AccountKey, operations::Recorded},
         },
         secret::KeyDigest,
         stability::{Bucket, Hour},
@@ -45,7 +45,7 @@ pub enum Item {
         /// The account's name.
         id: String,
         /// Its balance, limits and watermarks.
-        standing: Box<Standing>,
+        standing: Box<AccountSummary>,
         /// The operations that it remembers, the oldest first.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         operations: Vec<Recorded>,

@@ -16,7 +16,7 @@ use crate::{
     domain::consumption::UsageSource,
     journal::{Journal, JournalError, Opened},
     metrics::{Metrics, MoneyFigures},
-    settlement::{Settler, judge_doubtful, settle_left_over},
+    settlement::{Settler, judge_possibly_settled, settle_left_over},
     store::{KeyStore, ledger::LedgerStore},
     wiring::{StartError, store::Ledger},
 };
@@ -54,7 +54,7 @@ impl Money {
         let Opened {
             journal,
             unsettled,
-            doubtful,
+            possibly_settled,
             ..
         } = Journal::open(&config.journal).map_err(journal_failed)?;
         if let Ledger::Embedded(embedded) = &engine {
@@ -67,9 +67,9 @@ impl Money {
             .collect();
         let ledger = engine.store();
         settle_left_over(&journal, unsettled).map_err(journal_failed)?;
-        if !doubtful.is_empty() {
+        if !possibly_settled.is_empty() {
             background
-                .block_on(judge_doubtful(&journal, &*ledger, doubtful))
+                .block_on(judge_possibly_settled(&journal, &*ledger, possibly_settled))
                 .map_err(journal_failed)?;
         }
         if let Ledger::Embedded(embedded) = &engine {

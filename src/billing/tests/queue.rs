@@ -5,11 +5,11 @@ use tokio::sync::Notify;
 use super::*;
 use crate::{
     billing::{QueuePosition, WaitingMax},
-    domain::ledger::QuotaStanding,
+    domain::ledger::QuotaUse,
 };
 
 const MAX: WaitingMax = WaitingMax { all: 4, account: 3 };
-const QUOTA: Denied = Denied::QuotaHeld(QuotaStanding {
+const QUOTA: Denied = Denied::QuotaHeld(QuotaUse {
     quota: NanoUsd::ZERO,
     spent: NanoUsd::ZERO,
     resets_at: None,

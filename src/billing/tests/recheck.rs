@@ -1,9 +1,9 @@
 //! Whether a refusal still holds.
 
 use super::*;
-use crate::domain::ledger::{Counted, KeyTerms, QuotaStanding, Rates, Scope};
+use crate::domain::ledger::{Counted, KeyTerms, QuotaUse, Rates, Scope};
 
-const QUOTA: Denied = Denied::QuotaExhausted(QuotaStanding {
+const QUOTA: Denied = Denied::QuotaExhausted(QuotaUse {
     quota: NanoUsd::ZERO,
     spent: NanoUsd::ZERO,
     resets_at: None,
@@ -70,7 +70,7 @@ async fn a_quota_is_used_up_by_what_was_spent_and_not_by_what_is_held() {
     bill.close(Outcome::Ok, SERVED, consumed(tokens(400, 400)), clock::instant());
     fixture.send().await;
     let denied = fixture.billing.still_denied(&with(800), QUOTA).await;
-    let spent = QuotaStanding {
+    let spent = QuotaUse {
         quota: nanos(800),
         spent: nanos(800),
         resets_at: None,

@@ -39,15 +39,20 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Deserialize, Serialize};
 
 use self::{
+    amounts::{bounded, charge, sum},
     bucket::Buckets,
     holds::{Hold, Holds},
     key::{AccountKey, Mirror},
     operations::{Operations, Recorded},
 };
 use super::{
-    AccountTerms, AccountView, Admission, Admit, Change, Denied, Grant, KeySpend, KeyTerms, NodeId, QuotaStanding,
-    Scope, Settlement, Step, TopUp, ToppedUp,
+    admission::{Admission, Admit, Denied, Grant, QuotaUse, Scope},
+    node::NodeId,
     period::{self, Periods},
+    step::{Change, Settlement, Step},
+    terms::{AccountTerms, KeyTerms},
+    top_up::{TopUp, ToppedUp},
+    view::{AccountView, KeySpend},
 };
 use crate::domain::{
     consumption::Row,
@@ -55,6 +60,7 @@ use crate::domain::{
     money::NanoUsd,
 };
 
+mod amounts;
 pub mod bucket;
 pub mod holds;
 pub mod key;
@@ -65,7 +71,7 @@ mod tests;
 /// One account with its keys and its holds. The default one is not there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    standing: Option<Standing>,
+    summary: Option<AccountSummary>,
     keys: HashMap<KeyId, AccountKey>,
     buckets: Buckets,
     holds: Holds,
@@ -74,7 +80,7 @@ pub struct Account {
 
 /// The durable part of an account, without keys and operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct AccountSummary {
     /// What is left: all credits and adjustments, less all charges.
     pub balance: NanoUsd,
     /// The sum of all charges.
@@ -99,12 +105,12 @@ struct Checked {
 impl Account {
     /// An account as it was kept: without holds, its buckets full.
     pub fn restored(
-        standing: Standing,
+        summary: AccountSummary,
         keys: impl IntoIterator<Item = (KeyId, AccountKey)>,
         operations: impl IntoIterator<Item = Recorded>,
     ) -> Self {
         Self {
-            standing: Some(standing),
+            summary: Some(summary),
             keys: keys.into_iter().collect(),
             operations: operations.into_iter().collect(),
             ..Self::default()
@@ -112,8 +118,8 @@ impl Account {
     }
 
     /// The durable part; `None` if the account does not exist.
-    pub fn standing(&self) -> Option<&Standing> {
-        self.standing.as_ref()
+    pub fn summary(&self) -> Option<&AccountSummary> {
+        self.summary.as_ref()
     }
 
     /// The remembered operations, which are durable as well.
@@ -142,7 +148,7 @@ impl Account {
             return Admission::StaleKey;
         };
         let checked = self.check(ask, &mirror, now_ms);
-        if self.standing.is_some() {
+        if self.summary.is_some() {
             self.keys.entry(ask.key.id.clone()).or_default().take_over(mirror);
         }
         match checked {
@@ -168,7 +174,7 @@ impl Account {
             KeyDenied::Revoked => Denied::KeyRevoked,
             KeyDenied::Expired => Denied::KeyExpired,
         })?;
-        let account = self.standing.as_ref().ok_or(Denied::AccountUnknown)?;
+        let account = self.summary.as_ref().ok_or(Denied::AccountUnknown)?;
         if account.suspended {
             return Err(Denied::AccountSuspended);
         }
@@ -179,13 +185,13 @@ impl Account {
         if left <= NanoUsd::ZERO {
             return Err(Denied::BalanceHeld);
         }
-        if let Some(standing) = self.quota_standing(&mirror.terms, &ask.key.id, now_ms) {
-            if standing.spent >= standing.quota {
-                return Err(Denied::QuotaExhausted(standing));
+        if let Some(quota) = self.quota_use(&mirror.terms, &ask.key.id, now_ms) {
+            if quota.spent >= quota.quota {
+                return Err(Denied::QuotaExhausted(quota));
             }
-            let of_quota = self.left_of_quota(&mirror.terms, &ask.key.id, now_ms, &standing);
+            let of_quota = self.left_of_quota(&mirror.terms, &ask.key.id, now_ms, &quota);
             if of_quota <= NanoUsd::ZERO {
-                return Err(Denied::QuotaHeld(standing));
+                return Err(Denied::QuotaHeld(quota));
             }
             left = left.min(of_quota);
         }
@@ -205,13 +211,13 @@ impl Account {
     fn grant(&self, ask: &Admit, hold: NanoUsd, at_ms: i64) -> Grant {
         let key = self.keys.get(&ask.key.id);
         let terms = key.map(AccountKey::terms).unwrap_or_default();
-        let account = self.standing.as_ref();
+        let account = self.summary.as_ref();
         Grant {
             hold,
             at_ms,
             balance: account.map_or(NanoUsd::ZERO, |it| it.balance),
             low_balance: account.and_then(|it| it.terms.low_balance),
-            quota: self.quota_standing(&terms, &ask.key.id, at_ms),
+            quota: self.quota_use(&terms, &ask.key.id, at_ms),
             provider_state: account.map(|it| it.terms.provider_state).unwrap_or_default(),
             account_rates: account.map(|it| it.terms.rates).unwrap_or_default(),
             watermark: self.watermark(&ask.node),
@@ -219,16 +225,16 @@ impl Account {
     }
 
     fn left_of_balance(&self) -> NanoUsd {
-        let balance = self.standing.as_ref().map_or(NanoUsd::ZERO, |it| it.balance);
+        let balance = self.summary.as_ref().map_or(NanoUsd::ZERO, |it| it.balance);
         balance.saturating_sub(self.holds.held())
     }
 
     /// The quota and what was spent of it in the period of a moment; `None` without a quota.
-    fn quota_standing(&self, terms: &KeyTerms, id: &KeyId, at_ms: i64) -> Option<QuotaStanding> {
+    fn quota_use(&self, terms: &KeyTerms, id: &KeyId, at_ms: i64) -> Option<QuotaUse> {
         let quota = bounded(terms.quota?);
         let periods = Periods::at(at_ms);
         let period = periods.of(terms.reset);
-        Some(QuotaStanding {
+        Some(QuotaUse {
             quota,
             spent: self.keys.get(id).map_or(NanoUsd::ZERO, |key| key.spent(period)),
             resets_at: period::resets_at(terms.reset, at_ms),
@@ -236,10 +242,10 @@ impl Account {
     }
 
     /// What is left of a quota in that period.
-    fn left_of_quota(&self, terms: &KeyTerms, id: &KeyId, at_ms: i64, standing: &QuotaStanding) -> NanoUsd {
+    fn left_of_quota(&self, terms: &KeyTerms, id: &KeyId, at_ms: i64, used: &QuotaUse) -> NanoUsd {
         let periods = Periods::at(at_ms);
         let held = self.holds.held_in(id, periods.of(terms.reset));
-        standing.quota.saturating_sub(standing.spent).saturating_sub(held)
+        used.quota.saturating_sub(used.spent).saturating_sub(held)
     }
 
     /// See [`crate::store::ledger::LedgerStore::top_up`].
@@ -250,8 +256,8 @@ impl Account {
         };
         let terms = self.keys.get(&hold.key).map(AccountKey::terms).unwrap_or_default();
         let mut left = self.left_of_balance();
-        if let Some(standing) = self.quota_standing(&terms, &hold.key, hold.at_ms) {
-            left = left.min(self.left_of_quota(&terms, &hold.key, hold.at_ms, &standing));
+        if let Some(quota) = self.quota_use(&terms, &hold.key, hold.at_ms) {
+            left = left.min(self.left_of_quota(&terms, &hold.key, hold.at_ms, &quota));
         }
         let more = bounded(ask.more).min(left);
         if more <= NanoUsd::ZERO {
@@ -274,46 +280,46 @@ impl Account {
             }
             watermark = step.seq;
             rows.extend(self.change(node, &step.change));
-            let standing = self.standing.get_or_insert_default();
-            standing.watermarks.insert(node.clone(), watermark);
+            let summary = self.summary.get_or_insert_default();
+            summary.watermarks.insert(node.clone(), watermark);
         }
         (watermark, rows)
     }
 
     fn change(&mut self, node: &NodeId, change: &Change) -> Option<Row> {
-        let standing = self.standing.get_or_insert_default();
+        let summary = self.summary.get_or_insert_default();
         match change {
             Change::Settle(settlement) => {
-                standing.settle(settlement);
+                summary.settle(settlement);
                 self.holds.end(node, &settlement.request);
                 let (estimated, used) = (settlement.tokens_estimated, settlement.tokens_used);
-                self.buckets.correct(&standing.terms.rates, estimated, used);
+                self.buckets.correct(&summary.terms.rates, estimated, used);
                 self.keys.entry(settlement.key.clone()).or_default().settle(settlement);
                 return settlement.row.clone();
             }
             Change::Open { balance, at, operation } => {
-                if standing.created_at == 0 {
-                    standing.created_at = *at;
+                if summary.created_at == 0 {
+                    summary.created_at = *at;
                 }
                 if self.operations.note(operation.as_ref(), bounded(*balance)) {
-                    standing.balance = sum(standing.balance, *balance);
+                    summary.balance = sum(summary.balance, *balance);
                 }
             }
             Change::Credit { amount, operation } | Change::Adjust { amount, operation } => {
                 if self.operations.note(operation.as_ref(), bounded(*amount)) {
-                    standing.balance = sum(standing.balance, *amount);
+                    summary.balance = sum(summary.balance, *amount);
                 }
             }
-            Change::Suspend => standing.suspended = true,
-            Change::Resume => standing.suspended = false,
-            Change::SetTerms { terms } => standing.terms = *terms,
+            Change::Suspend => summary.suspended = true,
+            Change::Resume => summary.suspended = false,
+            Change::SetTerms { terms } => summary.terms = *terms,
         }
         None
     }
 
     /// The last step of a node that was applied; 0 if none was.
     pub fn watermark(&self, node: &NodeId) -> u64 {
-        let marks = self.standing.as_ref().map(|it| &it.watermarks);
+        let marks = self.summary.as_ref().map(|it| &it.watermarks);
         marks.and_then(|marks| marks.get(node)).copied().unwrap_or(0)
     }
 
@@ -330,17 +336,17 @@ impl Account {
 
     /// How operators see it; `None`: it is not there.
     pub fn view(&self, id: &str, now_ms: i64) -> Option<AccountView> {
-        let standing = self.standing.as_ref()?;
+        let summary = self.summary.as_ref()?;
         let (held, running) = self.holds.live(now_ms);
         Some(AccountView {
             id: id.to_owned(),
-            balance: standing.balance,
-            spent: standing.spent,
+            balance: summary.balance,
+            spent: summary.spent,
             held,
             running,
-            suspended: standing.suspended,
-            terms: standing.terms,
-            created_at: standing.created_at,
+            suspended: summary.suspended,
+            terms: summary.terms,
+            created_at: summary.created_at,
         })
     }
 
@@ -360,7 +366,7 @@ impl Account {
     }
 }
 
-impl Standing {
+impl AccountSummary {
     fn settle(&mut self, settlement: &Settlement) {
         let cost = charge(settlement);
         self.balance = sum(self.balance, NanoUsd::from_nanos(-cost.nanos()));
@@ -373,20 +379,4 @@ fn concurrency(scope: Scope, limit: Option<u64>, running: u64) -> Result<(), Den
         Some(limit) if running >= limit => Err(Denied::Concurrency { scope, limit }),
         _ => Ok(()),
     }
-}
-
-/// The cost of a settlement as it is charged: zero or more, and no more than can be counted.
-fn charge(settlement: &Settlement) -> NanoUsd {
-    bounded(settlement.cost).max(NanoUsd::ZERO)
-}
-
-/// An amount, held within ±[`NanoUsd::MAX`].
-fn bounded(amount: NanoUsd) -> NanoUsd {
-    let most = NanoUsd::MAX.nanos();
-    NanoUsd::from_nanos(amount.nanos().clamp(-most, most))
-}
-
-/// A sum, held within ±[`NanoUsd::MAX`], as are its parts before.
-fn sum(one: NanoUsd, other: NanoUsd) -> NanoUsd {
-    bounded(bounded(one).saturating_add(bounded(other)))
 }

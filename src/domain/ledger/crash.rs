@@ -2,7 +2,10 @@
 
 use crate::domain::{
     consumption::{RequestEnd, Row},
-    ledger::{Admitted, Checkpoint, Settlement},
+    ledger::{
+        journaled::{Admitted, Checkpoint},
+        step::Settlement,
+    },
 };
 
 /// The status in the row of such a request if its answer's head had not come: what a proxy in front of weir tells the

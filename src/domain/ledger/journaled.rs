@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::{
     consumption::{Modifiers, Part, Request, RequestEnd, Row, UsageSource},
     key::{KeyId, KeyRecord},
-    ledger::Step,
+    ledger::step::Step,
     money::NanoUsd,
     secret::KeyDigest,
     usage::Usage,

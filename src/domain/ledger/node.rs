@@ -10,6 +10,9 @@ use crate::domain::secret::random_base62;
 const START: &str = "node_";
 const RANDOM_CHARS: usize = 16;
 
+/// How long a node's holds count without a renewal, in milliseconds.
+pub const LEASE_MS: i64 = 30_000;
+
 /// The name of a node's journal: `node_` and 16 base 62 characters. Drawn once per journal folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -3,7 +3,7 @@
 
 use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
 
-use crate::domain::ledger::Reset;
+use crate::domain::ledger::terms::Reset;
 
 /// The name of the period that never ends.
 pub const ALL: &str = "all";

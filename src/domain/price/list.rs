@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::read;
-use crate::domain::{price::Price, strict_toml::FileError};
+use crate::domain::{
+    price::{read, versioned::Price},
+    strict_toml::FileError,
+};
 
 /// The shipped list's path in the repository, named in errors.
 pub const SHIPPED_FILE: &str = "conf/prices.toml";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::domain::{
     consumption::{Modifiers, Part},
     money::NanoUsd,
-    price::{Exact, Price},
+    price::{tariff::Exact, versioned::Price},
     usage::{Run, RunKind, Usage},
 };
 

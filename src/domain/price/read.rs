@@ -4,10 +4,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use toml::Spanned;
 
-use super::raw::{RawDecimal, RawList, RawMultipliers, RawPerCall, RawPrice, RawTier};
 use crate::domain::{
     json_scan::is_plausible_model,
-    price::{DecimalError, FREE_VERSION, Factor, Multipliers, PerCall, PerCallPrices, PerToken, Price, Tariff, Tier},
+    price::{
+        decimal::{DecimalError, Factor, PerCall, PerToken},
+        raw::{RawDecimal, RawList, RawMultipliers, RawPerCall, RawPrice, RawTier},
+        tariff::{Multipliers, PerCallPrices, Tariff, Tier},
+        versioned::{FREE_VERSION, Price},
+    },
     strict_toml::{Faults, FileError, parse_all},
 };
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::domain::{
     consumption::Modifiers,
     money::NanoUsd,
-    price::{Factor, PerCall, PerToken},
+    price::decimal::{Factor, PerCall, PerToken},
     usage::Usage,
 };
 

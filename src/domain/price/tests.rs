@@ -1,8 +1,11 @@
 //! Tests of `price`.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::{consumption::Modifiers, money::NanoUsd, usage::Usage};
 
 mod lists;
 mod shipped;

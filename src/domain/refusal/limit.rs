@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::domain::{
-    ledger::{Counted, Denied, QuotaStanding, Reset, Scope},
+    ledger::{Counted, Denied, QuotaUse, Reset, Scope},
     protocol::Protocol,
     spend_limit,
 };
@@ -25,7 +25,7 @@ pub enum Limit {
     /// The key's quota is spent.
     Quota {
         /// The quota and its spending.
-        standing: QuotaStanding,
+        standing: QuotaUse,
         /// The quota's period.
         reset: Reset,
         /// Seconds until the next period, at least 1; `None` if there is none.
@@ -186,7 +186,7 @@ impl Limit {
                 "The account of this API key does not exist. Ask the operator of this service".to_owned()
             }
             Self::Quota {
-                standing: QuotaStanding { quota, .. },
+                standing: QuotaUse { quota, .. },
                 reset,
                 ..
             } => {

@@ -6,8 +6,6 @@
 
 use super::factors::O200K;
 
-/// How many kinds of bytes are told apart; [`NOTHING`] is one of them.
-pub(super) const KINDS: usize = 80;
 /// The kind of bytes that are worth nothing: all of a character but its first byte.
 pub(super) const NOTHING: u8 = 0;
 

@@ -276,7 +276,7 @@ fn lost_steps_are_stood_in_for_so_that_later_ones_pass() {
     );
     assert!(journal.acknowledged(ACCOUNT, 3));
     assert!(!journal.acknowledged(ACCOUNT, 0), "now it has forgotten everything");
-    while !journal.shared.synced.borrow().has(records(&journal).last().unwrap().0) {
+    while !journal.engine.synced.borrow().has(records(&journal).last().unwrap().0) {
         std::thread::yield_now();
     }
     let unsent = journal.unsent(ACCOUNT, 10).unwrap();

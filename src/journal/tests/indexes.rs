@@ -181,7 +181,7 @@ fn a_damaged_index_or_one_of_another_segment_is_made_again() {
         (
             opened.journal.damaged_parts(),
             opened.unsettled.len(),
-            opened.doubtful.len()
+            opened.possibly_settled.len()
         ),
         (1, 0, 1),
         "in the segment that was cut the settlement may have stood"

@@ -127,13 +127,13 @@ fn hours_are_forgotten_with_their_segments_but_not_the_recent_ones() {
     let hour = |hours: i64| Hour::of_ms(now - hours * HOUR_MS);
     assert_eq!(kept(&journal), [hour(50), hour(47), hour(0)]);
     // Everything in front of the current segment is as old as can be.
-    let mut state = journal.shared.lock();
+    let mut state = journal.engine.lock();
     let number = state.tail.current.number;
     for segment in state.contents.segments.range_mut(..number) {
         segment.1.last_ms = 0;
     }
     drop(state);
-    journal.shared.remove_old(now);
+    journal.engine.remove_old(now);
     let rest = by_hand(&journal);
     assert!(kept(&journal).contains(&hour(47)) && kept(&journal).contains(&hour(0)));
     assert_eq!(kept(&journal).contains(&hour(50)), rest.contains_key(&hour(50)));

@@ -39,7 +39,7 @@ fn a_folder_that_is_removed_or_replaced_takes_nothing_until_it_is_put_back() {
     journal.append_step("acme", Change::Resume, 0, &mut room).unwrap();
 
     fs::create_dir(&here).unwrap();
-    sync::keep_house(&journal.shared, &mut None);
+    sync::keep_house(&journal.engine, &mut None);
     until(|| journal.shut() == Some(JournalShut::Gone(here.clone())));
     assert!(
         names(&here).iter().all(|name| !name.ends_with(".wal")),
@@ -64,9 +64,9 @@ fn a_segment_that_is_removed_while_it_is_written_is_noticed() {
     assert!(journal.reserve(1).is_err());
     // Another file of its name is not the segment.
     fs::copy(&aside, &segment).unwrap();
-    let mut room = Reservation::new(Arc::clone(&journal.shared), 0);
+    let mut room = Reservation::new(Arc::clone(&journal.engine), 0);
     assert!(journal.append_step("acme", Change::Suspend, 0, &mut room).is_err());
-    assert!(!journal.shared.look());
+    assert!(!journal.engine.look());
     fs::rename(&aside, &segment).unwrap();
     until(|| journal.shut().is_none());
 }

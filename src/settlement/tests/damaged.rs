@@ -56,7 +56,7 @@ async fn a_damaged_settlement_is_charged_again_only_if_the_store_has_not_applied
         let opened = with_a_damaged_settlement(folder.path());
         let journal = opened.journal;
         assert_eq!((journal.damaged_parts(), opened.unsettled.len()), (1, 0));
-        assert_eq!(opened.doubtful.len(), 1);
+        assert_eq!(opened.possibly_settled.len(), 1);
         let store = Store::new();
         let step = |seq| crate::domain::ledger::Step {
             seq,
@@ -65,7 +65,9 @@ async fn a_damaged_settlement_is_charged_again_only_if_the_store_has_not_applied
         let steps: Vec<_> = (1..=applied).map(step).collect();
         store.apply(journal.node(), "acme", &steps).await.unwrap();
 
-        judge_doubtful(&journal, &*store, opened.doubtful).await.unwrap();
+        judge_possibly_settled(&journal, &*store, opened.possibly_settled)
+            .await
+            .unwrap();
         let settled = settlements(&journal);
         assert_eq!(settled.len(), 1, "it has ended");
         let charged: Vec<_> = settled.iter().filter_map(|one| one.row.as_ref()).collect();
@@ -73,7 +75,7 @@ async fn a_damaged_settlement_is_charged_again_only_if_the_store_has_not_applied
         assert_eq!(settled[0].cost.nanos() > 0, is_charged, "{applied}");
         drop(journal);
         let again = Journal::open(&settings(folder.path())).unwrap();
-        assert_eq!((again.unsettled.len(), again.doubtful.len()), (0, 0));
+        assert_eq!((again.unsettled.len(), again.possibly_settled.len()), (0, 0));
         assert_eq!(again.journal.damaged_parts(), 0, "what was covered is no damage");
     }
 }
@@ -84,7 +86,9 @@ async fn a_store_that_cannot_be_asked_is_taken_to_have_charged_it() {
     let opened = with_a_damaged_settlement(folder.path());
     let store = Store::new();
     store.inner.lock().unwrap().faults = vec![Fault::Away];
-    judge_doubtful(&opened.journal, &*store, opened.doubtful).await.unwrap();
+    judge_possibly_settled(&opened.journal, &*store, opened.possibly_settled)
+        .await
+        .unwrap();
     let settled = settlements(&opened.journal);
     assert!(matches!(settled.as_slice(), [one] if one.row.is_none()), "{settled:?}");
 }

@@ -13,7 +13,10 @@
 //! - A settlement takes `min(used, 3 * limit) - min(estimated, limit)` tokens more from a token bucket that is there and has
 //!   a limit, between `-capacity` and `capacity`, at the time the level was true at. It does not make a bucket.
 
-use crate::domain::ledger::{Counted, Denied, Rates, Scope};
+use crate::domain::ledger::{
+    admission::{Counted, Denied, Scope},
+    terms::Rates,
+};
 
 const MINUTE_MS: i64 = 60_000;
 const REFILL_MAX_MS: i64 = 2 * MINUTE_MS;

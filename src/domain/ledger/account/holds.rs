@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::domain::{
     key::KeyId,
     ledger::{
-        LEASE_MS, NodeId,
+        node::{LEASE_MS, NodeId},
         period::{ALL, Periods},
     },
     money::NanoUsd,

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{bucket::Buckets, charge, sum};
 use crate::domain::{
     key::{KeyDenied, KeyRecord, KeyState},
     ledger::{
-        KeyTerms, Settlement,
+        account::{
+            amounts::{charge, sum},
+            bucket::Buckets,
+        },
         period::{ALL, Periods},
+        step::Settlement,
+        terms::KeyTerms,
     },
     money::NanoUsd,
 };

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{ledger::OperationId, money::NanoUsd};
+use crate::domain::{ledger::operation_id::OperationId, money::NanoUsd};
 
 /// How many operations an account remembers.
 pub const OPERATIONS_MAX: usize = 1000;

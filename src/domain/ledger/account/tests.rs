@@ -145,7 +145,7 @@ fn a_quota_counts_the_spending_and_the_holds_of_its_own_period() {
     let before = MIDNIGHT - 1;
     assert_eq!(hold(&account.admit(&ask("a", 60, daily), before)), 60);
     assert_eq!(hold(&account.admit(&ask("b", 60, daily), before)), 40);
-    let standing = |spent| QuotaStanding {
+    let standing = |spent| QuotaUse {
         quota: nanos(100),
         spent: nanos(spent),
         resets_at: Some(MIDNIGHT / 1000),

@@ -18,7 +18,7 @@ const DAY: i64 = 1_795_305_600;
 
 /// A spent quota of 5 USD, refused an hour before it begins anew.
 fn quota(reset: Reset, resets_at: Option<i64>) -> Limit {
-    let standing = QuotaStanding {
+    let standing = QuotaUse {
         quota: NanoUsd::from_nanos(5_000_000_000),
         spent: NanoUsd::from_nanos(5_050_000_001),
         resets_at,
@@ -132,7 +132,7 @@ fn a_refusal_in_a_providers_native_shape_has_the_same_type() {
 
 #[test]
 fn a_reset_that_has_just_passed_is_a_second_away() {
-    let standing = QuotaStanding {
+    let standing = QuotaUse {
         quota: NanoUsd::from_nanos(1),
         spent: NanoUsd::from_nanos(1),
         resets_at: Some(DAY),
@@ -170,7 +170,7 @@ fn a_rate_limit_says_when_to_come_back() {
 
 #[test]
 fn what_is_only_held_is_worth_a_short_wait() {
-    let standing = QuotaStanding {
+    let standing = QuotaUse {
         quota: NanoUsd::from_nanos(2),
         spent: NanoUsd::from_nanos(1),
         resets_at: None,

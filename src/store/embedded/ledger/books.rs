@@ -264,7 +264,7 @@ impl Book {
         let operations = std::mem::take(&mut self.changed_operations);
         Changed {
             account,
-            standing: self.account.standing().cloned(),
+            standing: self.account.summary().cloned(),
             operations: operations.then(|| self.account.operations().iter().cloned().collect()),
             keys: keys.collect(),
             rows: self.unwritten.iter().cloned().collect(),

@@ -18,7 +18,7 @@ use crate::domain::{
     key::KeyId,
     ledger::{
         Account,
-        account::{Standing, key::AccountKey, operations::Recorded},
+        account::{AccountSummary, key::AccountKey, operations::Recorded},
     },
 };
 use crate::store::embedded::database::{self, unavailable};
@@ -29,7 +29,7 @@ mod begun;
 pub(super) mod retention;
 mod stability;
 
-/// Account to a sealed [`Standing`].
+/// Account to a sealed [`AccountSummary`].
 const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("accounts");
 /// Account and key to a sealed [`AccountKey`].
 const KEYS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("keys");
@@ -64,7 +64,7 @@ pub(super) struct LedgerFile {
 pub(super) struct Changed {
     pub(super) account: String,
     /// `None` for an account that has not come into being.
-    pub(super) standing: Option<Standing>,
+    pub(super) standing: Option<AccountSummary>,
     /// The operations that it remembers, if they have changed.
     pub(super) operations: Option<Vec<Recorded>>,
     pub(super) keys: Vec<(KeyId, AccountKey)>,
@@ -269,7 +269,7 @@ fn accounts(database: &Database) -> Result<BTreeMap<String, Account>, String> {
     for entry in table.iter().map_err(|error| failed(error.into()))? {
         let (account, sealed) = entry.map_err(|error| failed(error.into()))?;
         let account = account.value();
-        let standing: Standing =
+        let standing: AccountSummary =
             unseal(sealed.value()).ok_or_else(|| format!("account `{account}` is not readable"))?;
         let keys = keys.remove(account).unwrap_or_default();
         let recorded = operations_of(&operations, account).map_err(failed)?;

@@ -6,7 +6,7 @@ use super::{Fixture, key_id, node, record, row};
 use crate::domain::{
     consumption::Row,
     key::KeyRecord,
-    ledger::{Admission, Admit, Change, Denied, Grant, KeySpend, KeyTerms, QuotaStanding, Reset, Settlement, Step},
+    ledger::{Admission, Admit, Change, Denied, Grant, KeySpend, KeyTerms, QuotaUse, Reset, Settlement, Step},
     money::NanoUsd,
 };
 use crate::store::ledger::{APPLY_STEPS_MAX, LOG_ROWS_MAX};
@@ -186,7 +186,7 @@ async fn turn(fixture: &Fixture, midnight: Timestamp, reset: Reset, number: u8, 
         }
     }
     // In the last millisecond of the period its quota is used up, by what was spent and what is held.
-    let denied = Denied::QuotaHeld(QuotaStanding {
+    let denied = Denied::QuotaHeld(QuotaUse {
         quota: nanos(BEFORE * COST),
         spent: nanos(BEFORE / 2 * COST),
         resets_at: Some(midnight.as_second()),

@@ -5,7 +5,7 @@ use std::vec::IntoIter;
 
 use crate::domain::consumption::Row;
 use crate::domain::ledger::{
-    AccountTerms, AccountView, Admission, Counted, Denied, Grant, KeySpend, ProviderState, QuotaStanding, Rates, Scope,
+    AccountTerms, AccountView, Admission, Counted, Denied, Grant, KeySpend, ProviderState, QuotaUse, Rates, Scope,
     ToppedUp,
 };
 use crate::domain::money::NanoUsd;
@@ -94,10 +94,10 @@ impl Answer {
     }
 
     /// Quota, what was spent of it and the end of its period; nothing without a quota.
-    fn quota_standing(&mut self) -> Result<Option<QuotaStanding>, StoreError> {
+    fn quota_standing(&mut self) -> Result<Option<QuotaUse>, StoreError> {
         let (quota, spent) = (self.optional()?, self.optional()?);
         let resets_at = self.optional()?;
-        let standing = |(quota, spent)| QuotaStanding {
+        let standing = |(quota, spent)| QuotaUse {
             quota: NanoUsd::from_nanos(quota),
             spent: NanoUsd::from_nanos(spent),
             resets_at,

@@ -5,7 +5,7 @@ use ::redis::ScriptInvocation;
 
 use crate::domain::consumption::Row;
 use crate::domain::key::{KeyId, KeyState};
-use crate::domain::ledger::account::{Standing, key::AccountKey, operations::Recorded};
+use crate::domain::ledger::account::{AccountSummary, key::AccountKey, operations::Recorded};
 use crate::domain::ledger::{Admit, Change, ProviderState, Rates, Settlement, Step, TopUp};
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
@@ -94,7 +94,7 @@ pub(super) fn row(row: &Row) -> Result<(i64, String), StoreError> {
 }
 
 /// What `put_back.lua` takes of an account.
-pub(super) fn standing(standing: &Standing) -> Vec<[String; 3]> {
+pub(super) fn standing(standing: &AccountSummary) -> Vec<[String; 3]> {
     let field = |name: &str, value: String| [String::new(), name.to_owned(), value];
     let Rates { rpm, tpm, concurrency } = standing.terms.rates;
     let suspended = standing.suspended.then_some(1);

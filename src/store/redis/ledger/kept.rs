@@ -9,7 +9,7 @@ use crate::{
         ledger::{
             AccountTerms, KeyTerms, NodeId, OperationId, Rates,
             account::{
-                Standing,
+                AccountSummary,
                 key::{AccountKey, Mirror},
                 operations::Recorded,
             },
@@ -22,7 +22,7 @@ use crate::{
 /// The durable state of one account.
 #[derive(Default)]
 pub(super) struct Kept {
-    pub(super) standing: Standing,
+    pub(super) standing: AccountSummary,
     /// The operations that are remembered, the oldest first.
     pub(super) operations: Vec<Recorded>,
     pub(super) keys: BTreeMap<KeyId, AccountKey>,

@@ -7,7 +7,7 @@ fn what_was_kept_comes_back_without_its_holds() {
     let mut account = with_balance(100);
     account.admit(&ask("a", 10, rates(Some(9), None, None)), NOON);
     apply(&mut account, 1, [settle("x", NOON, 3, 0, 0)]);
-    let json = serde_json::to_string(&(account.standing().unwrap(), account.key(&key_id(1)).unwrap())).unwrap();
+    let json = serde_json::to_string(&(account.summary().unwrap(), account.key(&key_id(1)).unwrap())).unwrap();
     let (standing, key) = serde_json::from_str(&json).unwrap();
     let mut restored = Account::restored(standing, [(key_id(1), key)], []);
     assert_eq!(restored.view("acme", NOON).unwrap().held, nanos(0));

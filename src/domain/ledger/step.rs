@@ -1,0 +1,121 @@
+//! The numbered changes of an account.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{
+    consumption::Row,
+    key::KeyId,
+    ledger::{operation_id::OperationId, terms::AccountTerms},
+    money::NanoUsd,
+};
+
+/// One change of an account, with its number among this node's changes of that account.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Counts from 1. A store applies the step only if this is its watermark plus one.
+    pub seq: u64,
+    /// The change itself.
+    pub change: Change,
+}
+
+/// A change of an account. A store cannot refuse one; whoever makes it checks it first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub enum Change {
+    /// A request has ended and is charged.
+    Settle(Box<Settlement>),
+    /// Creates the account with a balance of zero, unless it exists, then adds `balance`.
+    Open {
+        /// The first credit, zero or more.
+        balance: NanoUsd,
+        /// The time of creation, in seconds since the Unix epoch.
+        at: i64,
+        /// If set, the amount counts once for this id.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        operation: Option<OperationId>,
+    },
+    /// Adds money.
+    Credit {
+        /// More than zero.
+        amount: NanoUsd,
+        /// If set, the amount counts once for this id.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        operation: Option<OperationId>,
+    },
+    /// Corrects the balance, up or down; the reason is in the audit record.
+    Adjust {
+        /// Any amount.
+        amount: NanoUsd,
+        /// If set, the amount counts once for this id.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        operation: Option<OperationId>,
+    },
+    /// Admits no further requests.
+    Suspend,
+    /// Admits requests again.
+    Resume,
+    /// Replaces the account's limits.
+    SetTerms {
+        /// The new limits.
+        terms: AccountTerms,
+    },
+}
+
+impl Change {
+    /// The id under which the change counts once, if it has one.
+    pub fn operation(&self) -> Option<&OperationId> {
+        match self {
+            Self::Open { operation, .. } | Self::Credit { operation, .. } | Self::Adjust { operation, .. } => {
+                operation.as_ref()
+            }
+            Self::Settle(_) | Self::Suspend | Self::Resume | Self::SetTerms { .. } => None,
+        }
+    }
+}
+
+/// The charge of a request that has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settlement {
+    /// weir's request id; the request's hold ends.
+    pub request: String,
+    /// The key of the request.
+    pub key: KeyId,
+    /// When it was admitted, in milliseconds since the Unix epoch. Its cost counts in the four periods of that time.
+    pub at_ms: i64,
+    /// The tokens taken from the tokens per minute at admission.
+    pub tokens_estimated: u64,
+    /// The tokens actually used.
+    pub tokens_used: u64,
+    /// The charge, zero or more.
+    pub cost: NanoUsd,
+    /// Its row in the consumption log; `None` for a request that is not billed, whose cost is then zero.
+    pub row: Option<Row>,
+}
+
+impl Settlement {
+    /// The settlement of a billed request.
+    pub fn of(row: Row, tokens_estimated: u64) -> Self {
+        Self {
+            request: row.request_id.clone(),
+            key: row.key_id.clone(),
+            at_ms: row.admitted_ms,
+            tokens_estimated,
+            tokens_used: row.usage.input_total().saturating_add(row.usage.output_total()),
+            cost: row.cost_nano_usd,
+            row: Some(row),
+        }
+    }
+
+    /// The settlement of a request that is not billed: its hold ends.
+    pub fn without_charge(request: String, key: KeyId, at_ms: i64, tokens_estimated: u64) -> Self {
+        Self {
+            request,
+            key,
+            at_ms,
+            tokens_estimated,
+            tokens_used: 0,
+            cost: NanoUsd::ZERO,
+            row: None,
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! How a running request's hold grows.
+
+use crate::domain::{key::KeyId, ledger::node::NodeId, money::NanoUsd};
+
+/// A running request's demand for a larger hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopUp {
+    /// The node that admitted it.
+    pub node: NodeId,
+    /// weir's request id.
+    pub request: String,
+    /// The account that pays.
+    pub account: String,
+    /// The key of the request.
+    pub key: KeyId,
+    /// When it was admitted ([`super::Grant::at_ms`]). The quota's period is the one of this time.
+    pub at_ms: i64,
+    /// By how much the hold is to grow.
+    pub more: NanoUsd,
+}
+
+/// The answer to [`TopUp`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToppedUp {
+    /// The hold has grown by this much: what was asked for, or what was left; more than zero.
+    Granted(NanoUsd),
+    /// Nothing is left.
+    Refused,
+    /// The store has no hold of this request: it was settled, or the node's lease had ended. The request goes on, and
+    /// its settlement is charged anyway.
+    NoHold,
+}

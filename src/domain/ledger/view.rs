@@ -1,0 +1,41 @@
+//! What operators see of accounts and keys.
+
+use crate::domain::{ledger::terms::AccountTerms, money::NanoUsd};
+
+/// An account as operators see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountView {
+    /// The account's name.
+    pub id: String,
+    /// What is left: all credits and adjustments, less all charges. Holds are not subtracted.
+    pub balance: NanoUsd,
+    /// All charges so far: the sum of the cost of all its rows.
+    pub spent: NanoUsd,
+    /// What is held for running requests.
+    pub held: NanoUsd,
+    /// How many requests are running.
+    pub running: u64,
+    /// No request is admitted.
+    pub suspended: bool,
+    /// The account's limits.
+    pub terms: AccountTerms,
+    /// When it was created, in seconds since the Unix epoch.
+    pub created_at: i64,
+}
+
+/// What a key has spent and holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeySpend {
+    /// Since the key's creation.
+    pub all: NanoUsd,
+    /// In the current day (UTC).
+    pub day: NanoUsd,
+    /// In the current ISO week (UTC).
+    pub week: NanoUsd,
+    /// In the current month (UTC).
+    pub month: NanoUsd,
+    /// Held for running requests.
+    pub held: NanoUsd,
+    /// How many requests are running.
+    pub running: u64,
+}

@@ -1,0 +1,321 @@
+//! The journal as its users have it: opened, written to, asked how it is.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+};
+
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::{Notify, watch};
+
+use crate::{
+    clock,
+    config::JournalConfig,
+    domain::{
+        key::KeyId,
+        ledger::{Admitted, Change, Checkpoint, NodeId, Record, Step},
+    },
+    journal::{
+        disk::{Disk, RealDisk},
+        engine::{JournalEngine, WriteState},
+        error::{JournalError, JournalShut},
+        folder::Folder,
+        frame,
+        position::Position,
+        reader::Reader,
+        replay::{self, PossiblySettled},
+        reservation::Reservation,
+        sizes::REQUEST_BYTES,
+        sync,
+        synced::Synced,
+        tail::Tail,
+    },
+};
+
+/// An open journal and what it contained.
+#[derive(Debug)]
+pub struct Opened {
+    /// The opened journal.
+    pub journal: Arc<Journal>,
+    /// The name of the node, from the journal's folder.
+    pub node: NodeId,
+    /// Requests that were running when the previous process ended, in the order of their admission, with their last
+    /// checkpoint. [`crate::settlement::settle_left_over`] charges them.
+    pub unsettled: Vec<(Admitted, Option<Checkpoint>)>,
+    /// Requests whose settlement may be in a damaged part of the journal: [`crate::settlement::judge_possibly_settled`].
+    pub possibly_settled: Vec<PossiblySettled>,
+}
+
+/// The journal of this node. Every method may be called from any thread.
+#[derive(Debug)]
+pub struct Journal {
+    pub(super) engine: Arc<JournalEngine>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Journal {
+    /// Opens the folder, making it at the first use, and reads what it holds. Blocks for as long as that takes.
+    ///
+    /// # Errors
+    /// Another process has it, it is a copy, or the file system refuses. Damaged records are no error.
+    pub fn open(settings: &JournalConfig) -> Result<Opened, JournalError> {
+        Self::open_with(settings, Arc::new(RealDisk))
+    }
+
+    pub(super) fn open_with(settings: &JournalConfig, disk: Arc<dyn Disk>) -> Result<Opened, JournalError> {
+        let folder = Folder::open(&settings.path)?;
+        let failed = |source| JournalError::io(&settings.path, source);
+        let replayed = replay::replay(&folder)?;
+        let tail = Tail::new(&folder, replayed.next, settings.segment_bytes, Arc::clone(&disk)).map_err(failed)?;
+        let begin = Position {
+            segment: replayed.next,
+            offset: frame::HEADER as u64,
+        };
+        let node = folder.node.clone();
+        let mut contents = replayed.contents;
+        contents.begin(begin, settings.segment_bytes, clock::unix_millis());
+        let engine = Arc::new(JournalEngine {
+            folder,
+            disk,
+            settings: settings.clone(),
+            state: Mutex::new(WriteState {
+                tail,
+                contents,
+                buffer: Vec::new(),
+                dirty: true,
+                ready: HashSet::new(),
+                retention: None,
+                closing: false,
+            }),
+            work: Condvar::new(),
+            synced: watch::Sender::new(Synced::up_to(begin)),
+            woken: Notify::new(),
+            progress: Notify::new(),
+            lookup: Mutex::new(()),
+            failures: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            damaged: AtomicU64::new(replayed.damaged),
+        });
+        let thread = sync::start(Arc::clone(&engine)).map_err(failed)?;
+        let journal = Arc::new(Self {
+            engine,
+            thread: Some(thread),
+        });
+        Ok(Opened {
+            journal,
+            node,
+            unsettled: replayed.unsettled,
+            possibly_settled: replayed.possibly_settled,
+        })
+    }
+
+    /// The name of the node.
+    pub fn node(&self) -> &NodeId {
+        &self.engine.folder.node
+    }
+
+    /// Promises room for records of so many bytes ([`REQUEST_BYTES`] for a request). What is promised can be written,
+    /// whatever becomes of the disk's free space.
+    ///
+    /// # Errors
+    /// There is no room and none can be had: the request must not be served. It may work again a second later.
+    pub fn reserve(&self, bytes: u64) -> Result<Reservation, JournalShut> {
+        self.engine.lock().tail.promise(bytes, &self.engine.folder)?;
+        Ok(Reservation::new(Arc::clone(&self.engine), bytes))
+    }
+
+    /// Records something that is no step, taking its room from the reservation, and more if that does not suffice. A
+    /// [`Record::Checkpoint`] leaves the reservation alone: it is recorded while there is other room, and may be left out.
+    ///
+    /// # Errors
+    /// The record is too large, is a step, or there is no room, or the disk fails. Nothing is recorded then.
+    pub fn append(&self, record: &Record, reservation: &mut Reservation) -> Result<Position, JournalError> {
+        match record {
+            Record::Step { .. } => Err(JournalError::Numbered),
+            Record::Checkpoint(_) => {
+                let mut room = Reservation::new(Arc::clone(&self.engine), 0);
+                self.write(&mut self.engine.lock(), record, &mut room)
+            }
+            Record::Admit(_) | Record::Key { .. } | Record::KeyGone { .. } => {
+                self.write(&mut self.engine.lock(), record, reservation)
+            }
+        }
+    }
+
+    /// Numbers a change of an account and records it; answers with the number. `floor` is what the caller knows of the
+    /// store's watermark (0: nothing): the number is greater.
+    ///
+    /// # Errors
+    /// As for [`Journal::append`]. The number is not used up then.
+    pub fn append_step(
+        &self,
+        account: &str,
+        change: Change,
+        floor: u64,
+        reservation: &mut Reservation,
+    ) -> Result<(u64, Position), JournalError> {
+        let mut state = self.engine.lock();
+        let seq = state.contents.accounts.next(account, floor);
+        let record = Record::Step {
+            account: account.to_owned(),
+            step: Step { seq, change },
+        };
+        if floor > 0 {
+            state.contents.accounts.raise(account, floor);
+        }
+        let position = self.write(&mut state, &record, reservation)?;
+        if let Record::Step { step, .. } = record {
+            state.contents.accounts.keep(account, step);
+        }
+        Ok((seq, position))
+    }
+
+    fn write(
+        &self,
+        state: &mut WriteState,
+        record: &Record,
+        reservation: &mut Reservation,
+    ) -> Result<Position, JournalError> {
+        let folder = &self.engine.folder;
+        let failed = |source| JournalError::io(&folder.path, source);
+        state.buffer.clear();
+        state.buffer.extend([0; frame::HEAD]);
+        serde_json::to_writer(&mut state.buffer, record).map_err(|error| failed(error.into()))?;
+        let bytes = state.buffer.len() as u64;
+        let max = state.tail.frame_max();
+        if bytes > max {
+            return Err(JournalError::TooLarge { bytes, max });
+        }
+        let more = bytes.saturating_sub(reservation.left());
+        if more > 0 {
+            state.tail.promise(more, folder)?;
+            reservation.grow(more);
+        }
+        let mut written = state.tail.write(&mut state.buffer, folder);
+        if let Err(error) = &written {
+            self.failed(error);
+            // The disk may take it elsewhere: a settlement is not to be lost for one bad place.
+            written = state.tail.write(&mut state.buffer, folder);
+        }
+        let now = clock::unix_millis();
+        self.engine.note_begun(state, now);
+        let position = written.map_err(|error| {
+            self.failed(&error);
+            failed(error)
+        })?;
+        reservation.spend(bytes);
+        state.tail.release(bytes);
+        state.contents.note(record, position, state.tail.current.at, now, true);
+        if !state.dirty {
+            state.dirty = true;
+            self.engine.work.notify_one();
+        }
+        Ok(position)
+    }
+
+    fn failed(&self, error: &std::io::Error) {
+        self.engine.failures.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(%error, folder = %self.engine.folder.path.display(), "the journal cannot be written");
+    }
+
+    /// Waits until a record is on disk.
+    ///
+    /// # Errors
+    /// [`JournalError::NotDurable`].
+    pub async fn synced(&self, position: Position) -> Result<(), JournalError> {
+        let mut synced = self.engine.synced.subscribe();
+        match synced.wait_for(|synced| synced.knows(position)).await {
+            Ok(synced) if synced.has(position) => Ok(()),
+            Ok(_) | Err(_) => Err(JournalError::NotDurable),
+        }
+    }
+
+    /// Reads records from a position on.
+    pub fn reader(&self, from: Position) -> Reader {
+        Reader::new(Arc::clone(&self.engine), from)
+    }
+
+    /// How many requests of a key, and of its account, this process has settled that the store has not acknowledged.
+    pub fn pending(&self, account: &str, key: &KeyId) -> (u64, u64) {
+        self.engine.lock().contents.accounts.pending(account, key)
+    }
+
+    /// Notified whenever the store has acknowledged steps of an account, which may have ended holds.
+    pub fn acknowledgements(&self, account: &str) -> Arc<Notify> {
+        self.engine.lock().contents.accounts.acknowledgements(account)
+    }
+
+    /// The journal's size on disk, in bytes.
+    pub fn bytes(&self) -> u64 {
+        let state = self.engine.lock();
+        let segments = state
+            .contents
+            .segments
+            .values()
+            .map(|segment| segment.bytes)
+            .sum::<u64>();
+        segments.saturating_add(state.tail.spare_bytes())
+    }
+
+    /// The number of steps that the store has not acknowledged.
+    pub fn unacknowledged_steps(&self) -> u64 {
+        self.engine.lock().contents.accounts.unacknowledged()
+    }
+
+    /// The age of the oldest unacknowledged step, in milliseconds; 0 if there is none.
+    pub fn oldest_unacknowledged_ms(&self) -> u64 {
+        let oldest = self.engine.lock().contents.accounts.oldest_ms();
+        oldest.map_or(0, |at| {
+            u64::try_from(clock::unix_millis().saturating_sub(at)).unwrap_or(0)
+        })
+    }
+
+    /// How often writing or syncing has failed since the start.
+    pub fn failures(&self) -> u64 {
+        self.engine.failures.load(Ordering::Relaxed)
+    }
+
+    /// Steps found lost since the start: numbered, not applied by the store, and no longer in the journal.
+    pub fn lost_steps(&self) -> u64 {
+        self.engine.lost.load(Ordering::Relaxed)
+    }
+
+    /// The position of the next record.
+    pub fn end(&self) -> Position {
+        let state = self.engine.lock();
+        Position {
+            segment: state.tail.current.number,
+            offset: state.tail.current.at,
+        }
+    }
+
+    /// Why nothing is admitted now; `None`: a request can be recorded.
+    pub fn shut(&self) -> Option<JournalShut> {
+        self.engine.lock().tail.shut(REQUEST_BYTES)
+    }
+
+    /// How many damaged parts were found since the start, and kept aside.
+    pub fn damaged_parts(&self) -> u64 {
+        self.engine.damaged.load(Ordering::Relaxed)
+    }
+
+    /// How many accounts have steps here, or had some that are not kept any more.
+    pub fn accounts_known(&self) -> usize {
+        self.engine.lock().contents.accounts.numbers().len()
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.engine.lock().closing = true;
+        self.engine.work.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // The thread ends within one sync.
+            let _ = thread.join();
+        }
+    }
+}
