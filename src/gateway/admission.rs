@@ -9,11 +9,9 @@ pub mod permits;
 use std::sync::Arc;
 
 use pingora_proxy::Session;
-use rand::RngExt;
 
 use crate::{
     billing::{Bill, PricedRoute},
-    clock,
     domain::{
         json_scan::{self, Scan, ScanLimits},
         not_forwarded::PresentedKey,
@@ -26,7 +24,7 @@ use crate::{
     },
     gateway::{
         admission::caller::Caller,
-        attempt::{Attempt, attempts::Attempts, dispatch::Dispatch},
+        attempt::dispatch::Dispatch,
         entry::Entry,
         estimate::Basis,
         forward::Forward,
@@ -89,7 +87,7 @@ pub async fn admit(
         model::route(catalogue, switches, &caller.key, operation, model, entry)?;
     }
     funds::refuse_known(gateway, &caller, operation).await?;
-    let (mut body, scan) = read_body(gateway, session, live, body_head).await?;
+    let (body, scan) = read_body(gateway, session, live, body_head).await?;
     entry.record.request_bytes = body.bytes.len() as u64;
     check_usage(operation, &scan)?;
     let asked = model::asked(operation, path_model, &scan)?;
@@ -111,10 +109,6 @@ pub async fn admit(
         arrived: entry.started,
     };
     let (bill, hint) = hold(gateway, session, live, &caller, &asking, &route, &body).await?;
-    if route.legs.len() > 1 {
-        // Only a further provider needs the body as the client sent it.
-        body.keep_original();
-    }
     let Caller { key, presented, .. } = caller;
     let query = session.req_header().uri.query();
     let request = Request {
@@ -127,16 +121,11 @@ pub async fn admit(
         presented,
         scan,
     };
-    let (pools, dice) = (Arc::clone(&live.pools), rand::rng().random());
-    let probing = body.probing();
-    let attempts = Attempts::begin(operation, route.legs, pools, hint, probing, dice, clock::instant())
-        .ok_or(Refusal::Internal)?;
-    let leg = attempts.leg();
-    let facts = request.facts(&session.req_header().headers, leg);
-    body.edit_for(leg, &facts, &request.scan)?;
-    let presence = permits::presence(gateway, &request, &leg.provider);
+    let dispatch = Dispatch::begin(request, route.legs, hint, body, &session.req_header().headers)?;
+    let request = &dispatch.request;
+    let presence = permits::presence(gateway, request, dispatch.provider());
     let recipient = Recipient {
-        gate: permits::connection(session, &request, presence.as_ref()),
+        gate: permits::connection(session, request, presence.as_ref()),
         presence,
         owner: Some(Owner::new(
             key,
@@ -144,12 +133,6 @@ pub async fn admit(
         )),
         stream_gauge: stream.then(|| gateway.metrics().stream_opened()),
         count_slot,
-    };
-    let dispatch = Dispatch {
-        request,
-        attempts,
-        attempt: Attempt::default(),
-        body: Some(body),
     };
     Ok(Admitted {
         dispatch,

@@ -74,7 +74,10 @@ pub fn peer(
             .error(ErrorType::ConnectNoRoute, "the provider's name is not resolved")
             .into_up());
     };
-    edit_body(session, dispatch)?;
+    dispatch.edit_body(&session.req_header().headers).map_err(|refusal| {
+        let context = "the provider cannot take the body";
+        Interruption::Refused(refusal).error(ErrorType::InternalError, context)
+    })?;
     let timeouts = &dispatch.request.live.config.upstream;
     let connect = dispatch.provider().timeouts.connect.unwrap_or(timeouts.connect);
     let mut peer = HttpPeer::new(place.first, place.origin.https, place.origin.host.clone());
@@ -92,20 +95,6 @@ pub fn peer(
         peer.options.idle_timeout = Some(Duration::ZERO);
     }
     Ok(Box::new(peer))
-}
-
-/// Edits the body for the current provider, unless admission has done it.
-fn edit_body(session: &Session, dispatch: &mut Dispatch) -> Result<()> {
-    let Some(body) = &mut dispatch.body else {
-        return Error::e_explain(ErrorType::InternalError, "an attempt without a body");
-    };
-    let leg = dispatch.attempts.leg();
-    let facts = dispatch.request.facts(&session.req_header().headers, leg);
-    let edited = body.edit_for(leg, &facts, &dispatch.request.scan);
-    edited.map_err(|refusal| {
-        let context = "the provider cannot take the body";
-        Interruption::Refused(refusal).error(ErrorType::InternalError, context)
-    })
 }
 
 fn limits(dispatch: &Dispatch) -> Limits {
