@@ -14,6 +14,7 @@ use crate::{
     billing::{Bill, PricedRoute},
     domain::{
         json_scan::{self, Scan, ScanLimits},
+        key::KeyRecord,
         not_forwarded::PresentedKey,
         operation::Operation,
         protocol::Protocol,
