@@ -2,255 +2,81 @@
 //! follows one request through them.
 
 pub mod admission;
-pub mod attempts;
-pub mod beside;
-pub mod body;
-pub mod broken_off;
+pub mod answer;
+pub mod arrival;
+pub mod attempt;
 pub mod client_h2;
 pub mod client_stream;
 pub mod coding;
-pub mod complaint;
-pub mod connector;
-pub mod deadline;
-pub mod doubtful;
 pub mod drain;
+pub mod end;
 pub mod entry;
-pub mod error_answer;
 pub mod estimate;
 pub mod exchange;
+pub mod failure_log;
+pub mod forward;
 pub mod front;
-pub mod funds;
 pub mod gate;
-pub mod guard;
-pub mod held;
-pub mod hello;
-pub mod intake;
 pub mod keepalive;
 pub mod key_slots;
-pub mod lately;
-pub mod listing;
 pub mod meter;
-pub mod owner;
+pub mod outlet;
+pub mod panics;
+pub mod parts;
 pub mod peer;
-pub mod permits;
 pub mod presence;
-pub mod published;
-pub mod redirect;
-pub mod relay;
+pub mod recent_refusals;
+pub mod recipient;
 pub mod reply;
-pub mod spend_limit;
-pub mod state;
+pub mod request;
 pub mod ticket;
-pub mod unpacked;
-pub mod unseen;
-pub mod upstream;
-pub mod verdict;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use ipnet::IpNet;
 use pingora::{
-    Error, ErrorType, Result,
+    Error, Result,
     http::{RequestHeader, ResponseHeader},
     protocols::Digest,
     upstreams::peer::HttpPeer,
 };
 use pingora_proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
-use tokio::sync::Semaphore;
 
-use crate::{
-    billing::Billing,
-    body_budget::BodyBudget,
-    clock,
-    domain::{operation::Target, outcome::Outcome, protocol::Protocol},
-    gateway::{
-        body::GatherError,
-        drain::Drain,
-        entry::{Entry, Sinks},
-        exchange::{Exchange, Forward, Stage},
-        intake::QueryKeys,
-        key_slots::KeySlots,
-        lately::Lately,
-        ticket::Cause,
-    },
-    key_cache::KeyCache,
-    live::{Live, LiveCell},
-    metrics::Metrics,
-    public::Public,
-    sessions::Sessions,
-    switches::Switches,
-    usual::Learnt,
+pub use self::parts::Gateway;
+use self::{
+    attempt::{connect, failure, send},
+    exchange::Exchange,
+    forward::Forward,
+    ticket::Cause,
 };
-
-/// What all requests share. Built once by `wiring`; Pingora holds it as the proxy application.
-#[derive(Debug)]
-pub struct Gateway {
-    /// Configuration, catalogue and pools. A reload replaces them as a whole; a running request keeps the version it
-    /// began with.
-    pub live: Arc<LiveCell>,
-    /// Providers that an operator has switched off on this node.
-    pub switches: Arc<Switches>,
-    /// Looks up API keys: in the local cache first, then in the store.
-    pub keys: Arc<KeyCache>,
-    /// Networks of proxies whose `X-Forwarded-For` is believed.
-    pub trusted_proxies: Vec<IpNet>,
-    /// Which account owns state at a provider, and which provider and credential serve it.
-    pub sessions: Arc<Sessions>,
-    /// Estimation factors per model and typical usage per key, learnt from finished requests.
-    pub learnt: Arc<Learnt>,
-    /// Admits requests against balance, quota and rates, and charges them.
-    pub billing: Billing,
-    /// The process-wide memory limit for request bodies.
-    pub budget: BodyBudget,
-    /// The public stability service, which asks for no key.
-    pub public: Arc<Public>,
-    /// Metrics and access log.
-    pub sinks: Arc<Sinks>,
-    /// Counts running requests and connections, and stops them at shutdown.
-    pub drain: Drain,
-    /// Limits the answers that are read to their end after the client has disconnected.
-    pub finishing: Arc<Semaphore>,
-    /// Limits concurrent token counts per key.
-    pub count_slots: KeySlots,
-    /// Recent refusals by key.
-    pub lately: Lately,
-}
-
-impl Gateway {
-    fn metrics(&self) -> &Metrics {
-        &self.sinks.metrics
-    }
-
-    /// First look at a request's head: sets the connection's timeouts, opens the log entry and takes keys out of the
-    /// query.
-    fn arrive(&self, session: &mut Session, exchange: &mut Exchange) {
-        let limits = &exchange.live.config.gateway;
-        keepalive::offer(session, limits.keepalive);
-        keepalive::withdraw(session, &self.drain);
-        session.set_write_timeout(Some(limits.write));
-        session.set_total_drain_timeout(Some(Duration::from_secs(1)));
-        unseen::keep_from_client(session);
-        exchange.query_keys = intake::strip_query_keys(session.req_header_mut());
-        exchange.shape = intake::shape(session.req_header(), &exchange.query_keys);
-        let request_id = exchange.request_id.to_string();
-        let mut entry = Entry::open(
-            Arc::clone(&self.sinks),
-            request_id,
-            clock::instant(),
-            clock::unix_millis(),
-        );
-        entry.record.protocol = Some(exchange.shape.as_str());
-        entry.record.client_version = if session.is_http2() { 2 } else { 1 };
-        exchange.stage = Stage::Arrived(Box::new(entry));
-    }
-
-    /// Reads and checks the request. Returns true if weir has answered it here and nothing is forwarded.
-    async fn handle(&self, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
-        fail::fail_point!("request_filter");
-        let Stage::Arrived(entry) = std::mem::replace(&mut exchange.stage, Stage::Answered) else {
-            return Error::e_explain(ErrorType::InternalError, "a request without a beginning");
-        };
-        let shape = exchange.shape;
-        let live = Arc::clone(&exchange.live);
-        let admitted = self.admit(session, &live, shape, &exchange.query_keys, *entry).await;
-        keepalive::withdraw(session, &self.drain);
-        match admitted {
-            Ok(Some(forward)) => {
-                exchange.stage = Stage::Forwarding(Box::new(forward));
-                Ok(false)
-            }
-            Ok(None) => Ok(true),
-            Err((entry, GatherError::Refused(refusal))) => {
-                reply::refuse(session, &live, shape, entry, &refusal).await?;
-                Ok(true)
-            }
-            Err((mut entry, GatherError::ClientGone)) => {
-                entry.close(Outcome::ClientGone);
-                Err(Error::explain(ErrorType::ConnectionClosed, "the client left while sending").into_down())
-            }
-        }
-    }
-
-    async fn admit(
-        &self,
-        session: &mut Session,
-        live: &Arc<Live>,
-        shape: Protocol,
-        keys: &QueryKeys,
-        mut entry: Entry,
-    ) -> Result<Option<Forward>, (Entry, GatherError)> {
-        if let Err(refusal) = intake::check_size(session.req_header(), &live.config.gateway) {
-            return Err((entry, refusal.into()));
-        }
-        if let Some(answer) = published::find(&self.public, self.billing.time(), session) {
-            published::send(session, answer, entry).await;
-            return Ok(None);
-        }
-        let target = match intake::target(session.req_header()) {
-            Ok(target) => target,
-            Err(refusal) => return Err((entry, refusal.into())),
-        };
-        entry.record.operation = match &target {
-            Target::Forward { operation, .. } => Some(operation.as_str()),
-            Target::ListModels | Target::ShowModel { .. } => Some("models"),
-            Target::Hello => Some("hello"),
-        };
-        if target == Target::Hello {
-            return reply::give(session, shape, entry, Ok(hello::reply())).await;
-        }
-        let prefix = &live.config.gateway.key_prefix;
-        let caller = match admission::authenticate(self, session, prefix, shape, keys, &mut entry).await {
-            Ok(caller) => caller,
-            Err(refusal) => return Err((entry, refusal.into())),
-        };
-        let wanted = match target {
-            Target::Forward { operation, model } => {
-                return admission::admit(self, session, live, caller, operation, model, entry)
-                    .await
-                    .map(Some);
-            }
-            Target::ListModels | Target::Hello => None,
-            Target::ShowModel { model } => Some(model),
-        };
-        let query = session.req_header().uri.query();
-        let is_off = |provider: &str| self.switches.is_off(provider);
-        let reply = listing::reply(&live.catalogue, is_off, &caller.key, shape, wanted.as_deref(), query);
-        reply::give(session, shape, entry, reply).await
-    }
-}
-
-fn not_admitted() -> Box<Error> {
-    Error::explain(ErrorType::InternalError, "a request that was not admitted")
-}
 
 #[async_trait]
 impl ProxyHttp for Gateway {
     type CTX = Exchange;
 
     fn new_ctx(&self) -> Exchange {
-        Exchange::begin(self.live.get(), self.drain.enter())
+        Exchange::begin(self.live.get(), &self.sinks, self.drain.enter())
     }
 
     // weir compresses nothing, so Pingora's compression module stays out.
     fn init_downstream_modules(&self, _modules: &mut pingora::modules::http::HttpModules) {}
 
     async fn early_request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<()> {
-        guard::immediate(self.metrics(), || {
-            self.arrive(session, exchange);
+        panics::immediate(self.metrics(), || {
+            arrival::arrive(self, session, exchange);
             Ok(())
         })
     }
 
     async fn request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
-        guard::waiting(self.metrics(), self.handle(session, exchange)).await
+        panics::waiting(self.metrics(), arrival::handle(self, session, exchange)).await
     }
 
     async fn upstream_peer(&self, session: &mut Session, exchange: &mut Exchange) -> Result<Box<HttpPeer>> {
-        let forward = exchange.forward().ok_or_else(not_admitted)?;
-        upstream::pause(forward, &self.drain).await;
-        guard::immediate(self.metrics(), || upstream::peer(self, session, forward))
+        let Forward { dispatch, ticket, .. } = exchange.forward()?;
+        connect::pause(dispatch, &self.drain).await;
+        panics::immediate(self.metrics(), || connect::peer(self, session, dispatch, ticket))
     }
 
     async fn connected_to_upstream(
@@ -262,9 +88,11 @@ impl ProxyHttp for Gateway {
         digest: Option<&Digest>,
         exchange: &mut Exchange,
     ) -> Result<()> {
-        let forward = exchange.forward().ok_or_else(not_admitted)?;
-        guard::immediate(self.metrics(), || {
-            upstream::connected(session, forward, digest, &self.drain);
+        let Forward {
+            dispatch, recipient, ..
+        } = exchange.forward()?;
+        panics::immediate(self.metrics(), || {
+            connect::connected(session, dispatch, recipient.presence.clone(), digest, &self.drain);
             Ok(())
         })
     }
@@ -275,8 +103,8 @@ impl ProxyHttp for Gateway {
         head: &mut RequestHeader,
         exchange: &mut Exchange,
     ) -> Result<()> {
-        let forward = exchange.forward().ok_or_else(not_admitted)?;
-        guard::immediate(self.metrics(), || upstream::edit_head(forward, head))
+        let dispatch = &exchange.forward()?.dispatch;
+        panics::immediate(self.metrics(), || send::head(dispatch, head))
     }
 
     async fn request_body_filter(
@@ -286,8 +114,11 @@ impl ProxyHttp for Gateway {
         end: bool,
         exchange: &mut Exchange,
     ) -> Result<()> {
-        let forward = exchange.forward().ok_or_else(not_admitted)?;
-        guard::immediate(self.metrics(), || upstream::send_body(session, forward, piece, end))
+        let Forward {
+            dispatch, recipient, ..
+        } = exchange.forward()?;
+        let presence = recipient.presence.as_deref();
+        panics::immediate(self.metrics(), || send::body(session, dispatch, presence, piece, end))
     }
 
     fn fail_to_connect(
@@ -298,8 +129,13 @@ impl ProxyHttp for Gateway {
         error: Box<Error>,
     ) -> Box<Error> {
         match exchange.forward() {
-            Some(forward) => upstream::connect_failed(forward, error, &self.drain),
-            None => error,
+            Ok(Forward {
+                dispatch,
+                ticket,
+                recipient,
+                ..
+            }) => connect::failed(dispatch, ticket.request_id(), recipient.has_left(), error, &self.drain),
+            Err(_) => error,
         }
     }
 
@@ -312,8 +148,10 @@ impl ProxyHttp for Gateway {
         reused: bool,
     ) -> Box<Error> {
         match exchange.forward() {
-            Some(forward) => upstream::attempt_failed(session, forward, error, reused),
-            None => error,
+            Ok(Forward {
+                dispatch, recipient, ..
+            }) => failure::decide(session, dispatch, recipient.has_left(), error, reused),
+            Err(_) => error,
         }
     }
 
@@ -323,8 +161,8 @@ impl ProxyHttp for Gateway {
         head: &mut ResponseHeader,
         exchange: &mut Exchange,
     ) -> Result<()> {
-        let forward = exchange.forward().ok_or_else(not_admitted)?;
-        guard::immediate(self.metrics(), || relay::accept_head(self.metrics(), forward, head))
+        let forward = exchange.forward()?;
+        panics::immediate(self.metrics(), || answer::head::accept(self.metrics(), forward, head))
     }
 
     async fn response_filter(
@@ -334,8 +172,8 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<()> {
         keepalive::withdraw(session, &self.drain);
-        let forward = exchange.forward().ok_or_else(not_admitted)?;
-        guard::immediate(self.metrics(), || relay::edit_head(session, forward, head))
+        let forward = exchange.forward()?;
+        panics::immediate(self.metrics(), || answer::head::prepare(session, forward, head))
     }
 
     fn response_body_filter(
@@ -345,9 +183,9 @@ impl ProxyHttp for Gateway {
         end: bool,
         exchange: &mut Exchange,
     ) -> Result<Option<Duration>> {
-        let forward = exchange.forward().ok_or_else(not_admitted)?;
-        guard::immediate(self.metrics(), || {
-            relay::pass(self.metrics(), forward, piece, end)?;
+        let forward = exchange.forward()?;
+        panics::immediate(self.metrics(), || {
+            answer::body::pass(self.metrics(), forward, piece, end)?;
             forward.remember(&self.sessions, end);
             if end {
                 forward.ticket.charge(Cause::Over);
@@ -358,24 +196,18 @@ impl ProxyHttp for Gateway {
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &Error, exchange: &mut Exchange) -> FailToProxy {
         keepalive::withdraw(session, &self.drain);
-        reply::fail(session, error, exchange).await
+        FailToProxy {
+            error_code: end::fail(&self.sessions, session, error, exchange).await,
+            // Pingora uses this for some failures only; `keepalive` handles all of them.
+            can_reuse_downstream: false,
+        }
     }
 
     async fn logging(&self, session: &mut Session, _error: Option<&Error>, exchange: &mut Exchange) {
-        if let Some(forward) = exchange.forward() {
-            error_answer::release(session, forward).await;
-            forward.remember_rest(&self.sessions);
-            forward.ticket.end(Cause::Over);
-            if let Some(presence) = &forward.presence {
-                presence.close(forward.ticket.meter.is_complete());
-            }
-        }
-        if exchange.answered_whole {
-            keepalive::park(session).await;
-        }
+        end::finish(&self.sessions, session, exchange).await;
     }
 
-    // Pingora's lines quote what a provider sent and call a client that leaves an error: see `complaint`.
+    // Pingora's lines quote what a provider sent and call a client that leaves an error: see `failure_log`.
 
     fn suppress_error_log(&self, _session: &Session, _exchange: &Exchange, _error: &Error) -> bool {
         true
@@ -396,5 +228,25 @@ impl ProxyHttp for Gateway {
     fn request_summary(&self, session: &Session, exchange: &Exchange) -> String {
         let head = session.req_header();
         format!("{} {}, {}", head.method, head.uri.path(), exchange.request_id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The size of the future that `f` returns.
+    fn future_size<A, F>(_: fn(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn what_a_request_carries_is_small() {
+        type Arriving<'a> = (&'a Gateway, &'a mut Session, &'a mut Exchange);
+        let handle =
+            future_size(|(gateway, session, exchange): Arriving<'static>| arrival::handle(gateway, session, exchange));
+        let (context, stage) = (size_of::<Exchange>(), size_of::<Forward>());
+        println!("context {context}, boxed stage {stage}, future of request_filter {handle} bytes");
+        assert!(context <= 64 && stage <= 4352 && handle <= 6144);
     }
 }

@@ -1,93 +1,75 @@
-//! Admission: authenticates the caller, reads the body, finds the model's route, puts the hold and issues the ticket.
+//! Admission: reads the body, finds the model's route, puts the hold and issues the ticket.
+
+pub mod caller;
+pub mod funds;
+pub mod funds_wait;
+pub mod named_state;
+pub mod permits;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use pingora_proxy::Session;
-use rand::RngExt;
 
 use crate::{
     billing::{Bill, PricedRoute},
-    clock,
-    config::GatewayConfig,
     domain::{
-        catalogue::Model,
-        credential::{self, CredentialError},
         json_scan::{self, Scan, ScanLimits},
-        key::{KeyDenied, KeyRecord},
+        key::KeyRecord,
         not_forwarded::PresentedKey,
         operation::Operation,
         protocol::Protocol,
         query,
         refusal::Refusal,
-        route::{self, Leg, Route, RouteError},
-        rules::{self, RequestFacts},
-        secret::KeyPrefix,
-        session_hint,
+        route::Route,
+        session_hint::{self, SessionHint},
     },
     gateway::{
-        Gateway,
-        attempts::Attempts,
-        body::{self, GatherError, GatheredBody},
+        admission::caller::Caller,
+        attempt::dispatch::Dispatch,
         entry::Entry,
         estimate::Basis,
-        exchange::Forward,
-        funds::{self, Caller},
-        held,
-        intake::{self, BodyHead, QueryKeys},
-        key_slots::KeySlot,
-        listing,
-        owner::Owner,
-        peer, permits, state,
+        forward::Forward,
+        outlet::Outlet,
+        parts::Gateway,
+        recipient::{Recipient, owner::Owner},
+        request::{
+            Rejection, Request,
+            body::RequestBody,
+            gather,
+            head::{self, BodyHead},
+            model,
+        },
         ticket::Ticket,
     },
-    key_cache::KeyLookupError,
     live::Live,
 };
 
-/// Finds the key's record and checks that it is neither revoked nor expired. Reads no byte of the body.
-pub async fn authenticate(
-    gateway: &Gateway,
-    session: &Session,
-    prefix: &KeyPrefix,
-    shape: Protocol,
-    keys: &QueryKeys,
-    entry: &mut Entry,
-) -> Result<Caller, Refusal> {
-    let offered = intake::offered(session.req_header(), keys);
-    let key = credential::take(shape, &offered, prefix).map_err(|error| match error {
-        CredentialError::Missing => Refusal::CredentialMissing,
-        CredentialError::Ambiguous => Refusal::CredentialAmbiguous,
-        CredentialError::Malformed => Refusal::KeyUnknown,
-    })?;
-    let digest = key.digest();
-    let asker = || peer::client(session, &gateway.trusted_proxies);
-    let found = gateway.keys.find(&digest, clock::instant(), asker).await;
-    let found = found.map_err(|error| match error {
-        KeyLookupError::Limited { wait } => Refusal::KeyNotLookedUp { wait },
-        KeyLookupError::Store(error) => {
-            tracing::warn!(%error, "the key store did not answer");
-            Refusal::StoreUnavailable
-        }
-    })?;
-    let record = found.ok_or(Refusal::KeyUnknown)?;
-    entry.record.key_id = Some(record.id.as_str().to_owned());
-    entry.record.account = Some(record.account.clone());
-    let now = gateway.billing.time().now_seconds(clock::instant());
-    record.check(now).map_err(|denied| match denied {
-        KeyDenied::Revoked => Refusal::KeyRevoked,
-        KeyDenied::Expired => Refusal::KeyExpired,
-    })?;
-    gateway.keys.touch(&record.id, now);
-    Ok(Caller {
-        digest,
-        key: record,
-        presented: key,
-    })
+/// An admitted request, but for its line in the access log.
+#[derive(Debug)]
+pub struct Admitted {
+    dispatch: Dispatch,
+    /// The charge; `None` for a free request.
+    bill: Option<Bill>,
+    basis: Basis,
+    recipient: Recipient,
 }
 
-/// Reads the body, finds the model and its route, and issues the ticket. On refusal the entry goes back to the caller,
-/// who closes it.
+impl Admitted {
+    /// Issues the ticket: from here on the request accounts for itself, however it ends.
+    pub fn issue(self, mut entry: Entry) -> Forward {
+        let request = &self.dispatch.request;
+        entry.record.model = Some(request.model.name.clone());
+        entry.record.stream = request.stream;
+        Forward {
+            dispatch: self.dispatch,
+            ticket: Ticket::issue(entry, self.bill, self.basis),
+            outlet: Outlet::default(),
+            recipient: self.recipient,
+        }
+    }
+}
+
+/// Reads the body, finds the model and its route, and puts the hold.
 pub async fn admit(
     gateway: &Gateway,
     session: &mut Session,
@@ -95,102 +77,69 @@ pub async fn admit(
     caller: Caller,
     operation: Operation,
     path_model: Option<String>,
-    mut entry: Entry,
-) -> Result<Forward, (Entry, GatherError)> {
-    match prepare(gateway, session, live, &caller, operation, path_model, &mut entry).await {
-        Ok(prepared) => Ok(forward(gateway, session, live, caller, operation, prepared, entry)),
-        Err(error) => Err((entry, error)),
-    }
-}
-
-struct Prepared {
-    bill: Option<Bill>,
-    basis: Basis,
-    asked: String,
-    model: Arc<Model>,
-    attempts: Attempts,
-    stream: bool,
-    scan: Scan,
-    body: GatheredBody,
-    count_slot: Option<KeySlot>,
-}
-
-async fn prepare(
-    gateway: &Gateway,
-    session: &mut Session,
-    live: &Arc<Live>,
-    from: &Caller,
-    operation: Operation,
-    path_model: Option<String>,
     entry: &mut Entry,
-) -> Result<Prepared, GatherError> {
-    let key = &from.key;
-    let limits = &live.config.gateway;
-    let body_head = intake::check_body_head(session.req_header(), limits.body_bytes_max)?;
+) -> Result<Admitted, Rejection> {
+    let body_head = head::check_body(session.req_header(), live.config.gateway.body_bytes_max)?;
     query::check(operation, session.req_header().uri.query()).map_err(|reason| Refusal::QueryInvalid { reason })?;
-    let count_slot = permits::count_slot(gateway, live, key, operation)?;
+    let count_slot = permits::count_slot(gateway, live, &caller.key, operation)?;
+    let (catalogue, switches) = (&live.catalogue, &gateway.switches);
     // A model named in the path can be refused before the body is read.
     if let Some(model) = &path_model {
-        routed(gateway, live, key, operation, model, entry)?;
+        model::route(catalogue, switches, &caller.key, operation, model, entry)?;
     }
-    funds::refuse_known(gateway, from, operation).await?;
-    let (mut body, scan) = read_body(gateway, session, limits, body_head).await?;
+    funds::refuse_known(gateway, &caller, operation).await?;
+    let (body, scan) = read_body(gateway, session, live, body_head).await?;
     entry.record.request_bytes = body.bytes.len() as u64;
     check_usage(operation, &scan)?;
-    let model = asked_model(operation, path_model, &scan)?;
+    let asked = model::asked(operation, path_model, &scan)?;
     fail::fail_point!("admission");
-    let route = routed(gateway, live, key, operation, &model, entry)?;
-    let shared = route.legs.len() > 1 || live.pools.has_choice(&route);
+    let route = model::route(catalogue, switches, &caller.key, operation, &asked, entry)?;
     let stream = match operation.protocol() {
         Protocol::Gemini => operation == Operation::StreamGenerateContent,
         Protocol::Messages | Protocol::Responses => scan.stream == Some(true),
     };
-    let basis = basis(gateway, live, key, &route, operation, &scan)?;
-    let asked = funds::Asked {
+    let basis = basis(gateway, live, &caller.key, &route, operation, &scan)?;
+    let asking = funds::Asked {
         request_id: &entry.record.request_id,
         operation,
-        model: &model,
+        model: &asked,
         stream,
         limits: &live.config.money,
         basis: &basis,
         scan: &scan,
         arrived: entry.started,
     };
-    // Both may call the store, so they run concurrently.
-    let named = state::look_up(gateway, &key.account, operation, &scan);
-    let (named, bill) = tokio::join!(named, funds::hold(gateway, from, &asked));
-    let bill = match bill {
-        Err(no_hold) => held::wait(gateway, session, from, &asked, no_hold).await?,
-        Ok(bill) => bill,
-    };
-    named.refuse_others(gateway, key, bill.as_ref(), &body.bytes).await?;
-    let headers = &session.req_header().headers;
-    let of_session = || session_hint::session(key.id.as_str(), headers, &body.bytes, &scan);
-    let hint = shared.then(|| named.hint().or_else(of_session)).flatten();
-    // Only a further provider needs the body as the client sent it.
-    body.original = (route.legs.len() > 1).then(|| body.bytes.clone());
-    let dice = rand::rng().random();
-    let attempts = Attempts::begin(
+    let (bill, hint) = hold(gateway, session, live, &caller, &asking, &route, &body).await?;
+    let Caller { key, presented, .. } = caller;
+    let query = session.req_header().uri.query();
+    let request = Request {
+        live: Arc::clone(live),
         operation,
-        route.legs,
-        Arc::clone(&live.pools),
-        hint,
-        body.probing(),
-        dice,
-        clock::instant(),
-    )
-    .ok_or(Refusal::Internal)?;
-    edit_body(session, operation, &model, attempts.leg(), &scan, &mut body)?;
-    Ok(Prepared {
+        stream,
+        asked,
+        model: route.model,
+        query: query::forwarded(operation, query, &PresentedKey::new(&presented)),
+        presented,
+        scan,
+    };
+    let dispatch = Dispatch::begin(request, route.legs, hint, body, &session.req_header().headers)?;
+    let request = &dispatch.request;
+    let presence = permits::presence(gateway, request, dispatch.provider());
+    let recipient = Recipient {
+        gate: permits::connection(session, request, presence.as_ref()),
+        presence,
+        owner: Some(Owner::new(
+            key,
+            session_hint::is_kept(operation.protocol(), &request.scan),
+        )),
+        stream_gauge: stream.then(|| gateway.metrics().stream_opened()),
+        count_slot,
+    };
+    Ok(Admitted {
+        dispatch,
         bill,
         basis,
-        asked: model,
-        model: route.model,
-        attempts,
-        stream,
-        scan,
-        body,
-        count_slot,
+        recipient,
     })
 }
 
@@ -213,10 +162,11 @@ fn basis(
 async fn read_body(
     gateway: &Gateway,
     session: &mut Session,
-    limits: &GatewayConfig,
+    live: &Live,
     body_head: BodyHead,
-) -> Result<(GatheredBody, Scan), GatherError> {
-    let gathered = body::gather(
+) -> Result<(RequestBody, Scan), Rejection> {
+    let limits = &live.config.gateway;
+    let gathered = gather::gather(
         session,
         body_head,
         limits.body_bytes_max,
@@ -248,153 +198,28 @@ fn check_usage(operation: Operation, scan: &Scan) -> Result<(), Refusal> {
     }
 }
 
-/// Applies the provider's edits to the client's body. The edited copy counts in the budget, in addition to the original
-/// while that is kept for a further provider.
-pub fn edit_body(
-    session: &Session,
-    operation: Operation,
-    asked: &str,
-    leg: &Leg,
-    scan: &Scan,
-    body: &mut GatheredBody,
-) -> Result<(), Refusal> {
-    let facts = RequestFacts {
-        operation,
-        model: asked,
-        upstream_model: &leg.upstream_model,
-        headers: &session.req_header().headers,
-    };
-    let edited =
-        rules::edit_body(&leg.provider.body, &facts, &body.bytes, scan).map_err(|error| Refusal::BodyInvalid {
-            reason: error.to_string(),
-        })?;
-    if let Some(edited) = edited {
-        let kept = body.original.as_ref().map_or(0, Bytes::len);
-        let more = ((edited.len() + kept) as u64).saturating_sub(body.lease.bytes());
-        if !body.lease.grow(more) {
-            return Err(Refusal::BodyBudgetExhausted);
-        }
-        body.bytes = edited.into();
-    }
-    Ok(())
-}
-
-fn asked_model(operation: Operation, path_model: Option<String>, scan: &Scan) -> Result<String, Refusal> {
-    let invalid = |reason: &str| Refusal::BodyInvalid {
-        reason: reason.to_owned(),
-    };
-    if let Some(model) = path_model {
-        if operation == Operation::GeminiCountTokens || scan.has_contents {
-            return Ok(model);
-        }
-        return Err(invalid("`contents` is missing: a generateContent request needs it"));
-    }
-    match &scan.model {
-        Some(model) if model.text.is_empty() => Err(invalid("`model` is empty: name the model that is to answer")),
-        Some(model) => Ok(model.text.clone()),
-        None => Err(invalid("`model` is missing: name the model that is to answer")),
-    }
-}
-
-fn routed(
-    gateway: &Gateway,
-    live: &Live,
-    key: &KeyRecord,
-    operation: Operation,
-    model: &str,
-    entry: &mut Entry,
-) -> Result<Route, Refusal> {
-    let name = || model.to_owned();
-    if !json_scan::is_plausible_model(model) {
-        return Err(Refusal::ModelUnknown { model: name() });
-    }
-    if live.catalogue.resolve(operation.protocol(), model).is_some() {
-        // Only known names are logged: an unknown one may be anything, even a key pasted into the wrong field.
-        entry.record.model_asked = Some(name());
-    }
-    let is_off = |provider: &str| gateway.switches.is_off(provider);
-    let route = route::route(&live.catalogue, operation, model, is_off).map_err(|error| match error {
-        RouteError::ModelUnknown => Refusal::ModelUnknown { model: name() },
-        RouteError::ModelNotServed { protocols } => Refusal::ModelNotServed {
-            model: name(),
-            protocols,
-        },
-        RouteError::CountTokensUnsupported => Refusal::CountTokensUnsupported {
-            model: name(),
-            possible: listing::serving(&live.catalogue, key, operation),
-        },
-        RouteError::ProviderOff => Refusal::ProviderDisabled { model: name() },
-    })?;
-    if !key.allows_model(&route.model.name) {
-        return Err(Refusal::ModelNotAllowed { model: name() });
-    }
-    Ok(route)
-}
-
-fn forward(
+/// Puts the hold, and looks up the state at a provider that the request names. Both may call the store, so they run
+/// concurrently. Returns the bill, and what the choice of provider and credential follows where there is one.
+async fn hold(
     gateway: &Gateway,
     session: &mut Session,
-    live: &Arc<Live>,
-    caller: Caller,
-    operation: Operation,
-    prepared: Prepared,
-    mut entry: Entry,
-) -> Forward {
-    let Prepared {
-        bill,
-        basis,
-        asked,
-        model,
-        attempts,
-        stream,
-        scan,
-        body,
-        count_slot,
-    } = prepared;
-    let Caller { key, presented, .. } = caller;
-    entry.record.model = Some(model.name.clone());
-    entry.record.stream = stream;
-    let query = session.req_header().uri.query();
-    let query = query::forwarded(operation, query, &PresentedKey::new(&presented));
-    let (presence, gate) = if operation.counts_tokens() {
-        // Counting is free and creates no state, so an answer that nobody reads has no use.
-        (None, Arc::default())
-    } else {
-        let presence = permits::presence(gateway, live, &attempts.leg().provider, &model, stream);
-        let gate = permits::connection(session, presence.as_ref());
-        (presence, gate)
+    live: &Live,
+    caller: &Caller,
+    asking: &funds::Asked<'_>,
+    route: &Route,
+    body: &RequestBody,
+) -> Result<(Option<Bill>, Option<SessionHint>), Rejection> {
+    let (key, scan) = (&caller.key, asking.scan);
+    let named = named_state::look_up(gateway, &key.account, asking.operation, scan);
+    let (named, bill) = tokio::join!(named, funds::hold(gateway, caller, asking));
+    let bill = match bill {
+        // Boxed, because few requests wait and each would carry the room for it.
+        Err(no_hold) => Box::pin(funds_wait::wait(gateway, session, caller, asking, no_hold)).await?,
+        Ok(bill) => bill,
     };
-    Forward {
-        ticket: Ticket::issue(entry, bill, basis),
-        operation,
-        stream,
-        live: Arc::clone(live),
-        asked,
-        presented,
-        owner: Some(Owner::new(key, session_hint::is_kept(operation.protocol(), &scan))),
-        gate,
-        model,
-        edited_for: attempts.legs_left_behind(),
-        attempts,
-        scan,
-        query,
-        body: Some(body),
-        replay_bytes: 0,
-        watch: None,
-        head_seen: false,
-        again: false,
-        rewriter: None,
-        doubtful: None,
-        error_answer: None,
-        whole_error: None,
-        refusal: None,
-        stream_gauge: stream.then(|| gateway.metrics().stream_opened()),
-        presence,
-        count_slot,
-    }
-}
-
-/// Whether a further attempt can send the body again.
-pub fn can_resend(forward: &Forward) -> bool {
-    forward.body.as_ref().is_some_and(GatheredBody::can_resend)
+    named.refuse_others(gateway, key, bill.as_ref(), &body.bytes).await?;
+    let has_choice = route.legs.len() > 1 || live.pools.has_choice(route);
+    let headers = &session.req_header().headers;
+    let of_session = || session_hint::session(key.id.as_str(), headers, &body.bytes, scan);
+    Ok((bill, has_choice.then(|| named.hint().or_else(of_session)).flatten()))
 }

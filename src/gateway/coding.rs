@@ -1,4 +1,5 @@
 //! Content codings (RFC 9110 section 8.4): which one a body has, and decoding it step by step into a given buffer.
+//! [`decoding`] is the loop around the steps.
 //!
 //! A decoder never writes more than the buffer holds, so its caller decides how much a few bytes may expand to.
 
@@ -12,6 +13,8 @@ use zstd::{
     zstd_safe::DParameter,
 };
 
+pub mod answer_decoder;
+pub mod decoding;
 #[cfg(test)]
 pub(in crate::gateway) mod tests;
 

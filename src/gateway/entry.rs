@@ -6,7 +6,7 @@ use crate::{
     access_log::{AccessLog, RequestRecord},
     clock,
     domain::{outcome::Outcome, refusal::Refusal},
-    gateway::complaint,
+    gateway::failure_log,
     metrics::Metrics,
 };
 
@@ -75,7 +75,7 @@ impl Entry {
         let mut record = std::mem::take(&mut self.record);
         record.outcome = outcome.as_str();
         record.latency_ms = millis_between(self.started, clock::instant());
-        complaint::of_request(&record, outcome, self.cause);
+        failure_log::of_request(&record, outcome, self.cause);
         self.sinks.metrics.record_request(&record);
         self.sinks.access_log.write(record);
     }
@@ -85,7 +85,7 @@ impl Drop for Entry {
     /// Writes the record if nothing else has: a hook panicked, or the process dropped the request at its end.
     fn drop(&mut self) {
         let outcome = if std::thread::panicking() {
-            self.cause = Some(complaint::PANICKED);
+            self.cause = Some(failure_log::PANICKED);
             Outcome::Internal
         } else {
             Outcome::Stopped

@@ -2,36 +2,19 @@
 
 use std::sync::Arc;
 
+use pingora::{Error, ErrorType, Result};
 use rand::RngExt;
 
 use crate::{
-    domain::{
-        catalogue::Model,
-        json_scan::Scan,
-        operation::Operation,
-        protocol::Protocol,
-        refusal::Refusal,
-        rules::{Provider, ResponseRewriter},
-        secret::ServiceKey,
-    },
+    clock,
+    domain::protocol::Protocol,
     gateway::{
-        attempts::Attempts,
-        body::GatheredBody,
-        deadline::Watch,
-        doubtful::Doubtful,
         drain::InFlight,
-        entry::Entry,
-        error_answer::{ErrorAnswer, WholeError},
-        gate::Gate,
-        intake::QueryKeys,
-        key_slots::KeySlot,
-        owner::Owner,
-        presence::Presence,
-        ticket::Ticket,
+        entry::{Entry, Sinks},
+        forward::Forward,
+        request::head::QueryKeys,
     },
     live::Live,
-    metrics::GaugeGuard,
-    sessions::Sessions,
 };
 
 /// One request and its answer: Pingora's per-request context.
@@ -43,27 +26,78 @@ pub struct Exchange {
     pub shape: Protocol,
     /// weir's request id (`x-weir-request-id`, and in the logs).
     pub request_id: Arc<str>,
-    /// Keys taken out of the query, until authentication reads them.
-    pub query_keys: QueryKeys,
-    /// How far the request has come. Stages only move forward.
+    /// How far the request has come. A stage is a value that the next one consumes.
     pub stage: Stage,
-    /// The request has failed, but its client got a complete answer, so the connection can carry further requests.
-    pub answered_whole: bool,
     /// Keeps the process running while the request runs.
     pub in_flight: InFlight,
 }
 
+/// The stages of a request.
+#[derive(Debug)]
+pub enum Stage {
+    /// Being read and checked. Nothing may be forwarded.
+    Arrived(Box<Arrived>),
+    /// Admitted: on its way to a provider.
+    Forwarding(Box<Forward>),
+    /// Answered, or given up.
+    Ended(Leftover),
+}
+
+/// A request whose head has been read.
+#[derive(Debug)]
+pub struct Arrived {
+    /// Its line in the access log.
+    pub entry: Entry,
+    /// Keys taken out of the query, until authentication reads them.
+    pub query_keys: QueryKeys,
+}
+
+/// What an ended request leaves of its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leftover {
+    /// Whatever Pingora makes of it.
+    Pingoras,
+    /// The request has failed, but its client got a complete answer, so the connection can carry further requests.
+    Reusable,
+}
+
 impl Exchange {
-    /// A context for a connection that has just been read from. Nothing is known of the request yet.
-    pub fn begin(live: Arc<Live>, in_flight: InFlight) -> Self {
+    /// A request that has just arrived. Nothing is known of it yet.
+    pub fn begin(live: Arc<Live>, sinks: &Arc<Sinks>, in_flight: InFlight) -> Self {
+        let request_id = new_request_id();
+        let entry = Entry::open(
+            Arc::clone(sinks),
+            request_id.to_string(),
+            clock::instant(),
+            clock::unix_millis(),
+        );
         Self {
             live,
             shape: Protocol::Responses,
-            request_id: new_request_id(),
-            query_keys: QueryKeys::default(),
-            stage: Stage::New,
-            answered_whole: false,
+            request_id,
+            stage: Stage::Arrived(Box::new(Arrived {
+                entry,
+                query_keys: QueryKeys::default(),
+            })),
             in_flight,
+        }
+    }
+
+    /// Takes the stage out. Until another one is set, the request counts as given up.
+    pub fn take_stage(&mut self) -> Stage {
+        std::mem::replace(&mut self.stage, Stage::Ended(Leftover::Pingoras))
+    }
+
+    /// The admitted request.
+    ///
+    /// # Errors
+    /// The request is in another stage, which Pingora's order of hooks rules out.
+    pub fn forward(&mut self) -> Result<&mut Forward> {
+        match &mut self.stage {
+            Stage::Forwarding(forward) => Ok(forward),
+            Stage::Arrived(_) | Stage::Ended(_) => {
+                Error::e_explain(ErrorType::InternalError, "a request that was not admitted")
+            }
         }
     }
 }
@@ -76,118 +110,4 @@ fn new_request_id() -> Arc<str> {
         .map(char::from)
         .collect();
     Arc::from(format!("req_{random}"))
-}
-
-/// The stages of a request.
-#[derive(Debug)]
-pub enum Stage {
-    /// The head has not been read.
-    New,
-    /// Being read and checked. Nothing may be forwarded.
-    Arrived(Box<Entry>),
-    /// Admitted: on its way to a provider.
-    Forwarding(Box<Forward>),
-    /// Answered by weir itself.
-    Answered,
-}
-
-/// An admitted request, with everything its attempts and its answer need. Made by admission.
-#[derive(Debug)]
-pub struct Forward {
-    /// The right to forward and the duty to account.
-    pub ticket: Ticket,
-    /// The requested operation, which implies the protocol.
-    pub operation: Operation,
-    /// The client wants a streamed answer.
-    pub stream: bool,
-    /// The configuration that holds for this request from start to end.
-    pub live: Arc<Live>,
-    /// The model's name as the client gave it.
-    pub asked: String,
-    /// The client's key; headers and queries that contain it are not forwarded.
-    pub presented: ServiceKey,
-    /// Records which account owns the state that the answer creates; taken once all of it is recorded.
-    pub owner: Option<Owner>,
-    /// Delays the answer's last bytes until that record is written.
-    pub gate: Arc<Gate>,
-    /// The catalogue's model for `asked`.
-    pub model: Arc<Model>,
-    /// Chooses provider, credential and place.
-    pub attempts: Attempts,
-    /// The facts read from the body, for another provider's edits.
-    pub scan: Scan,
-    /// The provider that the body was edited for, as an index into the route.
-    pub edited_for: usize,
-    /// The client's query without its key.
-    pub query: Option<String>,
-    /// The body. `None` once no attempt can follow.
-    pub body: Option<GatheredBody>,
-    /// How many bytes of the next body piece are a replay from Pingora's buffer.
-    pub replay_bytes: usize,
-    /// The running attempt's time limits.
-    pub watch: Option<Watch>,
-    /// The running attempt's answer has a head.
-    pub head_seen: bool,
-    /// The failed attempt is followed by another.
-    pub again: bool,
-    /// Edits the answer, if the provider's file says so.
-    pub rewriter: Option<ResponseRewriter>,
-    /// Buffers a success that may be an error in the provider's own shape.
-    pub doubtful: Option<Doubtful>,
-    /// An error answer being withheld until its end.
-    pub error_answer: Option<ErrorAnswer>,
-    /// A complete error answer, sent to the client once Pingora is done with the provider.
-    pub whole_error: Option<WholeError>,
-    /// A refusal decided in a hook that can only return Pingora's error type.
-    pub refusal: Option<Refusal>,
-    /// Counts an open stream, until dropped.
-    pub stream_gauge: Option<GaugeGuard>,
-    /// Set if the answer may outlive its client; knows whether the client has disconnected.
-    pub presence: Option<Arc<Presence>>,
-    /// The key's slot for counting tokens.
-    pub count_slot: Option<KeySlot>,
-}
-
-impl Forward {
-    /// The current provider.
-    pub fn provider(&self) -> &Provider {
-        &self.attempts.leg().provider
-    }
-
-    /// Whether the client has disconnected and the answer is read without it.
-    pub fn is_unattended(&self) -> bool {
-        self.presence.as_ref().is_some_and(|presence| presence.has_left())
-    }
-
-    /// Called before a piece of the answer, or its end, goes to the client. Records the state that the answer has
-    /// created, and shuts the gate before the last bytes until that is written, because the client's next request may
-    /// come as soon as it has them. Never waits itself.
-    pub fn remember(&mut self, sessions: &Sessions, end: bool) {
-        let (attempts, meter) = (&self.attempts, &self.ticket.meter);
-        if !end && !meter.has_named_all() {
-            if let Some(owner) = &mut self.owner {
-                owner.look(sessions, attempts, meter);
-            }
-        } else if let Some(mut owner) = self.owner.take() {
-            owner.remember(sessions, attempts, meter);
-            owner.keep_back(sessions, &self.gate, self.live.config.gateway.write);
-        }
-    }
-
-    /// Records the rest when the exchange ends before the answer was read to its end.
-    pub fn remember_rest(&mut self, sessions: &Sessions) {
-        if let Some(mut owner) = self.owner.take() {
-            owner.remember(sessions, &self.attempts, &self.ticket.meter);
-        }
-    }
-}
-
-impl Exchange {
-    /// The admitted request; `None` in any other stage.
-    pub fn forward(&mut self) -> Option<&mut Forward> {
-        match &mut self.stage {
-            Stage::Forwarding(forward) => Some(forward),
-            Stage::New | Stage::Arrived(_) | Stage::Answered => None,
-        }
-    }
 }

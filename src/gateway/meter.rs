@@ -7,7 +7,7 @@ use crate::{
         outcome::Outcome,
         protocol::{Framing, Made, MidStreamFailure, Observed, Observer, Protocol},
     },
-    gateway::{beside::Beside, coding::Coded},
+    gateway::coding::{Coded, answer_decoder::AnswerDecoder},
 };
 
 /// What has been observed of the answer so far.
@@ -15,7 +15,7 @@ use crate::{
 pub struct Meter {
     observer: Option<Observer>,
     /// Decodes for the observer, if the answer has a content coding.
-    beside: Option<Beside>,
+    decoder: Option<AnswerDecoder>,
     /// The answer's bytes are compressed, so weir cannot add any of its own.
     is_coded: bool,
     /// The event that completes the answer is also its last, so the usage is final then.
@@ -37,11 +37,11 @@ impl Meter {
         self.is_coded = *coded != Coded::No;
         self.ends_with_event = framing == Framing::Sse && protocol != Protocol::Gemini;
         // An error answer is buffered, and decoded at its end.
-        self.beside = match coded {
-            Coded::By(coding) if status < 400 && framing != Framing::Opaque => Some(Beside::new(*coding)),
+        self.decoder = match coded {
+            Coded::By(coding) if status < 400 && framing != Framing::Opaque => Some(AnswerDecoder::new(*coding)),
             Coded::No | Coded::By(_) | Coded::Otherwise(_) => None,
         };
-        let observed = match (self.is_coded, &self.beside) {
+        let observed = match (self.is_coded, &self.decoder) {
             (true, None) => Framing::Opaque,
             (true, Some(_)) | (false, _) => framing,
         };
@@ -52,8 +52,8 @@ impl Meter {
     pub fn body_seen(&mut self, piece: &[u8], now: Instant) {
         self.response_bytes += piece.len() as u64;
         if let Some(observer) = &mut self.observer {
-            match &mut self.beside {
-                Some(beside) => beside.push(piece, |text| observer.push(text)),
+            match &mut self.decoder {
+                Some(decoder) => decoder.push(piece, |text| observer.push(text)),
                 None => observer.push(piece),
             }
             if self.first_content.is_none() && observer.first_content_seen() {
@@ -70,7 +70,7 @@ impl Meter {
     /// Whether the answer is complete by its protocol. An error answer always is, and so is one that cannot be decoded,
     /// because nothing better is known.
     pub fn is_complete(&self) -> bool {
-        let unreadable = self.beside.as_ref().is_some_and(|beside| !beside.is_readable());
+        let unreadable = self.decoder.as_ref().is_some_and(|decoder| !decoder.is_readable());
         self.status >= 400 || unreadable || self.observer.as_ref().is_some_and(Observer::is_complete)
     }
 

@@ -32,7 +32,7 @@ pub enum Cause<'a> {
     Refused(&'a Refusal),
 }
 
-/// The right to forward one request, and the duty to account for it. Issued by admission; `exchange::Forward` holds it.
+/// The right to forward one request, and the duty to account for it. Issued by admission; `forward::Forward` holds it.
 #[derive(Debug)]
 pub struct Ticket {
     /// What has been observed of the current attempt's answer.

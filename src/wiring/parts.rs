@@ -10,7 +10,7 @@ use crate::{
     clock,
     config::{AccessTarget, Config},
     domain::catalogue::Catalogue,
-    gateway::{Gateway, drain::Drain, entry::Sinks, key_slots::KeySlots, lately::Lately},
+    gateway::{Gateway, drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals},
     key_cache::KeyCache,
     live::{Live, LiveCell},
     metrics::{Health, Metrics, ProviderFigures},
@@ -152,7 +152,7 @@ impl Parts {
             drain: self.drain.clone(),
             finishing: Arc::new(tokio::sync::Semaphore::new(self.config.upstream.client_gone_finish_max)),
             count_slots: KeySlots::default(),
-            lately: Lately::default(),
+            recent_refusals: RecentRefusals::default(),
         }
     }
 

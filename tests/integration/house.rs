@@ -13,6 +13,7 @@ mod directions;
 mod imports;
 mod source;
 mod tokens;
+mod walk;
 
 use source::{Source, has_word, import_root, package, sources};
 use tokens::{Token, tokens, without_tests};

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-const ALL: [Coding; 4] = [Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd];
+/// Every coding that weir decodes.
+pub(in crate::gateway) const ALL: [Coding; 4] = [Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd];
 
 /// `plain` in this coding.
 pub(in crate::gateway) fn packed(coding: Coding, plain: &[u8]) -> Vec<u8> {

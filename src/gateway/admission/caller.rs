@@ -1,0 +1,78 @@
+//! Who a request comes from, by its key.
+
+use std::sync::Arc;
+
+use pingora_proxy::Session;
+
+use crate::{
+    clock,
+    domain::{
+        credential::{self, CredentialError},
+        key::{KeyDenied, KeyRecord},
+        protocol::Protocol,
+        refusal::Refusal,
+        secret::{KeyDigest, ServiceKey},
+    },
+    gateway::{
+        entry::Entry,
+        parts::Gateway,
+        peer,
+        request::head::{self, QueryKeys},
+    },
+    key_cache::KeyLookupError,
+    live::Live,
+};
+
+/// The authenticated caller of a request.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The key's digest, under which the store has it.
+    pub digest: KeyDigest,
+    /// The key's record, as this node knew it at authentication.
+    pub key: Arc<KeyRecord>,
+    /// The key itself, to keep it out of what goes to a provider.
+    pub presented: ServiceKey,
+}
+
+/// Finds the key's record and checks that it is neither revoked nor expired. Reads no byte of the body.
+pub async fn authenticate(
+    gateway: &Gateway,
+    session: &Session,
+    live: &Live,
+    shape: Protocol,
+    keys: &QueryKeys,
+    entry: &mut Entry,
+) -> Result<Caller, Refusal> {
+    let offered = head::offered(session.req_header(), keys);
+    let prefix = &live.config.gateway.key_prefix;
+    let presented = credential::take(shape, &offered, prefix).map_err(|error| match error {
+        CredentialError::Missing => Refusal::CredentialMissing,
+        CredentialError::Ambiguous => Refusal::CredentialAmbiguous,
+        CredentialError::Malformed => Refusal::KeyUnknown,
+    })?;
+    let digest = presented.digest();
+    let asker = || peer::client(session, &gateway.trusted_proxies);
+    let found = gateway.keys.find(&digest, clock::instant(), asker).await;
+    let found = found.map_err(|error| match error {
+        KeyLookupError::Limited { wait } => Refusal::KeyNotLookedUp { wait },
+        KeyLookupError::Store(error) => {
+            tracing::warn!(%error, "the key store did not answer");
+            Refusal::StoreUnavailable
+        }
+    })?;
+    let key = found.ok_or(Refusal::KeyUnknown)?;
+    entry.record.key_id = Some(key.id.as_str().to_owned());
+    entry.record.account = Some(key.account.clone());
+    let now = gateway.billing.time().now_seconds(clock::instant());
+    key.check(now).map_err(refusal)?;
+    gateway.keys.touch(&key.id, now);
+    Ok(Caller { digest, key, presented })
+}
+
+/// The refusal of a key that is not valid.
+pub fn refusal(denied: KeyDenied) -> Refusal {
+    match denied {
+        KeyDenied::Revoked => Refusal::KeyRevoked,
+        KeyDenied::Expired => Refusal::KeyExpired,
+    }
+}

@@ -1,0 +1,190 @@
+//! The hold of a request: what it may cost, and whether its key and account can pay for it.
+
+use std::{sync::Arc, time::Instant};
+
+use crate::{
+    billing::{Bill, NotAdmitted, Wanted},
+    clock,
+    config::money::MoneyConfig,
+    domain::{
+        json_scan::Scan,
+        key::KeyRecord,
+        ledger::{Denied, Scope},
+        operation::Operation,
+        refusal::{Limit, Refusal},
+        secret::KeyDigest,
+    },
+    gateway::{
+        admission::caller::{self, Caller},
+        entry::millis_between,
+        estimate::Basis,
+        parts::Gateway,
+    },
+};
+
+/// A request that asks for a hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// weir's request id.
+    pub request_id: &'a str,
+    /// The requested operation.
+    pub operation: Operation,
+    /// The model's name as the client gave it.
+    pub model: &'a str,
+    /// The client wants a streamed answer.
+    pub stream: bool,
+    /// The configuration's `[money]`: how long, and with how many others, the request may wait for holds of running
+    /// requests.
+    pub limits: &'a MoneyConfig,
+    /// What its estimate is based on.
+    pub basis: &'a Basis,
+    /// The facts read from its body.
+    pub scan: &'a Scan,
+    /// When its head arrived.
+    pub arrived: Instant,
+}
+
+/// Why a request got no hold.
+#[derive(Debug)]
+pub enum NoHold {
+    /// Running requests hold all that is left; the request may wait.
+    Held(Denied),
+    /// The request is to be answered with this refusal.
+    Refused(Refusal),
+}
+
+impl From<Refusal> for NoHold {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Puts a hold for the request; `None` if the operation is free. If the key may have changed, its record is read again
+/// once, so that a limit that was just raised, on whichever node, is not reported as reached.
+pub async fn hold(gateway: &Gateway, caller: &Caller, asked: &Asked<'_>) -> Result<Option<Bill>, NoHold> {
+    if asked.operation.counts_tokens() {
+        return Ok(None);
+    }
+    if let Some(denied) = gateway.billing.waits_behind(&caller.key) {
+        return Err(NoHold::Held(denied));
+    }
+    let began = clock::instant();
+    let first = gateway.billing.admit(wanted(&caller.key, asked)).await;
+    gateway
+        .metrics()
+        .admission_took(clock::instant().saturating_duration_since(began));
+    let (key, answer) = match first {
+        Err(refused) if may_be_outdated(refused) => {
+            let key = fresh(gateway, &caller.digest, clock::instant()).await?;
+            let is_news = refused == NotAdmitted::StaleKey || key.revision != caller.key.revision;
+            let answer = match is_news {
+                true => gateway.billing.admit(wanted(&key, asked)).await,
+                false => Err(refused),
+            };
+            (key, answer)
+        }
+        answer => (Arc::clone(&caller.key), answer),
+    };
+    match answer {
+        Ok(bill) => Ok(Some(bill)),
+        Err(NotAdmitted::Denied(denied)) if denied.is_held() => Err(NoHold::Held(denied)),
+        Err(not_admitted) => Err(refused(gateway, &key, not_admitted, began).into()),
+    }
+}
+
+/// The refusal for a request that was not admitted. `began` is when the ledger was asked.
+pub fn refused(gateway: &Gateway, key: &KeyRecord, refused: NotAdmitted, began: Instant) -> Refusal {
+    match refused {
+        NotAdmitted::Denied(denied) => {
+            gateway.recent_refusals.remember(&key.id, denied, began);
+            refusal(gateway, denied, key)
+        }
+        // A denial by this node alone is no answer of the store, so it is not remembered.
+        NotAdmitted::DeniedAlone(denied) => refusal(gateway, denied, key),
+        NotAdmitted::JournalFull => Refusal::JournalFull,
+        // A key that changes faster than it can be read is not served on a guess.
+        NotAdmitted::StaleKey | NotAdmitted::StoreAway => Refusal::StoreUnavailable,
+    }
+}
+
+/// Refuses a key before its body is read if it was refused recently and the store says that this still holds, so an
+/// operator's change takes effect at once. A request that passes is still checked by [`hold`].
+pub async fn refuse_known(gateway: &Gateway, caller: &Caller, operation: Operation) -> Result<(), Refusal> {
+    let (id, now) = (&caller.key.id, clock::instant());
+    // While the store is unreachable nothing can be confirmed, and a cached key has its grace.
+    if operation.counts_tokens() || !gateway.keys.store_is_reachable() {
+        return Ok(());
+    }
+    let Some(denied) = gateway.recent_refusals.recall(id, now) else {
+        return Ok(());
+    };
+    let key = match may_be_outdated(NotAdmitted::Denied(denied)) {
+        true => match fresh(gateway, &caller.digest, now).await {
+            // Without the store's answer nobody is refused.
+            Err(Refusal::StoreUnavailable) => return Ok(()),
+            found => found?,
+        },
+        false => Arc::clone(&caller.key),
+    };
+    match gateway.billing.still_denied(&key, denied).await {
+        Some(denied) => Err(refusal(gateway, denied, &key)),
+        None => {
+            gateway.recent_refusals.forget(id);
+            Ok(())
+        }
+    }
+}
+
+/// The refusal for a denial by the ledger.
+pub fn refusal(gateway: &Gateway, denied: Denied, key: &KeyRecord) -> Refusal {
+    match denied {
+        Denied::KeyRevoked => Refusal::KeyRevoked,
+        Denied::KeyExpired => Refusal::KeyExpired,
+        denied => {
+            let now = gateway.billing.time().now_seconds(clock::instant());
+            Limit::of(denied, key.terms.reset, now).map_or(Refusal::KeyRevoked, Refusal::Limited)
+        }
+    }
+}
+
+/// Whether the denial depends on the key's record, which this node may have in an old version.
+fn may_be_outdated(refused: NotAdmitted) -> bool {
+    match refused {
+        NotAdmitted::StaleKey => true,
+        NotAdmitted::Denied(denied) => match denied {
+            Denied::KeyExpired | Denied::QuotaExhausted(_) | Denied::QuotaHeld(_) => true,
+            Denied::Concurrency { scope, .. } | Denied::RateLimited { scope, .. } => scope == Scope::Key,
+            Denied::KeyRevoked
+            | Denied::AccountUnknown
+            | Denied::AccountSuspended
+            | Denied::BalanceExhausted
+            | Denied::BalanceHeld => false,
+        },
+        NotAdmitted::DeniedAlone(_) | NotAdmitted::StoreAway | NotAdmitted::JournalFull => false,
+    }
+}
+
+/// The key's record, read from the store now.
+pub async fn fresh(gateway: &Gateway, digest: &KeyDigest, now: Instant) -> Result<Arc<KeyRecord>, Refusal> {
+    let found = gateway.keys.find_anew(digest, now).await;
+    let key = found
+        .map_err(|_| Refusal::StoreUnavailable)?
+        .ok_or(Refusal::KeyUnknown)?;
+    let now = gateway.billing.time().now_seconds(clock::instant());
+    key.check(now).map_err(caller::refusal)?;
+    Ok(key)
+}
+
+/// What the ledger is asked to admit.
+pub fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'a>) -> Wanted<'a> {
+    Wanted {
+        key,
+        request_id: asked.request_id,
+        protocol: asked.operation.protocol(),
+        model_asked: asked.model,
+        stream: asked.stream,
+        route: asked.basis.route(),
+        estimate: asked.basis.estimate(asked.scan),
+        latency_ms: millis_between(asked.arrived, clock::instant()),
+    }
+}

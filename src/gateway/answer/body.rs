@@ -1,0 +1,117 @@
+//! Passes the answer's body to the client as it arrives, while an observer reads it.
+
+use bytes::Bytes;
+use pingora::{Error, ErrorType, Result};
+
+use crate::{
+    clock,
+    domain::{
+        outcome::Outcome,
+        protocol::{FailureKind, Framing, MidStreamFailure},
+    },
+    gateway::{
+        answer::{broken_off, error},
+        attempt::deadline::Fate,
+        forward::Forward,
+        outlet::{Outlet, append, rewrite},
+        ticket::Cause,
+    },
+    metrics::Metrics,
+};
+
+/// Passes a piece of the answer's body, or its end. An error return breaks the connection.
+pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
+    fail::fail_point!("response_body");
+    if let Some(bytes) = piece.as_deref() {
+        let now = clock::instant();
+        forward.dispatch.attempt.byte_seen(now);
+        forward.note_client();
+        forward.ticket.meter.body_seen(bytes, now);
+        forward.ticket.look(now);
+    }
+    if matches!(forward.outlet, Outlet::Withheld(_)) {
+        return error::keep_back(metrics, forward, piece, end);
+    }
+    if !end && forward.dispatch.request.stream && forward.ticket.is_cut() {
+        return Err(Error::explain(
+            ErrorType::Custom("limit reached"),
+            "nothing is left to pay for the answer",
+        )
+        .into_up());
+    }
+    let mut fate = Fate::Running;
+    if end {
+        fate = forward.dispatch.attempt.ended();
+        forward.ticket.meter.body_ended();
+    }
+    if forward.ticket.meter.is_whole() {
+        forward.ticket.charge(Cause::Complete);
+    }
+    let_out(forward, piece, end);
+    if end && !forward.ticket.meter.is_complete() {
+        return end_as_failure(forward, piece, fate);
+    } else if end && let Some(closing) = forward.ticket.meter.closing() {
+        append(piece, &closing);
+    }
+    Ok(())
+}
+
+/// Sends a piece, or the end, through the outlet. Observation and billing use the provider's bytes.
+fn let_out(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
+    match &mut forward.outlet {
+        Outlet::Rewrite(rewriter) => rewrite(rewriter, piece, end),
+        Outlet::PossibleError(possible) => {
+            if let Some(rewriter) = &mut possible.rewriter {
+                rewrite(rewriter, piece, end);
+            }
+            *piece = piece.take().and_then(|bytes| possible.push(bytes));
+            if end && let Outlet::PossibleError(possible) = std::mem::take(&mut forward.outlet) {
+                let rest = possible.finish(
+                    forward.dispatch.error_form(),
+                    forward.dispatch.secret(),
+                    forward.ticket.request_id(),
+                );
+                if !rest.is_empty() {
+                    append(piece, &rest);
+                }
+            }
+        }
+        Outlet::Pass | Outlet::Withheld(_) | Outlet::WholeError(_) => {}
+    }
+}
+
+/// Handles an answer that the provider ended properly but incomplete. A stream gets the protocol's in-band error; if
+/// the protocol has none, the connection is broken. In neither case does a client take it for a success.
+fn end_as_failure(forward: &mut Forward, piece: &mut Option<Bytes>, fate: Fate) -> Result<()> {
+    let (outcome, kind, message) = broken_off::ended_by(fate).unwrap_or((
+        Outcome::ProviderCut,
+        FailureKind::ProviderCut,
+        "the provider ended the answer before it was complete; send the request again",
+    ));
+    let failure = MidStreamFailure {
+        kind,
+        message: message.to_owned(),
+    };
+    forward.ticket.charge(Cause::Failed(outcome));
+    if let Some(tail) = forward.ticket.meter.failure_tail(&failure) {
+        append(piece, &tail);
+        return Ok(());
+    }
+    if forward.ticket.meter.framing() != Some(Framing::Json) && !forward.ticket.meter.is_coded() {
+        // The body does not match its content type; the client decides.
+        return Ok(());
+    }
+    Err(Error::explain(ErrorType::ConnectionClosed, "the answer ended before it was whole").into_up())
+}
+
+/// The bytes still missing from a complete answer whose provider connection broke. `None` if the answer is not
+/// complete, or if only the connection's end delimits it.
+pub fn rest_of_whole(forward: &mut Forward) -> Option<Bytes> {
+    let meter = &mut forward.ticket.meter;
+    let is_stream = meter.status() < 400 && matches!(meter.framing(), Some(Framing::Sse | Framing::JsonArray));
+    if !is_stream || meter.is_coded() || !meter.is_complete() {
+        return None;
+    }
+    meter.body_ended();
+    Some(meter.closing().unwrap_or_default().into())
+}

@@ -1,0 +1,126 @@
+//! A provider's error answer. It is withheld, head and body, until its end. Then it is decoded, the provider's file
+//! decides what it means, and the client gets it masked and in the form it expects. The client gets nothing of it if
+//! another attempt follows or the credential was refused.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Version, header};
+use pingora::{Result, http::ResponseHeader};
+
+use crate::{
+    clock,
+    domain::{
+        protocol::{
+            framing_of,
+            provider_error::{redact, reshape_error},
+        },
+        retry::{retry_after, retry_delay},
+        rules::ErrorShape,
+    },
+    gateway::{
+        answer::{fields, interim},
+        attempt::verdict,
+        coding,
+        forward::Forward,
+        outlet::{
+            Outlet,
+            withheld_error::{WholeError, WithheldError},
+        },
+    },
+    metrics::Metrics,
+};
+
+/// Withholds an error answer whose head has arrived, and gives Pingora a head that the client never sees. `is_judged`
+/// says that the status has decided already. An error return ends the attempt.
+pub fn withhold(metrics: &Metrics, forward: &mut Forward, head: &mut ResponseHeader, is_judged: bool) -> Result<()> {
+    let withheld = std::mem::replace(head, interim::head()?);
+    let content_type = withheld.headers.get(header::CONTENT_TYPE);
+    let content_type = content_type.and_then(|value| value.to_str().ok());
+    let operation = forward.dispatch.request.operation;
+    let framing = framing_of(operation, content_type);
+    let coded = coding::of(&withheld.headers);
+    let (status, protocol) = (withheld.status.as_u16(), operation.protocol());
+    forward.ticket.meter.head_seen(status, protocol, framing, &coded);
+    let is_empty = has_no_body(&withheld);
+    forward.outlet = Outlet::Withheld(WithheldError::new(withheld, coded, is_judged));
+    match is_empty {
+        // There is no body.
+        true => keep_back(metrics, forward, &mut None, true),
+        false => Ok(()),
+    }
+}
+
+fn has_no_body(head: &ResponseHeader) -> bool {
+    let length = head.headers.get(header::CONTENT_LENGTH);
+    let is_chunked = head.headers.contains_key(header::TRANSFER_ENCODING);
+    !is_chunked && length.is_some_and(|length| length.as_bytes() == b"0")
+}
+
+/// Takes a piece of a withheld answer, or its end. Nothing goes to the client. An error return ends the attempt.
+pub fn keep_back(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
+    let taken = piece.take();
+    if let (Outlet::Withheld(error), Some(bytes)) = (&mut forward.outlet, taken) {
+        error.push(&bytes);
+    }
+    if end && let Outlet::Withheld(error) = std::mem::take(&mut forward.outlet) {
+        forward.dispatch.attempt.ended();
+        forward.outlet = Outlet::WholeError(finish(error, metrics, forward)?);
+        forward.ticket.meter.body_ended();
+    }
+    Ok(())
+}
+
+/// Decides what the answer means and prepares it for the client. An error return ends the attempt.
+fn finish(mut error: WithheldError, metrics: &Metrics, forward: &mut Forward) -> Result<WholeError> {
+    let text = error.take_text();
+    let WithheldError {
+        mut head, is_judged, ..
+    } = error;
+    let status = head.status.as_u16();
+    let wait = text.as_deref().filter(|_| status == 429).and_then(retry_delay);
+    if !is_judged {
+        let refused = forward.dispatch.provider().refuses_credential(status, text.as_deref());
+        let wait = wait.or_else(|| asked_pause(&head));
+        let has_left = forward.recipient.has_left();
+        verdict::act(metrics, &mut forward.dispatch, has_left, status, refused, wait)?;
+    } else if let Some(wait) = wait {
+        forward.dispatch.attempts.credential().rest(wait, clock::instant());
+    }
+    let form = forward.dispatch.error_form();
+    let masked = text.map(|text| redact(&text, forward.dispatch.secret()).map_or(text, Bytes::from));
+    let fits = |body: &Bytes| forward.dispatch.provider().errors == ErrorShape::Native && form.fits(body);
+    let is_native = masked.as_ref().is_some_and(fits);
+    let body = match masked {
+        Some(body) if is_native => body,
+        other => reshape_error(form, status, &other.unwrap_or_default(), forward.ticket.request_id()).into(),
+    };
+    fields::fit(forward, &mut head)?;
+    describe(&mut head, body.len(), is_native)?;
+    Ok(WholeError { head, body })
+}
+
+/// The pause that an error answer's head asks for.
+pub fn asked_pause(head: &ResponseHeader) -> Option<Duration> {
+    let header = |name: &str| head.headers.get(name)?.to_str().ok();
+    retry_after(header, clock::unix_millis())
+}
+
+/// Adapts the head to the body, which is always JSON now. The provider's content type stays if it was JSON already.
+fn describe(head: &mut ResponseHeader, length: usize, is_native: bool) -> Result<()> {
+    head.set_version(Version::HTTP_11);
+    head.remove_header(&header::CONTENT_ENCODING);
+    head.remove_header(&header::TRANSFER_ENCODING);
+    head.insert_header(header::CONTENT_LENGTH, length)?;
+    let named = head.headers.get(header::CONTENT_TYPE);
+    let is_named = named.is_some_and(|value| is_json(value.as_bytes()));
+    if !is_native || !is_named {
+        head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))?;
+    }
+    Ok(())
+}
+
+fn is_json(content_type: &[u8]) -> bool {
+    let media_type = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
+    media_type.trim_ascii().eq_ignore_ascii_case(b"application/json")
+}

@@ -1,0 +1,30 @@
+//! Response headers that tell a Messages client about its key's quota.
+
+use http::HeaderName;
+use pingora::{Result, http::ResponseHeader};
+use smallvec::SmallVec;
+
+use crate::{
+    domain::{protocol::Protocol, spend_limit},
+    gateway::forward::Forward,
+};
+
+/// Replaces what the provider says about the operator's account by the key's own quota. Only for successes, and only
+/// for keys with a quota; an error keeps the provider's headers, which say when to come back.
+pub fn tell(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
+    let Some(standing) = forward.ticket.quota() else {
+        return Ok(());
+    };
+    if forward.dispatch.request.operation.protocol() != Protocol::Messages || !head.status.is_success() {
+        return Ok(());
+    }
+    let is_the_operators = |name: &&HeaderName| name.as_str().starts_with(spend_limit::PREFIX);
+    let names: SmallVec<[HeaderName; 8]> = head.headers.keys().filter(is_the_operators).cloned().collect();
+    for name in names {
+        head.remove_header(&name);
+    }
+    for (name, value) in spend_limit::of_success(&standing) {
+        head.insert_header(name, value)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! A request's arrival: its head, and who deals with it.
+
+use std::time::Duration;
+
+use pingora::{Error, ErrorType, Result};
+use pingora_proxy::Session;
+
+use crate::{
+    domain::{
+        operation::Target,
+        outcome::Outcome,
+        refusal::{Refusal, Reply},
+    },
+    gateway::{
+        admission::{self, Admitted, caller},
+        answer::interim,
+        entry::Entry,
+        exchange::{Arrived, Exchange, Stage},
+        keepalive,
+        parts::Gateway,
+        reply::{self, greeting, listing, published},
+        request::{
+            Rejection,
+            head::{self, QueryKeys},
+        },
+    },
+    public::PublicResponse,
+};
+
+/// What is to be done with a request.
+enum Decision {
+    /// A provider answers it.
+    Forward(Box<Admitted>),
+    /// weir answers it.
+    Reply(Reply),
+    /// The public stability service answers it.
+    Publish(PublicResponse),
+}
+
+/// First look at a request's head: sets the connection's timeouts and takes keys out of the query.
+pub fn arrive(gateway: &Gateway, session: &mut Session, exchange: &mut Exchange) {
+    let limits = &exchange.live.config.gateway;
+    keepalive::offer(session, limits.keepalive);
+    keepalive::withdraw(session, &gateway.drain);
+    session.set_write_timeout(Some(limits.write));
+    session.set_total_drain_timeout(Some(Duration::from_secs(1)));
+    interim::keep_from_client(session);
+    let query_keys = head::strip_query_keys(session.req_header_mut());
+    exchange.shape = head::shape(session.req_header(), &query_keys);
+    if let Stage::Arrived(arrived) = &mut exchange.stage {
+        arrived.query_keys = query_keys;
+        arrived.entry.record.protocol = Some(exchange.shape.as_str());
+        arrived.entry.record.client_version = if session.is_http2() { 2 } else { 1 };
+    }
+}
+
+/// Reads and checks the request. Returns true if weir has answered it here and nothing is forwarded.
+pub async fn handle(gateway: &Gateway, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
+    fail::fail_point!("request_filter");
+    let Stage::Arrived(arrived) = exchange.take_stage() else {
+        return Error::e_explain(ErrorType::InternalError, "a request without a beginning");
+    };
+    let Arrived { mut entry, query_keys } = *arrived;
+    let decision = decide(gateway, session, exchange, &query_keys, &mut entry).await;
+    keepalive::withdraw(session, &gateway.drain);
+    match decision {
+        Ok(Decision::Forward(admitted)) => {
+            exchange.stage = Stage::Forwarding(Box::new(admitted.issue(entry)));
+            return Ok(false);
+        }
+        Ok(Decision::Reply(answer)) => reply::give(session, exchange.shape, entry, answer).await,
+        Ok(Decision::Publish(answer)) => published::send(session, answer, entry).await,
+        Err(Rejection::Refused(refusal)) => {
+            reply::refuse(session, &exchange.live, exchange.shape, entry, &refusal).await?;
+        }
+        Err(Rejection::ClientGone) => {
+            entry.close(Outcome::ClientGone);
+            return Err(Error::explain(ErrorType::ConnectionClosed, "the client left while sending").into_down());
+        }
+    }
+    Ok(true)
+}
+
+async fn decide(
+    gateway: &Gateway,
+    session: &mut Session,
+    exchange: &Exchange,
+    keys: &QueryKeys,
+    entry: &mut Entry,
+) -> Result<Decision, Rejection> {
+    let (live, shape) = (&exchange.live, exchange.shape);
+    head::check_size(session.req_header(), &live.config.gateway)?;
+    if let Some(answer) = published::find(&gateway.public, gateway.billing.time(), session) {
+        return Ok(Decision::Publish(answer));
+    }
+    let target = head::target(session.req_header())?;
+    entry.record.operation = match &target {
+        Target::Forward { operation, .. } => Some(operation.as_str()),
+        Target::ListModels | Target::ShowModel { .. } => Some("models"),
+        Target::Hello => Some("hello"),
+    };
+    if target == Target::Hello {
+        return Ok(Decision::Reply(greeting::reply()));
+    }
+    let caller = caller::authenticate(gateway, session, live, shape, keys, entry).await?;
+    let wanted = match target {
+        Target::Forward { operation, model } => {
+            let admitted = admission::admit(gateway, session, live, caller, operation, model, entry).await?;
+            return Ok(Decision::Forward(Box::new(admitted)));
+        }
+        Target::ListModels | Target::Hello => None,
+        Target::ShowModel { model } => Some(model),
+    };
+    Ok(Decision::Reply(list(
+        gateway,
+        session,
+        exchange,
+        &caller,
+        wanted.as_deref(),
+    )?))
+}
+
+fn list(
+    gateway: &Gateway,
+    session: &Session,
+    exchange: &Exchange,
+    caller: &caller::Caller,
+    wanted: Option<&str>,
+) -> Result<Reply, Refusal> {
+    let query = session.req_header().uri.query();
+    let is_off = |provider: &str| gateway.switches.is_off(provider);
+    listing::reply(
+        &exchange.live.catalogue,
+        is_off,
+        &caller.key,
+        exchange.shape,
+        wanted,
+        query,
+    )
+}

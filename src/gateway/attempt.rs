@@ -1,0 +1,93 @@
+//! One attempt of a request at a provider.
+
+pub mod attempts;
+pub mod connect;
+pub mod connector;
+pub mod deadline;
+pub mod dispatch;
+pub mod failure;
+pub mod interruption;
+pub mod send;
+pub mod verdict;
+
+use std::time::{Duration, Instant};
+
+use crate::gateway::attempt::deadline::{Fate, Watch};
+
+/// How soon after a request was written to a pooled connection its end counts as a stale connection: a few round trips,
+/// and what a busy machine takes to notice.
+pub const STALE_WITHIN: Duration = Duration::from_secs(1);
+
+/// How far the current attempt has come. Made afresh for each; where it goes is said by [`attempts::Attempts`].
+#[derive(Debug, Default)]
+pub struct Attempt {
+    progress: Progress,
+    /// The time limits, from the connection to the answer's end.
+    watch: Option<Watch>,
+    /// How many bytes of the next body piece are a replay from Pingora's buffer.
+    replay_bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Progress {
+    /// There is no connection yet.
+    #[default]
+    Connecting,
+    /// The request is being sent, or the head of its answer is awaited.
+    Asking,
+    /// The answer has a head.
+    Answering,
+}
+
+impl Attempt {
+    /// The connection is established, and the time limits have begun.
+    pub fn connected(&mut self, watch: Option<Watch>, replay_bytes: usize) {
+        self.progress = Progress::Asking;
+        self.watch = watch;
+        self.replay_bytes = replay_bytes;
+    }
+
+    /// Whether a connection was established.
+    pub fn is_connected(&self) -> bool {
+        self.progress != Progress::Connecting
+    }
+
+    /// How much of the next body piece is a replay. Zero for the pieces after it.
+    pub fn take_replay_bytes(&mut self) -> usize {
+        std::mem::take(&mut self.replay_bytes)
+    }
+
+    /// Something of the answer has arrived, if only an interim head.
+    pub fn byte_seen(&self, now: Instant) {
+        if let Some(watch) = &self.watch {
+            watch.byte_seen(now);
+        }
+    }
+
+    /// The answer's final head has arrived.
+    pub fn head_seen(&mut self) {
+        self.progress = Progress::Answering;
+    }
+
+    /// Whether the answer has a final head.
+    pub fn has_head(&self) -> bool {
+        self.progress == Progress::Answering
+    }
+
+    /// Whether a time limit, or the end of the process, has ended the attempt.
+    pub fn fate(&self) -> Fate {
+        self.watch.as_ref().map_or(Fate::Running, Watch::fate)
+    }
+
+    /// Whether the connection is so young that its end is that of a stale one. A provider that has worked for longer may
+    /// have served the request, and bill it.
+    pub fn is_prompt(&self, now: Instant) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.age(now) <= STALE_WITHIN)
+    }
+
+    /// The answer has ended: ends the time limits, and returns what they have done. If only the connection's end
+    /// delimits an answer, a watch that shut it down looks like a proper end.
+    pub fn ended(&mut self) -> Fate {
+        self.watch.take().map_or(Fate::Running, |watch| watch.fate())
+    }
+}

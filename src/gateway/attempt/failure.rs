@@ -1,0 +1,68 @@
+//! What follows when an attempt fails after its connection was established.
+
+use pingora::{Error, ErrorSource, ErrorType};
+use pingora_proxy::Session;
+use rand::RngExt;
+
+use crate::{
+    clock,
+    gateway::{
+        attempt::{deadline::Fate, dispatch::Dispatch, interruption::Interruption},
+        reply,
+    },
+};
+
+/// Decides whether another attempt follows. One does if the answer asked for that (see [`super::verdict::act`]), if a
+/// pooled connection turns out to have been closed before the provider read the request, or if the operator has
+/// requests repeated that got no answer. None does once the client has left: weir itself cuts off an answer that nobody
+/// waits for.
+pub fn decide(
+    session: &Session,
+    dispatch: &mut Dispatch,
+    has_left: bool,
+    mut error: Box<Error>,
+    reused: bool,
+) -> Box<Error> {
+    let again = match Interruption::of(&error) {
+        // The provider has not failed.
+        _ if dispatch.attempt.fate() == Fate::Stopped => false,
+        Some(Interruption::Repeat) => !reply::has_begun(session),
+        Some(Interruption::Refused(_)) => false,
+        None => {
+            !has_left
+                && is_unanswered(dispatch, &error)
+                && (reused && is_stale(session, dispatch, &error) || goes_on(session, dispatch))
+        }
+    };
+    error.set_retry(again);
+    error
+}
+
+/// Whether the provider ended the attempt before it had answered.
+fn is_unanswered(dispatch: &Dispatch, error: &Error) -> bool {
+    !dispatch.attempt.has_head() && *error.esource() == ErrorSource::Upstream
+}
+
+/// Whether a pooled connection was closed before the provider read the request. If so, the next attempt opens a new one.
+fn is_stale(session: &Session, dispatch: &mut Dispatch, error: &Error) -> bool {
+    let is_closed = match error.etype() {
+        // The request was not even sent completely.
+        ErrorType::WriteError => true,
+        ErrorType::ConnectionClosed | ErrorType::ReadError => dispatch.attempt.is_prompt(clock::instant()),
+        _ => false,
+    };
+    is_closed
+        && dispatch.attempt.fate() != Fate::Expired
+        && !reply::has_begun(session)
+        && dispatch.can_resend()
+        && dispatch.attempts.connection_was_stale()
+}
+
+/// Handles a provider that did not answer in time or closed the connection. Returns whether another provider is asked;
+/// the operator decides that by `[retry] after_timeout`, because the first may have served the request and bill for it.
+fn goes_on(session: &Session, dispatch: &mut Dispatch) -> bool {
+    let may = dispatch.request.live.config.retry.after_timeout && !reply::has_begun(session) && dispatch.can_resend();
+    dispatch
+        .attempts
+        .unanswered(may, rand::rng().random(), clock::instant())
+}

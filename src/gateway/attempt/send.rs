@@ -1,0 +1,121 @@
+//! What is sent to a provider: the request's head and body.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use pingora::{ErrorType, OrErr, Result, http::RequestHeader};
+use pingora_proxy::Session;
+use smallvec::SmallVec;
+
+use crate::{
+    domain::{
+        not_forwarded::{self, PresentedKey},
+        rules::{Head, edit_head, edit_query},
+    },
+    gateway::{
+        attempt::{dispatch::Dispatch, interruption::Interruption},
+        presence::Presence,
+        reply,
+        request::body::BodyForm,
+    },
+};
+
+/// Turns the client's head into the provider's. Removes what must not pass, applies the provider's rules, then sets
+/// target, framing and credential, so that no rule can change those.
+pub fn head(dispatch: &Dispatch, head: &mut RequestHeader) -> Result<()> {
+    let provider = dispatch.provider();
+    for name in staying(&head.headers, &PresentedKey::new(&dispatch.request.presented)) {
+        head.remove_header(&name);
+    }
+    edit_head(&provider.headers, &mut UpstreamHead(head));
+    let query = edit_query(&provider.query, dispatch.request.query.as_deref());
+    head.set_uri(target(&dispatch.attempts.leg().target, query.as_deref())?);
+    if let Some(place) = dispatch.attempts.place() {
+        head.insert_header(header::HOST, place.origin.authority())?;
+    }
+    head.insert_header(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"))?;
+    head.remove_header(&header::TRANSFER_ENCODING);
+    let length = dispatch.body.as_ref().map_or(0, |body| body.bytes.len());
+    head.insert_header(header::CONTENT_LENGTH, length)?;
+    let secret = dispatch.secret();
+    let mut value = HeaderValue::from_str(&format!("{}{}", provider.auth.scheme, secret)).or_err(
+        ErrorType::InvalidHTTPHeader,
+        "the provider's secret is not a header value",
+    )?;
+    value.set_sensitive(true);
+    head.insert_header(provider.auth.header.clone(), value)?;
+    Ok(())
+}
+
+/// The headers that are not forwarded: by name, or because they contain the client's key.
+fn staying(headers: &HeaderMap, key: &PresentedKey<'_>) -> SmallVec<[HeaderName; 4]> {
+    let stays = |name: &HeaderName, value: &HeaderValue| {
+        let text = name.as_str();
+        not_forwarded::header(text) || key.is_in_name(text) || key.is_in(value.as_bytes())
+    };
+    // A repeated header is listed repeatedly; its first removal removes all.
+    let found = headers.iter().filter(|(name, value)| stays(name, value));
+    found.map(|(name, _)| name.clone()).collect()
+}
+
+/// Pingora's head as the rules see it. Pingora's own methods keep the spelling of names.
+struct UpstreamHead<'a>(&'a mut RequestHeader);
+
+impl Head for UpstreamHead<'_> {
+    fn values(&self, name: &HeaderName) -> Vec<HeaderValue> {
+        self.0.headers.get_all(name).iter().cloned().collect()
+    }
+
+    fn remove(&mut self, name: &HeaderName) {
+        self.0.remove_header(name);
+    }
+
+    fn append(&mut self, name: &HeaderName, value: &HeaderValue) {
+        // Fails only beyond 32,768 values, far above the limit on headers.
+        let _ = self.0.append_header(name.clone(), value.clone());
+    }
+}
+
+fn target(path_and_query: &str, query: Option<&str>) -> Result<Uri> {
+    let joined = match query {
+        None => path_and_query.to_owned(),
+        Some(query) if path_and_query.contains('?') => format!("{path_and_query}&{query}"),
+        Some(query) => format!("{path_and_query}?{query}"),
+    };
+    joined
+        .parse()
+        .or_err(ErrorType::InvalidHTTPHeader, "the provider's target is not a valid one")
+}
+
+/// Replaces the body that Pingora holds by the stored one, sent as a whole at the end, and tells `presence` of it.
+pub fn body(
+    session: &Session,
+    dispatch: &mut Dispatch,
+    presence: Option<&Presence>,
+    piece: &mut Option<Bytes>,
+    end: bool,
+) -> Result<()> {
+    let replayed = dispatch.attempt.take_replay_bytes();
+    let Some(body) = &dispatch.body else {
+        return Ok(());
+    };
+    if let (BodyForm::Open { .. }, Some(piece)) = (body.form, piece.as_deref()) {
+        let rest = piece.get(replayed.min(piece.len())..).unwrap_or_default();
+        if let Some(refusal) = body.refusal_of_rest(rest) {
+            let refusal = Interruption::Refused(refusal);
+            return Err(refusal
+                .error(ErrorType::InvalidHTTPHeader, "data follows the request body")
+                .into_down());
+        }
+    }
+    if let (true, Some(presence)) = (end, presence) {
+        presence.asked();
+    }
+    // An empty piece keeps the body open; `None` would end it.
+    *piece = Some(if end { body.bytes.clone() } else { Bytes::new() });
+    if end && reply::has_begun(session) {
+        // The provider has answered before the end of the client's body: no attempt can follow.
+        dispatch.body = None;
+        dispatch.request.scan.tape.clear();
+    }
+    Ok(())
+}

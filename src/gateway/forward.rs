@@ -1,0 +1,48 @@
+//! An admitted request on its way to a provider, and its answer on the way back.
+
+use crate::{
+    gateway::{
+        attempt::dispatch::Dispatch,
+        outlet::Outlet,
+        recipient::Recipient,
+        ticket::{Cause, Ticket},
+    },
+    sessions::Sessions,
+};
+
+/// An admitted request.
+#[derive(Debug)]
+pub struct Forward {
+    /// The request and its attempts.
+    pub dispatch: Dispatch,
+    /// The right to forward and the duty to account, with what has been observed of the answer.
+    pub ticket: Ticket,
+    /// How the answer's body leaves for the client.
+    pub outlet: Outlet,
+    /// Whoever gets the answer.
+    pub recipient: Recipient,
+}
+
+impl Forward {
+    /// Marks the request as abandoned if its client disconnected before the answer was complete.
+    pub fn note_client(&mut self) {
+        if self.recipient.has_left() && !self.ticket.meter.is_complete() {
+            self.ticket.client_left();
+        }
+    }
+
+    /// Called before a piece of the answer, or its end, goes to the client: records the state that it has created.
+    pub fn remember(&mut self, sessions: &Sessions, end: bool) {
+        let write_limit = self.dispatch.request.live.config.gateway.write;
+        let (attempts, meter) = (&self.dispatch.attempts, &self.ticket.meter);
+        self.recipient.remember(sessions, attempts, meter, end, write_limit);
+    }
+
+    /// Settles the request, and records what it has created, however it has ended.
+    pub fn settle(mut self: Box<Self>, sessions: &Sessions) {
+        let (attempts, meter) = (&self.dispatch.attempts, &self.ticket.meter);
+        self.recipient.remember_rest(sessions, attempts, meter);
+        self.ticket.end(Cause::Over);
+        self.recipient.close(self.ticket.meter.is_complete());
+    }
+}

@@ -1,0 +1,66 @@
+//! The one way by which an answer's body leaves for the client.
+
+pub mod possible_error;
+pub mod withheld_error;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::{
+    domain::rules::ResponseRewriter,
+    gateway::outlet::{
+        possible_error::PossibleError,
+        withheld_error::{WholeError, WithheldError},
+    },
+};
+
+/// How the body leaves for the client. Chosen with the answer's head.
+#[derive(Debug, Default)]
+pub enum Outlet {
+    /// As it comes.
+    #[default]
+    Pass,
+    /// Edited, because the provider's file says so.
+    Rewrite(ResponseRewriter),
+    /// A success in one piece that may be an error in the provider's own shape.
+    PossibleError(PossibleError),
+    /// An error answer, withheld until its end.
+    Withheld(WithheldError),
+    /// A complete error answer, sent to the client once Pingora is done with the provider.
+    WholeError(WholeError),
+}
+
+impl Outlet {
+    /// Whether the body that leaves may differ in length from the provider's.
+    pub fn may_change_length(&self) -> bool {
+        match self {
+            Self::Rewrite(_) | Self::PossibleError(_) => true,
+            Self::Pass | Self::Withheld(_) | Self::WholeError(_) => false,
+        }
+    }
+
+    /// What an answer that breaks off still has in hand: the buffered part of an edited event.
+    pub fn rest(&mut self) -> Vec<u8> {
+        match self {
+            Self::Rewrite(rewriter) => rewriter.finish(),
+            Self::Pass | Self::PossibleError(_) | Self::Withheld(_) | Self::WholeError(_) => Vec::new(),
+        }
+    }
+}
+
+/// Replaces a piece, or the end, of the provider's bytes by the edited ones.
+pub fn rewrite(rewriter: &mut ResponseRewriter, piece: &mut Option<Bytes>, end: bool) {
+    let mut edited = piece.take().map(|bytes| rewriter.push(&bytes)).unwrap_or_default();
+    if end {
+        edited.extend(rewriter.finish());
+    }
+    if !edited.is_empty() {
+        *piece = Some(edited.into());
+    }
+}
+
+/// Adds bytes behind a piece.
+pub fn append(piece: &mut Option<Bytes>, tail: &[u8]) {
+    let mut joined = BytesMut::from(piece.as_deref().unwrap_or_default());
+    joined.extend_from_slice(tail);
+    *piece = Some(joined.freeze());
+}

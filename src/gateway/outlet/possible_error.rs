@@ -1,0 +1,102 @@
+//! Some providers answer 200 with an error in a shape of their own. If the provider's file has errors reshaped, a JSON
+//! answer is buffered until it is known to be a success or an error.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::domain::{
+    protocol::{
+        ErrorForm,
+        provider_error::{failure_in_success, redact, reshape_error},
+    },
+    rules::ResponseRewriter,
+};
+
+/// The size beyond which an answer is no error; errors are short.
+const HELD_BYTES_MAX: usize = 64 * 1024;
+
+/// A buffered answer that may be an error.
+#[derive(Debug, Default)]
+pub struct PossibleError {
+    /// Edits the answer first, if the provider's file says so.
+    pub rewriter: Option<ResponseRewriter>,
+    held: BytesMut,
+    /// The answer is too long for an error, so further pieces pass.
+    cleared: bool,
+}
+
+impl PossibleError {
+    /// For an answer of which nothing has arrived.
+    pub fn new(rewriter: Option<ResponseRewriter>) -> Self {
+        Self {
+            rewriter,
+            ..Self::default()
+        }
+    }
+
+    /// Takes a piece and returns what can go to the client.
+    pub fn push(&mut self, piece: Bytes) -> Option<Bytes> {
+        if self.cleared {
+            return Some(piece);
+        }
+        self.held.extend_from_slice(&piece);
+        if self.held.len() <= HELD_BYTES_MAX {
+            return None;
+        }
+        self.cleared = true;
+        Some(self.held.split().freeze())
+    }
+
+    /// Ends the answer and returns what is buffered: unchanged, or, if it is an error, masked and in the given form.
+    pub fn finish(self, form: ErrorForm, credential: &str, request_id: &str) -> Bytes {
+        let held = self.held.freeze();
+        match failure_in_success(&held).filter(|_| !self.cleared) {
+            None => held,
+            Some(status) => {
+                let masked = redact(&held, credential).map_or(held, Bytes::from);
+                reshape_error(form, status, &masked, request_id).into()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::protocol::Protocol;
+
+    fn through(pieces: &[&[u8]]) -> Vec<u8> {
+        let mut possible = PossibleError::default();
+        let mut out = Vec::new();
+        for piece in pieces {
+            out.extend(possible.push(Bytes::copy_from_slice(piece)).unwrap_or_default());
+        }
+        out.extend(possible.finish(Protocol::Messages.into(), "secret-secret-secret", "req_1"));
+        out
+    }
+
+    #[test]
+    fn an_error_is_reshaped_and_masked_and_everything_else_passes() {
+        let error = through(&[
+            br#"{"code":401,"msg":"token secret-secret"#,
+            br#"-secret expired","success":false}"#,
+        ]);
+        let error: serde_json::Value = serde_json::from_slice(&error).unwrap();
+        assert_eq!(error["type"], "error");
+        assert_eq!(error["error"]["type"], "authentication_error");
+        assert!(!error.to_string().contains("secret-secret-secret"));
+        let good: &[u8] = br#"{"type":"message","content":[]}"#;
+        assert_eq!(through(&[good]), good);
+        assert_eq!(through(&[]), b"");
+    }
+
+    #[test]
+    fn what_is_too_long_for_an_error_passes_at_once() {
+        let long = vec![b' '; HELD_BYTES_MAX];
+        let mut possible = PossibleError::default();
+        assert_eq!(possible.push(Bytes::from(long.clone())), None);
+        let first = possible.push(Bytes::from_static(b"{")).unwrap();
+        assert_eq!(first.len(), HELD_BYTES_MAX + 1);
+        assert_eq!(possible.push(Bytes::from_static(b"}")), Some(Bytes::from_static(b"}")));
+        assert_eq!(possible.finish(Protocol::Messages.into(), "s", "r"), Bytes::new());
+    }
+}

@@ -1,0 +1,116 @@
+//! An error answer in memory, until its end.
+
+use bytes::{Bytes, BytesMut};
+use pingora::http::ResponseHeader;
+
+use crate::gateway::coding::{
+    Coded, Coding,
+    decoding::{Decoding, Following},
+};
+
+/// The largest error answer that is kept, as received and decoded. A longer one is replaced by an error of weir's own.
+const ERROR_BODY_BYTES_MAX: usize = 1024 * 1024;
+
+/// An error answer being withheld.
+#[derive(Debug)]
+pub struct WithheldError {
+    /// The provider's head.
+    pub head: ResponseHeader,
+    coded: Coded,
+    body: BytesMut,
+    too_large: bool,
+    /// The status alone has decided what the answer means; its text does not matter.
+    pub is_judged: bool,
+}
+
+/// A complete error answer, ready for the client.
+#[derive(Debug)]
+pub struct WholeError {
+    /// The head for the client.
+    pub head: ResponseHeader,
+    /// The body for the client.
+    pub body: Bytes,
+}
+
+impl WithheldError {
+    /// For an answer of which the head has arrived. `is_judged` says that the status has decided what it means.
+    pub fn new(head: ResponseHeader, coded: Coded, is_judged: bool) -> Self {
+        Self {
+            head,
+            coded,
+            body: BytesMut::new(),
+            too_large: false,
+            is_judged,
+        }
+    }
+
+    /// Adds a piece of the body.
+    pub fn push(&mut self, piece: &[u8]) {
+        if self.body.len() + piece.len() > ERROR_BODY_BYTES_MAX {
+            self.too_large = true;
+        } else {
+            self.body.extend_from_slice(piece);
+        }
+    }
+
+    /// Takes the decoded text, if it can be decoded and is within the limit.
+    pub fn take_text(&mut self) -> Option<Bytes> {
+        let body = std::mem::take(&mut self.body);
+        if self.too_large {
+            return None;
+        }
+        match &self.coded {
+            Coded::No => Some(body.freeze()),
+            Coded::By(coding) => decoded(*coding, &body),
+            Coded::Otherwise(_) => None,
+        }
+    }
+}
+
+fn decoded(coding: Coding, bytes: &[u8]) -> Option<Bytes> {
+    let mut decoding = Decoding::new(coding, Following::Nothing, ERROR_BODY_BYTES_MAX).ok()?;
+    let (mut rest, mut text) = (bytes, BytesMut::new());
+    while let Some(part) = decoding.next(&mut rest).ok()? {
+        text.extend_from_slice(part);
+    }
+    decoding.has_ended().then(|| text.freeze())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::coding::tests::packed;
+
+    fn read(coded: Coded, bytes: &[u8]) -> Option<Bytes> {
+        let head = ResponseHeader::build(500, None).unwrap();
+        let mut answer = WithheldError::new(head, coded, true);
+        for piece in bytes.chunks(1000) {
+            answer.push(piece);
+        }
+        answer.take_text()
+    }
+
+    #[test]
+    fn an_error_is_read_up_to_its_limit_in_any_coding() {
+        let whole = vec![b'a'; ERROR_BODY_BYTES_MAX];
+        let longer = vec![b'a'; ERROR_BODY_BYTES_MAX + 1];
+        assert_eq!(read(Coded::No, &whole).map(|text| text.len()), Some(whole.len()));
+        assert_eq!(read(Coded::No, &longer), None);
+        for coding in [Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd] {
+            let coded = || Coded::By(coding);
+            let whole_read = read(coded(), &packed(coding, &whole));
+            assert_eq!(whole_read.map(|text| text.len()), Some(whole.len()), "{coding:?}");
+            assert_eq!(read(coded(), &packed(coding, &longer)), None, "{coding:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_decoded_is_nothing() {
+        let bytes = packed(Coding::Gzip, b"an error");
+        let gzip = || Coded::By(Coding::Gzip);
+        assert_eq!(read(gzip(), &bytes), Some(Bytes::from("an error")));
+        assert_eq!(read(gzip(), &bytes[..bytes.len() - 1]), None);
+        assert_eq!(read(gzip(), b"an error"), None);
+        assert_eq!(read(Coded::Otherwise("compress".to_owned()), b"an error"), None);
+    }
+}

@@ -1,0 +1,60 @@
+//! What all requests share.
+
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use tokio::sync::Semaphore;
+
+use crate::{
+    billing::Billing,
+    body_budget::BodyBudget,
+    gateway::{drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals},
+    key_cache::KeyCache,
+    live::LiveCell,
+    metrics::Metrics,
+    public::Public,
+    sessions::Sessions,
+    switches::Switches,
+    usual::Learnt,
+};
+
+/// What all requests share. Built once by `wiring`; Pingora holds it as the proxy application.
+#[derive(Debug)]
+pub struct Gateway {
+    /// Configuration, catalogue and pools. A reload replaces them as a whole; a running request keeps the version it
+    /// began with.
+    pub live: Arc<LiveCell>,
+    /// Providers that an operator has switched off on this node.
+    pub switches: Arc<Switches>,
+    /// Looks up API keys: in the local cache first, then in the store.
+    pub keys: Arc<KeyCache>,
+    /// Networks of proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Which account owns state at a provider, and which provider and credential serve it.
+    pub sessions: Arc<Sessions>,
+    /// Estimation factors per model and typical usage per key, learnt from finished requests.
+    pub learnt: Arc<Learnt>,
+    /// Admits requests against balance, quota and rates, and charges them.
+    pub billing: Billing,
+    /// The process-wide memory limit for request bodies.
+    pub budget: BodyBudget,
+    /// The public stability service, which asks for no key.
+    pub public: Arc<Public>,
+    /// Metrics and access log.
+    pub sinks: Arc<Sinks>,
+    /// Counts running requests and connections, and stops them at shutdown.
+    pub drain: Drain,
+    /// Limits the answers that are read to their end after the client has disconnected.
+    pub finishing: Arc<Semaphore>,
+    /// Limits concurrent token counts per key.
+    pub count_slots: KeySlots,
+    /// Recent refusals by key.
+    pub recent_refusals: RecentRefusals,
+}
+
+impl Gateway {
+    /// The metrics registry.
+    pub fn metrics(&self) -> &Metrics {
+        &self.sinks.metrics
+    }
+}

@@ -1,0 +1,53 @@
+//! Serves the public stability service on the gateway's port, without a key and without reading a body.
+
+use http::header;
+use pingora::{Result, http::ResponseHeader};
+use pingora_proxy::Session;
+
+use crate::{
+    clock,
+    domain::outcome::Outcome,
+    gateway::{entry::Entry, peer, reply},
+    public::{Public, PublicRequest, PublicResponse},
+    store::time::StoreTime,
+};
+
+/// The service's answer, if the path is one of its own.
+pub fn find(public: &Public, time: &StoreTime, session: &Session) -> Option<PublicResponse> {
+    let now = clock::instant();
+    let head = session.req_header();
+    public.answer(&PublicRequest {
+        method: &head.method,
+        path: head.uri.path(),
+        query: head.uri.query(),
+        headers: &head.headers,
+        peer: peer::address(session),
+        now_ms: time.now_ms(now),
+        now,
+    })
+}
+
+/// Sends the answer and closes the log record, which has no protocol.
+pub async fn send(session: &mut Session, answer: PublicResponse, mut entry: Entry) {
+    entry.record.protocol = None;
+    entry.record.operation = Some("stability");
+    entry.record.status = answer.status.as_u16();
+    entry.record.response_bytes = answer.body.len() as u64;
+    let outcome = match write(session, answer, &entry.record.request_id).await {
+        Ok(()) => Outcome::Ok,
+        Err(_) => Outcome::ClientGone,
+    };
+    entry.close(outcome);
+}
+
+async fn write(session: &mut Session, answer: PublicResponse, request_id: &str) -> Result<()> {
+    let mut head = ResponseHeader::build(answer.status, Some(answer.headers.len() + 2))?;
+    for (name, value) in &answer.headers {
+        head.append_header(name, value)?;
+    }
+    if answer.has_body() {
+        head.insert_header(header::CONTENT_LENGTH, answer.body.len())?;
+    }
+    head.insert_header(reply::REQUEST_ID, request_id)?;
+    reply::send(session, head, answer.body).await
+}

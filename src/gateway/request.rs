@@ -1,0 +1,67 @@
+//! What the client asks: its head, its body, and what both together ask for.
+
+pub mod body;
+pub mod compressed_body;
+pub mod gather;
+pub mod head;
+pub mod model;
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+
+use crate::{
+    domain::{
+        catalogue::Model, json_scan::Scan, operation::Operation, refusal::Refusal, route::Leg, rules::RequestFacts,
+        secret::ServiceKey,
+    },
+    live::Live,
+};
+
+/// What the client asks. Made by admission; nothing of it changes afterwards.
+#[derive(Debug)]
+pub struct Request {
+    /// The configuration that holds for this request from start to end.
+    pub live: Arc<Live>,
+    /// The requested operation, which implies the protocol.
+    pub operation: Operation,
+    /// The client wants a streamed answer.
+    pub stream: bool,
+    /// The model's name as the client gave it.
+    pub asked: String,
+    /// The catalogue's model for `asked`.
+    pub model: Arc<Model>,
+    /// The client's key; headers and queries that contain it are not forwarded.
+    pub presented: ServiceKey,
+    /// The client's query without its key.
+    pub query: Option<String>,
+    /// The facts read from the body.
+    pub scan: Scan,
+}
+
+impl Request {
+    /// What the conditions of a provider's file are about. `headers` are the client's.
+    pub fn facts<'a>(&'a self, headers: &'a HeaderMap, leg: &'a Leg) -> RequestFacts<'a> {
+        RequestFacts {
+            operation: self.operation,
+            model: &self.asked,
+            upstream_model: &leg.upstream_model,
+            headers,
+        }
+    }
+}
+
+/// Why a request is not admitted.
+#[derive(Debug)]
+pub enum Rejection {
+    /// It is to be answered with this refusal.
+    Refused(Refusal),
+    /// The client disconnected or broke the framing; there is nobody to answer.
+    ClientGone,
+}
+
+impl From<Refusal> for Rejection {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}

@@ -1,0 +1,117 @@
+//! A request's body in memory, for as long as an attempt may need it.
+
+use bytes::Bytes;
+
+use crate::{
+    body_budget::BodyLease,
+    domain::{
+        json_scan::Scan,
+        refusal::Refusal,
+        route::Leg,
+        rules::{self, RequestFacts},
+    },
+    gateway::coding::Coding,
+    pools::Probing,
+};
+
+/// A body in memory, with its share of the process-wide budget.
+#[derive(Debug)]
+pub struct RequestBody {
+    /// The body to send: decoded, and edited for the current provider.
+    pub bytes: Bytes,
+    /// The body before any edit, kept while another provider may need it.
+    original: Option<Bytes>,
+    /// The index of the leg that the body was edited for.
+    edited_for: Option<usize>,
+    /// How the end of the body is delimited.
+    pub form: BodyForm,
+    /// Bytes received from the client, before decoding and edits.
+    pub received: usize,
+    /// The content coding that the body arrived in.
+    coding: Option<Coding>,
+    /// The body's share of the budget; returned on drop.
+    lease: BodyLease,
+}
+
+/// How the end of the body is delimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyForm {
+    /// By a declared length; all of it has been read.
+    Sized,
+    /// By the framing. The JSON value is complete, but the end of the body may still be to come.
+    Open {
+        /// Pingora can replay its part, so the body can be sent a second time.
+        replayable: bool,
+    },
+}
+
+impl RequestBody {
+    /// A body as the client sent it, decoded.
+    pub fn new(bytes: Bytes, form: BodyForm, received: usize, coding: Option<Coding>, lease: BodyLease) -> Self {
+        Self {
+            bytes,
+            original: None,
+            edited_for: None,
+            form,
+            received,
+            coding,
+            lease,
+        }
+    }
+
+    /// Keeps the body as the client sent it, for the edits of a further provider.
+    pub fn keep_original(&mut self) {
+        self.original = Some(self.bytes.clone());
+    }
+
+    /// Applies the edits of the leg's provider to the client's body, unless it has them. The edited copy counts in the
+    /// budget, in addition to the original while that is kept for a further provider.
+    pub fn edit_for(&mut self, leg: &Leg, facts: &RequestFacts<'_>, scan: &Scan) -> Result<(), Refusal> {
+        if self.edited_for == Some(leg.index) {
+            return Ok(());
+        }
+        if self.edited_for.is_some() {
+            self.bytes = self.original.clone().ok_or(Refusal::Internal)?;
+        }
+        let edited = rules::edit_body(&leg.provider.body, facts, &self.bytes, scan);
+        let edited = edited.map_err(|error| Refusal::BodyInvalid {
+            reason: error.to_string(),
+        })?;
+        if let Some(edited) = edited {
+            let kept = self.original.as_ref().map_or(0, Bytes::len);
+            let more = ((edited.len() + kept) as u64).saturating_sub(self.lease.bytes());
+            if !self.lease.grow(more) {
+                return Err(Refusal::BodyBudgetExhausted);
+            }
+            self.bytes = edited.into();
+        }
+        self.edited_for = Some(leg.index);
+        Ok(())
+    }
+
+    /// Whether the body can be sent again after it was sent once.
+    pub fn can_resend(&self) -> bool {
+        self.form != BodyForm::Open { replayable: false }
+    }
+
+    /// Whether a request with this body may probe a failing provider. It may if a failed probe does not lose it.
+    pub fn probing(&self) -> Probing {
+        match self.can_resend() {
+            true => Probing::Allowed,
+            false => Probing::Never,
+        }
+    }
+
+    /// The refusal if `rest` may not follow what was gathered. Only white space may follow a JSON value, nothing may
+    /// follow a compressed stream.
+    pub fn refusal_of_rest(&self, rest: &[u8]) -> Option<Refusal> {
+        match self.coding {
+            None => (!rest.iter().all(u8::is_ascii_whitespace)).then(|| Refusal::BodyInvalid {
+                reason: "data follows the JSON value".to_owned(),
+            }),
+            Some(coding) => (!rest.is_empty()).then(|| Refusal::BodyEncodingInvalid {
+                encoding: coding.as_str(),
+            }),
+        }
+    }
+}

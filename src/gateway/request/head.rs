@@ -1,0 +1,177 @@
+//! Reads a request's head: the target, the caller's credential, and the refusals that need no body.
+
+use http::{HeaderMap, HeaderValue, Method, Uri, Version, header};
+use pingora::http::RequestHeader;
+
+use crate::{
+    config::GatewayConfig,
+    domain::{
+        credential::Offered,
+        operation::{self, Target, TargetError},
+        protocol::Protocol,
+        refusal::Refusal,
+    },
+    gateway::coding::{self, Coded, Coding},
+};
+
+/// Values of `key=` parameters taken out of the query; more than one makes the credential ambiguous.
+#[derive(Debug, Default)]
+pub struct QueryKeys(pub Vec<String>);
+
+/// Takes `key=` out of the request line before anything can log or forward it.
+pub fn strip_query_keys(head: &mut RequestHeader) -> QueryKeys {
+    let Some(query) = head.uri.query() else {
+        return QueryKeys::default();
+    };
+    let (left, keys) = operation::split_key(query);
+    if keys.is_empty() {
+        return QueryKeys::default();
+    }
+    let path = head.uri.path();
+    let target = if left.is_empty() {
+        path.to_owned()
+    } else {
+        format!("{path}?{left}")
+    };
+    // Removing a parameter keeps the target valid. Should that ever fail, path and query are dropped.
+    let uri = target.parse::<Uri>().unwrap_or_else(|_| Uri::from_static("/"));
+    head.set_uri(uri);
+    QueryKeys(keys)
+}
+
+/// The protocol in whose form this request is answered, by its path and headers.
+pub fn shape(head: &RequestHeader, keys: &QueryKeys) -> Protocol {
+    let path = head.uri.path();
+    let read_only = matches!(head.method, Method::GET | Method::HEAD);
+    let of_gemini = match read_only {
+        true => operation::names_method(path),
+        false => path.contains([':', '%']),
+    };
+    let listing = path == "/v1/models" || path.starts_with("/v1/models/") && !of_gemini;
+    if !listing {
+        return operation::shape_of(path);
+    }
+    // Three clients share this path (docs/interface.md, Authentication); their headers tell them apart.
+    let has = |name: &str| head.headers.contains_key(name);
+    if has("x-goog-api-key") || has("x-genai-api-key") || !keys.0.is_empty() {
+        Protocol::Gemini
+    } else if has("anthropic-version") || has("x-api-key") {
+        Protocol::Messages
+    } else {
+        Protocol::Responses
+    }
+}
+
+/// Parses method and path.
+pub fn target(head: &RequestHeader) -> Result<Target, Refusal> {
+    let is_websocket = |value: &HeaderValue| {
+        let text = value.to_str().unwrap_or_default();
+        text.split(',')
+            .any(|name| name.trim().eq_ignore_ascii_case("websocket"))
+    };
+    if head.method == Method::GET
+        && head.uri.path() == "/v1/responses"
+        && head.headers.get_all(header::UPGRADE).iter().any(is_websocket)
+    {
+        // Codex asks so first. Any other refusal costs it seven tries, or the turn (ARCHITECTURE.md, "What clients make
+        // of weir's refusals").
+        return Err(Refusal::UpgradeUnavailable);
+    }
+    operation::target(head.method.as_str(), head.uri.path()).map_err(|error| match error {
+        TargetError::UnknownPath => Refusal::UnknownPath,
+        TargetError::MethodNotAllowed { allow } => Refusal::MethodNotAllowed { allow },
+        TargetError::ChatCompletionsRemoved => Refusal::ChatCompletionsRemoved,
+        TargetError::ModelPathInvalid => Refusal::ModelPathInvalid,
+    })
+}
+
+/// Refuses a header block over the configured limits (RFC 6585 section 5).
+pub fn check_size(head: &RequestHeader, limits: &GatewayConfig) -> Result<(), Refusal> {
+    let bytes: usize = head
+        .headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 4)
+        .sum();
+    let line = head.uri.path_and_query().map_or(0, |target| target.as_str().len());
+    if head.headers.len() > limits.header_count_max || bytes + line > limits.header_bytes_max {
+        return Err(Refusal::HeadersTooLarge);
+    }
+    Ok(())
+}
+
+/// All credentials that the request offers, by where they were found.
+pub fn offered<'a>(head: &'a RequestHeader, keys: &'a QueryKeys) -> Offered<'a> {
+    let headers = &head.headers;
+    let mut x_goog_api_key = texts(headers, "x-goog-api-key");
+    x_goog_api_key.extend(texts(headers, "x-genai-api-key"));
+    Offered {
+        x_api_key: texts(headers, "x-api-key"),
+        bearer: texts(headers, "authorization").into_iter().map(bearer_text).collect(),
+        x_goog_api_key,
+        query_key: keys.0.iter().map(String::as_str).collect(),
+    }
+}
+
+/// What a request's headers say about its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyHead {
+    /// What the client waits for before it sends the body.
+    pub expectation: Expectation,
+    /// The body's content coding.
+    pub coding: Option<Coding>,
+}
+
+/// Reads and checks the headers that concern the body, before any of it is read.
+pub fn check_body(head: &RequestHeader, body_bytes_max: usize) -> Result<BodyHead, Refusal> {
+    let headers = &head.headers;
+    let coding = match coding::of(headers) {
+        Coded::No => None,
+        Coded::By(coding) => Some(coding),
+        Coded::Otherwise(encoding) => return Err(Refusal::BodyEncodingUnsupported { encoding }),
+    };
+    let limit_bytes = body_bytes_max as u64;
+    if content_length(headers).is_some_and(|length| length > limit_bytes) {
+        return Err(Refusal::BodyTooLarge { limit_bytes });
+    }
+    let expectation = match headers.get(header::EXPECT).map(|value| value.as_bytes()) {
+        None => Expectation::None,
+        // An HTTP/1.0 client's is passed over (RFC 9110 section 10.1.1).
+        Some(_) if head.version == Version::HTTP_10 => Expectation::None,
+        Some(value) if value.eq_ignore_ascii_case(b"100-continue") => Expectation::Continue,
+        Some(_) => return Err(Refusal::ExpectationUnknown),
+    };
+    Ok(BodyHead { expectation, coding })
+}
+
+/// What the client waits for before it sends the body (RFC 9110 section 10.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expectation {
+    /// The client sends the body at once.
+    None,
+    /// The client waits for `100 Continue`.
+    Continue,
+}
+
+/// The declared length of the body; `None` without one, or with a transfer coding, which overrides it.
+pub fn content_length(headers: &HeaderMap) -> Option<u64> {
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        return None;
+    }
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
+}
+
+fn texts<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
+    // A value that is not text cannot be a key, but still counts as an offered credential.
+    headers
+        .get_all(name)
+        .iter()
+        .map(|value| value.to_str().unwrap_or("").trim())
+        .collect()
+}
+
+fn bearer_text(value: &str) -> &str {
+    match value.split_at_checked(7) {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("bearer ") => rest.trim(),
+        _ => "",
+    }
+}

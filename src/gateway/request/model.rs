@@ -1,0 +1,80 @@
+//! The model that a request names, and the providers that may serve it.
+
+use std::sync::Arc;
+
+use crate::{
+    domain::{
+        catalogue::{Catalogue, Model},
+        json_scan::{self, Scan},
+        key::KeyRecord,
+        operation::Operation,
+        refusal::Refusal,
+        route::{self, Route, RouteError},
+    },
+    gateway::entry::Entry,
+    switches::Switches,
+};
+
+/// The most models that a refusal names as alternatives.
+const NAMED_MODELS_MAX: usize = 8;
+
+/// The model's name as the client gave it, in the path or in the body.
+pub fn asked(operation: Operation, path_model: Option<String>, scan: &Scan) -> Result<String, Refusal> {
+    let invalid = |reason: &str| Refusal::BodyInvalid {
+        reason: reason.to_owned(),
+    };
+    if let Some(model) = path_model {
+        if operation == Operation::GeminiCountTokens || scan.has_contents {
+            return Ok(model);
+        }
+        return Err(invalid("`contents` is missing: a generateContent request needs it"));
+    }
+    match &scan.model {
+        Some(model) if model.text.is_empty() => Err(invalid("`model` is empty: name the model that is to answer")),
+        Some(model) => Ok(model.text.clone()),
+        None => Err(invalid("`model` is missing: name the model that is to answer")),
+    }
+}
+
+/// The route to the model of this name, if the key may use it. The log entry gets the name if it is a known one.
+pub fn route(
+    catalogue: &Catalogue,
+    switches: &Arc<Switches>,
+    key: &KeyRecord,
+    operation: Operation,
+    model: &str,
+    entry: &mut Entry,
+) -> Result<Route, Refusal> {
+    let name = || model.to_owned();
+    if !json_scan::is_plausible_model(model) {
+        return Err(Refusal::ModelUnknown { model: name() });
+    }
+    if catalogue.resolve(operation.protocol(), model).is_some() {
+        // Only known names are logged: an unknown one may be anything, even a key pasted into the wrong field.
+        entry.record.model_asked = Some(name());
+    }
+    let is_off = |provider: &str| switches.is_off(provider);
+    let route = route::route(catalogue, operation, model, is_off).map_err(|error| match error {
+        RouteError::ModelUnknown => Refusal::ModelUnknown { model: name() },
+        RouteError::ModelNotServed { protocols } => Refusal::ModelNotServed {
+            model: name(),
+            protocols,
+        },
+        RouteError::CountTokensUnsupported => Refusal::CountTokensUnsupported {
+            model: name(),
+            possible: serving(catalogue, key, operation),
+        },
+        RouteError::ProviderOff => Refusal::ProviderDisabled { model: name() },
+    })?;
+    if !key.allows_model(&route.model.name) {
+        return Err(Refusal::ModelNotAllowed { model: name() });
+    }
+    Ok(route)
+}
+
+/// Models that the key may use and that have a provider for `operation`, as many as fit into a refusal's message.
+fn serving(catalogue: &Catalogue, key: &KeyRecord, operation: Operation) -> Vec<String> {
+    let fits = |model: &Model| model.providers_for(operation).next().is_some() && key.allows_model(&model.name);
+    let models = catalogue.models().filter(|model| fits(model));
+    models.map(|model| model.name.clone()).take(NAMED_MODELS_MAX).collect()
+}
