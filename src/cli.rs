@@ -5,6 +5,7 @@ pub mod admin_client;
 pub mod key;
 pub mod limits;
 pub mod log;
+pub mod manual;
 pub mod models;
 pub mod named;
 pub mod provider;
@@ -71,6 +72,9 @@ pub enum Command {
     Rules(rules::RulesCommand),
     /// Run a scripted provider of all three protocols, for tests and benches
     SampleProvider(SampleProviderArgs),
+    /// Write man pages and shell completions, for packagers
+    #[command(hide = true)]
+    Manual(manual::ManualArgs),
 }
 
 /// `weir serve`

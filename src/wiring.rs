@@ -5,7 +5,9 @@ mod check;
 pub mod demo;
 pub mod gateway_service;
 mod greeting;
+mod listen_fds;
 pub mod money;
+mod notify;
 pub mod parts;
 pub mod prices;
 pub mod public;
@@ -98,6 +100,9 @@ pub fn run(command: Command) -> Result<(), StartError> {
             let running = provider_runtime(args.threads)?.block_on(sample_provider::run(&args));
             running.map_err(|error| StartError::failed("the sample provider", error))
         }
+        Command::Manual(args) => {
+            cli::manual::write(&args.folder).map_err(|error| StartError::failed("the manual", error))
+        }
     }
 }
 
@@ -177,6 +182,8 @@ pub fn serve(config: Config, conf: &Path, ready_file: Option<PathBuf>) -> Result
             .map_err(|error| StartError::failed("the ready file", error))?;
     }
     tracing::info!("{}", greeting::ready(&running.addresses, conf));
+    running.background.spawn(notify::watchdog());
+    notify::ready();
     running.until_stopped();
     Ok(())
 }
