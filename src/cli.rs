@@ -72,8 +72,7 @@ pub enum Command {
     Rules(rules::RulesCommand),
     /// Run a scripted provider of all three protocols, for tests and benches
     SampleProvider(SampleProviderArgs),
-    /// Write man pages and shell completions, for packagers
-    #[command(hide = true)]
+    /// Write man pages and shell completions
     Manual(manual::ManualArgs),
 }
 
