@@ -21,7 +21,7 @@ use std::{
 };
 
 use clap::{
-    Args, Parser, Subcommand,
+    Args, CommandFactory, Parser, Subcommand,
     builder::StyledStr,
     error::{ContextKind, ContextValue, ErrorKind},
 };
@@ -182,6 +182,11 @@ pub async fn run_models(
 ) -> Result<(), ClientError> {
     let client = AdminClient::new(admin_client::socket(args, socket_of)?);
     models::run(args, &client, out).await
+}
+
+/// Runs `weir manual`.
+pub fn write_manual(args: &manual::ManualArgs) -> std::io::Result<()> {
+    manual::write(CommandLine::command(), &args.folder)
 }
 
 #[cfg(test)]

@@ -100,9 +100,7 @@ pub fn run(command: Command) -> Result<(), StartError> {
             let running = provider_runtime(args.threads)?.block_on(sample_provider::run(&args));
             running.map_err(|error| StartError::failed("the sample provider", error))
         }
-        Command::Manual(args) => {
-            cli::manual::write(&args.folder).map_err(|error| StartError::failed("the manual", error))
-        }
+        Command::Manual(args) => cli::write_manual(&args).map_err(|error| StartError::failed("the manual", error)),
     }
 }
 

@@ -5,10 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::{Shell, generate_to};
-
-use crate::cli::CommandLine;
 
 /// `weir manual`
 #[derive(Args, Debug)]
@@ -18,29 +16,32 @@ pub struct ManualArgs {
     pub folder: PathBuf,
 }
 
-/// Writes `man/*.1`, one page for each command, and `completions/` for bash, zsh and fish.
+/// Writes `man/*.1`, one page for each subcommand, and `completions/` for bash, zsh and fish.
 ///
 /// # Errors
 /// A folder or a file cannot be written.
-pub fn write(folder: &Path) -> io::Result<()> {
+pub fn write(mut line: Command, folder: &Path) -> io::Result<()> {
     let (man, completions) = (folder.join("man"), folder.join("completions"));
     fs::create_dir_all(&man)?;
     fs::create_dir_all(&completions)?;
-    clap_mangen::generate_to(CommandLine::command(), &man)?;
+    clap_mangen::generate_to(line.clone(), &man)?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        generate_to(shell, &mut CommandLine::command(), "weir", &completions)?;
+        generate_to(shell, &mut line, "weir", &completions)?;
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::cli::CommandLine;
 
     #[test]
     fn every_command_has_a_page_and_every_shell_its_completions() {
         let folder = tempfile::tempdir().unwrap();
-        write(folder.path()).unwrap();
+        write(CommandLine::command(), folder.path()).unwrap();
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
         for command in CommandLine::command().get_subcommands() {
             let page = read(&format!("man/weir-{}.1", command.get_name()));
