@@ -7,6 +7,7 @@ pub mod key;
 mod left_out;
 pub mod limits;
 pub mod log;
+pub mod manual;
 pub mod models;
 pub mod named;
 pub mod partial_file;
@@ -23,7 +24,7 @@ use std::{
 };
 
 use clap::{
-    Args, Parser, Subcommand,
+    Args, CommandFactory, Parser, Subcommand,
     builder::StyledStr,
     error::{ContextKind, ContextValue, ErrorKind},
 };
@@ -78,6 +79,8 @@ pub enum Command {
     Rules(rules::RulesCommand),
     /// Run a scripted provider of all three protocols, for tests and benches
     SampleProvider(SampleProviderArgs),
+    /// Write man pages and shell completions
+    Manual(manual::ManualArgs),
 }
 
 /// `weir serve`
@@ -186,6 +189,11 @@ pub async fn run_models(
 ) -> Result<(), AdminClientError> {
     let client = AdminClient::new(admin_client::socket(args, socket_of)?);
     models::run(args, &client, out).await
+}
+
+/// Runs `weir manual`.
+pub fn write_manual(args: &manual::ManualArgs) -> std::io::Result<()> {
+    manual::write(CommandLine::command(), &args.folder)
 }
 
 #[cfg(test)]

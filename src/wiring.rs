@@ -9,7 +9,9 @@ pub mod gateway_service;
 mod greeting;
 #[cfg(not(feature = "sample-provider"))]
 mod left_out;
+mod listen_fds;
 pub mod money;
+mod notify;
 mod output;
 pub mod parts;
 pub mod prices;
@@ -83,6 +85,7 @@ pub fn run(command: Command) -> Result<(), StartError> {
         Command::Store(command) => store_commands::run(&command, &mut out),
         Command::Rules(command) => explain_rules(&command, &mut out),
         Command::SampleProvider(args) => run_sample_provider(&args),
+        Command::Manual(args) => cli::write_manual(&args).map_err(|error| StartError::failed("the manual", error)),
     }
 }
 
@@ -120,6 +123,8 @@ pub fn serve(config: Config, conf: &Path, ready_file: Option<PathBuf>) -> Result
             .map_err(|error| StartError::failed("the ready file", error))?;
     }
     tracing::info!("{}", greeting::ready(&running.addresses, conf));
+    running.background.spawn(notify::watchdog());
+    notify::ready();
     running.until_stopped();
     Ok(())
 }

@@ -7,7 +7,6 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri};
-use clap::CommandFactory;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;

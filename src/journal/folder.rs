@@ -80,7 +80,7 @@ impl Folder {
             Some(text) => {
                 let node = NodeId::parse(text.trim()).ok_or_else(|| JournalError::Name(path.join(NODE)))?;
                 match read(&path.join(PLACE)).map_err(failed)? {
-                    Some(before) if before.trim() == here => {}
+                    Some(before) if before.trim() == here.trim() => {}
                     Some(_) => return Err(JournalError::Copied(path.to_owned())),
                     None => replace(path, PLACE, here.as_bytes()).map_err(failed)?,
                 }

@@ -25,7 +25,7 @@ use crate::{
     metrics::Metrics,
     pools::Pools,
     resolver::Resolver,
-    wiring::{StartError, catalogue},
+    wiring::{StartError, catalogue, notify as service_manager},
 };
 
 /// Editors write a file in several steps: this long after the last of them it is read.
@@ -70,8 +70,15 @@ impl Reloader {
             }
             let now = self.look(refused.as_ref());
             if forced || now != seen {
+                // Only what it has asked for is waited for by the service manager.
+                if forced {
+                    service_manager::reloading();
+                }
                 let (outcome, candidate) = self.reload(&stop).await;
                 self.tell(&outcome);
+                if forced {
+                    service_manager::ready();
+                }
                 seen = now.after(outcome.is_ok(), candidate.as_ref());
                 refused = candidate.filter(|_| outcome.is_err());
             }

@@ -38,6 +38,7 @@ use crate::{
     wiring::{
         StartError,
         gateway_service::GatewayService,
+        listen_fds::HandedOver,
         parts::Parts,
         signals::{self, Phase, TerminationWatch},
         trust,
@@ -77,8 +78,10 @@ pub struct Running {
     _roots: Option<NamedTempFile>,
 }
 
-/// Starts everything; returns when it serves.
+/// Starts everything; returns when it serves. To be called before there are threads.
 pub fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
+    let listeners = [config.gateway.listen, config.ops.listen, config.stability.listen];
+    let handed_over = HandedOver::take(&listeners)?;
     let background = background()?;
     let no_signals = |error| StartError::failed("listening for signals", error);
     let phase = background.block_on(async { signals::phase() }).map_err(no_signals)?;
@@ -104,10 +107,14 @@ pub fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
         stability,
         public::router(Arc::clone(&parts.public), Arc::clone(parts.money.billing.time())),
     );
-    server.add_service(gateway);
-    server.add_service(ops);
-    server.add_service(stability);
-    server.add_service(admin);
+    handed_over.before(&mut server, |server| {
+        vec![
+            server.add_service(gateway),
+            server.add_service(ops),
+            server.add_service(stability),
+            server.add_service(admin),
+        ]
+    });
 
     let end = watch::Sender::new(false);
     let told = TerminationWatch(end.subscribe());

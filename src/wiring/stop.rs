@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::{
     gateway::drain::Drain,
-    wiring::{server::Running, signals::Phase},
+    wiring::{notify, server::Running, signals::Phase},
 };
 
 /// What was accepted a moment before the gateway closed begins within this time.
@@ -25,6 +25,9 @@ const END_WAIT: Duration = Duration::from_secs(5);
 
 /// How long each of the last writes may take: the store's, the access log's.
 const FLUSH_WAIT: Duration = Duration::from_secs(2);
+
+/// How long all that follows the time for running requests may take: the waits above, and what is between them.
+const AFTER_DRAIN: Duration = Duration::from_secs(60);
 
 impl Running {
     /// Serves until a signal ends it. SIGTERM: nothing new is accepted and the end comes with the last running
@@ -64,6 +67,7 @@ async fn drained(mut phase: watch::Receiver<Phase>, drain: &Drain, time: Duratio
     // The sender lives in the background, so waiting cannot fail.
     let _ = phase.wait_for(|phase| *phase != Phase::Serving).await;
     drain.close();
+    notify::stopping(time + AFTER_DRAIN);
     tracing::info!(
         running = drain.running(),
         seconds = time.as_secs(),

@@ -51,6 +51,7 @@ mod routes;
 mod routing;
 mod sdk;
 mod secrets;
+mod service_manager;
 mod shutdown;
 mod soak;
 mod stability;

@@ -21,14 +21,21 @@ pub(crate) struct Process {
 impl Process {
     /// Starts `command` with its output in `folder/NAME.stdout` and `folder/NAME.stderr`.
     pub(crate) fn start(command: &Command, folder: &Path, name: &str) -> Process {
-        let stdout = folder.join(format!("{name}.stdout"));
-        let stderr = folder.join(format!("{name}.stderr"));
-        let child = tied_to_this_thread(command)
+        let mut command = tied_to_this_thread(command);
+        command
             .stdin(Stdio::null())
-            .stdout(File::options().create(true).append(true).open(&stdout).unwrap())
-            .stderr(File::options().create(true).append(true).open(&stderr).unwrap())
+            .stdout(appended(&output(folder, name, "stdout")));
+        Process::start_as_it_is(command, folder, name)
+    }
+
+    /// Starts `command` with the standard input and output that it has, and its errors in `folder/NAME.stderr`.
+    pub(crate) fn start_as_it_is(mut command: Command, folder: &Path, name: &str) -> Process {
+        let stderr = output(folder, name, "stderr");
+        let child = command
+            .stderr(appended(&stderr))
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        let stdout = output(folder, name, "stdout");
         Process { child, stdout, stderr }
     }
 
@@ -80,6 +87,14 @@ impl Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn output(folder: &Path, name: &str, stream: &str) -> PathBuf {
+    folder.join(format!("{name}.{stream}"))
+}
+
+fn appended(file: &Path) -> File {
+    File::options().create(true).append(true).open(file).unwrap()
 }
 
 /// The same command, killed by the kernel when the thread that starts it ends: also when the test runner itself is
