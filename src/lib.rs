@@ -19,12 +19,12 @@ pub mod metrics;
 pub mod resolver;
 
 pub mod account_changes;
+pub mod learnt_usage;
 pub mod pools;
 pub mod sessions;
 pub mod settlement;
 pub mod stability;
 pub mod switches;
-pub mod usual;
 
 pub mod live;
 

@@ -5,7 +5,7 @@ mod estimate;
 mod input;
 
 pub use estimate::{Estimate, InputEstimate};
-pub use input::UsualInput;
+pub use input::TypicalInput;
 
 /// How much a model's own count differs from the estimate, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,12 +79,12 @@ const COUNT_MAX: u64 = 1 << 40;
 /// What one key's requests to one model usually put out: a moving average. Half of them put out more; their holds grow while
 /// they run, and what is held is near what is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UsualOutput {
+pub struct TypicalOutput {
     /// The average, in sixteenths of a token.
     average: u64,
 }
 
-impl UsualOutput {
+impl TypicalOutput {
     /// The first request.
     pub fn new(output_tokens: u64) -> Self {
         Self {
@@ -105,9 +105,9 @@ impl UsualOutput {
 }
 
 /// The output tokens to hold for: the usual ones, but at most the request's limit and the model's.
-pub fn output_estimate(max_tokens: Option<u64>, usual: Option<&UsualOutput>, model_max: Option<u64>) -> u64 {
+pub fn output_estimate(max_tokens: Option<u64>, usual: Option<&TypicalOutput>, model_max: Option<u64>) -> u64 {
     usual
-        .map_or(OUTPUT_TOKENS_UNKNOWN, UsualOutput::tokens)
+        .map_or(OUTPUT_TOKENS_UNKNOWN, TypicalOutput::tokens)
         .min(max_tokens.unwrap_or(u64::MAX))
         .min(model_max.unwrap_or(u64::MAX))
 }

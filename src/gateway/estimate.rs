@@ -21,7 +21,7 @@ use crate::{
         usage::{Run, RunKind},
     },
     gateway::meter::Meter,
-    usual::{Kind, Learnt},
+    learnt_usage::{Kind, Learnt},
 };
 
 /// What the estimates of one request are based on.
@@ -85,7 +85,7 @@ impl Basis {
     /// What the request is expected to use: the hold is computed from it.
     pub fn estimate(&self, scan: &Scan) -> Estimate {
         let kind = self.kind();
-        let usual = self.learnt.usual(&kind);
+        let usual = self.learnt.typical(&kind);
         let factor = self.learnt.factors(&self.model.name).input;
         let input = input_estimate(self.input_scanned, factor, self.model.context_tokens);
         let parts = usual.map(|usual| usual.input).unwrap_or_default();

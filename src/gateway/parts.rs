@@ -10,12 +10,12 @@ use crate::{
     body_budget::BodyBudget,
     gateway::{drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals},
     key_cache::KeyCache,
+    learnt_usage::Learnt,
     live::LiveCell,
     metrics::Metrics,
     public::Public,
     sessions::Sessions,
     switches::Switches,
-    usual::Learnt,
 };
 
 /// What all requests share. Built once by `wiring`; Pingora holds it as the proxy application.

@@ -12,6 +12,7 @@ use crate::{
     domain::catalogue::Catalogue,
     gateway::{Gateway, drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals},
     key_cache::KeyCache,
+    learnt_usage::Learnt,
     live::{Live, LiveCell},
     metrics::{Health, Metrics, ProviderFigures},
     pools::Pools,
@@ -20,7 +21,6 @@ use crate::{
     sessions::Sessions,
     store::{KeyStore, StoreWarning, archive::Archive},
     switches::Switches,
-    usual::Learnt,
     wiring::{StartError, catalogue, money::Money, public, reload::Reloader, stability::Stability, store},
 };
 

@@ -20,7 +20,7 @@ const SHARE_ONE: u64 = 1_000;
 
 /// What one key's requests to one model usually read from a cache and write to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UsualInput {
+pub struct TypicalInput {
     /// Tokens that the last request read from a cache.
     read_last: u64,
     /// How many tokens each way was off, on average.
@@ -33,7 +33,7 @@ pub struct UsualInput {
     is_known: bool,
 }
 
-impl UsualInput {
+impl TypicalInput {
     /// A finished request, with what it reported; `new` is the estimate of its tokens from the model's last answer on, if there
     /// was one.
     pub fn learn(&mut self, reported: &Usage, new: Option<u64>) {
@@ -124,8 +124,8 @@ mod tests {
         }
     }
 
-    fn after(requests: &[(Usage, Option<u64>)]) -> UsualInput {
-        let mut usual = UsualInput::default();
+    fn after(requests: &[(Usage, Option<u64>)]) -> TypicalInput {
+        let mut usual = TypicalInput::default();
         for (usage, new) in requests {
             usual.learn(usage, *new);
         }
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn nothing_is_read_before_it_was_seen() {
-        assert_eq!(UsualInput::default().parts(900, Some(100)), expected(900, 0, 0));
+        assert_eq!(TypicalInput::default().parts(900, Some(100)), expected(900, 0, 0));
         // Written once is not read once.
         let written = after(&[(reported(0, 0, 150_000), None)]);
         assert_eq!(written.parts(150_000, None), expected(0, 0, 150_000));

@@ -50,7 +50,7 @@ fn a_corrected_estimate_is_rounded_up_and_never_overflows() {
 
 #[test]
 fn steady_output_is_held_for_as_it_is_and_varying_output_as_its_average() {
-    let mut usual = UsualOutput::new(1_000);
+    let mut usual = TypicalOutput::new(1_000);
     (0..50).for_each(|_| usual.learn(1_000));
     assert!((990..=1_000).contains(&usual.tokens()), "{usual:?}");
     let outputs = [300_u64, 900, 500, 1_400, 200, 800, 2_000, 600];
@@ -62,14 +62,14 @@ fn steady_output_is_held_for_as_it_is_and_varying_output_as_its_average() {
 
 #[test]
 fn what_is_held_for_output_is_no_more_than_was_asked_for() {
-    let usual = UsualOutput::new(20_000);
+    let usual = TypicalOutput::new(20_000);
     assert_eq!(output_estimate(None, None, None), OUTPUT_TOKENS_UNKNOWN);
     assert_eq!(output_estimate(Some(100), None, None), 100);
     assert_eq!(output_estimate(Some(0), Some(&usual), None), 0);
     assert_eq!(output_estimate(Some(50_000), Some(&usual), Some(8_192)), 8_192);
     assert_eq!(output_estimate(Some(50_000), Some(&usual), None), 20_000);
     assert_eq!(
-        output_estimate(None, Some(&UsualOutput::new(3)), None),
+        output_estimate(None, Some(&TypicalOutput::new(3)), None),
         OUTPUT_TOKENS_MIN
     );
 }
@@ -94,7 +94,7 @@ proptest! {
 
     #[test]
     fn what_is_usual_never_overflows(outputs in prop::collection::vec(any::<u64>(), 1..100)) {
-        let mut usual = UsualOutput::new(outputs[0]);
+        let mut usual = TypicalOutput::new(outputs[0]);
         for output in &outputs {
             usual.learn(*output);
             prop_assert!((OUTPUT_TOKENS_MIN..=COUNT_MAX).contains(&usual.tokens()));

@@ -29,7 +29,7 @@ const MAY_USE: [(&str, &[&str]); 25] = [
     ("pools", &["clock", "domain", "resolver"]),
     ("live", &["config", "domain", "pools"]),
     ("sessions", &["clock", "domain", "store"]),
-    ("usual", &["domain"]),
+    ("learnt_usage", &["domain"]),
     // Money, and the public record.
     ("billing", &["clock", "config", "domain", "journal", "store"]),
     ("settlement", &["domain", "journal", "store"]),
@@ -55,7 +55,7 @@ const MAY_USE: [(&str, &[&str]); 25] = [
             "sessions",
             "store",
             "switches",
-            "usual",
+            "learnt_usage",
         ],
     ),
     (

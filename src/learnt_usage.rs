@@ -10,7 +10,7 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::domain::{
-    calibration::{Calibration, Factor, UsualInput, UsualOutput},
+    calibration::{Calibration, Factor, TypicalInput, TypicalOutput},
     json_scan::Turns,
     key::KeyId,
     usage::Usage,
@@ -26,7 +26,7 @@ const SHARDS: usize = 16;
 /// The learnt values. Shared in an `Arc`.
 #[derive(Debug, Default)]
 pub struct Learnt {
-    kinds: Table<Usual>,
+    kinds: Table<TypicalUsage>,
     models: Table<Factors>,
 }
 
@@ -45,11 +45,11 @@ pub struct Kind<'a> {
 
 /// Typical usage of requests of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Usual {
+pub struct TypicalUsage {
     /// Their typical input, by parts.
-    pub input: UsualInput,
+    pub input: TypicalInput,
     /// Their typical output.
-    pub output: UsualOutput,
+    pub output: TypicalOutput,
 }
 
 /// How far the estimates for a model are off.
@@ -76,7 +76,7 @@ impl Learnt {
 
     /// Typical usage of this kind. A new key takes the values of its account's other keys; `None` if there are none
     /// either. Other accounts are never used.
-    pub fn usual(&self, kind: &Kind<'_>) -> Option<Usual> {
+    pub fn typical(&self, kind: &Kind<'_>) -> Option<TypicalUsage> {
         let of = |hash| self.kinds.get(hash, KINDS_MAX);
         of(kind.of_key()).or_else(|| of(kind.of_account()))
     }
@@ -100,9 +100,9 @@ impl Learnt {
                 match usual {
                     Some(usual) => usual.output.learn(output),
                     None => {
-                        *usual = Some(Usual {
-                            input: UsualInput::default(),
-                            output: UsualOutput::new(output),
+                        *usual = Some(TypicalUsage {
+                            input: TypicalInput::default(),
+                            output: TypicalOutput::new(output),
                         });
                     }
                 }

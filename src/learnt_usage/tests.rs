@@ -1,4 +1,4 @@
-//! Tests of `usual`.
+//! Tests of `learnt_usage`.
 
 use super::*;
 
@@ -29,13 +29,13 @@ fn a_key_learns_for_itself_and_a_model_for_all() {
     let learnt = Learnt::new();
     let (one, other) = (key("k1"), key("k2"));
     let mine = kind("a", &one, "m");
-    assert_eq!(learnt.usual(&mine), None);
+    assert_eq!(learnt.typical(&mine), None);
     for _ in 0..200 {
         learnt.learn(&mine, &reported(1_200, 300, 500), 1_000, 600);
     }
-    assert!((790..=800).contains(&learnt.usual(&mine).unwrap().output.tokens()));
-    assert_eq!(learnt.usual(&kind("b", &other, "m")), None, "of another account");
-    assert_eq!(learnt.usual(&kind("a", &one, "n")), None, "of another model");
+    assert!((790..=800).contains(&learnt.typical(&mine).unwrap().output.tokens()));
+    assert_eq!(learnt.typical(&kind("b", &other, "m")), None, "of another account");
+    assert_eq!(learnt.typical(&kind("a", &one, "n")), None, "of another model");
     let factors = learnt.factors("m");
     assert!(factors.input.apply(1_000).abs_diff(1_200) <= 1);
     // Without the reasoning.
@@ -48,9 +48,9 @@ fn a_new_key_is_like_the_others_of_its_account_until_it_has_shown_more() {
     let learnt = Learnt::new();
     let (old, new) = (key("k1"), key("k2"));
     learnt.learn(&kind("a", &old, "m"), &reported(10, 700, 0), 10, 700);
-    assert_eq!(learnt.usual(&kind("a", &new, "m")).unwrap().output.tokens(), 700);
+    assert_eq!(learnt.typical(&kind("a", &new, "m")).unwrap().output.tokens(), 700);
     learnt.learn(&kind("a", &new, "m"), &reported(10, 90, 0), 10, 90);
-    assert_eq!(learnt.usual(&kind("a", &new, "m")).unwrap().output.tokens(), 90);
+    assert_eq!(learnt.typical(&kind("a", &new, "m")).unwrap().output.tokens(), 90);
 }
 
 #[test]
@@ -66,13 +66,19 @@ fn conversations_that_begin_and_those_that_go_on_are_told_apart() {
         ..begins
     };
     learnt.learn(&begins, &reported(9_000, 40, 0), 9_000, 40);
-    assert_eq!(learnt.usual(&goes_on), None);
+    assert_eq!(learnt.typical(&goes_on), None);
     let cached = Usage {
         cache_read: 8_500,
         ..reported(500, 900, 0)
     };
     learnt.learn(&goes_on, &cached, 9_000, 900);
-    let parts = |kind: &Kind<'_>| learnt.usual(kind).unwrap().input.parts(20_000, kind.turns.since_answer);
+    let parts = |kind: &Kind<'_>| {
+        learnt
+            .typical(kind)
+            .unwrap()
+            .input
+            .parts(20_000, kind.turns.since_answer)
+    };
     assert_eq!((parts(&goes_on).cache_read, parts(&begins).cache_read), (19_500, 0));
 }
 
@@ -89,11 +95,11 @@ fn the_tables_are_bounded_and_what_is_used_stays() {
     for number in 0..2 * KINDS_MAX {
         learnt.learn(&kind("b", &many, &format!("m{number}")), &reported(1, 1, 0), 1, 1);
         if number % 256 == 0 {
-            assert!(learnt.usual(&kind("a", &kept, "m")).is_some(), "{number}");
+            assert!(learnt.typical(&kind("a", &kept, "m")).is_some(), "{number}");
         }
     }
     let (kinds, models) = (length(&learnt.kinds), length(&learnt.models));
     assert!(kinds <= KINDS_MAX && kinds > KINDS_MAX / 4, "{kinds}");
     assert!(models <= MODELS_MAX, "{models}");
-    assert_eq!(learnt.usual(&kind("a", &kept, "m")).unwrap().output.tokens(), 70_000);
+    assert_eq!(learnt.typical(&kind("a", &kept, "m")).unwrap().output.tokens(), 70_000);
 }
