@@ -10,9 +10,10 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::domain::{
-    calibration::{Calibration, Factor, TypicalInput, TypicalOutput},
+    calibration::{Calibration, TypicalInput, TypicalOutput},
     json_scan::Turns,
     key::KeyId,
+    tokens::Factor,
     usage::Usage,
 };
 

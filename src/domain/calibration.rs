@@ -7,20 +7,7 @@ mod input;
 pub use estimate::{Estimate, InputEstimate};
 pub use input::TypicalInput;
 
-/// How much a model's own count differs from the estimate, in thousandths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Factor(u32);
-
-impl Factor {
-    /// The factor 1, which leaves an estimate unchanged.
-    pub const ONE: Self = Self(1_000);
-
-    /// The corrected estimate, rounded up.
-    pub fn apply(self, tokens: u64) -> u64 {
-        let thousandths = u128::from(tokens) * u128::from(self.0);
-        u64::try_from(thousandths.div_ceil(1_000)).unwrap_or(u64::MAX)
-    }
-}
+use crate::domain::tokens::Factor;
 
 /// Requests with fewer tokens, estimated or reported, are ignored, because the tokens that providers add dominate in
 /// them.
@@ -64,7 +51,7 @@ impl Calibration {
 
     /// The factor; 1 before anything was learnt.
     pub fn factor(&self) -> Factor {
-        Factor(u32::try_from((self.factor + 500) / 1_000).unwrap_or(Factor::ONE.0))
+        u32::try_from((self.factor + 500) / 1_000).map_or(Factor::ONE, Factor::thousandths)
     }
 }
 

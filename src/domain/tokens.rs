@@ -11,6 +11,7 @@
 //! does not report it, it is not billed.
 
 pub mod bill;
+mod factor;
 mod factors;
 pub mod input;
 mod steps;
@@ -18,6 +19,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
+pub use factor::Factor;
 use steps::{CLASS, FIRST_ROW, TURNS};
 
 /// Bytes per token for content that cannot be read: compressed in an unknown way, or not JSON.

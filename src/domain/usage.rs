@@ -106,8 +106,10 @@ impl Usage {
 
 pub(in crate::domain) mod fields;
 mod run;
+mod source;
 
 pub use run::{Run, RunKind, total};
+pub use source::{Modifiers, UsageSource};
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,7 @@ use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 use crate::{
     billing::{Billing, GraceLimits},
     config::Config,
-    domain::consumption::UsageSource,
+    domain::usage::UsageSource,
     journal::{Journal, JournalError, Opened},
     metrics::{Metrics, MoneyFigures},
     settlement::{Settler, judge_possibly_settled, settle_left_over},

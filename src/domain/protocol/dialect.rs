@@ -1,10 +1,10 @@
 //! The three protocols as a closed enum. Every function delegates to the protocol's own module.
 
-use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_pick::{PathSet, Picker};
 use crate::domain::protocol::facts::Facts;
 use crate::domain::protocol::made::Made;
 use crate::domain::protocol::{MidStreamFailure, Protocol, gemini, messages, responses};
+use crate::domain::usage::{Modifiers, UsageSource};
 use crate::domain::usage::{Run, Usage};
 
 /// A protocol with what its answer has reported.

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use crate::domain::consumption::UsageSource;
 use crate::domain::json_pick::replace;
 use crate::domain::protocol::InBandError;
 use crate::domain::protocol::made::Made;
+use crate::domain::usage::UsageSource;
 use crate::domain::usage::fields::is_name;
 
 /// What an answer has said so far, but for its usage.

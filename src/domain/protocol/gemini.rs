@@ -4,11 +4,11 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_pick::Segment::{Each, Key};
 use crate::domain::json_pick::{Path, PathSet, Picker, Take};
 use crate::domain::protocol::facts::{Facts, in_band_error, keep, note, source};
 use crate::domain::protocol::{FailureKind, MidStreamFailure, made, spoken};
+use crate::domain::usage::{Modifiers, UsageSource};
 use crate::domain::usage::{Usage, fields::Fields};
 
 const USAGE: usize = 0;

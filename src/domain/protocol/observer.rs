@@ -8,7 +8,6 @@ mod tests;
 
 use std::borrow::Cow;
 
-use crate::domain::consumption::{Modifiers, UsageSource};
 use crate::domain::json_array::ArrayFramer;
 use crate::domain::json_pick::Picker;
 use crate::domain::operation::Operation;
@@ -18,6 +17,7 @@ use crate::domain::protocol::made::Made;
 use crate::domain::protocol::{InBandError, MidStreamFailure, Protocol};
 use crate::domain::sse::SseFramer;
 use crate::domain::tokens::{CharClasses, unreadable_tokens};
+use crate::domain::usage::{Modifiers, UsageSource};
 use crate::domain::usage::{Run, Usage};
 use answer_progress::AnswerProgress;
 use sink::{DONE_MARKER, Head, Sink};

@@ -25,9 +25,8 @@
 //! the answers of models that may reason so are read to their end when a client leaves ([`crate::domain::rules::OnClientGone`]).
 
 use crate::domain::{
-    calibration::Factor,
-    consumption::UsageSource,
-    usage::{Run, Usage, total},
+    tokens::factor::Factor,
+    usage::{Run, Usage, UsageSource, total},
 };
 
 /// A report beyond the model's limits, or beyond what was requested, is rejected if it is also this many times the

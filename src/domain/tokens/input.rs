@@ -5,8 +5,8 @@
 //! base64 are counted by kind and not by length; only their first and last bytes are looked at. The structure counts as
 //! providers render it: little for the names of fields in messages, as text for the schemas of tools.
 
-use crate::domain::calibration::Factor;
 use crate::domain::json_pick::Heard;
+use crate::domain::tokens::factor::Factor;
 
 /// Tokens of an image of any size: what providers charge for one of a megapixel or more.
 pub const IMAGE_TOKENS: u64 = 1_600;

@@ -1,7 +1,7 @@
 //! Whether reported figures are the last word, and what changes their price.
 
 use super::*;
-use crate::domain::consumption::{Modifiers, UsageSource};
+use crate::domain::usage::{Modifiers, UsageSource};
 
 const REPORTED: Option<UsageSource> = Some(UsageSource::Reported);
 const PARTIAL: Option<UsageSource> = Some(UsageSource::Partial);
