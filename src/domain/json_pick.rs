@@ -152,6 +152,11 @@ impl Picker {
         slot::text(self.raw(path)?)
     }
 
+    /// As [`Self::text`], all that were kept at this path: several where it is a [`Take::List`].
+    pub fn each_text(&self, path: usize) -> impl Iterator<Item = Cow<'_, str>> {
+        slot::each_text(self.raw(path).unwrap_or_default())
+    }
+
     /// Whether the string kept at this path is this one.
     pub fn is(&self, path: usize, text: &str) -> bool {
         self.text(path).is_some_and(|found| found == text)

@@ -11,6 +11,7 @@
 
 mod error;
 mod facts;
+mod input_tokens;
 mod json_end;
 mod key;
 mod levels;
@@ -18,6 +19,7 @@ mod lexer;
 mod number;
 mod output_limits;
 mod references;
+mod scanned;
 mod string;
 mod tape;
 mod turns;
@@ -25,17 +27,18 @@ mod turns;
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
-
 pub use error::{Fault, ScanError};
 use facts::Facts;
+pub use input_tokens::input_estimate;
 pub use json_end::{JsonEnd, Progress};
 use key::Key;
+pub use levels::DEPTH_MAX;
 use lexer::Lexer;
 pub(in crate::domain) use lexer::{Kind, Token};
 pub use output_limits::OutputLimits;
 use references::References;
 pub use references::{REFERENCES_MAX, Reference};
+pub use scanned::{ModelSpan, Scan};
 pub(in crate::domain) use string::{is as is_string, unescaped};
 use tape::Recorder;
 pub use tape::Tape;
@@ -43,10 +46,7 @@ pub(in crate::domain) use tape::{Reader, TAPE_ENTRIES_MAX};
 pub use turns::Turns;
 use turns::TurnsRead;
 
-use crate::domain::tokens::input::InputTally;
-
-/// The deepest nesting that can be configured, in levels; the level stack is an array of this many bits.
-pub const DEPTH_MAX: usize = 1024;
+use input_tokens::InputTally;
 
 /// The longest model name that is looked up, in bytes.
 pub const MODEL_NAME_BYTES_MAX: usize = 128;
@@ -56,50 +56,6 @@ pub const MODEL_NAME_BYTES_MAX: usize = 128;
 pub struct ScanLimits {
     /// How many levels objects and arrays may nest; the top-level object is level 1. Held within 1..=[`DEPTH_MAX`].
     pub depth_max: usize,
-}
-
-/// What the top level of a request body says.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Scan {
-    /// The value of `model`; none if the key is missing.
-    pub model: Option<ModelSpan>,
-    /// The value of `stream` if it is a boolean. Any other value is the provider's to refuse.
-    pub stream: Option<bool>,
-    /// The last non-negative integer, in tokens, of `max_tokens`, `max_output_tokens`, `max_completion_tokens` or
-    /// `generationConfig.maxOutputTokens` (either spelling of both names: Gemini takes both).
-    pub output_max: Option<u64>,
-    /// What bounds the output that is billed.
-    pub output_limits: OutputLimits,
-    /// Whether there is a `contents` key, whatever its value.
-    pub has_contents: bool,
-    /// The member, if there is one, with which a Responses request would have an answer whose usage weir never sees:
-    /// `background`, unless it is false, or `stream_options.include_usage`, unless it is true.
-    pub unseen_usage: Option<&'static str>,
-    /// The value of `store` if it is a boolean.
-    pub store: Option<bool>,
-    /// Whether there is a `thread` or a `diagnostics` object: the answer may be named by a later request.
-    pub may_be_continued: bool,
-    /// The bytes of the value of `prompt_cache_key` in the body, with both quotes.
-    pub prompt_cache_key: Option<Range<usize>>,
-    /// What the request names that lies at a provider's account, of whatever protocol; at most [`REFERENCES_MAX`].
-    pub references: Vec<Reference>,
-    /// What the body costs to read, in tokens of o200k, estimated by [`crate::domain::tokens::input`].
-    pub input_tokens: u64,
-    /// What it says of the conversation that it goes on with.
-    pub turns: Turns,
-    /// Whether it has a member that only the provider's account which made it can read or has cached.
-    pub is_account_bound: bool,
-    /// The tokens of the body, for its edits.
-    pub tape: Tape,
-}
-
-/// The model a request names, and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ModelSpan {
-    /// The name, escapes decoded. May be empty or implausible: see [`is_plausible_model`].
-    pub text: String,
-    /// The bytes of the value's token in the body, with both quotes: what an edit replaces.
-    pub value: Range<usize>,
 }
 
 /// Validates a whole body as one strict JSON object and collects the facts of its top level.

@@ -13,7 +13,6 @@
 pub mod bill;
 mod factor;
 mod factors;
-pub mod input;
 mod steps;
 
 #[cfg(test)]

@@ -3,10 +3,9 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
-
-use std::sync::{Arc, atomic::Ordering};
 
 use super::*;
 use crate::{

@@ -24,7 +24,7 @@ const LINES_MAX: usize = 400;
 const LONG_FILES: [(&str, &str); 0] = [];
 
 /// What the pure core may use besides itself.
-const DOMAIN_IMPORTS: [&str; 15] = [
+const DOMAIN_IMPORTS: [&str; 17] = [
     "std",
     "serde",
     "serde_json",
@@ -35,6 +35,8 @@ const DOMAIN_IMPORTS: [&str; 15] = [
     "strsim",
     "sha2",
     "crc32fast",
+    "serde_spanned",
+    "toml_datetime",
     "rand",
     "thiserror",
     "smallvec",
@@ -212,7 +214,7 @@ fn every_exception_from_a_lint_has_a_reason() {
 const FIELDS_MAX: usize = 10;
 
 /// Structs of the gateway that are still to be taken apart. What has become small has to leave the list.
-const LARGE_STRUCTS: [&str; 3] = ["Forward", "Gateway", "Visit"];
+const LARGE_STRUCTS: [&str; 2] = ["Gateway", "Visit"];
 
 #[test]
 fn structs_of_the_gateway_are_no_bags() {
@@ -263,10 +265,7 @@ fn structs(code: &[Token]) -> Vec<(String, usize)> {
 #[test]
 fn nothing_is_decided_by_an_errors_text() {
     let sign = ["to_string", "(", ")", ".", "contains", "("];
-    /// Where that is still to be changed.
-    const LEFT: [&str; 1] = ["src/gateway/upstream.rs"];
     let mut complaints = Vec::new();
-    let mut found = Vec::new();
     for source in sources(&["src"])
         .into_iter()
         .filter(|source| !source.path.contains("tests"))
@@ -276,14 +275,8 @@ fn nothing_is_decided_by_an_errors_text() {
             .windows(sign.len())
             .find(|window| window.iter().zip(sign).all(|(token, text)| token.text == text));
         if let Some(first) = at.and_then(|window| window.first()) {
-            if !LEFT.contains(&source.path.as_str()) {
-                complaints.push(format!("{}:{}", source.path, first.line));
-            }
-            found.push(source.path);
+            complaints.push(format!("{}:{}", source.path, first.line));
         }
-    }
-    for left in LEFT.iter().filter(|left| !found.iter().any(|path| path == *left)) {
-        complaints.push(format!("{left} does so no more: take it out of the list"));
     }
     none(&complaints, "errors have kinds; their texts are for people");
 }

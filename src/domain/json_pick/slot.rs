@@ -2,10 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{
-    Picker,
-    path::{LIST_BYTES_MAX, PathBits},
-};
+use super::path::{LIST_BYTES_MAX, PathBits};
 
 /// Between the values of a list: no JSON text of a scalar has one.
 const NEXT: u8 = b'\n';
@@ -48,13 +45,10 @@ impl Slot {
     }
 }
 
-impl Picker {
-    /// As [`Picker::text`], all that were kept at this path: several where it is a [`super::Take::List`].
-    pub fn each_text(&self, path: usize) -> impl Iterator<Item = Cow<'_, str>> {
-        let raw = self.raw(path).unwrap_or_default();
-        let values = raw.split(|byte| *byte == NEXT).filter(|value| !value.is_empty());
-        values.filter_map(text)
-    }
+/// The texts of all values of a list.
+pub(super) fn each_text(list: &[u8]) -> impl Iterator<Item = Cow<'_, str>> {
+    let values = list.split(|byte| *byte == NEXT).filter(|value| !value.is_empty());
+    values.filter_map(text)
 }
 
 /// The string that a JSON text stands for, or the text of a number or boolean; `null` is nothing.

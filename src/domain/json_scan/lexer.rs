@@ -1,7 +1,8 @@
 //! The grammar of RFC 8259: the tokens of an object's text, one after the other, without recursion.
 
+use super::levels::DEPTH_MAX;
 use super::levels::{Container, Levels};
-use super::{DEPTH_MAX, Fault, ScanError, number, string};
+use super::{Fault, ScanError, number, string};
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use crate::domain::{
-    consumption::{Modifiers, Part},
     money::NanoUsd,
-    price::{tariff::Exact, versioned::Price},
-    usage::{Run, RunKind, Usage},
+    price::{part::Part, tariff::Exact, versioned::Price},
+    usage::{Modifiers, Run, RunKind, Usage},
 };
 
 /// The most parts of one row. A part is a group of runs of one kind, model and tier; an answer with advice, a

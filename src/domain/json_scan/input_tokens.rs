@@ -6,18 +6,18 @@
 //! providers render it: little for the names of fields in messages, as text for the schemas of tools.
 
 use crate::domain::json_pick::Heard;
-use crate::domain::tokens::factor::Factor;
+use crate::domain::tokens::Factor;
 
 /// Tokens of an image of any size: what providers charge for one of a megapixel or more.
-pub const IMAGE_TOKENS: u64 = 1_600;
+const IMAGE_TOKENS: u64 = 1_600;
 /// Tokens of a document (a PDF, or what is not recognised) per [`DOCUMENT_STEP_BYTES`] of base64, at least one step.
-pub const DOCUMENT_STEP_TOKENS: u64 = 3_000;
+const DOCUMENT_STEP_TOKENS: u64 = 3_000;
 /// Bytes of base64 of some two pages.
-pub const DOCUMENT_STEP_BYTES: u64 = 100 << 10;
+const DOCUMENT_STEP_BYTES: u64 = 100 << 10;
 /// Bytes of base64 of sound per token: 32 tokens a second at 128 kbit/s.
-pub const SOUND_BYTES_PER_TOKEN: u64 = 667;
+const SOUND_BYTES_PER_TOKEN: u64 = 667;
 /// Bytes of base64 of moving pictures per token: 260 tokens a second at 2 Mbit/s.
-pub const FILM_BYTES_PER_TOKEN: u64 = 1_300;
+const FILM_BYTES_PER_TOKEN: u64 = 1_300;
 /// A string of at least so many bytes, with nothing but base64 at both ends, is a payload.
 pub const PAYLOAD_BYTES_MIN: usize = 1 << 10;
 /// Bytes looked at on each end of a string that may be a payload.
