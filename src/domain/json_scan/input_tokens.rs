@@ -19,16 +19,16 @@ const SOUND_BYTES_PER_TOKEN: u64 = 667;
 /// Bytes of base64 of moving pictures per token: 260 tokens a second at 2 Mbit/s.
 const FILM_BYTES_PER_TOKEN: u64 = 1_300;
 /// A string of at least so many bytes, with nothing but base64 at both ends, is a payload.
-pub const PAYLOAD_BYTES_MIN: usize = 1 << 10;
+const PAYLOAD_BYTES_MIN: usize = 1 << 10;
 /// Bytes looked at on each end of a string that may be a payload.
 const PAYLOAD_ENDS: usize = 256;
 
 /// Bytes of text that are counted one by one.
-pub const EXACT_BYTES: u64 = 16 << 10;
+const EXACT_BYTES: u64 = 16 << 10;
 /// Bytes per block of the sampled text. Small blocks cover many parts of a conversation.
 const BLOCK_BYTES: u64 = 128;
 /// The first of this many blocks is counted and stands for all of them.
-pub const SAMPLED_EVERY: u64 = 32;
+const SAMPLED_EVERY: u64 = 32;
 /// Bytes of that many blocks.
 const ROUND_BYTES: u64 = BLOCK_BYTES * SAMPLED_EVERY;
 
