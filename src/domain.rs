@@ -22,6 +22,7 @@ pub mod outcome;
 pub mod protocol;
 pub mod provider_state;
 pub mod query;
+pub mod query_value;
 pub mod refusal;
 pub mod session_hint;
 pub mod sse;

@@ -169,13 +169,6 @@ impl Picker {
             .is_some_and(|slot| slot.state != SlotState::Empty || slot.count > 0)
     }
 
-    /// Whether the value at this path was too long to keep.
-    pub fn is_too_long(&self, path: usize) -> bool {
-        self.slots
-            .get(path)
-            .is_some_and(|slot| slot.state == SlotState::TooLong)
-    }
-
     /// What was counted at this path.
     pub fn count(&self, path: usize) -> u64 {
         self.slots.get(path).map_or(0, |slot| slot.count)

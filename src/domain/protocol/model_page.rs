@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::domain::{protocol::Protocol, query::value};
+use crate::domain::{protocol::Protocol, query_value::value};
 
 /// The most models on a page.
 const PAGE_MODELS_MAX: usize = 1000;

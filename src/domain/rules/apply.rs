@@ -4,40 +4,19 @@
 mod fields;
 mod refusal;
 mod siblings;
+mod splice;
 mod walk;
 
-use std::{borrow::Cow, ops::Range};
+pub use splice::EditError;
+pub(super) use splice::{Splice, json_string, spliced};
 
 use crate::domain::{
-    json_scan::{Scan, ScanError, Tape},
+    json_scan::{Scan, Tape},
     rules::{
         body::{BodyEdit, BodyRules},
         condition::RequestFacts,
     },
 };
-
-/// Why a body was not edited.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EditError {
-    /// The body is not one JSON object, so nothing can be spliced into it.
-    #[error("the body cannot be edited: {0}")]
-    NotJson(#[from] ScanError),
-    /// An edit of the provider's refuses the request.
-    #[error("{message}")]
-    Refused {
-        /// The edit's line in the provider's file.
-        line: usize,
-        /// What the client is told, with a bounded part of what it sent.
-        message: String,
-    },
-}
-
-/// A text put in the place of a range of the original.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Splice<'r> {
-    pub(super) range: Range<usize>,
-    pub(super) text: Cow<'r, str>,
-}
 
 /// Edits a body that `scan` has accepted: the model becomes `upstream_model` where the body names it, then the
 /// provider's edits follow in the order of its file. `None` means unchanged, without a copy.
@@ -107,26 +86,6 @@ pub(super) fn splices_of<'r>(edit: &'r BodyEdit, text: &[u8]) -> Result<Vec<Spli
 /// that is broken, passes as it is.
 pub(super) fn edit_object(rules: &BodyRules, text: &[u8]) -> Option<Vec<u8>> {
     edit_batches(rules, |_| true, text, &Tape::default(), &mut Vec::new()).ok()?
-}
-
-/// `text` as a JSON string, with its quotes.
-pub(super) fn json_string(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
-}
-
-/// The text with all splices done, in one copy. The splices do not overlap; those at one place keep their order.
-pub(super) fn spliced(text: &[u8], splices: &mut [Splice<'_>]) -> Vec<u8> {
-    splices.sort_by_key(|splice| splice.range.start);
-    let added: usize = splices.iter().map(|splice| splice.text.len()).sum();
-    let mut out = Vec::with_capacity(text.len() + added);
-    let mut done = 0;
-    for splice in splices {
-        out.extend_from_slice(text.get(done..splice.range.start).unwrap_or_default());
-        out.extend_from_slice(splice.text.as_bytes());
-        done = splice.range.end;
-    }
-    out.extend_from_slice(text.get(done..).unwrap_or_default());
-    out
 }
 
 #[cfg(test)]

@@ -1,0 +1,48 @@
+//! A text put in the place of a range of another.
+
+use std::{borrow::Cow, ops::Range};
+
+use crate::domain::json_scan::ScanError;
+
+/// Why a body was not edited.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EditError {
+    /// The body is not one JSON object, so nothing can be spliced into it.
+    #[error("the body cannot be edited: {0}")]
+    NotJson(#[from] ScanError),
+    /// An edit of the provider's refuses the request.
+    #[error("{message}")]
+    Refused {
+        /// The edit's line in the provider's file.
+        line: usize,
+        /// What the client is told, with a bounded part of what it sent.
+        message: String,
+    },
+}
+
+/// A text put in the place of a range of the original.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::domain::rules) struct Splice<'r> {
+    pub(in crate::domain::rules) range: Range<usize>,
+    pub(in crate::domain::rules) text: Cow<'r, str>,
+}
+
+/// `text` as a JSON string, with its quotes.
+pub(in crate::domain::rules) fn json_string(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// The text with all splices done, in one copy. The splices do not overlap; those at one place keep their order.
+pub(in crate::domain::rules) fn spliced(text: &[u8], splices: &mut [Splice<'_>]) -> Vec<u8> {
+    splices.sort_by_key(|splice| splice.range.start);
+    let added: usize = splices.iter().map(|splice| splice.text.len()).sum();
+    let mut out = Vec::with_capacity(text.len() + added);
+    let mut done = 0;
+    for splice in splices {
+        out.extend_from_slice(text.get(done..splice.range.start).unwrap_or_default());
+        out.extend_from_slice(splice.text.as_bytes());
+        done = splice.range.end;
+    }
+    out.extend_from_slice(text.get(done..).unwrap_or_default());
+    out
+}
