@@ -7,9 +7,11 @@ use std::{fmt::Write, hint::black_box};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use http::HeaderMap;
 use weir::domain::{
-    json_scan::{Scan, ScanLimits, scan},
-    operation::Operation,
     rules::{BodyRules, RequestFacts, compile::compile, edit_body, shipped},
+    wire::{
+        json_scan::{Scan, ScanLimits, scan},
+        operation::Operation,
+    },
 };
 
 /// Size of the body, in bytes, give or take one message.

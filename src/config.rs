@@ -24,7 +24,7 @@ use tracing::level_filters::LevelFilter;
 
 pub use self::host_port::HostPort;
 use crate::domain::catalogue::{CatalogueSettings, SecretRef};
-use crate::domain::secret::KeyPrefix;
+use crate::domain::keys::secret::KeyPrefix;
 use crate::domain::strict_toml::FileError;
 
 /// Where the configuration is looked for when no `--conf` is given.

@@ -7,7 +7,7 @@
 //! ([`Journal::synced`]).
 //!
 //! The journal numbers the steps of each account, so their order in the file is the order of their numbers. It keeps in
-//! memory where the steps are that the store has not acknowledged; [`crate::settlement`] sends them. It also keeps in
+//! memory where the steps are that the store has not acknowledged; [`crate::money::settlement`] sends them. It also keeps in
 //! memory what the settled rows count by hour and model, for the stability record.
 
 mod accounts;

@@ -3,38 +3,18 @@
 //! The map, in reading order. Who may use whom is a table, held by a test (`tests/integration/house/directions.rs`).
 //! [`domain`] is pure: no I/O, no async, no clock, no Pingora, no Redis.
 
-pub mod domain;
-
-pub mod clock;
+pub mod cli;
 pub mod config;
-
-pub mod journal;
-pub mod key_cache;
-pub mod store;
-
-pub mod access_log;
-pub mod body_budget;
-pub mod limiter;
-pub mod metrics;
-pub mod resolver;
-
-pub mod account_changes;
-pub mod learnt_usage;
-pub mod pools;
-pub mod sessions;
-pub mod settlement;
-pub mod stability;
-pub mod switches;
-
-pub mod live;
-
-pub mod billing;
+pub mod domain;
+pub mod edges;
 pub mod gateway;
-pub mod public;
-pub mod side;
-
+pub mod journal;
+pub mod money;
+pub mod providers;
 #[cfg(feature = "sample-provider")]
 pub mod sample_provider;
-
-pub mod cli;
+pub mod side;
+pub mod stability;
+pub mod store;
+pub mod telemetry;
 pub mod wiring;

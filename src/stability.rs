@@ -2,6 +2,7 @@
 //! ([`publisher`]); what all nodes have counted is read every few seconds ([`snapshot`]). Readers only see the
 //! snapshot.
 
+pub mod public;
 pub mod publisher;
 pub mod snapshot;
 

@@ -11,16 +11,17 @@ use async_trait::async_trait;
 use thiserror::Error;
 use tokio::sync::watch;
 
-use crate::domain::key::{KeyId, KeyRecord};
-use crate::domain::secret::KeyDigest;
+use crate::domain::keys::key::{KeyId, KeyRecord};
+use crate::domain::keys::secret::KeyDigest;
 
-pub use crate::domain::key::KeyChange;
+pub use crate::domain::keys::key::KeyChange;
 
 pub mod archive;
 #[cfg(test)]
 pub(crate) mod contract;
 pub mod embedded;
 mod feed;
+pub mod key_cache;
 pub mod ledger;
 pub mod redis;
 pub mod sessions;
@@ -100,7 +101,7 @@ pub trait KeyStore: KeyHealer {
         None
     }
 
-    /// What the store does in the background (connections), until `shutdown` turns true. [`crate::key_cache::KeyCache::run`]
+    /// What the store does in the background (connections), until `shutdown` turns true. [`crate::store::key_cache::KeyCache::run`]
     /// drives it. A store without such work returns at once.
     async fn run(&self, shutdown: watch::Receiver<bool>) {
         drop(shutdown);

@@ -46,7 +46,6 @@ use sample_provider::run as run_sample_provider;
 pub use start_error::StartError;
 
 use crate::{
-    access_log,
     cli::{
         self, Command,
         admin_client::AdminClientError,
@@ -54,6 +53,7 @@ use crate::{
     },
     config::Config,
     domain::rules::shipped,
+    telemetry::access_log,
     wiring::{
         configuration::{load, socket},
         output::printed,

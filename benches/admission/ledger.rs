@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use weir::{
     domain::{
-        key::{KeyId, KeyRecord, KeyState},
+        keys::key::{KeyId, KeyRecord, KeyState},
         ledger::{Admission, Admit, Change, KeyTerms, NodeId, Step},
         money::NanoUsd,
     },

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::admin_client::{AdminClient, AdminClientError, ClientArgs};
 use super::partial_file::partial_path;
-use crate::domain::consumption::{Part, Row};
+use crate::domain::ledger::consumption::{Part, Row};
 
 mod csv;
 mod timestamp;

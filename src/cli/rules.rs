@@ -11,9 +11,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
 use crate::domain::{
-    operation::Operation,
     rules::{Change, Explanation, Passage, Question, RuleFile, compile, explain},
     strict_toml::FileError,
+    wire::operation::Operation,
 };
 
 /// Bytes of a changed place that are printed.

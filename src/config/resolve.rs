@@ -17,7 +17,7 @@ use super::{
     OpsConfig, PricesConfig, RulesConfig, StoreConfig, UpstreamConfig,
 };
 use crate::domain::catalogue::{CatalogueSettings, Places, ProviderOverride};
-use crate::domain::secret::KeyPrefix;
+use crate::domain::keys::secret::KeyPrefix;
 use crate::domain::strict_toml::{self, FileError};
 
 mod redis;

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use crate::domain::catalogue::SecretRef;
-use crate::domain::secret::Secret;
+use crate::domain::keys::secret::Secret;
 
 /// The longest secret, in bytes. Anything longer is a wrong file.
 pub const SECRET_BYTES_MAX: usize = 8 * 1024;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::domain::{catalogue::Catalogue, price::PriceList, rules, secret::Secret};
+use crate::domain::{catalogue::Catalogue, keys::secret::Secret, money::price::PriceList, rules};
 
 const SHIPPED: &str = include_str!("../../conf/weir.toml");
 

@@ -5,6 +5,7 @@ mod build;
 mod models;
 mod places;
 mod pricing;
+pub mod route;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,12 +15,10 @@ pub use crate::domain::rules::{
     secret_ref::{SecretRef, SecretRefError},
 };
 use crate::domain::{
-    consumption::Modifiers,
-    operation::Operation,
-    price::Price,
-    protocol::Protocol,
+    ledger::consumption::Modifiers,
+    money::price::Price,
     rules::{Fallback, Provider, endpoint::EndpointTemplate},
-    usage::Usage,
+    wire::{operation::Operation, protocol::Protocol, usage::Usage},
 };
 
 /// All models and providers of one configuration. Shared in an `Arc`.

@@ -7,16 +7,20 @@
 
 pub mod account;
 mod admission;
+pub mod calibration;
+pub mod consumption;
 pub mod crash;
 pub mod journaled;
 pub mod node;
 pub mod operation_id;
 pub mod period;
+pub mod retention;
+pub mod spend_limit;
 mod step;
 mod top_up;
 mod view;
 
-pub use crate::domain::terms::{
+pub use crate::domain::keys::terms::{
     AccountTerms, AccountTermsChange, FinishFactor, KeyTerms, KeyTermsChange, OnExhausted, ProviderState, Rates,
     RatesChange, Reset,
 };

@@ -1,5 +1,7 @@
 //! Amounts of money: whole nano-USD, never a float.
 
+pub mod price;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

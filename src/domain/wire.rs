@@ -1,5 +1,18 @@
 //! The wire protocols that clients speak.
 
+pub mod finish_reason;
+pub mod json_array;
+pub mod json_pick;
+pub mod json_scan;
+pub mod operation;
+pub mod protocol;
+pub mod provider_state;
+pub mod query_value;
+pub mod session_hint;
+pub mod sse;
+pub mod tokens;
+pub mod usage;
+
 use serde::{Deserialize, Serialize};
 
 /// A wire protocol that clients speak to weir (docs/interface.md, Endpoints).

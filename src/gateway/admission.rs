@@ -11,17 +11,16 @@ use std::sync::Arc;
 use pingora_proxy::Session;
 
 use crate::{
-    billing::{Bill, PricedRoute},
     domain::{
-        json_scan::{self, Scan, ScanLimits},
-        key::KeyRecord,
-        not_forwarded::PresentedKey,
-        operation::Operation,
-        protocol::Protocol,
-        query,
-        refusal::Refusal,
-        route::Route,
-        session_hint::{self, SessionHint},
+        catalogue::route::Route,
+        faults::refusal::Refusal,
+        keys::{key::KeyRecord, not_forwarded::PresentedKey, query},
+        wire::{
+            json_scan::{self, Scan, ScanLimits},
+            operation::Operation,
+            protocol::Protocol,
+            session_hint::{self, SessionHint},
+        },
     },
     gateway::{
         admission::caller::Caller,
@@ -41,7 +40,8 @@ use crate::{
         },
         ticket::Ticket,
     },
-    live::Live,
+    money::billing::{Bill, PricedRoute},
+    providers::live::Live,
 };
 
 /// An admitted request, but for its line in the access log.

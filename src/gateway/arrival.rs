@@ -7,9 +7,11 @@ use pingora_proxy::Session;
 
 use crate::{
     domain::{
-        operation::Target,
-        outcome::Outcome,
-        refusal::{Refusal, Reply},
+        faults::{
+            outcome::Outcome,
+            refusal::{Refusal, Reply},
+        },
+        wire::operation::Target,
     },
     gateway::{
         admission::{self, Admitted, caller},
@@ -24,7 +26,7 @@ use crate::{
             head::{self, QueryKeys},
         },
     },
-    public::PublicResponse,
+    stability::public::PublicResponse,
 };
 
 /// What is to be done with a request.

@@ -5,7 +5,7 @@ use pingora::{Error, ErrorSource, ErrorType};
 use pingora_proxy::Session;
 
 use crate::{
-    domain::{outcome::Outcome, refusal::Refusal},
+    domain::faults::{outcome::Outcome, refusal::Refusal},
     gateway::{
         answer::{body, broken_off},
         attempt::{deadline::Fate, interruption::Interruption},
@@ -17,7 +17,7 @@ use crate::{
         panics, reply,
         ticket::Cause,
     },
-    sessions::Sessions,
+    providers::sessions::Sessions,
 };
 
 /// The status of a request whose client has none.

@@ -3,11 +3,13 @@
 use std::{sync::Arc, time::Instant};
 
 use crate::{
-    access_log::{AccessLog, RequestRecord},
-    clock,
-    domain::{outcome::Outcome, refusal::Refusal},
+    domain::faults::{outcome::Outcome, refusal::Refusal},
+    edges::clock,
     gateway::failure_log,
-    metrics::Metrics,
+    telemetry::{
+        access_log::{AccessLog, RequestRecord},
+        metrics::Metrics,
+    },
 };
 
 /// Where finished requests are reported.

@@ -3,23 +3,26 @@
 use std::sync::Arc;
 
 use crate::{
-    billing::{Consumed, PricedRoute},
     domain::{
-        calibration::{Estimate, output_estimate},
         catalogue::{Catalogue, Model},
-        consumption::{Modifiers, UsageSource},
-        json_scan::input_estimate,
-        json_scan::{Scan, Turns},
-        key::{KeyId, KeyRecord},
-        operation::Operation,
-        outcome::Outcome,
-        price::{OtherModel, Price, PricedRun},
-        protocol::Protocol,
-        tokens::bill::{End, Evidence, Limits, bill},
-        usage::{Run, RunKind},
+        faults::outcome::Outcome,
+        keys::key::{KeyId, KeyRecord},
+        ledger::{
+            calibration::{Estimate, output_estimate},
+            consumption::{Modifiers, UsageSource},
+        },
+        money::price::{OtherModel, Price, PricedRun},
+        wire::{
+            json_scan::{Scan, Turns, input_estimate},
+            operation::Operation,
+            protocol::Protocol,
+            tokens::bill::{End, Evidence, Limits, bill},
+            usage::{Run, RunKind},
+        },
     },
     gateway::meter::Meter,
-    learnt_usage::{Kind, Learnt},
+    money::billing::{Consumed, PricedRoute},
+    providers::learnt_usage::{Kind, Learnt},
 };
 
 /// What the estimates of one request are based on.

@@ -6,15 +6,15 @@ use pingora::{Error, ErrorType, Result};
 use rand::RngExt;
 
 use crate::{
-    clock,
-    domain::protocol::Protocol,
+    domain::wire::protocol::Protocol,
+    edges::clock,
     gateway::{
         drain::InFlight,
         entry::{Entry, Sinks},
         forward::Forward,
         request::head::QueryKeys,
     },
-    live::Live,
+    providers::live::Live,
 };
 
 /// One request and its answer: Pingora's per-request context.

@@ -7,7 +7,7 @@
 
 use std::net::SocketAddr;
 
-use crate::{access_log::RequestRecord, domain::outcome::Outcome};
+use crate::{domain::faults::outcome::Outcome, telemetry::access_log::RequestRecord};
 
 /// The cause of a request that ended in a panic. The panic hook has logged the panic and its place.
 pub const PANICKED: &str = "panicked";

@@ -7,7 +7,7 @@ use crate::{
         recipient::Recipient,
         ticket::{Cause, Ticket},
     },
-    sessions::Sessions,
+    providers::sessions::Sessions,
 };
 
 /// An admitted request.

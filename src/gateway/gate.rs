@@ -12,7 +12,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::sessions::Written;
+use crate::providers::sessions::Written;
 
 /// Open by default; shut until a write has completed.
 #[derive(Default)]

@@ -4,8 +4,8 @@ use std::{borrow::Cow, sync::OnceLock, time::Instant};
 
 use crate::{
     domain::{
-        outcome::Outcome,
-        protocol::{Framing, Made, MidStreamFailure, Observed, Observer, Protocol},
+        faults::outcome::Outcome,
+        wire::protocol::{Framing, Made, MidStreamFailure, Observed, Observer, Protocol},
     },
     gateway::coding::{Coded, answer_decoder::AnswerDecoder},
 };

@@ -5,7 +5,7 @@ use std::{any::Any, future::Future, panic::AssertUnwindSafe};
 use futures_util::FutureExt;
 use pingora::{Error, ErrorType, Result};
 
-use crate::{gateway::failure_log, metrics::Metrics};
+use crate::{gateway::failure_log, telemetry::metrics::Metrics};
 
 /// The error type of a caught panic.
 pub const PANICKED: ErrorType = ErrorType::Custom(failure_log::PANICKED);

@@ -6,16 +6,13 @@ use ipnet::IpNet;
 use tokio::sync::Semaphore;
 
 use crate::{
-    billing::Billing,
-    body_budget::BodyBudget,
+    edges::{body_budget::BodyBudget, switches::Switches},
     gateway::{drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals},
-    key_cache::KeyCache,
-    learnt_usage::Learnt,
-    live::LiveCell,
-    metrics::Metrics,
-    public::Public,
-    sessions::Sessions,
-    switches::Switches,
+    money::billing::Billing,
+    providers::{learnt_usage::Learnt, live::LiveCell, sessions::Sessions},
+    stability::public::Public,
+    store::key_cache::KeyCache,
+    telemetry::metrics::Metrics,
 };
 
 /// What all requests share. Built once by `wiring`; Pingora holds it as the proxy application.

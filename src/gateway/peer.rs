@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::IpNet;
 use pingora_proxy::Session;
 
-use crate::limiter::client::Client;
+use crate::edges::limiter::client::Client;
 
 /// The peer's address; unspecified if unknown.
 pub fn address(session: &Session) -> IpAddr {

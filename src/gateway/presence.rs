@@ -19,8 +19,8 @@ use std::{
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    clock,
-    metrics::{GaugeGuard, Metrics, UnattendedEnd},
+    edges::clock,
+    telemetry::metrics::{GaugeGuard, Metrics, UnattendedEnd},
 };
 
 /// The limits that apply once the client has disconnected.

@@ -9,7 +9,7 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::domain::{
-    key::KeyId,
+    keys::key::KeyId,
     ledger::{Counted, Denied},
 };
 
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_remembered_for_a_minute_or_until_it_is_forgotten() {
-        let (recent, now) = (RecentRefusals::default(), crate::clock::instant());
+        let (recent, now) = (RecentRefusals::default(), crate::edges::clock::instant());
         recent.remember(&key(1), Denied::BalanceExhausted, now);
         let last = now + REMEMBERED - Duration::from_millis(1);
         assert_eq!(recent.recall(&key(1), last), Some(Denied::BalanceExhausted));
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_what_is_left_of_it() {
-        let (recent, now) = (RecentRefusals::default(), crate::clock::instant());
+        let (recent, now) = (RecentRefusals::default(), crate::edges::clock::instant());
         recent.remember(&key(1), limited(Counted::Requests, 1500), now);
         let later = now + Duration::from_millis(600);
         assert_eq!(recent.recall(&key(1), later), Some(limited(Counted::Requests, 900)));
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_depends_on_the_request_or_ends_with_another_is_not_remembered() {
-        let (recent, now) = (RecentRefusals::default(), crate::clock::instant());
+        let (recent, now) = (RecentRefusals::default(), crate::edges::clock::instant());
         let concurrency = Denied::Concurrency {
             scope: Scope::Key,
             limit: 1,
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_table_is_bounded_and_makes_room_when_refusals_are_old() {
-        let (recent, now) = (RecentRefusals::default(), crate::clock::instant());
+        let (recent, now) = (RecentRefusals::default(), crate::edges::clock::instant());
         for number in 0..=KEYS_MAX {
             recent.remember(&key(number), Denied::BalanceExhausted, now);
         }

@@ -9,8 +9,8 @@ use crate::{
         attempt::attempts::Attempts, gate::Gate, key_slots::KeySlot, meter::Meter, presence::Presence,
         recipient::owner::Owner,
     },
-    metrics::GaugeGuard,
-    sessions::Sessions,
+    providers::sessions::Sessions,
+    telemetry::metrics::GaugeGuard,
 };
 
 /// Whoever gets the answer of one request.

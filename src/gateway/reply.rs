@@ -13,12 +13,14 @@ use pingora_proxy::Session;
 
 use crate::{
     domain::{
-        outcome::Outcome,
-        protocol::{ErrorForm, Protocol},
-        refusal::{Refusal, Reply},
+        faults::{
+            outcome::Outcome,
+            refusal::{Refusal, Reply},
+        },
+        wire::protocol::{ErrorForm, Protocol},
     },
     gateway::{entry::Entry, request::head::content_length},
-    live::Live,
+    providers::live::Live,
 };
 
 /// The header with weir's request id; a provider's own id keeps its header.

@@ -12,10 +12,13 @@ use http::HeaderMap;
 
 use crate::{
     domain::{
-        catalogue::Model, json_scan::Scan, operation::Operation, refusal::Refusal, route::Leg, rules::RequestFacts,
-        secret::ServiceKey,
+        catalogue::{Model, route::Leg},
+        faults::refusal::Refusal,
+        keys::secret::ServiceKey,
+        rules::RequestFacts,
+        wire::{json_scan::Scan, operation::Operation},
     },
-    live::Live,
+    providers::live::Live,
 };
 
 /// What the client asks. Made by admission; nothing of it changes afterwards.

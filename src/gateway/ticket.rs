@@ -7,16 +7,19 @@
 use std::{borrow::Cow, time::Instant};
 
 use crate::{
-    billing::{Bill, Progress},
-    clock,
     domain::{
-        consumption::UsageSource, finish_reason, ledger::QuotaUse, outcome::Outcome, refusal::Refusal, route::Leg,
+        catalogue::route::Leg,
+        faults::{outcome::Outcome, refusal::Refusal},
+        ledger::{QuotaUse, consumption::UsageSource},
+        wire::finish_reason,
     },
+    edges::clock,
     gateway::{
         entry::{Entry, millis_between},
         estimate::Basis,
         meter::Meter,
     },
+    money::billing::{Bill, Progress},
 };
 
 /// Why a request ends.

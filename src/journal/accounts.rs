@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::Notify;
 
 use crate::{
-    domain::{key::KeyId, ledger::Step},
+    domain::{keys::key::KeyId, ledger::Step},
     journal::{position::Position, synced::Synced},
 };
 

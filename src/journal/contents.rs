@@ -7,9 +7,9 @@ use std::{
 
 use crate::{
     domain::{
-        key::KeyId,
+        faults::stability::Hour,
+        keys::key::KeyId,
         ledger::{Change, Record, Settlement, Step},
-        stability::Hour,
     },
     journal::{
         accounts::{Accounts, RecordedStep},

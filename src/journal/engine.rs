@@ -11,7 +11,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::{
     config::JournalConfig,
-    domain::retention::Retention,
+    domain::ledger::retention::Retention,
     journal::{
         contents::Contents, disk::Disk, error::JournalShut, folder::Folder, frame, position::Position, synced::Synced,
         tail::Tail,

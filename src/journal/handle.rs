@@ -13,12 +13,12 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, watch};
 
 use crate::{
-    clock,
     config::JournalConfig,
     domain::{
-        key::KeyId,
+        keys::key::KeyId,
         ledger::{Admitted, Change, Checkpoint, NodeId, Record, Step},
     },
+    edges::clock,
     journal::{
         disk::{Disk, RealDisk},
         engine::{JournalEngine, WriteState},
@@ -44,9 +44,9 @@ pub struct Opened {
     /// The name of the node, from the journal's folder.
     pub node: NodeId,
     /// Requests that were running when the previous process ended, in the order of their admission, with their last
-    /// checkpoint. [`crate::settlement::settle_left_over`] charges them.
+    /// checkpoint. [`crate::money::settlement::settle_left_over`] charges them.
     pub unsettled: Vec<(Admitted, Option<Checkpoint>)>,
-    /// Requests whose settlement may be in a damaged part of the journal: [`crate::settlement::judge_possibly_settled`].
+    /// Requests whose settlement may be in a damaged part of the journal: [`crate::money::settlement::judge_possibly_settled`].
     pub possibly_settled: Vec<PossiblySettled>,
 }
 

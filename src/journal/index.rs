@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     domain::{
-        key::KeyId,
+        faults::stability::{Bucket, Hour},
+        keys::key::KeyId,
         ledger::NodeId,
-        stability::{Bucket, Hour},
     },
     journal::{checked, folder::Folder},
 };

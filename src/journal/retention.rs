@@ -4,7 +4,7 @@
 use std::io;
 
 use crate::{
-    domain::retention::Retention,
+    domain::ledger::retention::Retention,
     journal::{
         checked,
         engine::{JournalEngine, WriteState},

@@ -1,7 +1,7 @@
 //! This node's contribution to the stability record: whole hours, each reported again whenever it has grown.
 
 use crate::{
-    domain::stability::{Hour, Share},
+    domain::faults::stability::{Hour, Share},
     journal::{handle::Journal, position::Position},
 };
 

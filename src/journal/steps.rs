@@ -1,4 +1,4 @@
-//! The steps that the store has not acknowledged: [`crate::settlement`] sends them and reports the answers here.
+//! The steps that the store has not acknowledged: [`crate::money::settlement`] sends them and reports the answers here.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -7,10 +7,12 @@ use std::{
 
 use crate::{
     domain::{
-        key::{KeyId, KeyRecord},
+        keys::{
+            key::{KeyId, KeyRecord},
+            secret::KeyDigest,
+        },
         ledger::{Change, Record, Step},
         money::NanoUsd,
-        secret::KeyDigest,
     },
     journal::{accounts::RecordedStep, error::JournalError, files::Files, frame, handle::Journal, position::Position},
 };
@@ -172,7 +174,7 @@ impl Journal {
                     continue;
                 };
                 if step.seq > *above && step.seq < *below {
-                    let at_ms = crate::clock::unix_millis();
+                    let at_ms = crate::edges::clock::unix_millis();
                     let place = RecordedStep {
                         seq: step.seq,
                         position,

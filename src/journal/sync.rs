@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    clock,
+    edges::clock,
     journal::{
         engine::{JournalEngine, WriteState},
         folder::ACKNOWLEDGED,

@@ -14,8 +14,8 @@ use std::{
 };
 
 use crate::{
-    clock,
     domain::ledger::NodeId,
+    edges::clock,
     journal::{
         disk::Disk,
         error::JournalShut,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::{
     domain::{
-        consumption::Row,
-        stability::{Bucket, Counters, Hour, Share},
+        faults::stability::{Bucket, Counters, Hour, Share},
+        ledger::consumption::Row,
     },
     journal::position::Position,
 };

@@ -9,15 +9,17 @@ use std::{
 
 use super::*;
 use crate::{
-    clock,
     domain::{
-        consumption::{self, Modifiers, Row, UsageSource},
-        key::KeyId,
-        ledger::{Admitted, Change, Checkpoint, Record, Step},
+        faults::stability::Share,
+        keys::key::KeyId,
+        ledger::{
+            Admitted, Change, Checkpoint, Record, Step,
+            consumption::{self, Modifiers, Row, UsageSource},
+        },
         money::NanoUsd,
-        stability::Share,
-        usage::Usage,
+        wire::usage::Usage,
     },
+    edges::clock,
 };
 use disk::{Disk, RealDisk};
 
@@ -111,7 +113,7 @@ fn tell(journal: &Journal) -> Vec<Share> {
 /// Keeps house as on the days to come, until what is there now is old.
 fn grow_old(journal: &Journal) {
     for half_days in 1..=8 {
-        let later = clock::unix_millis() + half_days * crate::domain::retention::EVERY_MS;
+        let later = clock::unix_millis() + half_days * crate::domain::ledger::retention::EVERY_MS;
         journal.engine.remove_old(later);
     }
 }

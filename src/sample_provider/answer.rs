@@ -5,7 +5,7 @@ use super::offer::{self, Offer};
 use super::script::Script;
 use super::settings::Counting;
 use super::{mark, tokens};
-use crate::domain::protocol::Protocol;
+use crate::domain::wire::protocol::Protocol;
 
 /// How much of a prompt or a tool result is echoed, in characters.
 const ECHO_CHARS_MAX: usize = 160;

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::offer::Offer;
-use crate::domain::operation::Operation;
-use crate::domain::protocol::Protocol;
+use crate::domain::wire::operation::Operation;
+use crate::domain::wire::protocol::Protocol;
 
 /// The facts of one request.
 #[derive(Debug, Default)]

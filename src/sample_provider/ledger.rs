@@ -15,8 +15,8 @@ use serde::Serialize;
 use super::performance::Bill;
 use super::settings::OnClientGone;
 use super::steps::Ending;
-use crate::clock;
-use crate::domain::protocol::Protocol;
+use crate::domain::wire::protocol::Protocol;
+use crate::edges::clock;
 
 /// An append-only file, or nothing.
 #[derive(Debug)]

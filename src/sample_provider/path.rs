@@ -2,7 +2,7 @@
 
 use percent_encoding::percent_decode_str;
 
-use crate::domain::operation::Operation;
+use crate::domain::wire::operation::Operation;
 
 /// A recognised path.
 #[derive(Debug, PartialEq, Eq)]

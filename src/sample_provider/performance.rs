@@ -17,8 +17,8 @@ use super::settings::Settings;
 use super::steps::{self, Ending, ReplyStep};
 use super::tokens::{self, InputTokens};
 use super::{gemini, messages, responses, tool};
-use crate::domain::operation::Operation;
-use crate::domain::protocol::Protocol;
+use crate::domain::wire::operation::Operation;
+use crate::domain::wire::protocol::Protocol;
 
 const RETRY_AFTER_SECONDS_DEFAULT: u32 = 1;
 

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::tokens;
-use crate::domain::protocol::Protocol;
+use crate::domain::wire::protocol::Protocol;
 
 /// Shorter beginnings are not cached.
 const CACHED_TOKENS_MIN: u64 = 1_024;

@@ -12,7 +12,7 @@ use super::mark::MARK_OPEN;
 use super::path::Target;
 use super::performance::Performance;
 use super::settings::{Counting, Settings};
-use crate::domain::operation::Operation;
+use crate::domain::wire::operation::Operation;
 
 /// Answers kept; further ones are rendered each time.
 const RENDERED_MAX: usize = 64;

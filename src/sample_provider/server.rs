@@ -26,8 +26,8 @@ use super::performance::{self, Order, Performance};
 use super::prompt_cache::PromptCache;
 use super::rendered::{self, Rendered};
 use super::settings::Settings;
-use crate::clock;
-use crate::domain::protocol::Protocol;
+use crate::domain::wire::protocol::Protocol;
+use crate::edges::clock;
 
 /// Largest request body, in bytes.
 const BODY_BYTES_MAX: usize = 64 << 20;

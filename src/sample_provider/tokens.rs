@@ -31,7 +31,7 @@ pub(super) fn count(text: &str) -> u64 {
 /// The tokens of one text, estimated from its bytes.
 #[cfg(not(feature = "exact-tokens"))]
 pub(super) fn count(text: &str) -> u64 {
-    let mut classes = crate::domain::tokens::CharClasses::default();
+    let mut classes = crate::domain::wire::tokens::CharClasses::default();
     classes.push(text.as_bytes());
     classes.tokens()
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::ask::{Ask, text_at};
 use super::offer::{Offer, Taking};
 use super::script::Script;
-use crate::domain::protocol::Protocol;
+use crate::domain::wire::protocol::Protocol;
 
 /// Words in a prompt that ask for a tool, when any is offered.
 const ASKING_WORDS: [&str; 3] = ["weather", "forecast", "temperature"];

@@ -11,8 +11,8 @@ use axum::{Json, Router};
 use serde::Serialize;
 
 use crate::journal::JournalShut;
-use crate::metrics::{self, Metrics};
 use crate::store::{StoreTrouble, time};
+use crate::telemetry::metrics::{self, Metrics};
 
 /// What the ops endpoints report on.
 #[derive(Clone)]

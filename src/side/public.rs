@@ -11,9 +11,9 @@ use axum::{
 };
 
 use crate::{
-    clock,
-    public::{Public, PublicRequest, PublicResponse},
+    edges::clock,
     side::service::Peer,
+    stability::public::{Public, PublicRequest, PublicResponse},
     store::time::StoreTime,
 };
 

@@ -16,8 +16,8 @@ use tokio::{sync::watch, time::timeout};
 
 use crate::{
     domain::{
+        faults::stability::{Hour, Share},
         ledger::NodeId,
-        stability::{Hour, Share},
     },
     journal::{Journal, Position},
     store::{

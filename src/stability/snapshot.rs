@@ -6,8 +6,8 @@ use arc_swap::ArcSwapOption;
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
-    clock,
-    domain::stability::{Bucket, Hour, WINDOW_HOURS},
+    domain::faults::stability::{Bucket, Hour, WINDOW_HOURS},
+    edges::clock,
     store::{StoreError, stability::StabilityStore, time::StoreTime},
 };
 

@@ -8,14 +8,16 @@ use tokio::sync::mpsc;
 
 use crate::{
     domain::{
-        consumption::Row,
-        key::{KeyId, KeyRecord},
+        faults::stability::{Bucket, Hour},
+        keys::{
+            key::{KeyId, KeyRecord},
+            secret::KeyDigest,
+        },
         ledger::{
             NodeId,
             account::{AccountSummary, key::AccountKey, operations::Recorded},
+            consumption::Row,
         },
-        secret::KeyDigest,
-        stability::{Bucket, Hour},
     },
     store::StoreError,
 };

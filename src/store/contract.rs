@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::{Changes, KeyChange, KeyStore, KeyView, LIST_KEYS_MAX, StoreError};
-use crate::domain::key::{KeyId, KeyRecord, KeyState};
+use crate::domain::keys::key::{KeyId, KeyRecord, KeyState};
+use crate::domain::keys::secret::KeyDigest;
 use crate::domain::ledger::{KeyTerms, KeyTermsChange, Reset};
 use crate::domain::money::NanoUsd;
-use crate::domain::secret::KeyDigest;
 
 pub(crate) use heal::*;
 

@@ -13,9 +13,9 @@ use tokio::sync::watch;
 
 use self::file::{StoreFile, UNFINISHED};
 use self::key_index::{KeyIndex, KeyMutation};
-use crate::domain::key::{KeyId, KeyRecord};
-use crate::domain::secret::KeyDigest;
-use crate::domain::{provider_state::StateKey, session_hint::ServedBy};
+use crate::domain::keys::key::{KeyId, KeyRecord};
+use crate::domain::keys::secret::KeyDigest;
+use crate::domain::wire::{provider_state::StateKey, session_hint::ServedBy};
 use crate::store::sessions::{self, EMBEDDED_SESSIONS_MAX, SESSION_LIFETIME, SessionStore};
 use crate::store::{Changes, KeyChange, KeyHealer, KeyStore, KeyView, Lookup, StoreError, StoreOpenError};
 
@@ -188,7 +188,7 @@ impl KeyHealer for EmbeddedStore {
 #[async_trait]
 impl SessionStore for EmbeddedStore {
     async fn recall(&self, states: &[StateKey]) -> Result<Vec<Option<ServedBy>>, StoreError> {
-        let (shared, now) = (Arc::clone(&self.shared), crate::clock::unix_seconds());
+        let (shared, now) = (Arc::clone(&self.shared), crate::edges::clock::unix_seconds());
         let states = states.to_vec();
         let texts = blocking(move || {
             let file = shared.file.lock();

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::domain::secret::KeyDigest;
+use crate::domain::keys::secret::KeyDigest;
 use crate::store::{Changes, FEED_CHANGES_MAX};
 
 /// A version that counts changes, and the digests of the last [`FEED_CHANGES_MAX`] of them.

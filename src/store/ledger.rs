@@ -5,9 +5,10 @@ use tokio::sync::watch;
 
 use crate::{
     domain::{
-        consumption::Row,
-        key::KeyId,
-        ledger::{AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp},
+        keys::key::KeyId,
+        ledger::{
+            AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp, consumption::Row,
+        },
         money::NanoUsd,
     },
     store::StoreError,
@@ -71,7 +72,7 @@ pub trait LedgerStore: Send + Sync {
     async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError>;
 
     /// Up to `limit` (at most [`LOG_ROWS_MAX`]) rows of an account that ended on a day (days since the Unix epoch, UTC), in
-    /// the order they were applied in, the first `skip` left out. Rows older than [`crate::domain::consumption::RETENTION_DAYS`]
+    /// the order they were applied in, the first `skip` left out. Rows older than [`crate::domain::ledger::consumption::RETENTION_DAYS`]
     /// are gone.
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError>;
 

@@ -32,8 +32,8 @@ use self::link::{Effort, Link};
 use self::loaded::Loaded;
 use self::reply::ScriptReply;
 use self::scripts::Scripts;
-use crate::domain::key::{KeyId, KeyRecord, KeyState};
-use crate::domain::secret::KeyDigest;
+use crate::domain::keys::key::{KeyId, KeyRecord, KeyState};
+use crate::domain::keys::secret::KeyDigest;
 use crate::store::{
     Changes, FEED_CHANGES_MAX, KeyChange, KeyHealer, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, StoreError, StoreMemory,
     StoreOpenError, StoreTrouble, StoreWarning,

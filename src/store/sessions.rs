@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::domain::{provider_state::StateKey, session_hint::ServedBy};
+use crate::domain::wire::{provider_state::StateKey, session_hint::ServedBy};
 use crate::store::StoreError;
 
 /// How long it is remembered. Providers keep responses for 30 days (OpenAI, `store`), and no state of others is known to
@@ -41,7 +41,7 @@ pub(super) fn from_text(text: &str) -> Option<ServedBy> {
 #[cfg(test)]
 pub(crate) mod contract {
     use super::*;
-    use crate::domain::provider_state::StateId;
+    use crate::domain::wire::provider_state::StateId;
 
     fn served_by(credential: &str) -> ServedBy {
         ServedBy {

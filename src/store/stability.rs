@@ -7,8 +7,8 @@ use tokio::sync::watch;
 
 use crate::{
     domain::{
+        faults::stability::{Bucket, Hour, Share},
         ledger::NodeId,
-        stability::{Bucket, Hour, Share},
     },
     store::StoreError,
 };
@@ -29,7 +29,7 @@ pub const HOURS_MAX: i64 = 256;
 pub trait StabilityStore: Send + Sync {
     /// Each share takes the place of what the node told of that hour before, if its [`Share::watermark`] is greater; else
     /// nothing changes. Each hour changes as a whole. At most [`SHARES_MAX`]. What ended
-    /// [`crate::domain::consumption::RETENTION_DAYS`] ago or earlier may be passed over.
+    /// [`crate::domain::ledger::consumption::RETENTION_DAYS`] ago or earlier may be passed over.
     async fn tell(&self, node: &NodeId, shares: &[Share]) -> Result<(), StoreError>;
 
     /// The buckets of all nodes together, from `first` to `last`, both included; an hour without requests may be missing. Of

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{clock, store::ledger::LedgerStore};
+use crate::{edges::clock, store::ledger::LedgerStore};
 
 /// By how much this node's clock may differ from the store's before that is said.
 pub const OFFSET_MAX: Duration = Duration::from_secs(30);

@@ -13,7 +13,7 @@ use crate::{
         rules::{RuleFile, compile::compile, shipped},
         strict_toml::FileError,
     },
-    metrics::Metrics,
+    telemetry::metrics::Metrics,
     wiring::{StartError, prices},
 };
 

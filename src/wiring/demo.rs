@@ -6,20 +6,21 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::{
-    account_changes::{AccountChanges, journaled::JournaledChanges},
     cli::DemoArgs,
-    clock,
     config::Config,
     domain::{
         catalogue::{Catalogue, CatalogueSettings},
-        key::{KeyId, KeyRecord, KeyState},
+        keys::{
+            key::{KeyId, KeyRecord, KeyState},
+            secret::ServiceKey,
+        },
         ledger::{Change, KeyTerms},
-        money::NanoUsd,
-        price::PriceList,
-        protocol::Protocol,
+        money::{NanoUsd, price::PriceList},
         rules::shipped,
-        secret::ServiceKey,
+        wire::protocol::Protocol,
     },
+    edges::clock,
+    money::account_changes::{AccountChanges, journaled::JournaledChanges},
     sample_provider,
     wiring::{StartError, catalogue, server},
 };

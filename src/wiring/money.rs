@@ -11,13 +11,15 @@ use futures_util::future::join_all;
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
 use crate::{
-    billing::{Billing, GraceLimits},
     config::Config,
-    domain::usage::UsageSource,
+    domain::wire::usage::UsageSource,
     journal::{Journal, JournalError, Opened},
-    metrics::{Metrics, MoneyFigures},
-    settlement::{Settler, judge_possibly_settled, settle_left_over},
+    money::{
+        billing::{Billing, GraceLimits},
+        settlement::{Settler, judge_possibly_settled, settle_left_over},
+    },
     store::{KeyStore, ledger::LedgerStore},
+    telemetry::metrics::{Metrics, MoneyFigures},
     wiring::{StartError, store::Ledger},
 };
 

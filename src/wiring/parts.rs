@@ -5,22 +5,27 @@ use std::{path::Path, sync::Arc};
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
 use crate::{
-    access_log::{AccessLog, AccessLogTarget},
-    body_budget::BodyBudget,
-    clock,
     config::{AccessTarget, Config},
     domain::catalogue::Catalogue,
+    edges::{
+        body_budget::BodyBudget,
+        clock,
+        resolver::{Resolver, ResolverSettings},
+        switches::Switches,
+    },
     gateway::{Gateway, drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals},
-    key_cache::KeyCache,
-    learnt_usage::Learnt,
-    live::{Live, LiveCell},
-    metrics::{Health, Metrics, ProviderFigures},
-    pools::Pools,
-    public::Public,
-    resolver::{Resolver, ResolverSettings},
-    sessions::Sessions,
-    store::{KeyStore, StoreWarning, archive::Archive},
-    switches::Switches,
+    providers::{
+        learnt_usage::Learnt,
+        live::{Live, LiveCell},
+        pools::Pools,
+        sessions::Sessions,
+    },
+    stability::public::Public,
+    store::{KeyStore, StoreWarning, archive::Archive, key_cache::KeyCache},
+    telemetry::{
+        access_log::{AccessLog, AccessLogTarget},
+        metrics::{Health, Metrics, ProviderFigures},
+    },
     wiring::{StartError, catalogue, money::Money, public, reload::Reloader, stability::Stability, store},
 };
 

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use crate::{
     config::Config,
-    domain::{price::PriceList, strict_toml::FileError},
+    domain::{money::price::PriceList, strict_toml::FileError},
 };
 
 /// A price list larger than this is refused unread.

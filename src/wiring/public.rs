@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use crate::{
-    clock,
     config::Config,
     domain::catalogue::Catalogue,
-    limiter::Allowance,
-    live::LiveCell,
-    public::{Public, Settings, Source},
-    stability::{Snapshot, Snapshots},
+    edges::{clock, limiter::Allowance},
+    providers::live::LiveCell,
+    stability::{
+        Snapshot, Snapshots,
+        public::{Public, Settings, Source},
+    },
 };
 
 /// Built from `[stability]`.

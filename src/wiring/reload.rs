@@ -18,13 +18,14 @@ use tokio::{
 };
 
 use crate::{
-    clock,
     config::Config,
     domain::catalogue::Catalogue,
-    live::{Live, LiveCell},
-    metrics::Metrics,
-    pools::Pools,
-    resolver::Resolver,
+    edges::{clock, resolver::Resolver},
+    providers::{
+        live::{Live, LiveCell},
+        pools::Pools,
+    },
+    telemetry::metrics::Metrics,
     wiring::{StartError, catalogue, notify as service_manager},
 };
 

@@ -15,17 +15,19 @@ use tempfile::NamedTempFile;
 use tokio::{runtime::Runtime, sync::watch};
 
 use crate::{
-    account_changes::journaled::JournaledChanges,
-    clock,
     config::Config,
     domain::{
         catalogue::{Catalogue, Model},
-        protocol::Protocol,
         rules::Provider,
         strict_toml::nearest,
+        wire::protocol::Protocol,
     },
-    live::LiveCell,
-    pools::{CredentialState, PassedOver, Pool},
+    edges::{clock, switches::Switches},
+    money::account_changes::journaled::JournaledChanges,
+    providers::{
+        live::LiveCell,
+        pools::{CredentialState, PassedOver, Pool},
+    },
     side::{
         admin::{self, AdminState, CredentialView, ModelView, PassedOverView, ProviderView, Providers},
         audit::Audit,
@@ -34,7 +36,6 @@ use crate::{
         service::{Bound, SideService},
     },
     store::StoreWarning,
-    switches::Switches,
     wiring::{
         StartError,
         gateway_service::GatewayService,

@@ -6,9 +6,9 @@ use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
 use crate::{
     journal::Journal,
-    metrics::Metrics,
     stability::{Publisher, Snapshots},
     store::{stability::StabilityStore, time::StoreTime},
+    telemetry::metrics::Metrics,
 };
 
 /// What deals with the record.

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use crate::{
-    clock,
     config::{Config, RedisConfig, RedisModeConfig, StoreConfig, secret_source},
-    domain::{catalogue::SecretRef, secret::Secret},
-    key_cache::{KeyCacheSettings, UnknownSettings},
-    limiter::Allowance,
+    domain::{catalogue::SecretRef, keys::secret::Secret},
+    edges::{clock, limiter::Allowance},
     store::{
         KeyStore,
         archive::{Archive, Archives},
         embedded::{EmbeddedStore, ledger::EmbeddedLedger},
+        key_cache::{KeyCacheSettings, UnknownSettings},
         ledger::LedgerStore,
         redis::{RedisLedger, RedisMode, RedisSettings, RedisStore},
         sessions::SessionStore,

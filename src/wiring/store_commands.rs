@@ -19,9 +19,9 @@ use crate::{
         partial_file::partial_path,
         store::{BackupArgs, InitArgs, PruneArgs, RestoreArgs, StoreCommand},
     },
-    clock,
     config::{Config, RedisConfig, StoreConfig},
-    domain::consumption::RETENTION_DAYS,
+    domain::ledger::consumption::RETENTION_DAYS,
+    edges::clock,
     store::{
         KeyStore, StoreError, StoreOpenError,
         archive::{
@@ -208,7 +208,7 @@ fn restore(args: &RestoreArgs) -> Result<CommandOutput, StartError> {
     Ok((text, json!({ "items": end.items, "time": header.time })))
 }
 
-/// An operator's word that goes further than retention does by itself (`domain/retention.rs`).
+/// An operator's word that goes further than retention does by itself (`domain/ledger/retention.rs`).
 fn prune(args: &PruneArgs) -> Result<CommandOutput, StartError> {
     let config = load(&args.store.conf)?;
     let StoreConfig::Embedded(embedded) = &config.store else {

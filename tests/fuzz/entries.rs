@@ -6,12 +6,12 @@ use std::sync::OnceLock;
 
 use http::HeaderMap;
 use serde_json::value::RawValue;
-use weir::domain::json_scan::{JsonEnd, Progress, ScanLimits, scan};
-use weir::domain::operation::Operation;
-use weir::domain::protocol::observer::HEAP_BYTES_MAX;
-use weir::domain::protocol::{FailureKind, Framing, MidStreamFailure, Observed, Observer, Protocol};
 use weir::domain::rules::compile::compile;
 use weir::domain::rules::{BodyRules, EditError, RequestFacts, ResponseRewriter, RuleFile, edit_body};
+use weir::domain::wire::json_scan::{JsonEnd, Progress, ScanLimits, scan};
+use weir::domain::wire::operation::Operation;
+use weir::domain::wire::protocol::observer::HEAP_BYTES_MAX;
+use weir::domain::wire::protocol::{FailureKind, Framing, MidStreamFailure, Observed, Observer, Protocol};
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
 

@@ -104,16 +104,16 @@ fn only_the_clock_reads_the_clock() {
     let mut complaints = Vec::new();
     for source in sources(&["src"])
         .into_iter()
-        .filter(|source| source.path != "src/clock.rs")
+        .filter(|source| source.path != "src/edges/clock.rs")
     {
         complaints.extend(source.complaints(|line| {
             let reader = readers.iter().find(|reader| line.contains(**reader))?;
             Some(format!(
-                "`{reader}` reads the clock, take the time as an argument or use crate::clock"
+                "`{reader}` reads the clock, take the time as an argument or use crate::edges::clock"
             ))
         }));
     }
-    none(&complaints, "crate::clock is the only reader of the clock");
+    none(&complaints, "crate::edges::clock is the only reader of the clock");
 }
 
 #[test]

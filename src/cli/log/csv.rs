@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::timestamp::time;
-use crate::domain::consumption::{Part, Row, UsageSource};
+use crate::domain::ledger::consumption::{Part, Row, UsageSource};
 
 /// The columns, in this order. New ones come at the end.
 const COLUMNS: [&str; 33] = [

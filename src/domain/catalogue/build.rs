@@ -4,13 +4,13 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Catalogue, CatalogueSettings, Places, ProviderOverride, SecretRef, Warning, models::Models, pricing};
 use crate::domain::{
-    price::PriceList,
+    keys::secret::Secret,
+    money::price::PriceList,
     rules::{
         RuleFile,
         compile::{Compiled, ONLY_CREDENTIAL, SecretPlace, compile},
         endpoint::Origin,
     },
-    secret::Secret,
     strict_toml::{self, FileError, suggestion},
 };
 

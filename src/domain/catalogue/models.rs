@@ -7,11 +7,10 @@ use std::{
 
 use super::{Model, Places, RawModel, pricing};
 use crate::domain::{
-    json_scan::is_plausible_model,
-    price::PriceList,
-    protocol::Protocol,
+    money::price::PriceList,
     rules::Provider,
     strict_toml::{FileError, suggestion},
+    wire::{json_scan::is_plausible_model, protocol::Protocol},
 };
 
 /// The models found so far, each with where it stands.

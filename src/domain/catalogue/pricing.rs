@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Catalogue, Model, RawModel, Warning};
 use crate::domain::{
-    price::{Price, PriceList, SHIPPED_FILE},
+    money::price::{Price, PriceList, SHIPPED_FILE},
     rules::Provider,
     strict_toml::suggestion,
 };

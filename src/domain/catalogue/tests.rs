@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::domain::{
-    price::{PriceList, SHIPPED_FILE},
+    keys::secret::Secret,
+    money::price::{PriceList, SHIPPED_FILE},
     rules::{RuleFile, pattern::matches, shipped},
-    secret::Secret,
     strict_toml::FileError,
 };
 

@@ -54,10 +54,12 @@ use super::{
     view::{AccountView, KeySpend},
 };
 use crate::domain::{
-    consumption::Row,
-    key::{KeyDenied, KeyId},
+    keys::{
+        key::{KeyDenied, KeyId},
+        terms::{AccountTerms, KeyTerms},
+    },
+    ledger::consumption::Row,
     money::NanoUsd,
-    terms::{AccountTerms, KeyTerms},
 };
 
 mod amounts;

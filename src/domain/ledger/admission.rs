@@ -1,10 +1,12 @@
 //! What a store is asked before a request is forwarded, and what it answers.
 
 use crate::domain::{
-    key::KeyRecord,
+    keys::{
+        key::KeyRecord,
+        terms::{ProviderState, Rates},
+    },
     ledger::node::NodeId,
     money::NanoUsd,
-    terms::{ProviderState, Rates},
 };
 
 /// A request for admission, made by `billing`.

@@ -1,11 +1,9 @@
 //! The charge for requests that were running when weir crashed.
 
-use crate::domain::{
+use crate::domain::ledger::{
     consumption::{RequestEnd, Row},
-    ledger::{
-        journaled::{Admitted, Checkpoint},
-        step::Settlement,
-    },
+    journaled::{Admitted, Checkpoint},
+    step::Settlement,
 };
 
 /// The status in the row of such a request if its answer's head had not come: what a proxy in front of weir tells the
@@ -50,10 +48,10 @@ pub fn settlement_of_charged(admitted: Admitted) -> Settlement {
 mod tests {
     use super::*;
     use crate::domain::{
-        consumption::{Modifiers, Part, Request, UsageSource},
-        key::KeyId,
+        keys::key::KeyId,
+        ledger::consumption::{Modifiers, Part, Request, UsageSource},
         money::NanoUsd,
-        usage::{RunKind, Usage},
+        wire::usage::{RunKind, Usage},
     };
 
     fn admitted() -> Admitted {

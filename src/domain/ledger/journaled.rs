@@ -4,12 +4,16 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{
-    consumption::{Modifiers, Part, Request, RequestEnd, Row, UsageSource},
-    key::{KeyId, KeyRecord},
-    ledger::step::Step,
+    keys::{
+        key::{KeyId, KeyRecord},
+        secret::KeyDigest,
+    },
+    ledger::{
+        consumption::{Modifiers, Part, Request, RequestEnd, Row, UsageSource},
+        step::Step,
+    },
     money::NanoUsd,
-    secret::KeyDigest,
-    usage::Usage,
+    wire::usage::Usage,
 };
 
 /// The outcome in the row of a request that was running when weir crashed.

@@ -5,7 +5,7 @@ use std::fmt;
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::secret::random_base62;
+use crate::domain::keys::secret::random_base62;
 
 const START: &str = "node_";
 const RANDOM_CHARS: usize = 16;

@@ -3,7 +3,7 @@
 
 use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
 
-use crate::domain::terms::Reset;
+use crate::domain::keys::terms::Reset;
 
 /// The name of the period that never ends.
 pub const ALL: &str = "all";

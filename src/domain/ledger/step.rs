@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{
-    consumption::Row, key::KeyId, ledger::operation_id::OperationId, money::NanoUsd, terms::AccountTerms,
+    keys::{key::KeyId, terms::AccountTerms},
+    ledger::{consumption::Row, operation_id::OperationId},
+    money::NanoUsd,
 };
 
 /// One change of an account, with its number among this node's changes of that account.

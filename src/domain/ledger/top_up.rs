@@ -1,6 +1,6 @@
 //! How a running request's hold grows.
 
-use crate::domain::{key::KeyId, ledger::node::NodeId, money::NanoUsd};
+use crate::domain::{keys::key::KeyId, ledger::node::NodeId, money::NanoUsd};
 
 /// A running request's demand for a larger hold.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! What operators see of accounts and keys.
 
-use crate::domain::{money::NanoUsd, terms::AccountTerms};
+use crate::domain::{keys::terms::AccountTerms, money::NanoUsd};
 
 /// An account as operators see it.
 #[derive(Clone, Debug, PartialEq, Eq)]

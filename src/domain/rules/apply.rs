@@ -11,11 +11,11 @@ pub use splice::EditError;
 pub(super) use splice::{Splice, json_string, spliced};
 
 use crate::domain::{
-    json_scan::{Scan, Tape},
     rules::{
         body::{BodyEdit, BodyRules},
         condition::RequestFacts,
     },
+    wire::json_scan::{Scan, Tape},
 };
 
 /// Edits a body that `scan` has accepted: the model becomes `upstream_model` where the body names it, then the

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 pub use crate::domain::rules::number::Number;
 use crate::domain::{
-    protocol::Protocol,
     rules::condition::{Condition, FieldBase, FieldTest, RequestFacts},
+    wire::protocol::Protocol,
 };
 
 /// The most edits of one list, so that a request's cost stays bounded.

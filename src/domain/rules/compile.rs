@@ -14,16 +14,15 @@ use toml::Spanned;
 
 pub use self::resilience::{ONLY_CREDENTIAL, SecretPlace};
 use crate::domain::{
-    operation::Operation,
-    protocol::Protocol,
+    keys::secret::Secret,
     rules::{
         RuleFile,
         endpoint::{EndpointTemplate, Endpoints},
         provider::{Auth, Credential, Provider, Timeouts},
         raw::{AuthStyle, RawAuth, RawEndpoints, RawModel, RawProvider, RawTimeouts},
     },
-    secret::Secret,
     strict_toml::{Faults, FileError, parse_all},
+    wire::{operation::Operation, protocol::Protocol},
 };
 
 /// The longest name of a provider, in bytes.

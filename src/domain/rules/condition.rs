@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName};
 
 use super::body::Number;
-use crate::domain::operation::Operation;
+use crate::domain::wire::operation::Operation;
 
 /// What the conditions of edits may ask about a request.
 #[derive(Clone, Copy, Debug)]

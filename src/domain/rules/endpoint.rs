@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::domain::operation::Operation;
+use crate::domain::wire::operation::Operation;
 
 /// What stands for the model in a URL template.
 const MODEL_MARK: &str = "{model}";

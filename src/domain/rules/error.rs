@@ -1,8 +1,8 @@
 //! Error rules: the meaning of a provider's errors whose status does not tell it.
 
 use crate::domain::{
-    protocol::provider_error,
     rules::{pattern::matches, raw::ErrorMeaning},
+    wire::protocol::provider_error,
 };
 
 /// An error of the provider, told from others of its status by what it says. All that is given has to hold.

@@ -6,10 +6,7 @@ use http::HeaderMap;
 use serde_json::value::RawValue;
 
 use crate::domain::{
-    credential::CREDENTIAL_HEADERS,
-    json_scan::{DEPTH_MAX, ScanLimits, scan},
-    operation::Operation,
-    protocol::Framing,
+    keys::credential::CREDENTIAL_HEADERS,
     rules::{
         apply::{EditError, Splice, model_splice, spliced, splices_of},
         body::{BodyOp, BodyRules},
@@ -19,6 +16,11 @@ use crate::domain::{
         provider::Provider,
         query::{QueryEdit, QueryOp},
         response::ResponseRewriter,
+    },
+    wire::{
+        json_scan::{DEPTH_MAX, ScanLimits, scan},
+        operation::Operation,
+        protocol::Framing,
     },
 };
 

@@ -5,9 +5,8 @@ use std::time::Duration;
 use http::HeaderName;
 
 use crate::domain::{
-    operation::Operation,
-    protocol::{ErrorForm, Protocol},
-    retry::RetryPolicy,
+    faults::retry::RetryPolicy,
+    keys::secret::Secret,
     rules::{
         body::BodyRules,
         endpoint::{Endpoints, Origin},
@@ -18,7 +17,10 @@ use crate::domain::{
         raw::{ErrorMeaning, ErrorShape, OnClientGone, RefusalShape},
         secret_ref::SecretRef,
     },
-    secret::Secret,
+    wire::{
+        operation::Operation,
+        protocol::{ErrorForm, Protocol},
+    },
 };
 
 /// One provider. Compiled from its file; part of the catalogue.

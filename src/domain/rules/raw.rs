@@ -8,7 +8,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 pub use self::edits::{OneOrMore, RawBodyEdit, RawBodyOp, RawCondition, RawHeaders, RawQuery};
-use crate::domain::{protocol::Protocol, rules::secret_ref::SecretRef};
+use crate::domain::{rules::secret_ref::SecretRef, wire::protocol::Protocol};
 
 mod resilience;
 

@@ -9,8 +9,8 @@ mod event;
 pub use self::event::EVENT_BYTES_MAX;
 use self::{array::ElementRewriter, event::EventRewriter};
 use crate::domain::{
-    protocol::Framing,
     rules::{apply::edit_object, body::BodyRules, condition::RequestFacts},
+    wire::protocol::Framing,
 };
 
 /// Bytes of an answer in one piece that are held at most; a longer one passes unedited.

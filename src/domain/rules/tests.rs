@@ -4,7 +4,7 @@ mod errors;
 mod golden;
 
 use super::*;
-use crate::domain::operation::Operation;
+use crate::domain::wire::operation::Operation;
 
 #[test]
 fn every_shipped_file_compiles() {

@@ -5,22 +5,24 @@ use std::sync::Arc;
 use pingora_proxy::Session;
 
 use crate::{
-    clock,
     domain::{
-        credential::{self, CredentialError},
-        key::{KeyDenied, KeyRecord},
-        protocol::Protocol,
-        refusal::Refusal,
-        secret::{KeyDigest, ServiceKey},
+        faults::refusal::Refusal,
+        keys::{
+            credential::{self, CredentialError},
+            key::{KeyDenied, KeyRecord},
+            secret::{KeyDigest, ServiceKey},
+        },
+        wire::protocol::Protocol,
     },
+    edges::clock,
     gateway::{
         entry::Entry,
         parts::Gateway,
         peer,
         request::head::{self, QueryKeys},
     },
-    key_cache::KeyLookupError,
-    live::Live,
+    providers::live::Live,
+    store::key_cache::KeyLookupError,
 };
 
 /// The authenticated caller of a request.

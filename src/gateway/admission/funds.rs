@@ -3,23 +3,21 @@
 use std::{sync::Arc, time::Instant};
 
 use crate::{
-    billing::{Bill, NotAdmitted, Wanted},
-    clock,
     config::money::MoneyConfig,
     domain::{
-        json_scan::Scan,
-        key::KeyRecord,
+        faults::refusal::{Limit, Refusal},
+        keys::{key::KeyRecord, secret::KeyDigest},
         ledger::{Denied, Scope},
-        operation::Operation,
-        refusal::{Limit, Refusal},
-        secret::KeyDigest,
+        wire::{json_scan::Scan, operation::Operation},
     },
+    edges::clock,
     gateway::{
         admission::caller::{self, Caller},
         entry::millis_between,
         estimate::Basis,
         parts::Gateway,
     },
+    money::billing::{Bill, NotAdmitted, Wanted},
 };
 
 /// A request that asks for a hold.

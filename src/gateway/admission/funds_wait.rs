@@ -7,9 +7,8 @@ use pingora::protocols::http::ServerSession;
 use pingora_proxy::Session;
 
 use crate::{
-    billing::{Bill, NotAdmitted, QueuePosition},
-    clock,
-    domain::{key::KeyRecord, ledger::Denied, refusal::Refusal},
+    domain::{faults::refusal::Refusal, keys::key::KeyRecord, ledger::Denied},
+    edges::{clock, limiter::client::Client},
     gateway::{
         admission::{
             caller::Caller,
@@ -19,7 +18,7 @@ use crate::{
         peer,
         request::Rejection,
     },
-    limiter::client::Client,
+    money::billing::{Bill, NotAdmitted, QueuePosition},
 };
 
 /// Waits until the store admits the request, for at most `[money] held_wait_ms` and while the client is connected.

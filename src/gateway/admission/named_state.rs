@@ -1,18 +1,20 @@
 //! State at a provider that a request names: whether its account owns it, and which provider has it.
 
 use crate::{
-    billing::Bill,
     domain::{
-        json_scan::{Reference, Scan},
-        key::KeyRecord,
+        faults::refusal::Refusal,
+        keys::key::KeyRecord,
         ledger::ProviderState,
-        operation::Operation,
-        provider_state::StateKey,
-        refusal::Refusal,
-        session_hint::{ServedBy, SessionHint},
+        wire::{
+            json_scan::{Reference, Scan},
+            operation::Operation,
+            provider_state::StateKey,
+            session_hint::{ServedBy, SessionHint},
+        },
     },
     gateway::parts::Gateway,
-    sessions::Recalled,
+    money::billing::Bill,
+    providers::sessions::Recalled,
 };
 
 /// The state that a request names, with what the store knows of each.

@@ -7,10 +7,10 @@ use pingora_proxy::Session;
 
 use crate::{
     domain::{
-        key::KeyRecord,
-        operation::Operation,
-        refusal::Refusal,
+        faults::refusal::Refusal,
+        keys::key::KeyRecord,
         rules::{ClientGoneAction, Provider},
+        wire::operation::Operation,
     },
     gateway::{
         client_h2::ClientH2,
@@ -21,7 +21,7 @@ use crate::{
         presence::{Presence, Terms},
         request::Request,
     },
-    live::Live,
+    providers::live::Live,
 };
 
 /// A place among those that the key has for counting tokens. Agents count in bursts (25 at once were seen) and pay

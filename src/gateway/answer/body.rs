@@ -4,11 +4,11 @@ use bytes::Bytes;
 use pingora::{Error, ErrorType, Result};
 
 use crate::{
-    clock,
     domain::{
-        outcome::Outcome,
-        protocol::{FailureKind, Framing, MidStreamFailure},
+        faults::outcome::Outcome,
+        wire::protocol::{FailureKind, Framing, MidStreamFailure},
     },
+    edges::clock,
     gateway::{
         answer::{broken_off, error},
         attempt::deadline::Fate,
@@ -16,7 +16,7 @@ use crate::{
         outlet::{Outlet, append, rewrite},
         ticket::Cause,
     },
-    metrics::Metrics,
+    telemetry::metrics::Metrics,
 };
 
 /// Passes a piece of the answer's body, or its end. An error return breaks the connection.

@@ -2,8 +2,8 @@
 
 use crate::{
     domain::{
-        outcome::Outcome,
-        protocol::{FailureKind, MidStreamFailure},
+        faults::outcome::Outcome,
+        wire::protocol::{FailureKind, MidStreamFailure},
     },
     gateway::{attempt::deadline::Fate, forward::Forward},
 };

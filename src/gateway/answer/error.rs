@@ -9,15 +9,15 @@ use http::{HeaderValue, Version, header};
 use pingora::{Result, http::ResponseHeader};
 
 use crate::{
-    clock,
     domain::{
-        protocol::{
+        faults::retry::{retry_after, retry_delay},
+        rules::ErrorShape,
+        wire::protocol::{
             framing_of,
             provider_error::{redact, reshape_error},
         },
-        retry::{retry_after, retry_delay},
-        rules::ErrorShape,
     },
+    edges::clock,
     gateway::{
         answer::{fields, interim},
         attempt::verdict,
@@ -28,7 +28,7 @@ use crate::{
             withheld_error::{WholeError, WithheldError},
         },
     },
-    metrics::Metrics,
+    telemetry::metrics::Metrics,
 };
 
 /// Withholds an error answer whose head has arrived, and gives Pingora a head that the client never sees. `is_judged`

@@ -5,7 +5,7 @@ use pingora::{Error, ErrorType, Result, http::ResponseHeader};
 use smallvec::SmallVec;
 
 use crate::{
-    domain::protocol::provider_error::redact,
+    domain::wire::protocol::provider_error::redact,
     gateway::{answer::spend_limit, forward::Forward, reply::REQUEST_ID},
 };
 

@@ -5,12 +5,12 @@ use pingora::{ErrorType, Result, http::ResponseHeader};
 use pingora_proxy::Session;
 
 use crate::{
-    clock,
     domain::{
-        protocol::{Framing, framing_of},
-        refusal::Refusal,
+        faults::refusal::Refusal,
         rules::{ErrorShape, ResponseRewriter},
+        wire::protocol::{Framing, framing_of},
     },
+    edges::clock,
     gateway::{
         answer::{error, fields, interim, redirect},
         attempt::{interruption::Interruption, verdict},
@@ -18,7 +18,7 @@ use crate::{
         forward::Forward,
         outlet::{Outlet, possible_error::PossibleError},
     },
-    metrics::Metrics,
+    telemetry::metrics::Metrics,
 };
 
 /// The provider's answer has a head. An error return ends the attempt.

@@ -4,7 +4,7 @@
 use pingora::{Error, ErrorType, http::ResponseHeader};
 
 use crate::{
-    domain::refusal::Refusal,
+    domain::faults::refusal::Refusal,
     gateway::{attempt::interruption::Interruption, forward::Forward},
 };
 

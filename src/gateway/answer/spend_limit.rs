@@ -5,7 +5,7 @@ use pingora::{Result, http::ResponseHeader};
 use smallvec::SmallVec;
 
 use crate::{
-    domain::{protocol::Protocol, spend_limit},
+    domain::{ledger::spend_limit, wire::protocol::Protocol},
     gateway::forward::Forward,
 };
 

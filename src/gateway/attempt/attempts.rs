@@ -11,13 +11,11 @@ use std::{
 use self::visit::{Access, Asking, Visit, Wish};
 use crate::{
     domain::{
-        operation::Operation,
-        provider_state::StateKey,
-        retry::{REST_AFTER_LIMIT, REST_AFTER_REFUSAL, RETRY_AFTER_OBEYED_MAX},
-        route::Leg,
-        session_hint::SessionHint,
+        catalogue::route::Leg,
+        faults::retry::{REST_AFTER_LIMIT, REST_AFTER_REFUSAL, RETRY_AFTER_OBEYED_MAX},
+        wire::{operation::Operation, provider_state::StateKey, session_hint::SessionHint},
     },
-    pools::{CredentialState, Place, Places, Pools, Probing},
+    providers::pools::{CredentialState, Place, Places, Pools, Probing},
 };
 
 /// The most attempts of one request, over all providers.

@@ -17,8 +17,8 @@ use pingora_proxy::Session;
 use rand::RngExt;
 
 use crate::{
-    clock,
-    domain::refusal::Refusal,
+    domain::faults::refusal::Refusal,
+    edges::clock,
     gateway::{
         attempt::{
             Attempt,

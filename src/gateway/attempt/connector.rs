@@ -20,9 +20,9 @@ use pingora::{
 use tokio::net::TcpStream;
 
 use crate::{
-    clock,
+    edges::clock,
     gateway::{attempt::deadline, drain::Drain},
-    pools::{Place, Places},
+    providers::pools::{Place, Places},
 };
 
 /// How long the first address is tried alone (RFC 8305 section 8, "Connection Attempt Delay").

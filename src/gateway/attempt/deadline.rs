@@ -22,7 +22,7 @@ use pingora::{
 use tokio::{net::TcpStream, sync::Notify, task::JoinHandle};
 
 use crate::{
-    clock,
+    edges::clock,
     gateway::{drain::Drain, presence::Presence},
 };
 

@@ -6,8 +6,13 @@ use http::HeaderMap;
 use rand::RngExt;
 
 use crate::{
-    clock,
-    domain::{protocol::ErrorForm, refusal::Refusal, route::Leg, rules::Provider, session_hint::SessionHint},
+    domain::{
+        catalogue::route::Leg,
+        faults::refusal::Refusal,
+        rules::Provider,
+        wire::{protocol::ErrorForm, session_hint::SessionHint},
+    },
+    edges::clock,
     gateway::{
         attempt::{Attempt, attempts::Attempts},
         request::{Request, body::RequestBody},

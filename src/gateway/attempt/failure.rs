@@ -5,7 +5,7 @@ use pingora_proxy::Session;
 use rand::RngExt;
 
 use crate::{
-    clock,
+    edges::clock,
     gateway::{
         attempt::{deadline::Fate, dispatch::Dispatch, interruption::Interruption},
         reply,

@@ -3,7 +3,7 @@
 
 use pingora::{Error, ErrorType};
 
-use crate::domain::refusal::Refusal;
+use crate::domain::faults::refusal::Refusal;
 
 /// A reason to end an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

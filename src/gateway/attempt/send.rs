@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::{
     domain::{
-        not_forwarded::{self, PresentedKey},
+        keys::not_forwarded::{self, PresentedKey},
         rules::{Head, edit_head, edit_query},
     },
     gateway::{

@@ -6,10 +6,10 @@ use pingora::{ErrorType, Result};
 use rand::RngExt;
 
 use crate::{
-    clock,
-    domain::refusal::Refusal,
+    domain::faults::refusal::Refusal,
+    edges::clock,
     gateway::attempt::{attempts::Answered, dispatch::Dispatch, interruption::Interruption},
-    metrics::Metrics,
+    telemetry::metrics::Metrics,
 };
 
 /// Records what an answer says about credential and place, and decides whether another attempt follows. `refused` says

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::{gateway::presence::Terms, metrics::Metrics};
+use crate::{gateway::presence::Terms, telemetry::metrics::Metrics};
 
 const PIPE_BYTES: usize = 64;
 

@@ -3,17 +3,17 @@
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
-use crate::billing::PricedLeg;
 use crate::domain::{
-    calibration::InputEstimate,
     catalogue::CatalogueSettings,
-    consumption::Modifiers,
-    key::KeyState,
-    ledger::KeyTerms,
-    money::NanoUsd,
-    price::{Price, PriceList, SHIPPED_FILE},
-    usage::Usage,
+    keys::key::KeyState,
+    ledger::{KeyTerms, calibration::InputEstimate, consumption::Modifiers},
+    money::{
+        NanoUsd,
+        price::{Price, PriceList, SHIPPED_FILE},
+    },
+    wire::usage::Usage,
 };
+use crate::money::billing::PricedLeg;
 
 /// The shipped price of a model at a provider.
 fn price(model: &str, provider: &str) -> Arc<Price> {

@@ -4,11 +4,11 @@
 use bytes::{Bytes, BytesMut};
 
 use crate::domain::{
-    protocol::{
+    rules::ResponseRewriter,
+    wire::protocol::{
         ErrorForm,
         provider_error::{failure_in_success, redact, reshape_error},
     },
-    rules::ResponseRewriter,
 };
 
 /// The size beyond which an answer is no error; errors are short.
@@ -62,7 +62,7 @@ impl PossibleError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::protocol::Protocol;
+    use crate::domain::wire::protocol::Protocol;
 
     fn through(pieces: &[&[u8]]) -> Vec<u8> {
         let mut possible = PossibleError::default();

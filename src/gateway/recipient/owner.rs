@@ -5,12 +5,14 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     domain::{
-        key::KeyRecord,
-        provider_state::{StateId, StateKey},
-        session_hint::ServedBy,
+        keys::key::KeyRecord,
+        wire::{
+            provider_state::{StateId, StateKey},
+            session_hint::ServedBy,
+        },
     },
     gateway::{attempt::attempts::Attempts, gate::Gate, meter::Meter},
-    sessions::{OnTheWay, Sessions},
+    providers::sessions::{OnTheWay, Sessions},
 };
 
 /// How long an answer's end waits at most for that record: as long as an unresponsive store is waited for. After that

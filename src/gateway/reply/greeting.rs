@@ -1,7 +1,7 @@
 //! `HEAD /`, `HEAD` and `GET /api/hello`: whether somebody is there. Claude Code asks before its first request, without a
 //! key (docs/interface.md, Endpoints), so the answer says nothing about anybody.
 
-use crate::domain::refusal::Reply;
+use crate::domain::faults::refusal::Reply;
 
 /// The answer to everyone.
 pub fn reply() -> Reply {

@@ -2,9 +2,9 @@
 
 use crate::domain::{
     catalogue::{Catalogue, Model},
-    key::KeyRecord,
-    protocol::{ListedModel, Protocol, model_entry, model_page::page_of, models_list},
-    refusal::{Refusal, Reply},
+    faults::refusal::{Refusal, Reply},
+    keys::key::KeyRecord,
+    wire::protocol::{ListedModel, Protocol, model_entry, model_page::page_of, models_list},
 };
 
 /// The requested page of the list, or the entry of the `wanted` model.

@@ -5,10 +5,10 @@ use pingora::{Result, http::ResponseHeader};
 use pingora_proxy::Session;
 
 use crate::{
-    clock,
-    domain::outcome::Outcome,
+    domain::faults::outcome::Outcome,
+    edges::clock,
     gateway::{entry::Entry, peer, reply},
-    public::{Public, PublicRequest, PublicResponse},
+    stability::public::{Public, PublicRequest, PublicResponse},
     store::time::StoreTime,
 };
 

@@ -3,15 +3,15 @@
 use bytes::Bytes;
 
 use crate::{
-    body_budget::BodyLease,
     domain::{
-        json_scan::Scan,
-        refusal::Refusal,
-        route::Leg,
+        catalogue::route::Leg,
+        faults::refusal::Refusal,
         rules::{self, RequestFacts},
+        wire::json_scan::Scan,
     },
+    edges::body_budget::BodyLease,
     gateway::coding::Coding,
-    pools::Probing,
+    providers::pools::Probing,
 };
 
 /// A body in memory, with its share of the process-wide budget.

@@ -7,8 +7,8 @@
 use bytes::{Bytes, BytesMut};
 
 use crate::{
-    body_budget::BodyLease,
-    domain::refusal::Refusal,
+    domain::faults::refusal::Refusal,
+    edges::body_budget::BodyLease,
     gateway::coding::{
         Coding,
         decoding::{Decoding, DecodingError, Following},

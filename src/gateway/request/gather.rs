@@ -14,11 +14,11 @@ use pingora::ErrorType;
 use pingora_proxy::Session;
 
 use crate::{
-    body_budget::{BodyBudget, BodyLease},
     domain::{
-        json_scan::{JsonEnd, Progress},
-        refusal::Refusal,
+        faults::refusal::Refusal,
+        wire::json_scan::{JsonEnd, Progress},
     },
+    edges::body_budget::{BodyBudget, BodyLease},
     gateway::{
         coding::Coding,
         request::{

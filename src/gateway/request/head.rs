@@ -6,10 +6,12 @@ use pingora::http::RequestHeader;
 use crate::{
     config::GatewayConfig,
     domain::{
-        credential::Offered,
-        operation::{self, Target, TargetError},
-        protocol::Protocol,
-        refusal::Refusal,
+        faults::refusal::Refusal,
+        keys::credential::Offered,
+        wire::{
+            operation::{self, Target, TargetError},
+            protocol::Protocol,
+        },
     },
     gateway::coding::{self, Coded, Coding},
 };

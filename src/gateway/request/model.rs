@@ -4,15 +4,19 @@ use std::sync::Arc;
 
 use crate::{
     domain::{
-        catalogue::{Catalogue, Model},
-        json_scan::{self, Scan},
-        key::KeyRecord,
-        operation::Operation,
-        refusal::Refusal,
-        route::{self, Route, RouteError},
+        catalogue::{
+            Catalogue, Model,
+            route::{self, Route, RouteError},
+        },
+        faults::refusal::Refusal,
+        keys::key::KeyRecord,
+        wire::{
+            json_scan::{self, Scan},
+            operation::Operation,
+        },
     },
+    edges::switches::Switches,
     gateway::entry::Entry,
-    switches::Switches,
 };
 
 /// The most models that a refusal names as alternatives.

@@ -10,10 +10,9 @@ use std::{
 
 use super::*;
 use crate::domain::{
-    consumption::Part,
-    ledger::{Settlement, settlement_after_crash},
-    price::PARTS_MAX,
-    usage::RunKind,
+    ledger::{Settlement, consumption::Part, settlement_after_crash},
+    money::price::PARTS_MAX,
+    wire::usage::RunKind,
 };
 
 /// A disk that is full while this is true.

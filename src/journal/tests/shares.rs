@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::domain::stability::{Bucket, Counters, Hour};
+use crate::domain::faults::stability::{Bucket, Counters, Hour};
 
 const HOUR_MS: i64 = 3_600_000;
 

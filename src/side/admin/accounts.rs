@@ -15,11 +15,11 @@ use super::{
     state::{AdminState, Peer},
 };
 use crate::{
-    account_changes::Submitted,
     domain::{
         ledger::{AccountTerms, AccountTermsChange, AccountView, Change, OperationId, ProviderState},
         money::NanoUsd,
     },
+    money::account_changes::Submitted,
     store::ledger::LIST_ACCOUNTS_MAX,
 };
 

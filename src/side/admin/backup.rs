@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::{connection_extension::ConnectionExtension, reply::ApiError, state::AdminState};
 use crate::{
-    clock,
+    edges::clock,
     store::archive::file::{self, FORMAT, Header},
 };
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{fields, reply::ApiError};
-use crate::domain::{key::KeyChange, ledger::FinishFactor, money::NanoUsd};
+use crate::domain::{keys::key::KeyChange, ledger::FinishFactor, money::NanoUsd};
 
 /// The fields that can be set. State, key and hint have operations of their own.
 const FIELDS: [&str; 11] = [

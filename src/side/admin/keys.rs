@@ -16,13 +16,15 @@ use super::{
     state::{AdminState, Peer},
 };
 use crate::{
-    account_changes::AccountChangeError,
-    clock,
     domain::{
-        key::{KeyId, KeyRecord, KeyState},
+        keys::{
+            key::{KeyId, KeyRecord, KeyState},
+            secret::ServiceKey,
+        },
         ledger::{KeyTerms, Reset},
-        secret::ServiceKey,
     },
+    edges::clock,
+    money::account_changes::AccountChangeError,
     store::KeyView,
 };
 

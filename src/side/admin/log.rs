@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     domain::{
-        consumption::{RETENTION_DAYS, Row},
-        key::KeyId,
+        keys::key::KeyId,
+        ledger::consumption::{RETENTION_DAYS, Row},
     },
     store::{
         StoreError,

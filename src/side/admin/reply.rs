@@ -9,13 +9,12 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    account_changes::AccountChangeError,
     domain::{
-        key::KeyState,
+        keys::{key::KeyState, secret::ServiceKey},
         ledger::{AccountView, KeySpend, Reset, period::resets_at},
         money::NanoUsd,
-        secret::ServiceKey,
     },
+    money::account_changes::AccountChangeError,
     side::audit::AuditError,
     store::{KeyView, StoreError},
 };

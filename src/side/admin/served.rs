@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Serialize;
 
-use crate::domain::price::Price;
+use crate::domain::money::price::Price;
 
 /// A model as the API shows it.
 #[derive(Clone, Debug, Serialize)]

@@ -6,9 +6,9 @@ use tokio::sync::Mutex;
 
 use super::served::Providers;
 use crate::{
-    account_changes::AccountChanges,
-    clock,
-    domain::secret::KeyPrefix,
+    domain::keys::secret::KeyPrefix,
+    edges::clock,
+    money::account_changes::AccountChanges,
     side::audit::{Audit, AuditError, AuditRecord},
     store::{KeyStore, archive::Archive, ledger::LedgerStore},
 };

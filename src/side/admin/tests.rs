@@ -9,14 +9,13 @@ use tokio::{net::UnixListener, sync::watch};
 
 use super::{AdminState, ModelView, ProviderView, Providers, Stores, serve};
 use crate::{
-    account_changes::{AccountChanges, direct::DirectChanges},
     cli::admin_client::{AdminClient, AdminClientError},
     domain::{
+        keys::secret::{KeyPrefix, ServiceKey},
         ledger::{Change, Record},
-        money::NanoUsd,
-        price::Price,
-        secret::{KeyPrefix, ServiceKey},
+        money::{NanoUsd, price::Price},
     },
+    money::account_changes::{AccountChanges, direct::DirectChanges},
     side::audit::Audit,
     store::{
         KeyStore,

@@ -6,12 +6,12 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::{
-    clock,
     domain::{
+        faults::stability::{Bucket, Counters},
         ledger::{Change, Settlement},
         money::NanoUsd,
-        stability::{Bucket, Counters},
     },
+    edges::clock,
     journal::{JournalSettings, SEGMENT_BYTES_MIN, STEP_BYTES_MAX},
     store::{
         contract::until,

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::{
-    domain::{ledger::NodeId, stability::Share},
+    domain::{faults::stability::Share, ledger::NodeId},
     store::{
         contract::until,
         stability::contract::{share, this_hour},

@@ -1,7 +1,7 @@
 //! What a store does when it is told again what it may have forgotten.
 
 use super::{digest, found, id, record, version};
-use crate::domain::key::{KeyRecord, KeyState};
+use crate::domain::keys::key::{KeyRecord, KeyState};
 use crate::store::{KeyChange, KeyStore, StoreError};
 
 fn at_revision(revision: u64, name: &str) -> KeyRecord {

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::domain::key::{KeyId, KeyRecord};
-use crate::domain::secret::KeyDigest;
+use crate::domain::keys::key::{KeyId, KeyRecord};
+use crate::domain::keys::secret::KeyDigest;
 use crate::store::{Changes, KeyChange, KeyHealer, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, StoreError};
 
 /// A store without any engine.

@@ -13,7 +13,7 @@ use super::{
     key_index::{KeyEntry, KeyMutation},
 };
 use crate::{
-    domain::key::KeyId,
+    domain::keys::key::KeyId,
     store::{
         StoreError,
         archive::{Archive, Item},

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::database::{self, unavailable};
 use super::key_index::{KeyEntry, KeyMutation};
-use crate::domain::key::{KeyId, KeyRecord};
-use crate::domain::provider_state::StateKey;
-use crate::domain::secret::KeyDigest;
+use crate::domain::keys::key::{KeyId, KeyRecord};
+use crate::domain::keys::secret::KeyDigest;
+use crate::domain::wire::provider_state::StateKey;
 use crate::store::{StoreError, StoreOpenError};
 
 /// Key id to a [`StoredKey`] as JSON.

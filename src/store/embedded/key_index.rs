@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 
-use crate::domain::key::{KeyChange, KeyId, KeyRecord, KeyState};
-use crate::domain::secret::KeyDigest;
+use crate::domain::keys::key::{KeyChange, KeyId, KeyRecord, KeyState};
+use crate::domain::keys::secret::KeyDigest;
 use crate::store::feed::Feed;
 use crate::store::{Changes, KeyView, LIST_KEYS_MAX, Lookup, StoreError};
 

@@ -16,9 +16,8 @@ use tokio::time::timeout;
 use self::books::{Applied, Books};
 use super::blocking;
 use crate::domain::{
-    consumption::Row,
-    key::KeyId,
-    ledger::{AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp},
+    keys::key::KeyId,
+    ledger::{AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp, consumption::Row},
     money::NanoUsd,
 };
 use crate::store::ledger::{APPLY_STEPS_MAX, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore};

@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 use super::EmbeddedStore;
 use super::file::StoreFile;
-use crate::domain::key::KeyState;
-use crate::domain::provider_state::StateKey;
+use crate::domain::keys::key::KeyState;
+use crate::domain::wire::provider_state::StateKey;
 use crate::store::contract::{Fixture, digest, id, record, suite, until};
 use crate::store::{KeyStore, KeyView, LIST_KEYS_MAX, StoreOpenError, sessions};
 
@@ -36,7 +36,7 @@ suite!(open);
 async fn sessions_are_remembered_by_their_latest_word() {
     let folder = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(folder.path()).unwrap();
-    let now = crate::clock::unix_seconds();
+    let now = crate::edges::clock::unix_seconds();
     sessions::contract::sessions_are_remembered_by_their_latest_word(&store, now).await;
 }
 

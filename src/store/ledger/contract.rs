@@ -9,11 +9,13 @@ use async_trait::async_trait;
 
 use super::LedgerStore;
 use crate::domain::{
-    consumption::{Modifiers, Part, Row, UsageSource},
-    key::{KeyId, KeyRecord, KeyState},
-    ledger::{KeyTerms, NodeId},
+    keys::key::{KeyId, KeyRecord, KeyState},
+    ledger::{
+        KeyTerms, NodeId,
+        consumption::{Modifiers, Part, Row, UsageSource},
+    },
     money::NanoUsd,
-    usage::{RunKind, Usage},
+    wire::usage::{RunKind, Usage},
 };
 
 mod cases;

@@ -5,7 +5,7 @@ use tokio::sync::mpsc;
 
 use super::{ADMIN_BUDGET, Adopt, Init, RedisStore, link::Effort, reply, reply::ScriptReply};
 use crate::{
-    domain::key::KeyId,
+    domain::keys::key::KeyId,
     store::{
         KeyStore, LIST_KEYS_MAX, StoreError,
         archive::{Archive, Item},

@@ -9,7 +9,7 @@ use ::redis::{
 use super::address::Address;
 use super::rights::{Missing, Rights};
 use super::settings::{RedisMode, RedisSettings};
-use crate::domain::secret::Secret;
+use crate::domain::keys::secret::Secret;
 use crate::store::StoreOpenError;
 
 /// How servers are talked to, and what has to be allowed there. RESP3 everywhere: it tells of a closed connection before the next call is sent on it.

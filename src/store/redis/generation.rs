@@ -1,7 +1,7 @@
 //! The generation: a random word by which a node recognises that a Redis still has its data.
 
 use crate::{
-    domain::secret::random_base62,
+    domain::keys::secret::random_base62,
     store::{
         StoreError,
         redis::{ADMIN_BUDGET, RedisStore, link::Effort, reply::ScriptReply},

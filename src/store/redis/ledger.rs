@@ -30,8 +30,8 @@ use super::ledger_scripts::LedgerScripts;
 use super::link::Effort;
 use super::loaded::Loaded;
 use super::{ADMIN_BUDGET, RedisStore};
-use crate::domain::consumption::Row;
-use crate::domain::key::KeyId;
+use crate::domain::keys::key::KeyId;
+use crate::domain::ledger::consumption::Row;
 use crate::domain::ledger::{
     AccountView, Admission, Admit, Change, Denied, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
 };

@@ -29,7 +29,7 @@ use super::address::Address;
 use super::dialer::Dialer;
 use super::scripts::Scripts;
 use super::settings::{RedisMode, RedisSettings};
-use crate::clock;
+use crate::edges::clock;
 use crate::store::{StoreError, StoreOpenError};
 
 mod breaker;

@@ -2,8 +2,8 @@
 
 use std::vec::IntoIter;
 
-use crate::domain::key::KeyRecord;
-use crate::domain::secret::KeyDigest;
+use crate::domain::keys::key::KeyRecord;
+use crate::domain::keys::secret::KeyDigest;
 use crate::store::{Changes, KeyView, StoreError};
 
 pub(super) struct ScriptReply {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::link::Effort;
 use super::{ADMIN_BUDGET, RedisStore};
-use crate::domain::{provider_state::StateKey, session_hint::ServedBy};
+use crate::domain::wire::{provider_state::StateKey, session_hint::ServedBy};
 use crate::store::StoreError;
 use crate::store::sessions::{self, SESSION_LIFETIME, SessionStore};
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::address::Address;
-use crate::domain::secret::Secret;
+use crate::domain::keys::secret::Secret;
 use crate::store::StoreOpenError;
 
 /// The `[store.redis]` settings, with secrets resolved.

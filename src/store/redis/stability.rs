@@ -17,9 +17,8 @@ use tokio::sync::{mpsc, watch};
 
 use super::{ADMIN_BUDGET, RedisStore, archive::set_up_meanwhile, link::Effort, loaded::Loaded};
 use crate::domain::{
-    consumption::RETENTION_DAYS,
-    ledger::NodeId,
-    stability::{Bucket, Counters, Hour, Share, WINDOW_HOURS},
+    faults::stability::{Bucket, Counters, Hour, Share, WINDOW_HOURS},
+    ledger::{NodeId, consumption::RETENTION_DAYS},
 };
 use crate::store::{
     StoreError,

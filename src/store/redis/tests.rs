@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::test_server::{Joined, TestServer};
 use super::{Adopt, Init};
-use crate::clock;
-use crate::domain::secret::{KeyPrefix, ServiceKey};
+use crate::domain::keys::secret::{KeyPrefix, ServiceKey};
+use crate::edges::clock;
 use crate::store::archive::Archive;
 use crate::store::contract::{Fixture, digest, id, record, suite, until};
 use crate::store::{FEED_CHANGES_MAX, KeyChange, KeyHealer, KeyStore, StoreError};

@@ -10,8 +10,8 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
 use super::{HOURS_MAX, SHARES_MAX, StabilityStore};
-use crate::clock;
-use crate::domain::stability::{Bucket, Counters, Hour, Share};
+use crate::domain::faults::stability::{Bucket, Counters, Hour, Share};
+use crate::edges::clock;
 use crate::store::ledger::contract::node;
 
 /// How many random programs are run.

@@ -6,8 +6,7 @@ use super::*;
 use crate::{
     cli::store::StoreArgs,
     domain::{
-        consumption::Row,
-        ledger::{AccountView, Change, KeySpend, Settlement, Step},
+        ledger::{AccountView, Change, KeySpend, Settlement, Step, consumption::Row},
         money::NanoUsd,
     },
     store::{

@@ -18,7 +18,7 @@ use super::tokens::{Token, tokens, without_tests};
 /// How often a name may be passed on until it is defined.
 const REEXPORTS_MAX: usize = 8;
 
-/// The path of a module: `["domain", "sse"]` for `src/domain/sse.rs`.
+/// The path of a module: `["domain", "sse"]` for `src/domain/wire/sse.rs`.
 pub(super) type Module = Vec<String>;
 
 /// One file that names an item of another one, and where it does so first.

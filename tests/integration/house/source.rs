@@ -15,7 +15,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// The top-level module of a file in `src/`: `domain` for `src/domain/sse.rs`.
+    /// The top-level module of a file in `src/`: `domain` for `src/domain/wire/sse.rs`.
     pub(super) fn module(&self) -> &str {
         let rest = self.path.strip_prefix("src/").unwrap_or(&self.path);
         rest.split(['/', '.']).next().unwrap_or(rest)
@@ -99,7 +99,7 @@ pub(super) fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// What a `use` line imports from: `crate` for `pub(crate) use crate::domain::usage::Usage;`.
+/// What a `use` line imports from: `crate` for `pub(crate) use crate::domain::wire::usage::Usage;`.
 pub(super) fn import_root(line: &str) -> Option<&str> {
     let line = line.trim();
     let line = line

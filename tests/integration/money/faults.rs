@@ -1,5 +1,5 @@
 //! Providers that break off, fall silent, or report nonsense: one row each, its source and status as the table in
-//! `src/domain/tokens/bill.rs` says, and never more than the answer can have cost.
+//! `src/domain/wire/tokens/bill.rs` says, and never more than the answer can have cost.
 
 use serde_json::Value as Json;
 

@@ -1,7 +1,7 @@
 //! Every model that can be served has a price at whoever serves it.
 
 use super::*;
-use crate::domain::{consumption::Modifiers, usage::Usage};
+use crate::domain::{ledger::consumption::Modifiers, wire::usage::Usage};
 
 fn with_prices(own: &str, settings: &CatalogueSettings) -> Result<(Catalogue, Vec<Warning>), String> {
     let own = PriceList::read("prices.toml", &format!("version = \"mine\"\n{own}")).unwrap();

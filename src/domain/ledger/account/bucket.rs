@@ -14,8 +14,8 @@
 //!   a limit, between `-capacity` and `capacity`, at the time the level was true at. It does not make a bucket.
 
 use crate::domain::{
+    keys::terms::Rates,
     ledger::admission::{Counted, Denied, Scope},
-    terms::Rates,
 };
 
 const MINUTE_MS: i64 = 60_000;

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::domain::{
-    key::KeyId,
+    keys::key::KeyId,
     ledger::{
         node::{LEASE_MS, NodeId},
         period::{ALL, Periods},

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{
-    key::{KeyDenied, KeyRecord, KeyState},
+    keys::{
+        key::{KeyDenied, KeyRecord, KeyState},
+        terms::KeyTerms,
+    },
     ledger::{
         account::{
             amounts::{charge, sum},
@@ -15,7 +18,6 @@ use crate::domain::{
         step::Settlement,
     },
     money::NanoUsd,
-    terms::KeyTerms,
 };
 
 /// How long the counter of a period is kept after its end.

@@ -7,7 +7,7 @@ mod kept;
 mod rates;
 
 use super::*;
-use crate::domain::key::{KeyRecord, KeyState};
+use crate::domain::keys::key::{KeyRecord, KeyState};
 use crate::domain::ledger::{LEASE_MS, Rates, Reset};
 
 /// Saturday 2026-11-21, 12:00 UTC.

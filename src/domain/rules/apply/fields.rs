@@ -1,11 +1,11 @@
 //! Evaluates conditions on members of the text.
 
 use crate::domain::{
-    json_scan::{Kind, Reader, Token, is_string},
     rules::{
         body::Number,
         condition::{FieldTest, Scalar, ValueTest},
     },
+    wire::json_scan::{Kind, Reader, Token, is_string},
 };
 
 /// A value of the text: its first token, and the reader behind that.

@@ -2,8 +2,8 @@
 
 use super::EditError;
 use crate::domain::{
-    json_scan::{is_string, unescaped},
     rules::body::{BodyEdit, Refused, path_text},
+    wire::json_scan::{is_string, unescaped},
 };
 
 /// Characters of a client's value that are repeated.

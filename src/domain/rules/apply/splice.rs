@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, ops::Range};
 
-use crate::domain::json_scan::ScanError;
+use crate::domain::wire::json_scan::ScanError;
 
 /// Why a body was not edited.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

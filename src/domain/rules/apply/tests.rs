@@ -5,9 +5,11 @@ mod properties;
 
 use super::*;
 use crate::domain::{
-    json_scan::{ScanLimits, scan},
-    operation::Operation,
     rules::{RuleFile, compile::compile},
+    wire::{
+        json_scan::{ScanLimits, scan},
+        operation::Operation,
+    },
 };
 use http::HeaderMap;
 

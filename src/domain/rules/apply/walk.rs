@@ -7,11 +7,11 @@ use smallvec::SmallVec;
 
 use super::{EditError, Splice, fields::Place, json_string, refusal::refusal, siblings::Siblings};
 use crate::domain::{
-    json_scan::{Kind, Reader, Tape, Token, is_string},
     rules::{
         body::{BodyEdit, BodyOp, Segment},
         condition::FieldBase,
     },
+    wire::json_scan::{Kind, Reader, Tape, Token, is_string},
 };
 
 /// An edit on the way to its place.

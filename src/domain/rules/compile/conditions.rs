@@ -4,7 +4,7 @@ use http::HeaderName;
 
 use super::{body_path::members, values::json_text};
 use crate::domain::{
-    credential::CREDENTIAL_HEADERS,
+    keys::credential::CREDENTIAL_HEADERS,
     rules::{
         body::Number,
         condition::{Condition, FieldBase, FieldTest, HeaderTest, ModelPattern, Scalar, ValueTest},

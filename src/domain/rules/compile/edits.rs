@@ -4,7 +4,7 @@ use http::{HeaderName, HeaderValue};
 use toml::Spanned;
 
 use crate::domain::{
-    credential::CREDENTIAL_HEADERS,
+    keys::credential::CREDENTIAL_HEADERS,
     rules::{
         head::{HeadEdit, HeadEdits, HeadOp},
         query::{QueryEdit, QueryEdits, QueryOp},

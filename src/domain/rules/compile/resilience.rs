@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use toml::Spanned;
 
 use crate::domain::{
-    retry::RetryPolicy,
+    faults::retry::RetryPolicy,
     rules::{
         endpoint::Origin,
         error::{ErrorRule, ErrorRules},

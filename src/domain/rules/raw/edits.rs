@@ -8,7 +8,7 @@ use serde::{
 };
 use toml::Spanned;
 
-use crate::domain::protocol::Protocol;
+use crate::domain::wire::protocol::Protocol;
 
 /// `[headers]`: applied in the order remove, rename, set, default.
 #[derive(Debug, Default, Deserialize)]

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::domain::{protocol::Protocol, rules::secret_ref::SecretRef};
+use crate::domain::{rules::secret_ref::SecretRef, wire::protocol::Protocol};
 
 /// `[[credential]]`: one of several secrets.
 #[derive(Debug, Deserialize)]

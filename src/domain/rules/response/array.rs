@@ -2,8 +2,8 @@
 
 use super::event::EVENT_BYTES_MAX;
 use crate::domain::{
-    json_scan::{JsonEnd, Progress},
     rules::{apply::edit_object, body::BodyRules},
+    wire::json_scan::{JsonEnd, Progress},
 };
 
 /// Holds one object at a time: an element of the array, or the bare object that an error is.

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::{
-    operation::Operation,
     rules::{RuleFile, compile::compile},
+    wire::operation::Operation,
 };
 
 const EDITS: &str = r#"

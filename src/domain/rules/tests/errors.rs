@@ -1,7 +1,7 @@
 //! What the errors of each shipped provider mean: whose business they are, and the form in which clients get them.
 
 use super::*;
-use crate::domain::protocol::{ErrorForm, Protocol, provider_error::reshape_error};
+use crate::domain::wire::protocol::{ErrorForm, Protocol, provider_error::reshape_error};
 
 fn provider(name: &str) -> Provider {
     let file = format!("lua-free-rules/{name}.toml");

@@ -17,7 +17,7 @@ use std::{
 use http::{HeaderMap, HeaderName};
 
 use super::*;
-use crate::domain::{
+use crate::domain::wire::{
     json_scan::{ScanLimits, scan},
     operation::{Target, target},
     protocol::{Framing, Observer, framing_of},

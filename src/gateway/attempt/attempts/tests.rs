@@ -4,18 +4,18 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    clock,
     domain::{
-        catalogue::{Catalogue, CatalogueSettings},
-        circuit::{EJECTED_AFTER, EJECTED_FIRST, READMITTED_AFTER},
-        price::PriceList,
-        provider_state::StateId,
-        route,
+        catalogue::{Catalogue, CatalogueSettings, route},
+        faults::circuit::{EJECTED_AFTER, EJECTED_FIRST, READMITTED_AFTER},
+        keys::secret::Secret,
+        money::price::PriceList,
         rules::{RawModel, RuleFile},
-        secret::Secret,
-        session_hint::ServedBy,
+        wire::{provider_state::StateId, session_hint::ServedBy},
     },
-    resolver::{Resolver, ResolverSettings},
+    edges::{
+        clock,
+        resolver::{Resolver, ResolverSettings},
+    },
 };
 
 /// What a provider does with a request.

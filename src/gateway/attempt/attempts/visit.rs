@@ -7,11 +7,13 @@ use smallvec::SmallVec;
 
 use crate::{
     domain::{
-        operation::Operation,
-        route::Leg,
-        session_hint::{ServedBy, SessionHint},
+        catalogue::route::Leg,
+        wire::{
+            operation::Operation,
+            session_hint::{ServedBy, SessionHint},
+        },
     },
-    pools::{Breaker, ChosenCredential, CredentialState, Permit, Place, Places, Pool, Pools, Probing},
+    providers::pools::{Breaker, ChosenCredential, CredentialState, Permit, Place, Places, Pool, Pools, Probing},
 };
 
 /// Statuses which say that a place's front end has no working back end.

@@ -7,8 +7,8 @@ use tokio::net::{TcpListener, TcpSocket};
 use super::*;
 use crate::{
     domain::rules::{Origin, WeightedOrigin},
-    pools::Probing,
-    resolver::{Lookup, Resolver, ResolverSettings},
+    edges::resolver::{Lookup, Resolver, ResolverSettings},
+    providers::pools::Probing,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    body_budget::BodyBudget,
+    edges::body_budget::BodyBudget,
     gateway::coding::{
         decoding::PART_BYTES,
         tests::{ALL, packed},

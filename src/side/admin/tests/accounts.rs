@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use super::{Fixture, text};
 use crate::{
-    account_changes::direct::InjectedFault,
     domain::{
-        key::KeyId,
+        keys::key::KeyId,
         ledger::{Change, NodeId, Record, Settlement, Step},
         money::NanoUsd,
     },
+    money::account_changes::direct::InjectedFault,
 };
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Fixture, text};
 use crate::{
     domain::{
-        key::KeyId,
+        keys::key::KeyId,
         ledger::{Change, NodeId, Settlement, Step},
         money::NanoUsd,
     },

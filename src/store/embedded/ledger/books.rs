@@ -13,9 +13,11 @@ use parking_lot::{Mutex, RwLock};
 
 use super::file::{Changed, LedgerFile, Unwritten};
 use crate::domain::{
-    consumption::{RETENTION_DAYS, Row},
-    key::KeyId,
-    ledger::{Account, AccountView, Admission, Admit, Change, NodeId, Step},
+    keys::key::KeyId,
+    ledger::{
+        Account, AccountView, Admission, Admit, Change, NodeId, Step,
+        consumption::{RETENTION_DAYS, Row},
+    },
 };
 use crate::store::{StoreError, StoreOpenError};
 

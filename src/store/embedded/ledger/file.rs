@@ -14,11 +14,11 @@ use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTran
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::domain::{
-    consumption::Row,
-    key::KeyId,
+    keys::key::KeyId,
     ledger::{
         Account,
         account::{AccountSummary, key::AccountKey, operations::Recorded},
+        consumption::Row,
     },
 };
 use crate::store::embedded::database::{self, META, unavailable};

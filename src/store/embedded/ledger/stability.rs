@@ -8,8 +8,8 @@ use tokio::sync::watch;
 
 use super::EmbeddedLedger;
 use crate::domain::{
+    faults::stability::{Bucket, Hour, Share},
     ledger::NodeId,
-    stability::{Bucket, Hour, Share},
 };
 use crate::store::{
     StoreError,

@@ -7,9 +7,9 @@ use redb::ReadableTable;
 use tempfile::TempDir;
 
 use super::*;
+use crate::domain::ledger::retention::Retention;
 use crate::domain::ledger::{Change, Denied, Settlement};
 use crate::domain::money::NanoUsd;
-use crate::domain::retention::Retention;
 use crate::store::contract::until;
 use crate::store::ledger::contract::{Fixture, START_MS, TestClock, key_id, ledger_suite, node, record, row};
 
@@ -126,7 +126,7 @@ async fn what_was_flushed_is_there_after_opening_again_and_holds_are_not() {
     // The key's revision has lasted as well.
     assert_eq!(store.admit(&ask("b", 4)).await, Ok(Admission::StaleKey));
     let mut revoked = ask("b", 6);
-    revoked.key.state = crate::domain::key::KeyState::Revoked { at: 1 };
+    revoked.key.state = crate::domain::keys::key::KeyState::Revoked { at: 1 };
     assert_eq!(store.admit(&revoked).await, Ok(Admission::Refused(Denied::KeyRevoked)));
     store.flush().await.unwrap();
     drop(store);
@@ -171,7 +171,7 @@ async fn rows_go_when_they_are_older_than_they_are_kept() {
     let store = EmbeddedLedger::open(folder.path(), clock.source()).unwrap();
     store.apply(&node(1), "acme", &journal(9)).await.unwrap();
     store.flush().await.unwrap();
-    let keep_days = i64::from(crate::domain::consumption::RETENTION_DAYS);
+    let keep_days = i64::from(crate::domain::ledger::consumption::RETENTION_DAYS);
     let kept = keep_days * DAY_MS;
     clock.advance(kept);
     // As it stood the day before.
@@ -216,7 +216,7 @@ async fn an_operators_word_removes_all_before_a_day_and_no_day_that_is_kept() {
     store.apply(&node(1), "acme", &journal(9)).await.unwrap();
     store.flush().await.unwrap();
     clock.advance(200 * DAY_MS);
-    let first_kept = TODAY + 200 - i64::from(crate::domain::consumption::RETENTION_DAYS);
+    let first_kept = TODAY + 200 - i64::from(crate::domain::ledger::consumption::RETENTION_DAYS);
     assert_eq!(store.prune(first_kept + 1).await, Ok(None));
     assert_eq!(store.prune(TODAY).await, Ok(Some(3)));
     assert_eq!(store.prune(first_kept).await, Ok(Some(6)));

@@ -9,9 +9,10 @@ use tokio::sync::watch;
 use super::{Failover, Fixture, TestClock, ledger_suite, model::Model};
 use crate::{
     domain::{
-        consumption::Row,
-        key::KeyId,
-        ledger::{AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp},
+        keys::key::KeyId,
+        ledger::{
+            AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp, consumption::Row,
+        },
         money::NanoUsd,
     },
     store::{

@@ -4,9 +4,11 @@ use jiff::Timestamp;
 
 use super::{Fixture, key_id, node, record, row};
 use crate::domain::{
-    consumption::Row,
-    key::KeyRecord,
-    ledger::{Admission, Admit, Change, Denied, Grant, KeySpend, KeyTerms, QuotaUse, Reset, Settlement, Step},
+    keys::key::KeyRecord,
+    ledger::{
+        Admission, Admit, Change, Denied, Grant, KeySpend, KeyTerms, QuotaUse, Reset, Settlement, Step,
+        consumption::Row,
+    },
     money::NanoUsd,
 };
 use crate::store::ledger::{APPLY_STEPS_MAX, LOG_ROWS_MAX};

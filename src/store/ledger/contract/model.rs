@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::{
     domain::{
-        consumption::Row,
-        key::KeyId,
-        ledger::{Account, AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp},
+        keys::key::KeyId,
+        ledger::{
+            Account, AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
+            consumption::Row,
+        },
         money::NanoUsd,
     },
     store::ledger::APPLY_STEPS_MAX,

@@ -6,7 +6,7 @@ mod compare;
 
 use super::{Fixture, key_id, model::Model, node, row};
 use crate::domain::{
-    key::{KeyRecord, KeyState},
+    keys::key::{KeyRecord, KeyState},
     ledger::{
         AccountTerms, Admission, Admit, Change, KeyTerms, NodeId, OperationId, ProviderState, Rates, Reset, Settlement,
         Step, TopUp,

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::vec::IntoIter;
 
-use crate::domain::consumption::Row;
+use crate::domain::ledger::consumption::Row;
 use crate::domain::ledger::{
     AccountTerms, AccountView, Admission, Counted, Denied, Grant, KeySpend, ProviderState, QuotaUse, Rates, Scope,
     ToppedUp,

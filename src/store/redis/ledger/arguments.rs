@@ -3,9 +3,9 @@
 
 use ::redis::ScriptInvocation;
 
-use crate::domain::consumption::Row;
-use crate::domain::key::{KeyId, KeyState};
+use crate::domain::keys::key::{KeyId, KeyState};
 use crate::domain::ledger::account::{AccountSummary, key::AccountKey, operations::Recorded};
+use crate::domain::ledger::consumption::Row;
 use crate::domain::ledger::{Admit, Change, ProviderState, Rates, Settlement, Step, TopUp};
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;

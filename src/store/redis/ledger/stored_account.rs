@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::answer::{self, LedgerReply, parse};
 use crate::{
     domain::{
-        key::KeyId,
+        keys::key::KeyId,
         ledger::{
             AccountTerms, KeyTerms, NodeId, OperationId, Rates,
             account::{

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::RedisLedger;
-use crate::domain::consumption::RETENTION_DAYS;
 use crate::domain::ledger::account::operations::OPERATIONS_MAX;
+use crate::domain::ledger::consumption::RETENTION_DAYS;
 use crate::domain::ledger::{
     Admission, Admit, Change, Denied, Grant, KeyTerms, LEASE_MS, NodeId, Rates, Settlement, Step,
 };
@@ -212,9 +212,9 @@ async fn the_servers_clock_is_the_time_where_no_test_has_another() {
         .apply(&node(1), "acme", &steps(1, [open_with(10)]))
         .await
         .unwrap();
-    let before = crate::clock::unix_seconds();
+    let before = crate::edges::clock::unix_seconds();
     let at_ms = granted(ledger.admit(&ask(&node(1), "r1", 10)).await).at_ms;
-    let after = crate::clock::unix_seconds();
+    let after = crate::edges::clock::unix_seconds();
     assert!(
         (before..=after).contains(&at_ms.div_euclid(1000)),
         "{before} {at_ms} {after}"

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::lane::{Lane, LaneState};
 use super::request::Verdict;
-use crate::clock;
+use crate::edges::clock;
 
 /// How long a server may leave everything unanswered.
 const SILENCE_MAX: Duration = Duration::from_millis(200);

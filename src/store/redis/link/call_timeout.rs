@@ -88,7 +88,7 @@ impl CallTimeout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock;
+    use crate::edges::clock;
 
     const MS: Duration = Duration::from_millis(1);
 

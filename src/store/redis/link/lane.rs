@@ -21,7 +21,7 @@ use super::last_answer::LastAnswer;
 use super::report::Identity;
 use super::request::{Request, Verdict};
 use super::runtime_connections::RuntimeConnections;
-use crate::clock;
+use crate::edges::clock;
 use crate::store::redis::address::Address;
 use crate::store::redis::dialer::Dialer;
 use crate::store::{StoreError, StoreMemory, StoreTrouble, StoreWarning};

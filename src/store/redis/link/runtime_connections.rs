@@ -18,7 +18,7 @@ use super::CONNECT_WAIT_MAX;
 use super::lane::{LiveConnection, Wire};
 use super::last_answer::LastAnswer;
 use super::supervisor::connection_config;
-use crate::clock;
+use crate::edges::clock;
 
 /// From how many calls on a runtime gets a connection of its own. Also how many calls are made before a failed attempt is
 /// followed by another.

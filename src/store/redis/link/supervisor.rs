@@ -14,7 +14,7 @@ use super::lane::{CALLS_MAX, Lane, LaneState, LiveConnection, Origin, leave};
 use super::last_answer::LastAnswer;
 use super::report::Report;
 use super::{CONNECT_WAIT_MAX, PAUSE_MAX, PAUSE_MIN};
-use crate::clock;
+use crate::edges::clock;
 use crate::store::StoreWarning;
 use crate::store::redis::address::Address;
 use crate::store::redis::rights::Missing;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::domain::keys::secret::Secret;
 use crate::domain::ledger::{Change, Step};
 use crate::domain::money::NanoUsd;
-use crate::domain::secret::Secret;
 use crate::store::ledger::LedgerStore;
 use crate::store::ledger::contract::{self as ledger_contract, TestClock, ledger_suite, node};
 use crate::store::redis::link::Effort;

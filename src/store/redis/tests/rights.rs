@@ -2,7 +2,7 @@
 
 use super::least::{CLUSTER, DATA, PASSWORD, documented, grant, login, sentinel_login};
 use super::*;
-use crate::domain::secret::Secret;
+use crate::domain::keys::secret::Secret;
 use crate::store::ledger::LedgerStore;
 use crate::store::redis::rights::Rights;
 use crate::store::redis::test_server::AMPLE_BUDGET;

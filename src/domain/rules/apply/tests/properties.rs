@@ -6,11 +6,11 @@ use proptest::prelude::*;
 use serde_json::{Map, Value};
 
 use super::*;
-use crate::domain::json_scan::{TAPE_ENTRIES_MAX, scan_onto};
 use crate::domain::rules::{
     body::{BodyOp, Bound, Bounds, Number, Refused, Segment},
     condition::{Condition, FieldBase, FieldTest, Scalar, ValueTest},
 };
+use crate::domain::wire::json_scan::{TAPE_ENTRIES_MAX, scan_onto};
 
 /// A body, its value and its text: names from a small alphabet so that edits meet, spelled in several ways.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
-//! Removes rows and hours after their retention period, a day at a time ([`crate::domain::retention`]).
+//! Removes rows and hours after their retention period, a day at a time ([`crate::domain::ledger::retention`]).
 
 use super::Books;
 use crate::{
-    domain::{consumption::RETENTION_DAYS, retention::Retention},
+    domain::ledger::{consumption::RETENTION_DAYS, retention::Retention},
     store::{StoreError, embedded::ledger::file::retention::first_hour},
 };
 

@@ -10,9 +10,9 @@ use super::{
 };
 use crate::{
     domain::{
-        key::KeyId,
+        faults::stability::{Hour, Share},
+        keys::key::KeyId,
         ledger::NodeId,
-        stability::{Hour, Share},
     },
     store::{StoreError, archive::Item},
 };

@@ -4,7 +4,7 @@ use redb::{Database, ReadableDatabase, ReadableTable};
 
 use super::{HOURS, LedgerFile, META, ROWS, begin_write};
 use crate::{
-    domain::{retention::Retention, stability::Hour},
+    domain::{faults::stability::Hour, ledger::retention::Retention},
     store::StoreError,
 };
 

@@ -7,8 +7,8 @@ use redb::{ReadableDatabase, ReadableTable, Table};
 use super::{HOURS, LedgerFile, begin_write, seal, unseal};
 use crate::{
     domain::{
+        faults::stability::{Bucket, Hour, Share},
         ledger::NodeId,
-        stability::{Bucket, Hour, Share},
     },
     store::StoreError,
 };

@@ -5,7 +5,7 @@ use std::path::Path;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::clock;
+use crate::edges::clock;
 use crate::store::archive::{Archive, Item};
 use crate::store::ledger::contract::node;
 use crate::store::stability::contract::{Fixture, share, stability_suite, this_hour};
@@ -52,7 +52,7 @@ async fn hours_are_removed_when_the_log_removes_its_rows() {
     // As on the days before, half a day apart.
     for half_days in (0..=4).rev() {
         let books = Arc::clone(&store.books);
-        let at_ms = now_ms - half_days * crate::domain::retention::EVERY_MS;
+        let at_ms = now_ms - half_days * crate::domain::ledger::retention::EVERY_MS;
         blocking(move || books.remove_old_rows(at_ms)).await.unwrap();
     }
     for (hour, is_there) in [(now, true), (kept, true), (gone, false)] {

@@ -3,7 +3,10 @@
 use rand::RngExt;
 
 use super::{ACCOUNTS, DAY_MS, IDS, KEYS, NODES, Program, operation_id};
-use crate::domain::{consumption::RETENTION_DAYS, ledger::Admit, money::NanoUsd};
+use crate::domain::{
+    ledger::{Admit, consumption::RETENTION_DAYS},
+    money::NanoUsd,
+};
 use crate::store::ledger::contract::{Failover, key_id, node};
 
 impl Program<'_> {

@@ -45,7 +45,7 @@ async fn holds_at_living_masters_are_kept_alive_while_one_is_dead() {
         .await
         .unwrap();
     let mut request = ask(&node(1), "r1", 30);
-    request.key = crate::domain::key::KeyRecord {
+    request.key = crate::domain::keys::key::KeyRecord {
         account: living.clone(),
         ..record(1)
     };

@@ -1,0 +1,248 @@
+//! All reasons for which weir itself refuses a request, and how each is expressed in the three protocols.
+
+use std::time::Duration;
+
+use crate::domain::wire::{protocol::Protocol, provider_state::StateKind};
+
+mod limit;
+mod reply;
+#[cfg(test)]
+mod tests;
+
+pub use limit::Limit;
+pub use reply::Reply;
+
+/// A reason to refuse a request. Texts in it come from the client and are shown to the same client only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The path is unknown.
+    UnknownPath,
+    /// The path exists, but not with this method.
+    MethodNotAllowed {
+        /// The allowed methods, as in the `allow` header.
+        allow: &'static str,
+    },
+    /// A WebSocket is asked for, which is not offered (docs/interface.md, Endpoints).
+    UpgradeUnavailable,
+    /// The chat completions path, which weir does not offer.
+    ChatCompletionsRemoved,
+    /// The request has no credential.
+    CredentialMissing,
+    /// One place holds two credentials, such as a header that was sent twice.
+    CredentialAmbiguous,
+    /// The key does not exist, or has not the format of this service's keys.
+    KeyUnknown,
+    /// The key is unknown here and was not looked up, because its address, or all together, asked for too many unknown
+    /// keys.
+    KeyNotLookedUp {
+        /// How long until it may be looked up.
+        wait: Duration,
+    },
+    /// The key was revoked.
+    KeyRevoked,
+    /// The key has expired.
+    KeyExpired,
+    /// The key may not use the model.
+    ModelNotAllowed {
+        /// The requested model name.
+        model: String,
+    },
+    /// No model has this name.
+    ModelUnknown {
+        /// The requested model name.
+        model: String,
+    },
+    /// The model exists, but not in this protocol or for this operation.
+    ModelNotServed {
+        /// The requested model name.
+        model: String,
+        /// The protocols in which it is served.
+        protocols: Vec<Protocol>,
+    },
+    /// No provider of the model counts tokens.
+    CountTokensUnsupported {
+        /// The requested model name.
+        model: String,
+        /// Models of the same protocol whose tokens can be counted, as many as fit into the message.
+        possible: Vec<String>,
+    },
+    /// The key counts tokens as often concurrently as it may.
+    CountTokensBusy {
+        /// The most concurrent token counts of a key.
+        concurrency: usize,
+    },
+    /// The model part of the path cannot be read.
+    ModelPathInvalid,
+    /// The body is not valid for the protocol.
+    BodyInvalid {
+        /// What is wrong with it, for the client.
+        reason: String,
+    },
+    /// The body has a content coding that weir does not decode.
+    BodyEncodingUnsupported {
+        /// The codings that `content-encoding` names.
+        encoding: String,
+    },
+    /// The body does not follow its content coding: it is broken, cut, or followed by other data.
+    BodyEncodingInvalid {
+        /// The content coding.
+        encoding: &'static str,
+    },
+    /// The decoded body is too large.
+    BodyTooLargeDecoded {
+        /// The largest body, in bytes.
+        limit_bytes: u64,
+    },
+    /// The body is too large.
+    BodyTooLarge {
+        /// The largest body, in bytes.
+        limit_bytes: u64,
+    },
+    /// The body needs a declared length.
+    LengthRequired,
+    /// The body did not arrive in time.
+    BodyTimeout,
+    /// The request's head is too large.
+    HeadersTooLarge,
+    /// An `expect` header other than `100-continue`.
+    ExpectationUnknown,
+    /// The query is not valid.
+    QueryInvalid {
+        /// What is wrong with it, for the client.
+        reason: String,
+    },
+    /// The answer would end before its usage is known, or come without it.
+    UsageUnseen {
+        /// The member of the body that causes that.
+        place: &'static str,
+    },
+    /// The account has created no state of this name at the provider.
+    StateUnknown {
+        /// The kind of state.
+        kind: StateKind,
+        /// The name in the request.
+        id: String,
+    },
+    /// The memory for request bodies is used up.
+    BodyBudgetExhausted,
+    /// A limit of the key or its account is reached.
+    Limited(Limit),
+    /// The store does not answer.
+    StoreUnavailable,
+    /// The journal cannot record the request's cost: it has no room, or its disk has failed.
+    JournalFull,
+    /// The model's provider is switched off.
+    ProviderDisabled {
+        /// The requested model name.
+        model: String,
+    },
+    /// No connection to the provider could be established.
+    ProviderUnreachable,
+    /// The provider did not answer in time.
+    ProviderTimeout,
+    /// The provider's answer broke off before the end of its head.
+    ProviderBroken,
+    /// The provider answered with a redirect.
+    ProviderRedirected {
+        /// The provider's status.
+        status: u16,
+    },
+    /// The provider refused weir's credential.
+    ProviderCredentialRefused,
+    /// weir is shutting down, and the time given to running requests has passed.
+    Stopping,
+    /// An error of weir's own, such as a panic.
+    Internal,
+}
+
+impl Refusal {
+    /// The refusal's HTTP status.
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::ModelPathInvalid
+            | Self::BodyInvalid { .. }
+            | Self::BodyEncodingUnsupported { .. }
+            | Self::BodyEncodingInvalid { .. }
+            | Self::QueryInvalid { .. }
+            | Self::UsageUnseen { .. } => 400,
+            // As the vendor says it of a response; of everything else it says 404.
+            Self::StateUnknown { kind, .. } if *kind == StateKind::Response => 400,
+            Self::CredentialMissing
+            | Self::CredentialAmbiguous
+            | Self::KeyUnknown
+            | Self::KeyRevoked
+            | Self::KeyExpired => 401,
+            Self::ModelNotAllowed { .. } => 403,
+            Self::UnknownPath
+            | Self::ChatCompletionsRemoved
+            | Self::ModelUnknown { .. }
+            | Self::ModelNotServed { .. }
+            | Self::CountTokensUnsupported { .. }
+            | Self::StateUnknown { .. } => 404,
+            Self::MethodNotAllowed { .. } => 405,
+            Self::BodyTimeout => 408,
+            Self::LengthRequired => 411,
+            Self::BodyTooLarge { .. } | Self::BodyTooLargeDecoded { .. } => 413,
+            Self::ExpectationUnknown => 417,
+            Self::UpgradeUnavailable => 426,
+            Self::CountTokensBusy { .. } | Self::KeyNotLookedUp { .. } | Self::Limited(_) => 429,
+            Self::HeadersTooLarge => 431,
+            Self::Internal => 500,
+            Self::ProviderBroken | Self::ProviderRedirected { .. } => 502,
+            Self::BodyBudgetExhausted
+            | Self::StoreUnavailable
+            | Self::JournalFull
+            | Self::ProviderDisabled { .. }
+            | Self::ProviderUnreachable
+            | Self::ProviderCredentialRefused
+            | Self::Stopping => 503,
+            Self::ProviderTimeout => 504,
+        }
+    }
+
+    /// The label for metrics and access log, out of a closed set.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::UnknownPath => "unknown_path",
+            Self::MethodNotAllowed { .. } => "method_not_allowed",
+            Self::UpgradeUnavailable => "upgrade_unavailable",
+            Self::ChatCompletionsRemoved => "chat_completions_removed",
+            Self::CredentialMissing => "credential_missing",
+            Self::CredentialAmbiguous => "credential_ambiguous",
+            Self::KeyUnknown => "key_unknown",
+            Self::KeyNotLookedUp { .. } => "key_not_looked_up",
+            Self::KeyRevoked => "key_revoked",
+            Self::KeyExpired => "key_expired",
+            Self::ModelNotAllowed { .. } => "model_not_allowed",
+            Self::ModelUnknown { .. } => "model_unknown",
+            Self::ModelNotServed { .. } => "model_not_served",
+            Self::CountTokensUnsupported { .. } => "count_tokens_unsupported",
+            Self::CountTokensBusy { .. } => "count_tokens_busy",
+            Self::ModelPathInvalid => "model_path_invalid",
+            Self::BodyInvalid { .. } => "body_invalid",
+            Self::BodyEncodingUnsupported { .. } => "body_encoding_unsupported",
+            Self::BodyEncodingInvalid { .. } => "body_encoding_invalid",
+            Self::BodyTooLarge { .. } => "body_too_large",
+            Self::BodyTooLargeDecoded { .. } => "body_too_large_decoded",
+            Self::LengthRequired => "length_required",
+            Self::BodyTimeout => "body_timeout",
+            Self::HeadersTooLarge => "headers_too_large",
+            Self::ExpectationUnknown => "expectation_unknown",
+            Self::QueryInvalid { .. } => "query_invalid",
+            Self::UsageUnseen { .. } => "usage_unseen",
+            Self::StateUnknown { .. } => "state_unknown",
+            Self::BodyBudgetExhausted => "body_budget_exhausted",
+            Self::Limited(limit) => limit.reason(),
+            Self::StoreUnavailable => "store_unavailable",
+            Self::JournalFull => "journal_full",
+            Self::ProviderDisabled { .. } => "provider_disabled",
+            Self::ProviderUnreachable => "provider_unreachable",
+            Self::ProviderTimeout => "provider_timeout",
+            Self::ProviderBroken => "provider_broken",
+            Self::ProviderRedirected { .. } => "provider_redirected",
+            Self::ProviderCredentialRefused => "provider_credential_refused",
+            Self::Stopping => "stopping",
+            Self::Internal => "internal",
+        }
+    }
+}

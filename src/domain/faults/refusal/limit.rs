@@ -1,0 +1,353 @@
+//! The limits that a request can reach, and how each is expressed: agents stop and show the reason where only an
+//! operator or a new period helps, and wait where waiting helps. ARCHITECTURE.md describes how agents react.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::domain::{
+    ledger::{Counted, Denied, QuotaUse, Reset, Scope, spend_limit},
+    wire::protocol::Protocol,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// A limit of a key or of its account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// The account has no balance left.
+    Balance,
+    /// The account is suspended.
+    Suspended,
+    /// The key's account does not exist.
+    NoAccount,
+    /// The key's quota is spent.
+    Quota {
+        /// The quota and its spending.
+        standing: QuotaUse,
+        /// The quota's period.
+        reset: Reset,
+        /// Seconds until the next period, at least 1; `None` if there is none.
+        resets_in: Option<u64>,
+    },
+    /// Running requests hold what is left of the key's quota or of the account's balance.
+    Held {
+        /// Whether it is the key's quota or the account's balance.
+        scope: Scope,
+    },
+    /// The limit of concurrent requests is reached.
+    Concurrency {
+        /// Whether it is the key's limit or the account's.
+        scope: Scope,
+        /// The most concurrent requests.
+        limit: u64,
+    },
+    /// A limit per minute is reached.
+    Rate {
+        /// Whether it is the key's limit or the account's.
+        scope: Scope,
+        /// Whether it limits requests or tokens.
+        counted: Counted,
+        /// The most requests or tokens per minute.
+        limit: u64,
+        /// Seconds until a retry makes sense, at least 1.
+        retry_after_seconds: u64,
+        /// The time of that retry, in seconds since the Unix epoch.
+        retry_at: i64,
+    },
+}
+
+/// Seconds until a running request may have ended. Some agents wait exactly this long.
+const CONCURRENCY_RETRY_SECONDS: u64 = 1;
+
+impl Limit {
+    /// The limit for a denial by the ledger; `None` for a denial that concerns the key itself. `now` is in seconds
+    /// since the Unix epoch, `reset` is the key's.
+    pub fn of(denied: Denied, reset: Reset, now: i64) -> Option<Self> {
+        Some(match denied {
+            Denied::KeyRevoked | Denied::KeyExpired => return None,
+            Denied::AccountUnknown => Self::NoAccount,
+            Denied::AccountSuspended => Self::Suspended,
+            Denied::BalanceExhausted => Self::Balance,
+            Denied::BalanceHeld => Self::Held { scope: Scope::Account },
+            Denied::QuotaExhausted(standing) => Self::Quota {
+                standing,
+                reset,
+                resets_in: standing
+                    .resets_at
+                    .map(|at| u64::try_from(at.saturating_sub(now)).unwrap_or(0).max(1)),
+            },
+            Denied::QuotaHeld(_) => Self::Held { scope: Scope::Key },
+            Denied::Concurrency { scope, limit } => Self::Concurrency { scope, limit },
+            Denied::RateLimited {
+                scope,
+                counted,
+                limit,
+                retry_after_ms,
+            } => {
+                let seconds = retry_after_ms.div_ceil(1000).max(1);
+                Self::Rate {
+                    scope,
+                    counted,
+                    limit,
+                    retry_after_seconds: seconds,
+                    retry_at: now.saturating_add_unsigned(seconds),
+                }
+            }
+        })
+    }
+
+    /// Whether waiting a moment helps. Otherwise an operator must act, or a period must end.
+    pub(super) fn passes(&self) -> bool {
+        matches!(self, Self::Held { .. } | Self::Concurrency { .. } | Self::Rate { .. })
+    }
+
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Balance => "balance_exhausted",
+            Self::Suspended => "account_suspended",
+            Self::NoAccount => "account_unknown",
+            Self::Quota { .. } => "quota_exhausted",
+            Self::Held { .. } => "funds_held",
+            Self::Concurrency { .. } => "concurrency_limited",
+            Self::Rate { counted, .. } => match counted {
+                Counted::Requests => "requests_limited",
+                Counted::Tokens => "tokens_limited",
+            },
+        }
+    }
+
+    /// `error.type` of the Messages protocol.
+    pub(super) fn messages_type(&self) -> &'static str {
+        if self.passes() {
+            "rate_limit_error"
+        } else {
+            "billing_error"
+        }
+    }
+
+    /// `error.type` of the Responses protocol. Codex stops at `usage_limit_reached` and shows what stands in its header
+    /// ([`Limit::headers`]); at the `insufficient_quota` that the code says it would stop, too, but show words of its own
+    /// (<https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/api_bridge.rs>).
+    pub(super) fn responses_type(&self) -> &'static str {
+        if self.passes() {
+            "rate_limit_error"
+        } else {
+            "usage_limit_reached"
+        }
+    }
+
+    /// `error.code` of the Responses protocol: SDKs stop at `insufficient_quota` and wait at the other.
+    pub(super) fn responses_code(&self) -> &'static str {
+        if self.passes() {
+            "rate_limit_exceeded"
+        } else {
+            "insufficient_quota"
+        }
+    }
+
+    /// When a spent quota begins anew, in seconds since the Unix epoch: `error.resets_at` of the Responses protocol, which Codex
+    /// shows in its user's time zone.
+    pub(super) fn resets_at(&self) -> Option<i64> {
+        match self {
+            Self::Quota { standing, .. } => standing.resets_at,
+            _ => None,
+        }
+    }
+
+    /// The message for the client: what is wrong, and what to do.
+    pub(super) fn message(&self) -> String {
+        match (self.act(), self.resets_at().and_then(time)) {
+            (Some(act), Some(time)) => format!("{act}, or wait until it begins anew at {time}."),
+            (Some(act), None) => format!("{act}."),
+            (None, _) => self.wait(),
+        }
+    }
+
+    /// The message in the Gemini shape. Gemini CLI repeats a 429 several times unless its message says that the limit is zero; a
+    /// retry delay above five minutes would stop it, too, but only a quota that resets could name one
+    /// (<https://github.com/google-gemini/gemini-cli/blob/main/packages/core/src/utils/googleQuotaErrors.ts>).
+    pub(super) fn gemini_message(&self) -> String {
+        let message = self.message();
+        if self.passes() {
+            message
+        } else {
+            format!("{message} Remaining limit: 0 USD.")
+        }
+    }
+
+    /// What is spent or forbidden, and what can be done, without the final full stop; `None` if waiting helps.
+    fn act(&self) -> Option<String> {
+        Some(match self {
+            Self::Balance => "The account of this API key has no balance left. Have credit added to it".to_owned(),
+            Self::Suspended => "The account of this API key is suspended. Ask the operator of this service".to_owned(),
+            Self::NoAccount => {
+                "The account of this API key does not exist. Ask the operator of this service".to_owned()
+            }
+            Self::Quota {
+                standing: QuotaUse { quota, .. },
+                reset,
+                ..
+            } => {
+                let period = match reset {
+                    Reset::None => ", which does not reset",
+                    Reset::Daily => " for the day",
+                    Reset::Weekly => " for the week",
+                    Reset::Monthly => " for the month",
+                };
+                format!("This API key has used up its quota of {quota} USD{period}. Have it raised or cleared")
+            }
+            Self::Held { .. } | Self::Concurrency { .. } | Self::Rate { .. } => return None,
+        })
+    }
+
+    /// What limit it is and when to try again; empty if waiting does not help.
+    fn wait(&self) -> String {
+        match self {
+            Self::Held { scope } => format!(
+                "Requests that are running hold what is left of {}. Try again when one has ended.",
+                match scope {
+                    Scope::Key => "the quota of this API key",
+                    Scope::Account => "the balance of the account of this API key",
+                }
+            ),
+            Self::Concurrency { scope, limit } => format!(
+                "{} has {limit} requests running, which is all it may have at one time. Try again when one has ended.",
+                whose(*scope)
+            ),
+            Self::Rate {
+                scope,
+                counted,
+                limit,
+                retry_after_seconds,
+                ..
+            } => format!(
+                "{} has reached its limit of {limit} {} per minute. Please try again in {retry_after_seconds}s.",
+                whose(*scope),
+                match counted {
+                    Counted::Requests => "requests",
+                    Counted::Tokens => "tokens",
+                }
+            ),
+            Self::Balance | Self::Suspended | Self::NoAccount | Self::Quota { .. } => String::new(),
+        }
+    }
+
+    /// The headers that say when to come back, or that it is no use. Only Messages clients get a long `retry-after`;
+    /// others would wait it out silently.
+    pub(super) fn headers(&self, protocol: Protocol) -> Vec<(&'static str, String)> {
+        let mut headers = Vec::new();
+        match self {
+            Self::Held { .. } | Self::Concurrency { .. } => {
+                headers.push(("retry-after", CONCURRENCY_RETRY_SECONDS.to_string()));
+            }
+            Self::Rate {
+                counted,
+                limit,
+                retry_after_seconds,
+                retry_at,
+                ..
+            } => {
+                headers.push(("retry-after", retry_after_seconds.to_string()));
+                if let Some(names) = rate_headers(protocol, *counted) {
+                    let reset = match protocol {
+                        Protocol::Messages => time(*retry_at).unwrap_or_default(),
+                        Protocol::Responses | Protocol::Gemini => format!("{retry_after_seconds}s"),
+                    };
+                    let [limit_name, remaining, reset_name] = names;
+                    headers.push((limit_name, limit.to_string()));
+                    headers.push((remaining, "0".to_owned()));
+                    headers.push((reset_name, reset));
+                }
+            }
+            Self::Balance | Self::Suspended | Self::NoAccount | Self::Quota { .. } => {
+                headers.push(("x-should-retry", "false".to_owned()));
+                match protocol {
+                    Protocol::Messages => headers.extend(self.spend_limit()),
+                    // Codex puts it between words of its own: "You've hit your usage limit. ..., or try again at ...".
+                    Protocol::Responses => headers.extend(self.act().map(|act| ("x-codex-promo-message", act))),
+                    Protocol::Gemini => {}
+                }
+            }
+        }
+        headers
+    }
+
+    /// The headers by which Claude Code recognises that money is spent.
+    fn spend_limit(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Quota {
+                standing,
+                reset,
+                resets_in,
+            } => {
+                let mut headers = spend_limit::of_spent_quota(standing, *reset);
+                headers.extend(resets_in.map(|seconds| ("retry-after", seconds.to_string())));
+                headers
+            }
+            Self::Balance => spend_limit::of_spent_balance(),
+            Self::Suspended | Self::NoAccount => spend_limit::of_disabled_account(),
+            Self::Held { .. } | Self::Concurrency { .. } | Self::Rate { .. } => Vec::new(),
+        }
+    }
+
+    /// `error.details` of the Gemini shape: google.rpc's `RetryInfo` or `QuotaFailure`.
+    pub(super) fn gemini_details(&self) -> Value {
+        let violations = json!({
+            "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+            "violations": [{ "subject": self.reason(), "description": self.message() }],
+        });
+        match self {
+            Self::Rate {
+                retry_after_seconds, ..
+            } => json!([violations, retry_info(*retry_after_seconds)]),
+            Self::Held { .. } | Self::Concurrency { .. } => {
+                json!([violations, retry_info(CONCURRENCY_RETRY_SECONDS)])
+            }
+            Self::Balance | Self::Suspended | Self::NoAccount | Self::Quota { .. } => json!([violations]),
+        }
+    }
+}
+
+pub(super) fn retry_info(seconds: u64) -> Value {
+    json!({ "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": format!("{seconds}s") })
+}
+
+/// The protocol's header names for limit, remaining and reset; `None` for Gemini, which has them in the body.
+fn rate_headers(protocol: Protocol, counted: Counted) -> Option<[&'static str; 3]> {
+    match (protocol, counted) {
+        (Protocol::Messages, Counted::Requests) => Some([
+            "anthropic-ratelimit-requests-limit",
+            "anthropic-ratelimit-requests-remaining",
+            "anthropic-ratelimit-requests-reset",
+        ]),
+        (Protocol::Messages, Counted::Tokens) => Some([
+            "anthropic-ratelimit-tokens-limit",
+            "anthropic-ratelimit-tokens-remaining",
+            "anthropic-ratelimit-tokens-reset",
+        ]),
+        (Protocol::Responses, Counted::Requests) => Some([
+            "x-ratelimit-limit-requests",
+            "x-ratelimit-remaining-requests",
+            "x-ratelimit-reset-requests",
+        ]),
+        (Protocol::Responses, Counted::Tokens) => Some([
+            "x-ratelimit-limit-tokens",
+            "x-ratelimit-remaining-tokens",
+            "x-ratelimit-reset-tokens",
+        ]),
+        (Protocol::Gemini, _) => None,
+    }
+}
+
+fn whose(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Key => "This API key",
+        Scope::Account => "The account of this API key",
+    }
+}
+
+/// The time in RFC 3339 and UTC.
+fn time(unix_seconds: i64) -> Option<String> {
+    Timestamp::from_second(unix_seconds).ok().map(|time| time.to_string())
+}

@@ -1,0 +1,365 @@
+//! Turns a refusal into an HTTP answer.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::domain::faults::refusal::{Refusal, limit::retry_info};
+use crate::domain::wire::protocol::{ErrorForm, Protocol, gemini, messages, responses};
+use crate::domain::wire::provider_state::StateKind;
+
+/// Seconds after which to retry what failed for lack of memory or of the store. Short, because some clients wait
+/// exactly this long, whatever it is.
+const RETRY_AFTER_SECONDS: u32 = 1;
+
+/// The most characters of a client's text, such as a model name, that a message repeats.
+const ECHO_CHARS_MAX: usize = 128;
+
+/// So many letters and digits in a row make a text look like a key.
+const KEY_RUN_CHARS_MIN: usize = 32;
+
+/// A complete answer of weir's own, ready to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// Header names in lower case, and values. Whoever sends the reply adds `content-length`.
+    pub headers: Vec<(&'static str, String)>,
+    /// The JSON body.
+    pub body: Vec<u8>,
+}
+
+impl Refusal {
+    /// The refusal as an answer in this form, with the request id where its protocol has it.
+    pub fn reply(&self, form: impl Into<ErrorForm>, request_id: &str) -> Reply {
+        let form = form.into();
+        let message = message(self);
+        let body = match form {
+            ErrorForm::NativeRoot => {
+                let code = self.status().to_string();
+                messages::root_error_body(&code, messages_type(self), &message, request_id)
+            }
+            ErrorForm::Of(Protocol::Messages) => messages_body(self, &message, request_id),
+            ErrorForm::Of(Protocol::Responses) => responses_body(self, &message),
+            ErrorForm::Of(Protocol::Gemini) => gemini_body(self, &message),
+        };
+        Reply {
+            status: self.status(),
+            headers: headers(self, form.protocol(), request_id),
+            body: body.to_string().into_bytes(),
+        }
+    }
+}
+
+fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'static str, String)> {
+    let mut headers = vec![
+        ("content-type", "application/json".to_owned()),
+        (protocol.request_id_header(), request_id.to_owned()),
+    ];
+    if let Refusal::MethodNotAllowed { allow } = refusal {
+        headers.push(("allow", (*allow).to_owned()));
+    }
+    if *refusal == Refusal::UpgradeUnavailable {
+        // RFC 9110 section 15.5.22: the protocol to use instead.
+        headers.push(("upgrade", "HTTP/1.1".to_owned()));
+    }
+    if matches!(
+        refusal,
+        Refusal::BodyBudgetExhausted
+            | Refusal::StoreUnavailable
+            | Refusal::JournalFull
+            | Refusal::Stopping
+            | Refusal::CountTokensBusy { .. }
+    ) {
+        headers.push(("retry-after", RETRY_AFTER_SECONDS.to_string()));
+    }
+    if let Refusal::KeyNotLookedUp { wait } = refusal {
+        headers.push(("retry-after", whole_seconds(*wait).to_string()));
+    }
+    if let Refusal::Limited(limit) = refusal {
+        headers.extend(limit.headers(protocol));
+    }
+    // Agents otherwise repeat a 401 for more than a minute; a provider that is switched off, has moved, or refuses every
+    // credential there is for it, stays so until an operator acts.
+    let until_operator_acts = matches!(
+        refusal,
+        Refusal::ProviderDisabled { .. } | Refusal::ProviderRedirected { .. } | Refusal::ProviderCredentialRefused
+    );
+    if refusal.status() == 401 || until_operator_acts {
+        headers.push(("x-should-retry", "false".to_owned()));
+    }
+    headers
+}
+
+fn messages_body(refusal: &Refusal, message: &str, request_id: &str) -> Value {
+    // The protocol's own codes (docs/interface.md, Errors).
+    let code = match refusal {
+        Refusal::BodyEncodingUnsupported { .. } => Some("request_body_encoding_unsupported"),
+        Refusal::BodyEncodingInvalid { .. } => Some("request_body_encoding_invalid"),
+        Refusal::BodyTooLargeDecoded { .. } => Some("request_body_too_large_after_decoding"),
+        Refusal::StateUnknown { kind, .. } if *kind == StateKind::Thread => Some("thread_not_found"),
+        _ => None,
+    };
+    messages::error_body(messages_type(refusal), message, code, request_id)
+}
+
+fn messages_type(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::Limited(limit) => limit.messages_type(),
+        _ => messages::error_type(refusal.status()),
+    }
+}
+
+fn responses_body(refusal: &Refusal, message: &str) -> Value {
+    let code = match refusal {
+        Refusal::CredentialMissing
+        | Refusal::CredentialAmbiguous
+        | Refusal::KeyUnknown
+        | Refusal::KeyRevoked
+        | Refusal::KeyExpired => "invalid_api_key",
+        Refusal::ModelUnknown { .. } | Refusal::ModelNotServed { .. } => "model_not_found",
+        Refusal::UnknownPath | Refusal::ChatCompletionsRemoved => "unknown_url",
+        Refusal::CountTokensBusy { .. } | Refusal::KeyNotLookedUp { .. } => "rate_limit_exceeded",
+        Refusal::UsageUnseen { .. } => "unsupported_parameter",
+        Refusal::StateUnknown { kind, .. } if *kind == StateKind::Response => "previous_response_not_found",
+        Refusal::StateUnknown { .. } => "not_found",
+        Refusal::Limited(limit) => limit.responses_code(),
+        _ => refusal.reason(),
+    };
+    let place = match refusal {
+        Refusal::ModelNotAllowed { .. } | Refusal::ModelUnknown { .. } | Refusal::ModelNotServed { .. } => {
+            Some("model")
+        }
+        Refusal::UsageUnseen { place } => Some(*place),
+        Refusal::StateUnknown { kind, .. } => Some(kind.place()),
+        _ => None,
+    };
+    let (kind, resets_at) = match refusal {
+        Refusal::Limited(limit) => (limit.responses_type(), limit.resets_at()),
+        _ => (responses::error_type(refusal.status()), None),
+    };
+    let mut body = responses::error_body(kind, message, place, code);
+    if let Some(at) = resets_at {
+        add(&mut body, "resets_at", json!(at));
+    }
+    body
+}
+
+fn gemini_body(refusal: &Refusal, message: &str) -> Value {
+    let status = gemini::error_status(refusal.status());
+    let (message, details) = match refusal {
+        Refusal::Limited(limit) => (limit.gemini_message(), limit.gemini_details()),
+        Refusal::KeyNotLookedUp { wait } => (message.to_owned(), json!([retry_info(whole_seconds(*wait))])),
+        _ => return gemini::error_body(refusal.status(), status, message),
+    };
+    let mut body = gemini::error_body(refusal.status(), status, &message);
+    add(&mut body, "details", details);
+    body
+}
+
+/// Adds a field to the error of a body.
+fn add(body: &mut Value, name: &str, value: Value) {
+    if let Some(error) = body.get_mut("error").and_then(Value::as_object_mut) {
+        error.insert(name.to_owned(), value);
+    }
+}
+
+/// A wait in whole seconds, rounded up, at least 1.
+fn whole_seconds(wait: Duration) -> u64 {
+    u64::try_from(wait.as_millis().div_ceil(1000))
+        .unwrap_or(u64::MAX)
+        .max(1)
+}
+
+/// The message for the client: what is wrong, with what, and what to do.
+fn message(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::UnknownPath => "There is nothing at this path. Send POST /v1/messages, POST /v1/responses or \
+            POST /v1beta/models/{model}:generateContent; GET /v1/models lists the models."
+            .to_owned(),
+        Refusal::MethodNotAllowed { allow } => format!("This path does not take this method. Use {allow}."),
+        Refusal::UpgradeUnavailable => {
+            "WebSockets are not offered here. Send POST /v1/responses over HTTP.".to_owned()
+        }
+        Refusal::ChatCompletionsRemoved => "Chat completions have been removed from this service. Use POST /v1/responses: \
+            put the messages into `input`."
+            .to_owned(),
+        Refusal::CredentialMissing
+        | Refusal::CredentialAmbiguous
+        | Refusal::KeyUnknown
+        | Refusal::KeyNotLookedUp { .. }
+        | Refusal::KeyRevoked
+        | Refusal::KeyExpired => key_message(refusal),
+        Refusal::BodyTooLarge { limit_bytes } => {
+            format!("The request body is larger than the {limit_bytes} bytes that are allowed. Send a smaller request.")
+        }
+        Refusal::BodyInvalid { reason } => format!("The request body cannot be used: {}.", reason.trim_end_matches('.')),
+        Refusal::QueryInvalid { reason } => format!("The query cannot be used: {}.", reason.trim_end_matches('.')),
+        Refusal::UsageUnseen { place } => usage_message(place),
+        Refusal::StateUnknown { kind, id } => state_message(*kind, &echo(id)),
+        Refusal::BodyEncodingUnsupported { encoding } => format!(
+            "The content encoding `{}` is not supported for request bodies. Send the body without content-encoding, or in \
+             one of gzip, deflate, br and zstd.",
+            echo(encoding)
+        ),
+        Refusal::BodyEncodingInvalid { encoding } => format!(
+            "The request body is not whole and valid {encoding}, as its content-encoding says. Send one complete {encoding} \
+             stream with nothing behind it, or the body without content-encoding."
+        ),
+        Refusal::BodyTooLargeDecoded { limit_bytes } => format!(
+            "The decoded request body is larger than the {limit_bytes} bytes that are allowed. Send a smaller request."
+        ),
+        Refusal::LengthRequired => "The length of the body is missing. Send a content-length header.".to_owned(),
+        Refusal::BodyTimeout => "The request body did not arrive in time. Send the request again.".to_owned(),
+        Refusal::HeadersTooLarge => "The request headers are too large. Send fewer or shorter headers.".to_owned(),
+        Refusal::ExpectationUnknown => {
+            "The expect header asks for something unknown. Only `Expect: 100-continue` is understood.".to_owned()
+        }
+        Refusal::BodyBudgetExhausted => "The service has no room for another request body now. Try again shortly.".to_owned(),
+        Refusal::Limited(limit) => limit.message(),
+        Refusal::JournalFull => {
+            "The service cannot record the use of this request now. Try again shortly.".to_owned()
+        }
+        Refusal::StoreUnavailable => "API keys cannot be checked now. Try again shortly.".to_owned(),
+        Refusal::ProviderUnreachable => "The model's provider cannot be reached now. Try again shortly.".to_owned(),
+        Refusal::ProviderTimeout => "The model's provider did not answer in time. Try again, or ask for a shorter answer.".to_owned(),
+        Refusal::ProviderBroken => "The model's provider broke off its answer. Try again.".to_owned(),
+        Refusal::ProviderRedirected { status } => format!(
+            "The model's provider answered with a redirect (status {status}), and redirects are not followed here. Use another \
+             model; the operator of this service has to set the provider's address to the one it has now."
+        ),
+        Refusal::ProviderCredentialRefused => {
+            "The model's provider does not accept this service at the moment. The operator has been told; try again later.".to_owned()
+        }
+        Refusal::Stopping => "The service is being restarted. Send the request again.".to_owned(),
+        Refusal::Internal => "The service failed. Try again; if it goes on, report the request id.".to_owned(),
+        Refusal::CountTokensBusy { concurrency } => format!(
+            "This API key is counting tokens {concurrency} times at once, which is all it may. Try again in a second."
+        ),
+        Refusal::ModelPathInvalid
+        | Refusal::ModelNotAllowed { .. }
+        | Refusal::ModelUnknown { .. }
+        | Refusal::ModelNotServed { .. }
+        | Refusal::CountTokensUnsupported { .. }
+        | Refusal::ProviderDisabled { .. } => model_message(refusal),
+    }
+}
+
+fn usage_message(place: &str) -> String {
+    format!(
+        "`{place}` is not offered here: an answer has to come on the connection that asks for it, with its usage. Leave it out; \
+         with `stream` the answer comes piece by piece."
+    )
+}
+
+/// Begins with the vendors' own words, which some clients react to.
+fn state_message(kind: StateKind, id: &str) -> String {
+    let what = match kind {
+        StateKind::Response => "Previous response".to_owned(),
+        _ => {
+            let noun = kind.noun();
+            let (first, rest) = noun.split_at_checked(1).unwrap_or_default();
+            format!("{}{rest}", first.to_uppercase())
+        }
+    };
+    format!(
+        "{what} with id '{id}' not found. `{}` can name only what was made through this service with a key of the same account. \
+         Send what it holds in the request itself.",
+        kind.place()
+    )
+}
+
+fn key_message(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::CredentialMissing => "No API key came with the request. Send it as `Authorization: Bearer KEY` \
+            (Messages also `x-api-key: KEY`, Gemini-style `x-goog-api-key: KEY`)."
+            .to_owned(),
+        Refusal::CredentialAmbiguous => {
+            "One place of the request has more than one API key. Send one key in one header.".to_owned()
+        }
+        Refusal::KeyUnknown => {
+            "The API key is not valid. Check that it was copied whole, or create a new one.".to_owned()
+        }
+        Refusal::KeyNotLookedUp { wait } => format!(
+            "This API key was not looked up, because too many keys that do not exist were sent from your network, or to this \
+            service as a whole. It may well be valid. Please try again in {}s.",
+            whole_seconds(*wait)
+        ),
+        Refusal::KeyRevoked => "The API key was revoked. Use another key.".to_owned(),
+        _ => "The API key has expired. Have its expiry extended, or use another key.".to_owned(),
+    }
+}
+
+fn model_message(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::ModelNotAllowed { model } => {
+            format!(
+                "This API key may not use {}. GET /v1/models lists the models it may use.",
+                named(model)
+            )
+        }
+        Refusal::ModelUnknown { model } => {
+            format!(
+                "There is no {}. GET /v1/models lists the models that this API key may use.",
+                named(model)
+            )
+        }
+        Refusal::ModelNotServed { model, protocols } => {
+            let places: Vec<&str> = protocols.iter().map(|protocol| generation_path(*protocol)).collect();
+            if places.is_empty() {
+                format!(
+                    "The {} is not available here. GET /v1/models lists the models.",
+                    named(model)
+                )
+            } else {
+                format!(
+                    "The {} is not available at this path. Use {}.",
+                    named(model),
+                    places.join(" or ")
+                )
+            }
+        }
+        Refusal::CountTokensUnsupported { model, possible } => {
+            let others = match possible.is_empty() {
+                true => String::new(),
+                false => format!(" They can be counted for {}.", possible.join(", ")),
+            };
+            format!(
+                "Tokens cannot be counted for the {}. Estimate them, or read `usage` of an answer.{others}",
+                named(model)
+            )
+        }
+        Refusal::ProviderDisabled { model } => format!(
+            "The provider of the {} is switched off here. Use another model; GET /v1/models lists what is available.",
+            named(model)
+        ),
+        _ => "The model in the path cannot be read. Use /v1beta/models/{model}:generateContent.".to_owned(),
+    }
+}
+
+fn generation_path(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Messages => "POST /v1/messages",
+        Protocol::Responses => "POST /v1/responses",
+        Protocol::Gemini => "POST /v1beta/models/{model}:generateContent",
+    }
+}
+
+/// The model's name for a message, or none if the name should not be repeated: empty, long, not printable, or like a
+/// key.
+fn named(model: &str) -> String {
+    let printable = !model.is_empty() && model.len() <= ECHO_CHARS_MAX && model.chars().all(|c| c.is_ascii_graphic());
+    let like_a_key = model
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .any(|run| run.len() >= KEY_RUN_CHARS_MIN);
+    if printable && !like_a_key {
+        format!("model `{model}`")
+    } else {
+        "model with the name that was sent".to_owned()
+    }
+}
+
+/// A client's text, shortened and printable.
+fn echo(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(ECHO_CHARS_MAX).collect()
+}

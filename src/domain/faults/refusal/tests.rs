@@ -1,0 +1,354 @@
+//! Tests of `refusal`.
+
+use std::{collections::HashSet, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::domain::wire::protocol::ErrorForm;
+
+const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
+
+fn all() -> Vec<Refusal> {
+    let model = || "sample-large".to_owned();
+    vec![
+        Refusal::UnknownPath,
+        Refusal::MethodNotAllowed { allow: "POST" },
+        Refusal::ChatCompletionsRemoved,
+        Refusal::CredentialMissing,
+        Refusal::CredentialAmbiguous,
+        Refusal::KeyUnknown,
+        Refusal::KeyNotLookedUp {
+            wait: Duration::from_millis(100),
+        },
+        Refusal::KeyRevoked,
+        Refusal::KeyExpired,
+        Refusal::ModelNotAllowed { model: model() },
+        Refusal::ModelUnknown { model: model() },
+        Refusal::ModelNotServed {
+            model: model(),
+            protocols: vec![Protocol::Messages, Protocol::Gemini],
+        },
+        Refusal::ModelNotServed {
+            model: model(),
+            protocols: Vec::new(),
+        },
+        Refusal::CountTokensUnsupported {
+            model: model(),
+            possible: Vec::new(),
+        },
+        Refusal::CountTokensUnsupported {
+            model: model(),
+            possible: vec!["sample-small".to_owned()],
+        },
+        Refusal::CountTokensBusy { concurrency: 64 },
+        Refusal::UpgradeUnavailable,
+        Refusal::BodyEncodingInvalid { encoding: "gzip" },
+        Refusal::BodyTooLargeDecoded { limit_bytes: 7 },
+        Refusal::ModelPathInvalid,
+        Refusal::BodyInvalid {
+            reason: "`model` is missing".to_owned(),
+        },
+        Refusal::BodyEncodingUnsupported {
+            encoding: "compress".to_owned(),
+        },
+        Refusal::BodyTooLarge {
+            limit_bytes: 33_554_432,
+        },
+        Refusal::LengthRequired,
+        Refusal::BodyTimeout,
+        Refusal::HeadersTooLarge,
+        Refusal::ExpectationUnknown,
+        Refusal::QueryInvalid {
+            reason: "`key` comes twice".to_owned(),
+        },
+        Refusal::BodyBudgetExhausted,
+        Refusal::StoreUnavailable,
+        Refusal::JournalFull,
+        Refusal::Limited(Limit::Balance),
+        Refusal::ProviderDisabled { model: model() },
+        Refusal::ProviderUnreachable,
+        Refusal::ProviderTimeout,
+        Refusal::ProviderBroken,
+        Refusal::ProviderRedirected { status: 307 },
+        Refusal::ProviderCredentialRefused,
+        Refusal::Stopping,
+        Refusal::Internal,
+    ]
+}
+
+fn body(refusal: &Refusal, protocol: Protocol) -> Value {
+    serde_json::from_slice(&refusal.reply(protocol, "req_1").body).unwrap()
+}
+
+fn header(reply: &Reply, name: &str) -> Option<String> {
+    reply
+        .headers
+        .iter()
+        .find(|(found, _)| *found == name)
+        .map(|(_, value)| value.clone())
+}
+
+#[test]
+fn every_refusal_has_the_shape_of_every_protocol() {
+    for refusal in all() {
+        let messages = body(&refusal, Protocol::Messages);
+        assert_eq!(
+            (&messages["type"], &messages["request_id"]),
+            (&json!("error"), &json!("req_1"))
+        );
+        let responses = body(&refusal, Protocol::Responses);
+        let gemini = body(&refusal, Protocol::Gemini);
+        assert_eq!(gemini["error"]["code"], refusal.status());
+        for text in [
+            &messages["error"]["type"],
+            &messages["error"]["message"],
+            &responses["error"]["type"],
+            &responses["error"]["code"],
+            &responses["error"]["message"],
+            &gemini["error"]["status"],
+            &gemini["error"]["message"],
+        ] {
+            assert!(text.as_str().is_some_and(|text| !text.is_empty()), "{refusal:?}");
+        }
+        let root: Value = serde_json::from_slice(&refusal.reply(ErrorForm::NativeRoot, "req_1").body).unwrap();
+        assert_eq!(
+            (&root["code"], &root["message"], &root["type"]),
+            (
+                &json!(refusal.status().to_string()),
+                &messages["error"]["message"],
+                &messages["error"]["type"]
+            )
+        );
+        assert!(root.get("error").is_none(), "{root}");
+        for protocol in PROTOCOLS {
+            let reply = refusal.reply(protocol, "req_1");
+            assert!(ErrorForm::Of(protocol).fits(&reply.body), "{refusal:?}");
+            assert_eq!(reply.status, refusal.status());
+            assert_eq!(header(&reply, "content-type").as_deref(), Some("application/json"));
+        }
+    }
+}
+
+#[test]
+fn types_and_codes_are_those_that_clients_act_on() {
+    let cases = [
+        (
+            Refusal::KeyUnknown,
+            401,
+            "authentication_error",
+            "invalid_api_key",
+            "UNAUTHENTICATED",
+        ),
+        (
+            Refusal::ModelNotAllowed { model: "m".to_owned() },
+            403,
+            "permission_error",
+            "model_not_allowed",
+            "PERMISSION_DENIED",
+        ),
+        (
+            Refusal::ModelUnknown { model: "m".to_owned() },
+            404,
+            "not_found_error",
+            "model_not_found",
+            "NOT_FOUND",
+        ),
+        (
+            Refusal::ModelPathInvalid,
+            400,
+            "invalid_request_error",
+            "model_path_invalid",
+            "INVALID_ARGUMENT",
+        ),
+        (
+            Refusal::BodyTooLarge { limit_bytes: 1 },
+            413,
+            "request_too_large",
+            "body_too_large",
+            "INVALID_ARGUMENT",
+        ),
+        (
+            Refusal::HeadersTooLarge,
+            431,
+            "invalid_request_error",
+            "headers_too_large",
+            "INVALID_ARGUMENT",
+        ),
+        (
+            Refusal::StoreUnavailable,
+            503,
+            "api_error",
+            "store_unavailable",
+            "UNAVAILABLE",
+        ),
+        (
+            Refusal::ProviderTimeout,
+            504,
+            "timeout_error",
+            "provider_timeout",
+            "DEADLINE_EXCEEDED",
+        ),
+        (Refusal::Internal, 500, "api_error", "internal", "INTERNAL"),
+    ];
+    check(&cases);
+}
+
+fn check(cases: &[(Refusal, u16, &str, &str, &str)]) {
+    for (refusal, status, kind, code, name) in cases {
+        assert_eq!(refusal.status(), *status);
+        assert_eq!(body(refusal, Protocol::Messages)["error"]["type"], *kind);
+        assert_eq!(body(refusal, Protocol::Responses)["error"]["code"], *code);
+        assert_eq!(body(refusal, Protocol::Gemini)["error"]["status"], *name);
+    }
+}
+
+#[test]
+fn an_unknown_model_is_named_with_what_to_do_next() {
+    assert_eq!(
+        body(&Refusal::Internal, Protocol::Responses)["error"]["type"],
+        "server_error"
+    );
+    assert_eq!(
+        body(&Refusal::ModelUnknown { model: "m".to_owned() }, Protocol::Responses)["error"],
+        json!({
+            "message": "There is no model `m`. GET /v1/models lists the models that this API key may use.",
+            "type": "invalid_request_error", "param": "model", "code": "model_not_found",
+        })
+    );
+}
+
+#[test]
+fn headers_tell_clients_when_to_come_back() {
+    for refusal in all() {
+        for protocol in PROTOCOLS {
+            let reply = refusal.reply(protocol, "req_1");
+            let retry = header(&reply, "x-should-retry");
+            let never = reply.status == 401
+                || matches!(
+                    refusal,
+                    Refusal::ProviderDisabled { .. }
+                        | Refusal::ProviderRedirected { .. }
+                        | Refusal::ProviderCredentialRefused
+                        | Refusal::Limited(Limit::Balance)
+                );
+            assert_eq!(retry.as_deref(), never.then_some("false"), "{refusal:?}");
+            let id = if protocol == Protocol::Messages {
+                "request-id"
+            } else {
+                "x-request-id"
+            };
+            assert_eq!(header(&reply, id).as_deref(), Some("req_1"));
+        }
+    }
+    let reply = Refusal::BodyBudgetExhausted.reply(Protocol::Messages, "req_1");
+    assert_eq!(header(&reply, "retry-after").as_deref(), Some("1"));
+    let reply = Refusal::CountTokensBusy { concurrency: 1 }.reply(Protocol::Messages, "req_1");
+    assert_eq!(header(&reply, "retry-after").as_deref(), Some("1"));
+    for (wait_ms, seconds) in [(0, "1"), (1, "1"), (1000, "1"), (1001, "2"), (59_500, "60")] {
+        let refusal = Refusal::KeyNotLookedUp {
+            wait: Duration::from_millis(wait_ms),
+        };
+        let reply = refusal.reply(Protocol::Messages, "req_1");
+        assert_eq!(header(&reply, "retry-after").as_deref(), Some(seconds));
+        let gemini = body(&refusal, Protocol::Gemini);
+        assert_eq!(gemini["error"]["details"][0]["retryDelay"], format!("{seconds}s"));
+    }
+    let reply = Refusal::UpgradeUnavailable.reply(Protocol::Responses, "req_1");
+    assert_eq!(header(&reply, "upgrade").as_deref(), Some("HTTP/1.1"));
+    let reply = Refusal::MethodNotAllowed { allow: "GET" }.reply(Protocol::Gemini, "req_1");
+    assert_eq!(header(&reply, "allow").as_deref(), Some("GET"));
+}
+
+#[test]
+fn limits_of_this_service_are_told_as_clients_know_them() {
+    check(&[
+        (
+            Refusal::BodyTooLargeDecoded { limit_bytes: 1 },
+            413,
+            "request_too_large",
+            "body_too_large_decoded",
+            "INVALID_ARGUMENT",
+        ),
+        (
+            Refusal::CountTokensBusy { concurrency: 1 },
+            429,
+            "rate_limit_error",
+            "rate_limit_exceeded",
+            "RESOURCE_EXHAUSTED",
+        ),
+        (
+            Refusal::KeyNotLookedUp { wait: Duration::ZERO },
+            429,
+            "rate_limit_error",
+            "rate_limit_exceeded",
+            "RESOURCE_EXHAUSTED",
+        ),
+        (
+            Refusal::UpgradeUnavailable,
+            426,
+            "invalid_request_error",
+            "upgrade_unavailable",
+            "INVALID_ARGUMENT",
+        ),
+    ]);
+}
+
+#[test]
+fn a_coded_body_is_refused_in_the_protocols_own_words() {
+    for (refusal, code) in [
+        (
+            Refusal::BodyEncodingUnsupported {
+                encoding: "compress".to_owned(),
+            },
+            "request_body_encoding_unsupported",
+        ),
+        (
+            Refusal::BodyEncodingInvalid { encoding: "br" },
+            "request_body_encoding_invalid",
+        ),
+        (
+            Refusal::BodyTooLargeDecoded { limit_bytes: 1 },
+            "request_body_too_large_after_decoding",
+        ),
+    ] {
+        assert_eq!(
+            body(&refusal, Protocol::Messages)["error"]["details"]["error_code"],
+            code
+        );
+    }
+}
+
+#[test]
+fn reasons_are_snake_case_and_differ() {
+    let reasons: HashSet<&str> = all().iter().map(Refusal::reason).collect();
+    // Two refusals are there twice, with and without what they list.
+    assert_eq!(reasons.len(), all().len() - 2);
+    assert!(
+        reasons
+            .iter()
+            .all(|reason| reason.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
+    );
+}
+
+#[test]
+fn a_name_is_repeated_only_when_it_is_plausible() {
+    let message = |model: &str| {
+        let refusal = Refusal::ModelUnknown {
+            model: model.to_owned(),
+        };
+        body(&refusal, Protocol::Messages)["error"]["message"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert!(message("claude-opus-5-5").contains("`claude-opus-5-5`"));
+    let key = "weir-0123456789abcdefghijABCDEFGHIJ0123456789abcdefXYZ";
+    let long = "x-".repeat(100);
+    for odd in ["", "two words", "line\nbreak", key, &long] {
+        assert!(
+            message(odd).starts_with("There is no model with the name that was sent."),
+            "{odd}"
+        );
+    }
+}

@@ -1,0 +1,270 @@
+//! How stable each model is: hourly counters from billed requests, and what is published of them
+//! (docs/interface.md, The public record).
+//!
+//! A billed request is one [`Row`] of the consumption log and one entry of a [`Bucket`], that of the hour it ended in, under
+//! the catalogue model that served it. A node adds up its own rows; its [`Share`] of an hour only ever grows, so it is told
+//! in full each time and told again without harm. What is published are means over a window, never a count.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::ledger::consumption::Row;
+
+/// How many hours the published window has: the current one and those before it.
+pub const WINDOW_HOURS: i64 = 24;
+/// From so many requests on, what they say is certain.
+pub const HIGH_CONFIDENCE_REQUESTS: u64 = 100;
+/// From so many requests on, what they say is worth something.
+pub const MEDIUM_CONFIDENCE_REQUESTS: u64 = 10;
+
+const HOUR_MS: i64 = 3_600_000;
+
+pub mod window;
+
+#[cfg(test)]
+mod tests;
+
+pub use window::{ModelWindow, Window};
+
+/// An hour of UTC, counted from the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Hour(i64);
+
+impl Hour {
+    /// The hour that has this moment, in milliseconds since the Unix epoch. A full hour belongs to what it begins.
+    pub const fn of_ms(at_ms: i64) -> Self {
+        Self(at_ms.div_euclid(HOUR_MS))
+    }
+
+    /// The hour with this number since the epoch.
+    pub const fn from_number(number: i64) -> Self {
+        Self(number)
+    }
+
+    /// Its number since the epoch.
+    pub const fn number(self) -> i64 {
+        self.0
+    }
+
+    /// When it begins, in seconds since the Unix epoch.
+    pub const fn start_seconds(self) -> i64 {
+        self.0.saturating_mul(HOUR_MS / 1000)
+    }
+
+    /// So many hours later, or earlier if negative.
+    pub const fn plus(self, hours: i64) -> Self {
+        Self(self.0.saturating_add(hours))
+    }
+
+    /// The hours of the window that ends with this one, the oldest first.
+    pub fn window(self) -> impl DoubleEndedIterator<Item = Self> {
+        (1 - WINDOW_HOURS..=0).map(move |hours| self.plus(hours))
+    }
+}
+
+/// What is counted of one model in one hour. Sums saturate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Billed requests.
+    pub requests: u64,
+    /// Those whose final status is 2xx.
+    pub successes: u64,
+    /// From arrival to end, of all requests, in milliseconds.
+    pub latency_ms: u64,
+    /// From arrival to the first content, of the requests in `ttft_count`, in milliseconds.
+    pub ttft_ms: u64,
+    /// Streamed requests whose first content was seen.
+    pub ttft_count: u64,
+    /// Tokens that were generated in `generation_ms`.
+    pub output_tokens: u64,
+    /// How long that took, in milliseconds: of a stream from its first content to its end, of a unary answer all of it.
+    pub generation_ms: u64,
+}
+
+impl Counters {
+    /// What one billed request counts.
+    ///
+    /// It succeeded if its final status is 2xx: a stream that its provider broke was recorded as 502 or 504, a client that
+    /// left during an answer leaves that answer's 200. The generation rate rests on successes with output tokens and a
+    /// duration that can be measured; all else would make it slower or faster than anybody saw it.
+    pub fn of(row: &Row) -> Self {
+        let success = (200..300).contains(&row.status);
+        let ttft = row.ttft_ms.filter(|_| row.stream);
+        let generation_ms = match ttft {
+            Some(ttft) => row.latency_ms.saturating_sub(ttft),
+            None if row.stream => 0,
+            None => row.latency_ms,
+        };
+        let output_tokens = row.usage.output_total();
+        let rated = success && output_tokens > 0 && generation_ms > 0;
+        Self {
+            requests: 1,
+            successes: u64::from(success),
+            latency_ms: row.latency_ms,
+            ttft_ms: ttft.unwrap_or(0),
+            ttft_count: u64::from(ttft.is_some()),
+            output_tokens: if rated { output_tokens } else { 0 },
+            generation_ms: if rated { generation_ms } else { 0 },
+        }
+    }
+
+    /// What is published of them.
+    pub fn figures(&self) -> Figures {
+        Figures {
+            success_rate: self.success_rate(),
+            avg_latency_ms: ratio(self.latency_ms, self.requests, 10),
+            avg_ttft_ms: ratio(self.ttft_ms, self.ttft_count, 10),
+            avg_tps: ratio(self.output_tokens.saturating_mul(1000), self.generation_ms, 100),
+            confidence: Confidence::of(self.requests),
+        }
+    }
+
+    /// The label that people may be shown.
+    pub fn health(&self) -> Health {
+        match (self.requests, Confidence::of(self.requests)) {
+            (0, _) => Health::NoData,
+            (_, Confidence::Low) => Health::NotEnoughData,
+            (_, Confidence::Medium | Confidence::High) => Health::of(self.success_rate()),
+        }
+    }
+
+    fn success_rate(&self) -> f64 {
+        let hundredths = u128::from(self.successes) * 10_000 / u128::from(self.requests.max(1));
+        to_f64(u64::try_from(hundredths).unwrap_or(u64::MAX).min(10_000)) / 100.0
+    }
+
+    /// The sum of both.
+    pub fn add(&mut self, other: &Self) {
+        self.requests = self.requests.saturating_add(other.requests);
+        self.successes = self.successes.saturating_add(other.successes);
+        self.latency_ms = self.latency_ms.saturating_add(other.latency_ms);
+        self.ttft_ms = self.ttft_ms.saturating_add(other.ttft_ms);
+        self.ttft_count = self.ttft_count.saturating_add(other.ttft_count);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.generation_ms = self.generation_ms.saturating_add(other.generation_ms);
+    }
+}
+
+/// What is counted in one hour, by catalogue model.
+pub type Bucket = BTreeMap<String, Counters>;
+
+/// All that one node has counted in one hour so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The hour.
+    pub hour: Hour,
+    /// Its counters.
+    pub bucket: Bucket,
+}
+
+impl Share {
+    /// How many requests it holds. Grows with every row of the hour, so of two shares of one node and hour the one with the
+    /// greater watermark knows all that the other does.
+    pub fn watermark(&self) -> u64 {
+        self.bucket
+            .values()
+            .fold(0, |sum, counters| sum.saturating_add(counters.requests))
+    }
+}
+
+/// `sum / count` in steps of `1 / steps`, rounded to the nearest; 0 if nothing was counted.
+fn ratio(sum: u64, count: u64, steps: u64) -> f64 {
+    if count == 0 {
+        return 0.0;
+    }
+    let (sum, count, steps_wide) = (u128::from(sum), u128::from(count), u128::from(steps));
+    let rounded = (2 * sum * steps_wide + count) / (2 * count);
+    to_f64(u64::try_from(rounded).unwrap_or(u64::MAX)) / to_f64(steps)
+}
+
+/// The nearest number with a fraction; exact below 2^53.
+#[expect(clippy::cast_precision_loss, reason = "means are published rounded anyway")]
+fn to_f64(whole: u64) -> f64 {
+    whole as f64
+}
+
+/// How much what is published is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Confidence {
+    /// Fewer than [`MEDIUM_CONFIDENCE_REQUESTS`], none included.
+    Low,
+    /// Fewer than [`HIGH_CONFIDENCE_REQUESTS`].
+    Medium,
+    /// That many, or more.
+    High,
+}
+
+impl Confidence {
+    /// After so many requests.
+    pub const fn of(requests: u64) -> Self {
+        if requests >= HIGH_CONFIDENCE_REQUESTS {
+            Self::High
+        } else if requests >= MEDIUM_CONFIDENCE_REQUESTS {
+            Self::Medium
+        } else {
+            Self::Low
+        }
+    }
+}
+
+/// A label for people, from the success rate; never part of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Health {
+    /// 99.9 % and above.
+    Operational,
+    /// 99 % and above.
+    Healthy,
+    /// 95 % and above.
+    Degraded,
+    /// Below 95 %.
+    Unstable,
+    /// No requests.
+    NoData,
+    /// Too few requests for a label: confidence is low.
+    NotEnoughData,
+}
+
+impl Health {
+    /// Of a success rate in per cent.
+    pub fn of(success_rate: f64) -> Self {
+        if success_rate >= 99.9 {
+            Self::Operational
+        } else if success_rate >= 99.0 {
+            Self::Healthy
+        } else if success_rate >= 95.0 {
+            Self::Degraded
+        } else {
+            Self::Unstable
+        }
+    }
+
+    /// The label's words.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Operational => "Operational",
+            Self::Healthy => "Healthy",
+            Self::Degraded => "Degraded",
+            Self::Unstable => "Unstable",
+            Self::NoData => "No Data",
+            Self::NotEnoughData => "Not enough data",
+        }
+    }
+}
+
+/// What is published of counters. Finite always; 0 where nothing was counted.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Figures {
+    /// Per cent, 0 to 100, two decimals, rounded down: 100 says that nothing failed, and a label that rests on it is right.
+    pub success_rate: f64,
+    /// Mean duration in milliseconds, one decimal.
+    pub avg_latency_ms: f64,
+    /// Mean time to the first content of streams in milliseconds, one decimal.
+    pub avg_ttft_ms: f64,
+    /// Output tokens per second, two decimals.
+    pub avg_tps: f64,
+    /// What they are worth.
+    pub confidence: Confidence,
+}

@@ -1,0 +1,147 @@
+//! A service key's record in the store: its owner and its rights, never the key itself.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+pub use crate::domain::keys::key_id::{KeyId, KeyIdError};
+use crate::domain::keys::terms::{KeyTerms, KeyTermsChange};
+
+#[cfg(test)]
+mod tests;
+
+/// Whether a key is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum KeyState {
+    /// The key works.
+    Active,
+    /// The key was withdrawn, for good.
+    Revoked {
+        /// When, in seconds since the Unix epoch.
+        at: i64,
+    },
+}
+
+/// Everything known about a key but the key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyRecord {
+    /// The public identifier.
+    pub id: KeyId,
+    /// What its owner calls it.
+    pub name: String,
+    /// The account that pays.
+    pub account: String,
+    /// In seconds since the Unix epoch.
+    pub created_at: i64,
+    /// The first second in which the key no longer works, since the Unix epoch; `None`: never.
+    pub expires_at: Option<i64>,
+    /// The models the key may ask for, by public name; `None`: all. An empty list allows none.
+    pub models: Option<Vec<String>>,
+    /// Whether the key is active or revoked.
+    #[serde(flatten)]
+    pub state: KeyState,
+    /// The last characters of the key's random part, to recognise it by.
+    pub hint: String,
+    /// Counts the changes to this record.
+    pub revision: u64,
+    /// What it may spend, and how fast.
+    #[serde(default)]
+    pub terms: KeyTerms,
+}
+
+/// Why a known key does not work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum KeyDenied {
+    /// The key was revoked.
+    #[error("the key has been revoked")]
+    Revoked,
+    /// The key has expired.
+    #[error("the key has expired")]
+    Expired,
+}
+
+impl KeyRecord {
+    /// Whether the key works at this moment, in seconds since the Unix epoch. Revoked is said before expired.
+    pub fn check(&self, now_unix: i64) -> Result<(), KeyDenied> {
+        match (self.state, self.expires_at) {
+            (KeyState::Revoked { .. }, _) => Err(KeyDenied::Revoked),
+            (KeyState::Active, Some(end)) if end <= now_unix => Err(KeyDenied::Expired),
+            (KeyState::Active, _) => Ok(()),
+        }
+    }
+
+    /// The record after its key got a new text, one revision later.
+    pub fn rotated(&self, hint: &str) -> Self {
+        Self {
+            hint: hint.to_owned(),
+            revision: self.revision.saturating_add(1),
+            ..self.clone()
+        }
+    }
+
+    /// The record after it was withdrawn at `at`; one that was withdrawn before stays as it is.
+    pub fn revoked(&self, at: i64) -> Self {
+        match self.state {
+            KeyState::Revoked { .. } => self.clone(),
+            KeyState::Active => Self {
+                state: KeyState::Revoked { at },
+                revision: self.revision.saturating_add(1),
+                ..self.clone()
+            },
+        }
+    }
+
+    /// What a store that has this record holds once it is told that the key stood as `told`; `None`: it stays as it is. The
+    /// higher revision wins, and a revocation wins over every revision: it is for good, on whichever side it was seen.
+    pub fn healed(&self, told: &Self) -> Option<Self> {
+        let is_newer = told.revision > self.revision;
+        let later = if is_newer { told } else { self };
+        let revoked = [self.state, told.state]
+            .into_iter()
+            .find(|state| matches!(state, KeyState::Revoked { .. }));
+        match (later.state, revoked) {
+            // Neither side has had this combination, so it gets a revision that neither has.
+            (KeyState::Active, Some(state)) => Some(Self {
+                state,
+                revision: later.revision.saturating_add(1),
+                ..later.clone()
+            }),
+            _ => is_newer.then(|| told.clone()),
+        }
+    }
+
+    /// Whether the key may ask for a model of this public name.
+    pub fn allows_model(&self, model: &str) -> bool {
+        self.models
+            .as_ref()
+            .is_none_or(|models| models.iter().any(|allowed| allowed == model))
+    }
+}
+
+/// What of a record an operator may change; `None` leaves a field as it is. The account stays: what a key has spent is
+/// counted there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyChange {
+    /// A new name.
+    pub name: Option<String>,
+    /// Another end, or none.
+    pub expires_at: Option<Option<i64>>,
+    /// Another list of models, or all of them.
+    pub models: Option<Option<Vec<String>>>,
+    /// Other limits.
+    pub terms: KeyTermsChange,
+}
+
+impl KeyChange {
+    /// The record as it is after the change, one revision later.
+    pub fn apply(&self, record: &KeyRecord) -> KeyRecord {
+        KeyRecord {
+            name: self.name.clone().unwrap_or_else(|| record.name.clone()),
+            expires_at: self.expires_at.unwrap_or(record.expires_at),
+            models: self.models.clone().unwrap_or_else(|| record.models.clone()),
+            terms: self.terms.apply(record.terms),
+            revision: record.revision.saturating_add(1),
+            ..record.clone()
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The public name of a service key.
+
+use std::fmt;
+
+use rand::CryptoRng;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::domain::keys::secret::random_base62;
+
+const KEY_ID_START: &str = "key_";
+const KEY_ID_RANDOM_CHARS: usize = 16;
+
+/// The public name of a key: `key_` and 16 base 62 characters. It grants nothing and may be logged.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct KeyId(String);
+
+impl KeyId {
+    /// Draws a new id.
+    pub fn generate(rng: &mut impl CryptoRng) -> Self {
+        Self(format!("{KEY_ID_START}{}", random_base62(KEY_ID_RANDOM_CHARS, rng)))
+    }
+
+    /// Checks the form of an id that came from outside.
+    pub fn parse(text: &str) -> Result<Self, KeyIdError> {
+        let random = text.strip_prefix(KEY_ID_START).ok_or(KeyIdError)?;
+        if random.len() == KEY_ID_RANDOM_CHARS && random.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(KeyIdError)
+        }
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for KeyId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for KeyId {
+    type Error = KeyIdError;
+
+    fn try_from(text: String) -> Result<Self, KeyIdError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<KeyId> for String {
+    fn from(id: KeyId) -> Self {
+        id.0
+    }
+}
+
+/// A text that is not a key id. It does not carry the text: a person may have pasted the key instead of its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a key id is `key_` and 16 letters or digits, as `weir key list` shows it")]
+pub struct KeyIdError;

@@ -1,0 +1,261 @@
+//! What never reaches a provider of a request's head and query: headers about the connection to weir, credentials,
+//! headers that choose among the operator's own accounts, and anything with the client's key in it.
+
+use std::borrow::Cow;
+
+use memchr::{memchr, memmem::Finder};
+use percent_encoding::percent_decode;
+
+use crate::domain::keys::{credential::CREDENTIAL_HEADERS, secret::ServiceKey};
+
+/// Headers that concern the client's connection to weir only, beside those that Pingora removes (RFC 9110 section 7.6).
+const CONNECTION: [&str; 13] = [
+    "accept-encoding",
+    "cdn-loop",
+    "content-encoding",
+    "cookie",
+    "expect",
+    "forwarded",
+    "referer",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-proto",
+    "x-real-ip",
+];
+
+/// Credentials that weir does not take, but a provider or its front might.
+const OTHER_CREDENTIALS: [&str; 8] = [
+    "api-token",
+    "apikey",
+    "ocp-apim-subscription-key",
+    "x-access-token",
+    "x-auth-token",
+    "x-goog-iam-authority-selector",
+    "x-goog-iam-authorization-token",
+    "x-token",
+];
+
+/// What makes another answer out of the provider's, or another operation out of the client's: an answer without its usage,
+/// or none at all. Google's are its system parameters (<https://cloud.google.com/apis/docs/system-parameters>);
+/// `x-dashscope-async` makes a task that is fetched later.
+const ANSWER_CHANGING: [&str; 5] = [
+    "x-dashscope-async",
+    "x-goog-fieldmask",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+];
+
+/// What chooses a user of the operator's account, by names of which no word tells.
+const USERS: [&str; 3] = ["anthropic-user-profile-id", "x-goog-authuser", "x-goog-quota-user"];
+
+/// A header or parameter with one of these words in its name chooses whose account a provider charges, or whose data it reads:
+/// `openai-organization`, `openai-project`, `anthropic-workspace-id`, `x-goog-user-project`, `x-dashscope-workspace`.
+const CHOOSING_WORDS: [&str; 6] = ["org", "organisation", "organization", "project", "tenant", "workspace"];
+
+/// Parameters, beside the names that headers have, that are credentials or choose among the operator's own.
+const PARAMETERS: [&str; 7] = [
+    "access-token",
+    "groupid",
+    "key",
+    "oauth-token",
+    "quotauser",
+    "user-project",
+    "userproject",
+];
+
+/// How often a text is decoded in search of a key: what is encoded more often no server decodes.
+const DECODINGS_MAX: usize = 3;
+
+/// Whether a header stays here. An underscore counts as a hyphen, because servers read it as one.
+pub fn header(name: &str) -> bool {
+    let listed = CONNECTION.iter().chain(&CREDENTIAL_HEADERS).chain(&OTHER_CREDENTIALS);
+    let mut listed = listed.chain(&ANSWER_CHANGING).chain(&USERS);
+    listed.any(|listed| is_same(name, listed)) || chooses(name)
+}
+
+/// Whether a parameter of the query stays here, by its name as it is written. A `$` in front is Google's other spelling.
+pub fn parameter(name: &str) -> bool {
+    let name = decoded(name);
+    let name = name.trim_start_matches('$');
+    PARAMETERS.iter().any(|listed| is_same(name, listed)) || header(name)
+}
+
+fn is_same(name: &str, listed: &str) -> bool {
+    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    name.len() == listed.len() && name.bytes().zip(listed.bytes()).all(|(one, other)| plain(one) == other)
+}
+
+fn chooses(name: &str) -> bool {
+    name.split(['-', '_', '.'])
+        .any(|word| CHOOSING_WORDS.iter().any(|chosen| word.eq_ignore_ascii_case(chosen)))
+}
+
+fn decoded(text: &str) -> Cow<'_, str> {
+    match memchr(b'%', text.as_bytes()) {
+        Some(_) => Cow::Owned(percent_decode(text.as_bytes()).decode_utf8_lossy().into_owned()),
+        None => Cow::Borrowed(text),
+    }
+}
+
+/// The key that a client presented, to be looked for in what would be forwarded.
+///
+/// Its random part is looked for: whoever has that has the key, because prefix and checksum are no secrets.
+#[derive(Debug)]
+pub struct PresentedKey<'k> {
+    random: &'k str,
+    finder: Finder<'k>,
+}
+
+impl<'k> PresentedKey<'k> {
+    /// Looks for this key.
+    pub fn new(key: &'k ServiceKey) -> Self {
+        let random = key.random();
+        Self {
+            random,
+            finder: Finder::new(random),
+        }
+    }
+
+    /// Whether it stands in a value, as it is or percent-encoded. Nothing is allocated where there is no percent sign.
+    pub fn is_in(&self, text: &[u8]) -> bool {
+        let mut text = Cow::Borrowed(text);
+        for _ in 0..DECODINGS_MAX {
+            if self.finder.find(&text).is_some() {
+                return true;
+            }
+            if memchr(b'%', &text).is_none() {
+                return false;
+            }
+            text = Cow::Owned(percent_decode(&text).collect());
+        }
+        self.finder.find(&text).is_some()
+    }
+
+    /// Whether it stands in the name of a header, which has lost its capitals.
+    pub fn is_in_name(&self, name: &str) -> bool {
+        let length = self.random.len();
+        name.len() >= length
+            && name
+                .as_bytes()
+                .windows(length)
+                .any(|part| part.eq_ignore_ascii_case(self.random.as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::domain::keys::secret::KeyPrefix;
+
+    fn key() -> ServiceKey {
+        ServiceKey::generate(&KeyPrefix::new("weir").unwrap(), &mut rand::rng())
+    }
+
+    #[test]
+    fn names_stay_in_every_spelling_and_others_pass() {
+        for name in [
+            "x-api-key",
+            "x_api_key",
+            "Authorization",
+            "openai-organization",
+            "OpenAI_Project",
+            "anthropic-workspace-id",
+            "x-goog-user-project",
+            "x_goog_fieldmask",
+            "x-forwarded_for",
+        ] {
+            assert!(header(name), "{name}");
+        }
+        for name in [
+            "accept",
+            "anthropic-beta",
+            "anthropic-version",
+            "openai-beta",
+            "origin",
+            "x-api-keys",
+            "x-projector",
+            "session-id",
+            "x-stainless-lang",
+            "x-codex-turn-metadata",
+            "x-goog-api-client",
+            "x-claude-code-session-id",
+        ] {
+            assert!(!header(name), "{name}");
+        }
+        for name in [
+            "access_token",
+            "oauth%5Ftoken",
+            "$key",
+            "%24KEY",
+            "x_api_key",
+            "$userProject",
+            "project",
+        ] {
+            assert!(parameter(name), "{name}");
+        }
+        for name in ["beta", "alt", "monkey", "keys", ""] {
+            assert!(!parameter(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_lists_are_as_the_comparison_needs_them() {
+        let lists = [
+            CONNECTION.as_slice(),
+            &CREDENTIAL_HEADERS,
+            &OTHER_CREDENTIALS,
+            &ANSWER_CHANGING,
+            &USERS,
+            &PARAMETERS,
+        ];
+        for name in lists.concat() {
+            assert!(!name.contains('_') && name == name.to_ascii_lowercase(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_found_as_deep_as_it_is_looked_for() {
+        let key = key();
+        let presented = PresentedKey::new(&key);
+        let encode = |text: &str| -> String {
+            let digits = |byte: u8| format!("%{byte:02x}");
+            text.bytes().map(digits).collect()
+        };
+        let mut text = key.as_str().to_owned();
+        for depth in 0..=DECODINGS_MAX {
+            assert!(presented.is_in(text.as_bytes()), "encoded {depth} times");
+            text = encode(&text);
+        }
+        assert!(presented.is_in_name(&format!("x-{}", key.as_str().to_ascii_lowercase())));
+        assert!(!presented.is_in_name("x-short") && !presented.is_in(b"100%") && !presented.is_in(b""));
+    }
+
+    proptest! {
+        #[test]
+        fn wherever_a_key_stands_it_is_found_and_no_text_is_taken_for_one(
+            before in "[ -~]{0,40}",
+            behind in "[ -~]{0,40}",
+            encoded in prop::collection::vec(any::<bool>(), 60),
+        ) {
+            let key = key();
+            let presented = PresentedKey::new(&key);
+            let without = format!("{before}{behind}");
+            prop_assert!(!presented.is_in(without.as_bytes()));
+            let inside: String = key
+                .as_str()
+                .bytes()
+                .zip(encoded)
+                .map(|(byte, encoded)| if encoded { format!("%{byte:02X}") } else { char::from(byte).to_string() })
+                .collect();
+            // A percent sign in front would make one escape of two characters of the key.
+            let before = before.replace('%', "");
+            let text = format!("{before}{inside}{behind}");
+            prop_assert!(presented.is_in(text.as_bytes()), "{}", text);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Query parameters: which weir refuses and forwards.
+
+use crate::domain::{
+    keys::not_forwarded::{self, PresentedKey},
+    wire::{
+        operation::Operation,
+        query_value::{decoded, name_of, value},
+    },
+};
+
+/// Parameters that make another answer out of a Gemini-style one, without its usage or in a form that no client of weir asks
+/// for, in both of Google's spellings (<https://cloud.google.com/apis/docs/system-parameters>).
+const ANSWER_CHANGING: [&str; 5] = ["$alt", "$callback", "$fields", "callback", "fields"];
+
+/// The one parameter that passes with a Gemini-style request.
+const ALT: &str = "alt";
+
+/// Checks what a query may not have: a parameter of a Gemini-style request that changes its answer, but for `alt`, which
+/// chooses the answer's form.
+///
+/// # Errors
+/// Such a parameter, or a value of `alt` that the operation does not have: what is wrong, for the client.
+pub fn check(operation: Operation, query: Option<&str>) -> Result<(), String> {
+    if !operation.model_in_path() {
+        return Ok(());
+    }
+    let mut names = query.unwrap_or_default().split('&').map(|pair| decoded(name_of(pair)));
+    if let Some(name) = names.find(|name| ANSWER_CHANGING.contains(&name.as_str())) {
+        return Err(format!("`{name}` is not offered here, leave it out"));
+    }
+    let streams = operation == Operation::StreamGenerateContent;
+    match value(query, ALT)?.as_deref() {
+        None | Some("json") => Ok(()),
+        Some("sse") if streams => Ok(()),
+        Some(_) if streams => Err("`alt` is neither `sse` nor `json`".to_owned()),
+        Some(_) => Err("`alt` can only be `json` here; `sse` goes with streamGenerateContent".to_owned()),
+    }
+}
+
+/// What of a checked query goes to a provider, each parameter as it is written: `alt` of a Gemini-style request; of the others
+/// all but what [`not_forwarded`] keeps here and what holds the key that the client presented. `None`: no query.
+pub fn forwarded(operation: Operation, query: Option<&str>, key: &PresentedKey<'_>) -> Option<String> {
+    let passes = |pair: &&str| match operation.model_in_path() {
+        true => decoded(name_of(pair)) == ALT,
+        false => !pair.is_empty() && !not_forwarded::parameter(name_of(pair)) && !key.is_in(pair.as_bytes()),
+    };
+    let kept: Vec<&str> = query?.split('&').filter(passes).collect();
+    Some(kept.join("&")).filter(|query| !query.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::keys::secret::{KeyPrefix, ServiceKey};
+
+    #[test]
+    fn alt_is_what_the_operation_has() {
+        let stream = |query| check(Operation::StreamGenerateContent, Some(query)).is_ok();
+        for fine in [
+            "",
+            "alt=sse",
+            "alt=json",
+            "%61lt=sse&x=1",
+            "alt=sse&alt=sse",
+            "ALT=xml",
+            "$.xgafv=1",
+        ] {
+            assert!(stream(fine), "{fine}");
+        }
+        for bad in [
+            "alt=",
+            "alt",
+            "alt=SSE",
+            "alt=proto",
+            "alt=media",
+            "alt=sse&alt=json",
+            "alt=json&alt",
+            "$alt=json",
+            "fields",
+            "alt=sse&%24fields=a",
+            "callback=f",
+            "%63allback",
+            "$callback=f",
+        ] {
+            assert!(!stream(bad), "{bad}");
+        }
+        for operation in [Operation::GenerateContent, Operation::GeminiCountTokens] {
+            assert!(check(operation, None).is_ok() && check(operation, Some("alt=json")).is_ok());
+            assert!(check(operation, Some("alt=sse")).is_err());
+        }
+        assert!(check(Operation::Messages, Some("alt=anything&fields=a")).is_ok());
+        assert_eq!(
+            check(Operation::GenerateContent, Some("%24fields=a")),
+            Err("`$fields` is not offered here, leave it out".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_provider_gets_what_may_pass_as_it_is_written() {
+        let key = ServiceKey::generate(&KeyPrefix::new("weir").unwrap(), &mut rand::rng());
+        let presented = PresentedKey::new(&key);
+        let text = format!("beta=true&a={key}&%62=c%20d&access_token=t&&{key}", key = key.as_str());
+        let pass = |operation, query| forwarded(operation, query, &presented);
+        assert_eq!(
+            pass(Operation::Messages, Some(&text)).as_deref(),
+            Some("beta=true&%62=c%20d")
+        );
+        assert_eq!(pass(Operation::Messages, Some("access_token=t")), None);
+        assert_eq!(pass(Operation::Messages, None), None);
+        let gemini = "x=1&%61lt=sse&prettyPrint=true&alt=sse&key=2";
+        assert_eq!(
+            pass(Operation::StreamGenerateContent, Some(gemini)).as_deref(),
+            Some("%61lt=sse&alt=sse")
+        );
+        assert_eq!(pass(Operation::GenerateContent, Some("x=1")), None);
+    }
+}

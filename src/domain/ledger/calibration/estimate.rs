@@ -1,0 +1,80 @@
+//! The tokens that a request is expected to use, before it is sent.
+
+use crate::domain::{
+    money::{NanoUsd, price::Price},
+    wire::usage::Usage,
+};
+
+/// What a request is expected to use. Holds and rate limits are computed from it. It cannot be billed: it never becomes
+/// the usage of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Estimate {
+    /// Input tokens.
+    pub input: InputEstimate,
+    /// Output tokens.
+    pub output: u64,
+}
+
+/// Expected input tokens, by what they cost. The parts do not overlap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InputEstimate {
+    /// Neither read from a cache nor written to one.
+    pub uncached: u64,
+    /// Read from a cache.
+    pub cache_read: u64,
+    /// Written to a cache of short life.
+    pub cache_write_short: u64,
+    /// Written to a cache of long life.
+    pub cache_write_long: u64,
+}
+
+impl InputEstimate {
+    /// All input tokens.
+    pub fn total(&self) -> u64 {
+        let parts = [
+            self.uncached,
+            self.cache_read,
+            self.cache_write_short,
+            self.cache_write_long,
+        ];
+        parts.into_iter().fold(0, u64::saturating_add)
+    }
+}
+
+impl Estimate {
+    /// Input and output tokens together.
+    pub fn tokens(&self) -> u64 {
+        self.input.total().saturating_add(self.output)
+    }
+
+    /// What it would cost.
+    pub fn cost(&self, price: &Price) -> NanoUsd {
+        priced(price, &self.input, self.output)
+    }
+
+    /// What its input would cost.
+    pub fn input_cost(&self, price: &Price) -> NanoUsd {
+        priced(price, &self.input, 0)
+    }
+
+    /// What its input would cost if no cache had any of it.
+    pub fn uncached_cost(&self, price: &Price) -> NanoUsd {
+        let uncached = InputEstimate {
+            uncached: self.input.total(),
+            ..InputEstimate::default()
+        };
+        priced(price, &uncached, 0)
+    }
+}
+
+fn priced(price: &Price, input: &InputEstimate, output: u64) -> NanoUsd {
+    let usage = Usage {
+        input_uncached: input.uncached,
+        cache_read: input.cache_read,
+        cache_write_short: input.cache_write_short,
+        cache_write_long: input.cache_write_long,
+        output_text: output,
+        ..Usage::default()
+    };
+    price.cost(&usage, &Default::default())
+}

@@ -1,0 +1,185 @@
+//! What of a request's input its provider usually reads from a cache, and what it writes there.
+//!
+//! Caches work on the beginning of a prompt. So there are two ways to foresee what is read, and each is tried on every
+//! finished request:
+//!
+//! - **as the last time**: as many tokens as the last request read. Right where the same beginning comes again and again,
+//!   and where nothing is ever read.
+//! - **all but the new turns**: a conversation that goes on was sent before, up to the model's last answer. Right for agents,
+//!   also for many conversations side by side.
+//!
+//! The one that was less wrong lately is believed. Neither is believed before it has been seen to be right: a key whose
+//! requests never read from a cache is held for in full.
+
+use crate::domain::{ledger::calibration::estimate::InputEstimate, wire::usage::Usage};
+
+/// A request moves what is known of errors and of writing by this part of the way.
+const PART: u64 = 4;
+/// Parts of the input that is not read: in so many.
+const SHARE_ONE: u64 = 1_000;
+
+/// What one key's requests to one model usually read from a cache and write to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TypicalInput {
+    /// Tokens that the last request read from a cache.
+    read_last: u64,
+    /// How many tokens each way was off, on average.
+    off_by_last: u64,
+    off_by_turns: u64,
+    /// Of what was not read, the parts that were written, of [`SHARE_ONE`].
+    written_short: u64,
+    written_long: u64,
+    /// Whether anything has been learnt.
+    is_known: bool,
+}
+
+impl TypicalInput {
+    /// A finished request, with what it reported; `new` is the estimate of its tokens from the model's last answer on, if there
+    /// was one.
+    pub fn learn(&mut self, reported: &Usage, new: Option<u64>) {
+        let input = reported.input_total();
+        let off = |guess: u64| guess.abs_diff(reported.cache_read);
+        let by_last = off(self.read_last.min(input));
+        let by_turns = off(all_but(input, new));
+        let fresh = input.saturating_sub(reported.cache_read);
+        let share = |part: u64| share_of(part, fresh);
+        let (short, long) = (share(reported.cache_write_short), share(reported.cache_write_long));
+        if self.is_known {
+            self.off_by_last = towards(self.off_by_last, by_last);
+            self.off_by_turns = towards(self.off_by_turns, by_turns);
+            if fresh > 0 {
+                self.written_short = towards(self.written_short, short);
+                self.written_long = towards(self.written_long, long);
+            }
+        } else {
+            (self.off_by_last, self.off_by_turns) = (by_last, by_turns);
+            (self.written_short, self.written_long) = (short, long);
+        }
+        self.read_last = reported.cache_read;
+        self.is_known = true;
+    }
+
+    /// So many tokens of input, of which `new` come behind the model's last answer began, in the parts that are to be
+    /// expected. Their sum is `input`.
+    pub fn parts(&self, input: u64, new: Option<u64>) -> InputEstimate {
+        let read = if self.off_by_turns < self.off_by_last {
+            all_but(input, new)
+        } else {
+            self.read_last.min(input)
+        };
+        let fresh = input - read;
+        let part = |share: u64| part_of(fresh, share);
+        let (short, long) = (part(self.written_short), part(self.written_long));
+        let short = short.min(fresh - long);
+        InputEstimate {
+            cache_read: read,
+            cache_write_short: short,
+            cache_write_long: long,
+            uncached: fresh - long - short,
+        }
+    }
+}
+
+/// What a conversation of `input` tokens had before its `new` ones; nothing of one that begins.
+fn all_but(input: u64, new: Option<u64>) -> u64 {
+    new.map_or(0, |new| input.saturating_sub(new))
+}
+
+fn towards(usual: u64, now: u64) -> u64 {
+    let step = usual.abs_diff(now).div_ceil(PART);
+    if now > usual { usual + step } else { usual - step }
+}
+
+fn share_of(part: u64, whole: u64) -> u64 {
+    let share = u128::from(part) * u128::from(SHARE_ONE) / u128::from(whole.max(1));
+    u64::try_from(share).unwrap_or(SHARE_ONE).min(SHARE_ONE)
+}
+
+fn part_of(whole: u64, share: u64) -> u64 {
+    let part = u128::from(whole) * u128::from(share) / u128::from(SHARE_ONE);
+    u64::try_from(part).unwrap_or(whole).min(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn reported(uncached: u64, read: u64, written: u64) -> Usage {
+        Usage {
+            input_uncached: uncached,
+            cache_read: read,
+            cache_write_short: written,
+            ..Usage::default()
+        }
+    }
+
+    fn expected(uncached: u64, read: u64, written: u64) -> InputEstimate {
+        InputEstimate {
+            uncached,
+            cache_read: read,
+            cache_write_short: written,
+            cache_write_long: 0,
+        }
+    }
+
+    fn after(requests: &[(Usage, Option<u64>)]) -> TypicalInput {
+        let mut usual = TypicalInput::default();
+        for (usage, new) in requests {
+            usual.learn(usage, *new);
+        }
+        usual
+    }
+
+    #[test]
+    fn nothing_is_read_before_it_was_seen() {
+        assert_eq!(TypicalInput::default().parts(900, Some(100)), expected(900, 0, 0));
+        // Written once is not read once.
+        let written = after(&[(reported(0, 0, 150_000), None)]);
+        assert_eq!(written.parts(150_000, None), expected(0, 0, 150_000));
+    }
+
+    #[test]
+    fn the_same_beginning_is_read_again() {
+        let usual = after(&[(reported(0, 0, 150_000), None), (reported(20, 150_000, 0), None)]);
+        let parts = usual.parts(150_020, None);
+        assert_eq!((parts.cache_read, parts.total()), (150_000, 150_020));
+        // No more than there is.
+        assert_eq!(usual.parts(900, None).cache_read, 900);
+    }
+
+    #[test]
+    fn conversations_side_by_side_are_read_up_to_their_last_answer() {
+        let mut turns = Vec::new();
+        for turn in 1..20 {
+            turns.push((reported(0, 20_000 + turn * 3_000, 3_000), Some(3_000)));
+            turns.push((reported(0, 100_000 + turn * 500, 500), Some(500)));
+        }
+        let usual = after(&turns);
+        assert_eq!(usual.parts(60_000, Some(2_000)), expected(0, 58_000, 2_000));
+    }
+
+    #[test]
+    fn a_key_that_reads_no_cache_is_held_for_in_full() {
+        let usual = after(&[(reported(9_000, 0, 0), Some(300)); 5]);
+        assert_eq!(usual.parts(12_000, Some(200)), expected(12_000, 0, 0));
+        // And one whose cache has gone is so again soon.
+        let mut requests = vec![(reported(0, 9_000, 300), Some(300)); 9];
+        requests.extend([(reported(9_300, 0, 0), Some(300)); 2]);
+        let usual = after(&requests);
+        assert_eq!(usual.parts(9_300, Some(300)).cache_read, 0);
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_are_the_input(
+            requests in prop::collection::vec((0..1_u64 << 53, 0..1_u64 << 53, 0..1_u64 << 53, any::<Option<u64>>()), 0..20),
+            input: u64,
+            new: Option<u64>,
+        ) {
+            let requests: Vec<_> = requests.into_iter().map(|(a, b, c, new)| (reported(a, b, c), new)).collect();
+            prop_assert_eq!(after(&requests).parts(input, new).total(), input);
+        }
+    }
+}

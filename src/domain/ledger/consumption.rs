@@ -1,0 +1,126 @@
+//! The consumption log: one row per billed request.
+
+use serde::{Deserialize, Serialize};
+
+pub use crate::domain::money::price::Part;
+pub use crate::domain::wire::usage::{Modifiers, UsageSource};
+use crate::domain::{keys::key::KeyId, money::NanoUsd, wire::usage::Usage};
+
+/// How many days rows are kept.
+pub const RETENTION_DAYS: u32 = 180;
+
+/// What a row takes from the request's admission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// When it was admitted by the store's clock, in milliseconds since the Unix epoch.
+    pub admitted_ms: i64,
+    /// weir's request id.
+    pub id: String,
+    /// The account that pays.
+    pub account: String,
+    /// The key of the request.
+    pub key: KeyId,
+    /// The wire protocol: `messages`, `responses`, `gemini`.
+    pub protocol: String,
+    /// The model's name as the client gave it.
+    pub model_asked: String,
+    /// The catalogue's name of that model.
+    pub model: String,
+    /// The client wants a streamed answer.
+    pub stream: bool,
+}
+
+/// What a row takes from the request's end. Each field is the row's of that name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "documented at the row")]
+pub struct RequestEnd {
+    pub time_ms: i64,
+    pub provider: String,
+    pub status: u16,
+    pub outcome: &'static str,
+    pub usage: Usage,
+    pub usage_source: UsageSource,
+    pub parts: Vec<Part>,
+    pub modifiers: Modifiers,
+    pub price_version: String,
+    pub cost: NanoUsd,
+    pub latency_ms: u64,
+    pub ttft_ms: Option<u64>,
+}
+
+/// One billed request. With the prices of `price_version`, its cost can be computed again from its usage and modifiers, or,
+/// where it has parts, from theirs (see [`crate::domain::money::price::recomputed`]).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Row {
+    /// When the request ended, in milliseconds since the Unix epoch.
+    pub time_ms: i64,
+    /// When it was admitted by the store's clock, in milliseconds since the Unix epoch. Decides its quota periods.
+    pub admitted_ms: i64,
+    /// weir's request id.
+    pub request_id: String,
+    /// The account that paid.
+    pub account: String,
+    /// The key of the request.
+    pub key_id: KeyId,
+    /// The wire protocol: `messages`, `responses`, `gemini`.
+    pub protocol: String,
+    /// The model's name as the client gave it, if it is plausible as one.
+    pub model_asked: String,
+    /// The catalogue model that served, at whose price it was charged.
+    pub model: String,
+    /// The provider that served.
+    pub provider: String,
+    /// The final status: what the client got, or what stands for it where a stream failed after its 200 (502, 504).
+    pub status: u16,
+    /// How it ended: [`crate::domain::faults::outcome::Outcome::as_str`], or `crash` if weir crashed.
+    pub outcome: String,
+    /// The answer was a stream.
+    pub stream: bool,
+    /// What it consumed, over all its parts.
+    #[serde(flatten)]
+    pub usage: Usage,
+    /// Whether the usage was reported or estimated.
+    pub usage_source: UsageSource,
+    /// What each model consumed, unless the requested model ran alone in one price tier.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
+    /// What modified the price.
+    #[serde(flatten)]
+    pub modifiers: Modifiers,
+    /// The version of the prices that the charge was computed with.
+    pub price_version: String,
+    /// The charge, in nano-USD.
+    pub cost_nano_usd: NanoUsd,
+    /// Milliseconds from the request's arrival to its end.
+    pub latency_ms: u64,
+    /// Milliseconds from the request's arrival to the first content; `None` if there was none.
+    pub ttft_ms: Option<u64>,
+}
+
+impl Row {
+    /// The row of a request that has ended.
+    pub fn new(request: Request, end: RequestEnd) -> Self {
+        Self {
+            time_ms: end.time_ms,
+            admitted_ms: request.admitted_ms,
+            request_id: request.id,
+            account: request.account,
+            key_id: request.key,
+            protocol: request.protocol,
+            model_asked: request.model_asked,
+            model: request.model,
+            provider: end.provider,
+            status: end.status,
+            outcome: end.outcome.to_owned(),
+            stream: request.stream,
+            usage: end.usage,
+            usage_source: end.usage_source,
+            parts: end.parts,
+            modifiers: end.modifiers,
+            price_version: end.price_version,
+            cost_nano_usd: end.cost,
+            latency_ms: end.latency_ms,
+            ttft_ms: end.ttft_ms,
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! One model's share of a request.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{
+    money::NanoUsd,
+    wire::usage::{RunKind, Usage, is_zero},
+};
+
+/// The share of one model, purpose and price tier in a request that several contributed to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// What the model was run for.
+    pub run: RunKind,
+    /// The catalogue's name of the model, or the provider's if the catalogue has none.
+    pub model: String,
+    /// What it consumed, over all its runs.
+    #[serde(flatten)]
+    pub usage: Usage,
+    /// The catalogue model at whose price it was charged, if it has none of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priced_as: Option<String>,
+    /// The version of that price, if it differs from the row's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_version: Option<String>,
+    /// The price tier: that of prompts with more input tokens than this.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub above_input_tokens: u64,
+    /// Its share of the charge. The shares add up to it.
+    pub cost_nano_usd: NanoUsd,
+}

@@ -1,0 +1,207 @@
+//! Reads a price list's entries into checked prices. All faults are collected, so one run reports them all.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use toml::Spanned;
+
+use crate::domain::{
+    money::price::{
+        decimal::{DecimalError, Factor, PerCall, PerToken},
+        raw::{RawDecimal, RawList, RawMultipliers, RawPerCall, RawPrice, RawTier},
+        tariff::{Multipliers, PerCallPrices, Tariff, Tier},
+        versioned::{FREE_VERSION, Price},
+    },
+    strict_toml::{Faults, FileError, parse_all},
+    wire::json_scan::is_plausible_model,
+};
+
+/// The longest version, in bytes.
+const VERSION_BYTES_MAX: usize = 64;
+/// The most tiers of one entry.
+const TIERS_MAX: usize = 16;
+
+/// The prices of a file in its order, each with its line.
+pub(super) fn read(file: &str, text: &str) -> Result<Vec<(usize, Tariff, Price)>, Vec<FileError>> {
+    let parsed = parse_all::<RawList>(file, text);
+    let (raw, mut faults) = Faults::after(file, text, parsed)?;
+    let version = version(&raw.version, &mut faults);
+    let mut prices: Vec<(usize, Tariff, Price)> = Vec::with_capacity(raw.price.len());
+    for price in &raw.price {
+        let line = faults.line(price);
+        let mut reader = Reader {
+            name: price.get_ref().name.get_ref(),
+            faults: &mut faults,
+        };
+        let tariff = reader.tariff(price.get_ref());
+        let same = |(_, other, _): &&(usize, Tariff, Price)| {
+            (&other.name, &other.provider) == (&tariff.name, &tariff.provider)
+        };
+        if let Some((other, ..)) = prices.iter().find(same) {
+            reader.wrong(price, "name", format!("it is there already, in line {other}"));
+        }
+        prices.push((line, tariff.clone(), Price::new(Arc::clone(&version), tariff)));
+    }
+    if faults.is_empty() {
+        Ok(prices)
+    } else {
+        Err(faults.into_errors())
+    }
+}
+
+fn version(given: &Spanned<String>, faults: &mut Faults<'_>) -> Arc<str> {
+    let text = given.get_ref();
+    let plain = text.bytes().all(|byte| byte.is_ascii_graphic());
+    if text.is_empty() || text.len() > VERSION_BYTES_MAX || !plain || text == FREE_VERSION {
+        let message = format!(
+            "key `version`: give 1 to {VERSION_BYTES_MAX} printable characters without spaces, such as a date, and not `{FREE_VERSION}`"
+        );
+        faults.at(given, "version", message);
+    }
+    text.as_str().into()
+}
+
+/// Reads one entry. A fault is noted, and a usable value stands in.
+struct Reader<'r, 'f> {
+    name: &'r str,
+    faults: &'r mut Faults<'f>,
+}
+
+impl Reader<'_, '_> {
+    fn wrong<T>(&mut self, place: &Spanned<T>, key: &str, message: impl std::fmt::Display) {
+        let message = if is_plausible_model(self.name) {
+            format!("price `{}`: key `{key}`: {message}", self.name)
+        } else {
+            format!("[[price]]: key `{key}`: {message}")
+        };
+        self.faults.at(place, key, message);
+    }
+
+    fn tariff(&mut self, raw: &RawPrice) -> Tariff {
+        if !is_plausible_model(self.name) {
+            self.wrong(
+                &raw.name,
+                "name",
+                "give 1 to 128 characters of A-Z, a-z, 0-9 and ._:/@-",
+            );
+        }
+        let per_token = |reader: &mut Self, value: &Option<Spanned<RawDecimal>>, key| {
+            value.as_ref().map(|value| reader.per_token(value, key))
+        };
+        Tariff {
+            name: self.name.to_owned(),
+            provider: raw.provider.as_ref().map(|provider| provider.get_ref().clone()),
+            source: raw.source.clone(),
+            tiers: self.tiers(&raw.tiers, "tiers"),
+            reasoning: per_token(self, &raw.reasoning, "reasoning"),
+            tool_input: per_token(self, &raw.tool_input, "tool_input"),
+            per_call: self.per_call(&raw.per_call),
+            multipliers: self.multipliers(&raw.multipliers),
+            service_tier_prices: self.service_tier_prices(raw),
+        }
+    }
+
+    fn tiers(&mut self, raw: &Spanned<Vec<Spanned<RawTier>>>, key: &str) -> Vec<Tier> {
+        let given = raw.get_ref();
+        if given.len() > TIERS_MAX {
+            self.wrong(raw, key, format_args!("at most {TIERS_MAX} tiers"));
+        }
+        if given.iter().all(|tier| tier.get_ref().above_input_tokens != 0) {
+            self.wrong(
+                raw,
+                key,
+                "one tier has to be without `above_input_tokens`: for short prompts",
+            );
+        }
+        let mut tiers: Vec<Tier> = Vec::with_capacity(given.len());
+        for tier in given {
+            let above_input_tokens = tier.get_ref().above_input_tokens;
+            if tiers.iter().any(|other| other.above_input_tokens == above_input_tokens) {
+                self.wrong(
+                    tier,
+                    key,
+                    format_args!("two tiers begin above {above_input_tokens} tokens"),
+                );
+            }
+            tiers.push(self.tier(tier.get_ref()));
+        }
+        tiers.sort_by_key(|tier| tier.above_input_tokens);
+        tiers
+    }
+
+    /// One tier. A missing cache price is that of any input token.
+    fn tier(&mut self, raw: &RawTier) -> Tier {
+        let input = self.per_token(&raw.input, "input");
+        let mut cached =
+            |value: &Option<Spanned<RawDecimal>>, key| value.as_ref().map_or(input, |value| self.per_token(value, key));
+        Tier {
+            above_input_tokens: raw.above_input_tokens,
+            input,
+            cache_read: cached(&raw.cache_read, "cache_read"),
+            cache_write_short: cached(&raw.cache_write_short, "cache_write_short"),
+            cache_write_long: cached(&raw.cache_write_long, "cache_write_long"),
+            output: self.per_token(&raw.output, "output"),
+        }
+    }
+
+    fn per_call(&mut self, raw: &RawPerCall) -> PerCallPrices {
+        let mut price = |value: &Option<Spanned<RawDecimal>>, key| {
+            let value = value.as_ref();
+            value.map_or(PerCall::default(), |value| {
+                self.decimal(value, key, PerCall::parse).unwrap_or_default()
+            })
+        };
+        PerCallPrices {
+            web_search: price(&raw.web_search, "web_search"),
+            web_fetch: price(&raw.web_fetch, "web_fetch"),
+            file_search: price(&raw.file_search, "file_search"),
+            code_interpreter: price(&raw.code_interpreter, "code_interpreter"),
+            image_generation: price(&raw.image_generation, "image_generation"),
+            request: price(&raw.request, "request"),
+        }
+    }
+
+    fn multipliers(&mut self, raw: &RawMultipliers) -> Multipliers {
+        let mut factors = |given: &BTreeMap<String, Spanned<RawDecimal>>| {
+            let mut factors = BTreeMap::new();
+            for (name, value) in given {
+                let factor = self.decimal(value, name, Factor::parse).unwrap_or(Factor::ONE);
+                factors.insert(name.clone(), factor);
+            }
+            factors
+        };
+        Multipliers {
+            service_tier: factors(&raw.service_tier),
+            speed: factors(&raw.speed),
+            geo: factors(&raw.geo),
+        }
+    }
+
+    fn service_tier_prices(&mut self, raw: &RawPrice) -> BTreeMap<String, Vec<Tier>> {
+        let mut prices = BTreeMap::new();
+        for (name, tiers) in &raw.service_tier_prices {
+            let factors = &raw.multipliers.service_tier;
+            if factors.keys().any(|other| other.eq_ignore_ascii_case(name)) {
+                self.wrong(tiers, name, "give either its prices or a multiplier, not both");
+            }
+            prices.insert(name.clone(), self.tiers(tiers, name));
+        }
+        prices
+    }
+
+    fn per_token(&mut self, value: &Spanned<RawDecimal>, key: &str) -> PerToken {
+        self.decimal(value, key, PerToken::parse).unwrap_or_default()
+    }
+
+    fn decimal<T>(
+        &mut self,
+        value: &Spanned<RawDecimal>,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, DecimalError>,
+    ) -> Option<T> {
+        let parsed = match value.get_ref() {
+            RawDecimal::Text(text) => parse(text),
+            RawDecimal::Other(_) => Err(DecimalError::Malformed),
+        };
+        parsed.map_err(|error| self.wrong(value, key, error)).ok()
+    }
+}

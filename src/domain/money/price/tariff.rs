@@ -1,0 +1,203 @@
+//! One entry of a price list, and the cost that it gives a request.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::domain::{
+    ledger::consumption::Modifiers,
+    money::{
+        NanoUsd,
+        price::decimal::{Factor, PerCall, PerToken},
+    },
+    wire::usage::Usage,
+};
+
+/// Pico-USD in one nano-USD.
+const PICO_PER_NANO: i128 = 1000;
+/// The three factors are in millionths: their product counts in 10^-18.
+const FACTORS_ONE: i128 = 1_000_000_000_000_000_000;
+
+/// The prices of a model: one entry of a price list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Tariff {
+    /// The name that a model's `price` refers to.
+    pub name: String,
+    /// The only provider that it applies to; `None` for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// The published source of the prices, as written in the list.
+    pub source: String,
+    /// Prices by the size of the prompt, ascending; the first is for any prompt.
+    pub tiers: Vec<Tier>,
+    /// The price of a reasoning token under `tiers`; `None` if it is that of any output token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<PerToken>,
+    /// The price of an input token added by the provider's own tools, under `tiers`; `None` if it is that of any input
+    /// token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_input: Option<PerToken>,
+    /// Prices per call.
+    pub per_call: PerCallPrices,
+    /// Factors on all token prices.
+    pub multipliers: Multipliers,
+    /// Prices of single service tiers by name. They replace `tiers` and the tier's multiplier.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub service_tier_prices: BTreeMap<String, Vec<Tier>>,
+}
+
+/// Token prices from a prompt size on. The highest applicable tier prices the whole request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Tier {
+    /// The tier applies to prompts with more input tokens than this, cached ones included ([`Usage::input_total`]).
+    pub above_input_tokens: u64,
+    /// Per input token.
+    pub input: PerToken,
+    /// Per output token.
+    pub output: PerToken,
+    /// Per input token read from a cache.
+    pub cache_read: PerToken,
+    /// Per input token written to a short-lived cache.
+    pub cache_write_short: PerToken,
+    /// Per input token written to a long-lived cache.
+    pub cache_write_long: PerToken,
+}
+
+/// Prices per call. No multiplier changes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PerCallPrices {
+    /// Per web search by the provider's own tool.
+    pub web_search: PerCall,
+    /// Per page fetched by the provider's own tool.
+    pub web_fetch: PerCall,
+    /// Per search in stored files by the provider's own tool.
+    pub file_search: PerCall,
+    /// Per call of the provider's own code interpreter.
+    pub code_interpreter: PerCall,
+    /// Per call of the provider's own image generation.
+    pub image_generation: PerCall,
+    /// Per request, unless it consumed nothing.
+    pub request: PerCall,
+}
+
+/// Factors by the names that answers carry, case-insensitive. An unlisted name has the factor 1.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Multipliers {
+    /// By service tier.
+    pub service_tier: BTreeMap<String, Factor>,
+    /// By speed.
+    pub speed: BTreeMap<String, Factor>,
+    /// By geography.
+    pub geo: BTreeMap<String, Factor>,
+}
+
+/// A sum of money in 10^-18 of a pico-USD, not rounded yet: prices are whole pico-USD, and three factors are in millionths.
+///
+/// It saturates at `i128::MAX`, which is far beyond [`NanoUsd::MAX`] in that unit: a sum that saturates is above the limit
+/// anyway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Exact(i128);
+
+impl Exact {
+    const MAX: Self = Self(i128::MAX);
+
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// Rounds up to whole nano-USD, at most [`NanoUsd::MAX`].
+    pub fn rounded_up(self) -> NanoUsd {
+        let unit = PICO_PER_NANO.saturating_mul(FACTORS_ONE);
+        let nanos = self.0 / unit + i128::from(self.0 % unit != 0);
+        i64::try_from(nanos).map_or(NanoUsd::MAX, |nanos| NanoUsd::from_nanos(nanos).min(NanoUsd::MAX))
+    }
+}
+
+impl Tariff {
+    /// The cost of tokens and calls in the tier that applies to the prompt's size.
+    pub fn sum(&self, usage: &Usage, modifiers: &Modifiers) -> Exact {
+        self.sum_in_tier(usage, modifiers, self.tier_above(usage, modifiers))
+    }
+
+    /// The prompt size above which the applicable tier begins.
+    pub fn tier_above(&self, usage: &Usage, modifiers: &Modifiers) -> u64 {
+        let tier = tier_for(self.tiers_for(modifiers), usage.input_total());
+        tier.map_or(0, |tier| tier.above_input_tokens)
+    }
+
+    /// The fee per request, for one that consumed something.
+    pub fn request_fee(&self) -> Exact {
+        Exact(i128::from(self.per_call.request.pico_usd()).saturating_mul(FACTORS_ONE))
+    }
+
+    fn tiers_for(&self, modifiers: &Modifiers) -> &[Tier] {
+        named(&self.service_tier_prices, modifiers.service_tier.as_deref()).unwrap_or(&self.tiers)
+    }
+
+    /// The cost of tokens and calls in the tier that begins above this many input tokens.
+    pub fn sum_in_tier(&self, usage: &Usage, modifiers: &Modifiers, above_input_tokens: u64) -> Exact {
+        let tier_name = modifiers.service_tier.as_deref();
+        let own = named(&self.service_tier_prices, tier_name);
+        // A prompt of one token more is of it.
+        let Some(tier) = tier_for(self.tiers_for(modifiers), above_input_tokens.saturating_add(1)) else {
+            return Exact::MAX;
+        };
+        let special = |price: Option<PerToken>, usual| price.filter(|_| own.is_none()).unwrap_or(usual);
+        let tokens = [
+            (usage.input_uncached, tier.input),
+            (usage.cache_read, tier.cache_read),
+            (usage.cache_write_short, tier.cache_write_short),
+            (usage.cache_write_long, tier.cache_write_long),
+            (usage.tool_input, special(self.tool_input, tier.input)),
+            (usage.output_text, tier.output),
+            (usage.output_reasoning, special(self.reasoning, tier.output)),
+        ];
+        let tokens = sum(tokens.map(|(count, price)| (count, price.pico_usd())));
+        let per_call = &self.per_call;
+        let calls = [
+            (usage.web_searches, per_call.web_search),
+            (usage.web_fetches, per_call.web_fetch),
+            (usage.file_searches, per_call.file_search),
+            (usage.code_interpreter_calls, per_call.code_interpreter),
+            (usage.image_generations, per_call.image_generation),
+        ];
+        let calls = sum(calls.map(|(count, price)| (count, price.pico_usd())));
+        let multipliers = &self.multipliers;
+        let factors = [
+            (&multipliers.service_tier, tier_name.filter(|_| own.is_none())),
+            (&multipliers.speed, modifiers.speed.as_deref()),
+            (&multipliers.geo, modifiers.geo.as_deref()),
+        ];
+        let factor = factors
+            .map(|(factors, name)| named(factors, name).copied().unwrap_or(Factor::ONE))
+            .into_iter()
+            .fold(1, |product: i128, factor| {
+                product.saturating_mul(factor.millionths().into())
+            });
+        let calls = calls.saturating_mul(FACTORS_ONE);
+        Exact(tokens.saturating_mul(factor).saturating_add(calls))
+    }
+}
+
+/// The highest applicable tier; the first one applies to any prompt.
+fn tier_for(tiers: &[Tier], input_total: u64) -> Option<&Tier> {
+    let matches = |tier: &&Tier| input_total > tier.above_input_tokens;
+    tiers.iter().rev().find(matches).or_else(|| tiers.first())
+}
+
+/// Looks up a name that an answer carries, ignoring case, since providers differ in it.
+fn named<'a, T>(listed: &'a BTreeMap<String, T>, name: Option<&str>) -> Option<&'a T> {
+    let name = name?;
+    listed.get(name).or_else(|| {
+        let same = |(listed, _): &(&String, &T)| listed.eq_ignore_ascii_case(name);
+        listed.iter().find(same).map(|(_, value)| value)
+    })
+}
+
+fn sum<const N: usize>(parts: [(u64, u64); N]) -> i128 {
+    parts.into_iter().fold(0, |sum: i128, (count, price)| {
+        sum.saturating_add(i128::from(count).saturating_mul(price.into()))
+    })
+}

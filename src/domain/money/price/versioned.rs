@@ -1,0 +1,83 @@
+//! The price of one model at one provider, in one version.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::domain::{
+    ledger::consumption::Modifiers,
+    money::{
+        NanoUsd,
+        price::tariff::{Exact, Tariff},
+    },
+    wire::usage::Usage,
+};
+
+/// The price version of free models.
+pub const FREE_VERSION: &str = "free";
+
+/// The prices of one model at one provider, in one version. Fixed for a request at its admission.
+///
+/// In JSON: the version and, unless it is free, the price list's entry with every fallback filled in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Price {
+    version: Arc<str>,
+    /// `None` if the model is free.
+    #[serde(flatten)]
+    tariff: Option<Tariff>,
+}
+
+impl Price {
+    /// The price of a model that is marked free.
+    pub fn free() -> Self {
+        Self {
+            version: FREE_VERSION.into(),
+            tariff: None,
+        }
+    }
+
+    /// The price of one entry, at its list's version.
+    pub fn new(version: Arc<str>, tariff: Tariff) -> Self {
+        Self {
+            version,
+            tariff: Some(tariff),
+        }
+    }
+
+    /// The version of the prices, which every charge records.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The cost of a request: the sum in pico-USD, rounded up once to whole nano-USD. From 0 to [`NanoUsd::MAX`]; 0 if
+    /// nothing was consumed. The same usage and modifiers always give the same cost.
+    pub fn cost(&self, usage: &Usage, modifiers: &Modifiers) -> NanoUsd {
+        let sum = self.sum(usage, modifiers);
+        sum.plus(self.request_fee(usage)).rounded_up()
+    }
+
+    /// The exact cost of tokens and calls.
+    pub fn sum(&self, usage: &Usage, modifiers: &Modifiers) -> Exact {
+        let tariff = self.tariff.as_ref().filter(|_| *usage != Usage::default());
+        tariff.map(|tariff| tariff.sum(usage, modifiers)).unwrap_or_default()
+    }
+
+    /// The fee per request; zero if nothing was consumed.
+    pub(super) fn request_fee(&self, usage: &Usage) -> Exact {
+        let tariff = self.tariff.as_ref().filter(|_| *usage != Usage::default());
+        tariff.map(Tariff::request_fee).unwrap_or_default()
+    }
+
+    /// The prompt size above which the applicable tier begins; 0 if there is one tier only.
+    pub(super) fn tier_above(&self, usage: &Usage, modifiers: &Modifiers) -> u64 {
+        let tariff = self.tariff.as_ref();
+        tariff.map_or(0, |tariff| tariff.tier_above(usage, modifiers))
+    }
+
+    pub(super) fn sum_in_tier(&self, usage: &Usage, modifiers: &Modifiers, above_input_tokens: u64) -> Exact {
+        let tariff = self.tariff.as_ref();
+        tariff
+            .map(|tariff| tariff.sum_in_tier(usage, modifiers, above_input_tokens))
+            .unwrap_or_default()
+    }
+}

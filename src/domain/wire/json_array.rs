@@ -1,0 +1,111 @@
+//! Splits a JSON array that arrives in pieces (a Gemini stream without `alt=sse`) into its elements.
+//!
+//! The elements go straight into a [`Picker`]. At any byte the framer knows how to end the array so that it is valid
+//! JSON.
+
+use crate::domain::wire::json_pick::Picker;
+
+#[cfg(test)]
+mod tests;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ArrayState {
+    Before,
+    /// Behind the opening bracket.
+    Opened,
+    Element,
+    AfterElement,
+    AfterComma,
+    Closed,
+    /// A value that is no array: Google answers errors with a bare object.
+    Bare,
+    BareClosed,
+    Broken,
+}
+
+/// The framer. Any split of the array gives the same elements.
+#[derive(Debug)]
+pub struct ArrayFramer {
+    state: ArrayState,
+}
+
+impl Default for ArrayFramer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ArrayFramer {
+    /// A framer at the start of a body.
+    pub const fn new() -> Self {
+        Self {
+            state: ArrayState::Before,
+        }
+    }
+
+    /// Whether the array (or the bare value in its place) is closed.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.state, ArrayState::Closed | ArrayState::BareClosed)
+    }
+
+    /// Reads the next bytes. `picker` holds the element in progress; `on_element` is called with it when an element is complete.
+    pub fn push(&mut self, bytes: &[u8], picker: &mut Picker, mut on_element: impl FnMut(&Picker)) {
+        let mut rest = bytes;
+        while let Some(&first) = rest.first() {
+            let used = match self.state {
+                ArrayState::Closed | ArrayState::BareClosed | ArrayState::Broken => return,
+                ArrayState::Element | ArrayState::Bare => {
+                    let used = picker.push(rest);
+                    if picker.is_done() {
+                        on_element(picker);
+                        self.state = if self.state == ArrayState::Element {
+                            ArrayState::AfterElement
+                        } else {
+                            ArrayState::BareClosed
+                        };
+                    } else if picker.is_inert() {
+                        self.state = ArrayState::Broken;
+                    }
+                    used
+                }
+                ArrayState::Before | ArrayState::Opened | ArrayState::AfterElement | ArrayState::AfterComma => {
+                    self.between(first, picker)
+                }
+            };
+            rest = rest.get(used..).unwrap_or_default();
+        }
+    }
+
+    fn between(&mut self, first: u8, picker: &mut Picker) -> usize {
+        let (state, used) = match (self.state, first) {
+            (state, b' ' | b'\t' | b'\r' | b'\n') => (state, 1),
+            (ArrayState::Before, b'[') => (ArrayState::Opened, 1),
+            (ArrayState::Before, _) => (ArrayState::Bare, 0),
+            (ArrayState::Opened | ArrayState::AfterElement, b']') => (ArrayState::Closed, 1),
+            (ArrayState::AfterElement, b',') => (ArrayState::AfterComma, 1),
+            (ArrayState::Opened | ArrayState::AfterComma, _) => (ArrayState::Element, 0),
+            _ => (ArrayState::Broken, 0),
+        };
+        if matches!(state, ArrayState::Element | ArrayState::Bare) {
+            picker.reset();
+        }
+        self.state = state;
+        used
+    }
+
+    /// The bytes that end the array here with `last` (a JSON value) as its last element. `None` when the array is closed, or is none.
+    pub fn failure_tail(&self, picker: &Picker, last: &[u8]) -> Option<Vec<u8>> {
+        let before = match self.state {
+            ArrayState::Before => b"[".to_vec(),
+            ArrayState::Opened | ArrayState::AfterComma => Vec::new(),
+            ArrayState::AfterElement => b",".to_vec(),
+            ArrayState::Element => {
+                let mut before = picker.completion()?;
+                before.push(b',');
+                before
+            }
+            ArrayState::Closed | ArrayState::Bare | ArrayState::BareClosed | ArrayState::Broken => return None,
+        };
+        Some([before.as_slice(), last, b"]"].concat())
+    }
+}

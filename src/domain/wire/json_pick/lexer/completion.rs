@@ -1,0 +1,84 @@
+//! Completes a JSON value that broke off so that it is valid.
+
+use super::{Escape, Lexer, Mode, Role, TAIL_BYTES};
+
+impl Lexer {
+    /// The bytes that make what was consumed so far one valid JSON value. `None` when that is impossible.
+    pub(in crate::domain::wire::json_pick) fn completion(&self) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        match self.mode {
+            Mode::Inert => return None,
+            Mode::Text(role) => {
+                self.complete_text(&mut out);
+                out.push(b'"');
+                if role == Role::Key {
+                    out.extend_from_slice(b":null");
+                }
+            }
+            Mode::Number => {
+                if matches!(self.tail, [_, _, b'-' | b'+' | b'.' | b'e' | b'E']) {
+                    out.push(b'0');
+                }
+            }
+            Mode::Literal(rest) => out.extend_from_slice(rest),
+            Mode::Value => out.extend_from_slice(b"null"),
+            Mode::NextKey => out.extend_from_slice(b"\"\":null"),
+            Mode::Colon => out.extend_from_slice(b":null"),
+            Mode::FirstValue | Mode::FirstKey | Mode::Next | Mode::Done => {}
+        }
+        for level in (1..=self.depth).rev() {
+            out.push(if self.is_array(level) { b']' } else { b'}' });
+        }
+        Some(out)
+    }
+
+    fn complete_text(&self, out: &mut Vec<u8>) {
+        const TRAILING: &[u8; 6] = b"\\udc00";
+        match self.escape {
+            Escape::None => complete_utf8(self.tail, out),
+            Escape::AfterHigh => out.extend_from_slice(TRAILING),
+            Escape::Slash { after_high: true } => out.extend_from_slice(TRAILING.get(1..).unwrap_or_default()),
+            Escape::Slash { after_high: false } => out.push(b'n'),
+            Escape::Hex {
+                digits,
+                after_high: true,
+                ..
+            } => {
+                out.extend_from_slice(TRAILING.get(2 + usize::from(digits)..).unwrap_or_default());
+            }
+            Escape::Hex {
+                digits,
+                value,
+                after_high: false,
+            } => {
+                let missing = 4_u8.saturating_sub(digits);
+                out.resize(out.len() + usize::from(missing), b'0');
+                if (0xD800..=0xDBFF).contains(&value.checked_shl(4 * u32::from(missing)).unwrap_or(0)) {
+                    out.extend_from_slice(TRAILING);
+                }
+            }
+        }
+    }
+}
+
+/// Ends a UTF-8 sequence of which only the first bytes came.
+fn complete_utf8(tail: [u8; TAIL_BYTES], out: &mut Vec<u8>) {
+    let continuations = tail.iter().rev().take_while(|byte| matches!(byte, 0x80..=0xBF)).count();
+    let Some(&lead) = tail.iter().rev().nth(continuations) else {
+        return;
+    };
+    let wanted = match lead {
+        0xC2..=0xDF => 1,
+        0xE0..=0xEF => 2,
+        0xF0..=0xF4 => 3,
+        _ => 0,
+    };
+    for at in continuations..wanted {
+        // The first byte behind these two leads has a narrower range (no overlong forms).
+        out.push(match (at, lead) {
+            (0, 0xE0) => 0xA0,
+            (0, 0xF0) => 0x90,
+            _ => 0x80,
+        });
+    }
+}

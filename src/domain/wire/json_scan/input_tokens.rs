@@ -1,0 +1,230 @@
+//! What a request's body costs to read, in tokens, before any provider has said so.
+//!
+//! Told of every key and value by the one scan of the body. Text is counted by its bytes: the first [`EXACT_BYTES`] of it
+//! all, of what comes behind every [`SAMPLED_EVERY`]th block, so that a long conversation costs no second walk. Payloads in
+//! base64 are counted by kind and not by length; only their first and last bytes are looked at. The structure counts as
+//! providers render it: little for the names of fields in messages, as text for the schemas of tools.
+
+use crate::domain::wire::json_pick::Heard;
+use crate::domain::wire::tokens::Factor;
+
+/// Tokens of an image of any size: what providers charge for one of a megapixel or more.
+const IMAGE_TOKENS: u64 = 1_600;
+/// Tokens of a document (a PDF, or what is not recognised) per [`DOCUMENT_STEP_BYTES`] of base64, at least one step.
+const DOCUMENT_STEP_TOKENS: u64 = 3_000;
+/// Bytes of base64 of some two pages.
+const DOCUMENT_STEP_BYTES: u64 = 100 << 10;
+/// Bytes of base64 of sound per token: 32 tokens a second at 128 kbit/s.
+const SOUND_BYTES_PER_TOKEN: u64 = 667;
+/// Bytes of base64 of moving pictures per token: 260 tokens a second at 2 Mbit/s.
+const FILM_BYTES_PER_TOKEN: u64 = 1_300;
+/// A string of at least so many bytes, with nothing but base64 at both ends, is a payload.
+const PAYLOAD_BYTES_MIN: usize = 1 << 10;
+/// Bytes looked at on each end of a string that may be a payload.
+const PAYLOAD_ENDS: usize = 256;
+
+/// Bytes of text that are counted one by one.
+const EXACT_BYTES: u64 = 16 << 10;
+/// Bytes per block of the sampled text. Small blocks cover many parts of a conversation.
+const BLOCK_BYTES: u64 = 128;
+/// The first of this many blocks is counted and stands for all of them.
+const SAMPLED_EVERY: u64 = 32;
+/// Bytes of that many blocks.
+const ROUND_BYTES: u64 = BLOCK_BYTES * SAMPLED_EVERY;
+
+/// Tokens, in halves, of a field's name outside of tools: with its value, providers add some four tokens per message.
+const FIELD_HALVES: u64 = 1;
+/// Tokens, in halves, of the marks around a field's name and value in a tool's schema.
+const SCHEMA_FIELD_HALVES: u64 = 3;
+/// Tokens, in halves, of a number or literal.
+const SCALAR_HALVES: u64 = 2;
+
+/// The estimate of the body so far.
+#[derive(Debug, Default)]
+pub(in crate::domain) struct InputTally {
+    exact: Heard,
+    sampled: Heard,
+    /// Bytes of text so far.
+    text_bytes: u64,
+    sampled_bytes: u64,
+    payload_tokens: u64,
+    halves: u64,
+}
+
+impl InputTally {
+    /// A field's name, as it is written between its quotes; `in_tools`: of the tools that the request declares.
+    pub(in crate::domain) fn key(&mut self, raw: &[u8], in_tools: bool) {
+        if in_tools {
+            self.halves = self.halves.saturating_add(SCHEMA_FIELD_HALVES);
+            self.text(raw);
+        } else {
+            self.halves = self.halves.saturating_add(FIELD_HALVES);
+        }
+    }
+
+    /// A number or literal.
+    pub(in crate::domain) fn scalar(&mut self) {
+        self.halves = self.halves.saturating_add(SCALAR_HALVES);
+    }
+
+    /// A string, as it is written between its quotes.
+    pub(in crate::domain) fn string(&mut self, raw: &[u8]) {
+        match payload_tokens(raw) {
+            Some(tokens) => self.payload_tokens = self.payload_tokens.saturating_add(tokens),
+            None => self.text(raw),
+        }
+    }
+
+    fn text(&mut self, raw: &[u8]) {
+        if self.is_passed_over(raw.len()) {
+            self.text_bytes = self.text_bytes.saturating_add(raw.len() as u64);
+        } else {
+            self.count(raw);
+        }
+    }
+
+    /// Whether this many bytes lie completely in blocks that are not counted.
+    fn is_passed_over(&self, length: usize) -> bool {
+        let place = self.text_bytes % ROUND_BYTES;
+        self.text_bytes >= EXACT_BYTES && place >= BLOCK_BYTES && length as u64 <= ROUND_BYTES - place
+    }
+
+    fn count(&mut self, raw: &[u8]) {
+        let mut rest = raw;
+        while !rest.is_empty() {
+            let is_exact = self.text_bytes < EXACT_BYTES;
+            let place = self.text_bytes % ROUND_BYTES;
+            let room = match (is_exact, place) {
+                (true, _) => EXACT_BYTES - self.text_bytes,
+                (false, 0..BLOCK_BYTES) => BLOCK_BYTES - place,
+                (false, _) => ROUND_BYTES - place,
+            };
+            let length = usize::try_from(room).unwrap_or(rest.len());
+            let (piece, after) = rest.split_at_checked(length).unwrap_or((rest, &[]));
+            if is_exact {
+                self.exact.push(piece);
+            } else if place < BLOCK_BYTES {
+                self.sampled.push(piece);
+                self.sampled_bytes = self.sampled_bytes.saturating_add(piece.len() as u64);
+            }
+            self.text_bytes = self.text_bytes.saturating_add(piece.len() as u64);
+            rest = after;
+        }
+        self.exact.end_apart();
+        self.sampled.end_apart();
+    }
+
+    /// The estimate, in tokens of o200k.
+    pub(in crate::domain) fn tokens(&self) -> u64 {
+        let tokens = |heard: &Heard| heard.classes().tokens();
+        let behind = u128::from(self.text_bytes.saturating_sub(EXACT_BYTES));
+        let sampled = u128::from(tokens(&self.sampled)) * behind / u128::from(self.sampled_bytes.max(1));
+        [
+            tokens(&self.exact),
+            u64::try_from(sampled).unwrap_or(u64::MAX),
+            self.payload_tokens,
+            self.halves.div_ceil(2),
+        ]
+        .into_iter()
+        .fold(0, u64::saturating_add)
+    }
+}
+
+/// The estimated input of a request: the scan's estimate, corrected by the model's factor, at most the model's context.
+pub fn input_estimate(scanned: u64, factor: Factor, context_tokens: Option<u64>) -> u64 {
+    factor.apply(scanned).min(context_tokens.unwrap_or(u64::MAX))
+}
+
+/// The tokens of a base64 payload; `None` if the string is text.
+fn payload_tokens(raw: &[u8]) -> Option<u64> {
+    if let Some(url) = raw.strip_prefix(b"data:") {
+        let head = url.get(..PAYLOAD_ENDS).unwrap_or(url);
+        let comma = memchr::memchr(b',', head)?;
+        let (media_type, data) = url.split_at_checked(comma)?;
+        if media_type.ends_with(b";base64") {
+            return Some(
+                Payload::of_media_type(media_type)
+                    .unwrap_or(Payload::of_data(data))
+                    .tokens(data.len()),
+            );
+        }
+        return None;
+    }
+    let is_payload = raw.len() >= PAYLOAD_BYTES_MIN
+        && raw.get(..PAYLOAD_ENDS).is_some_and(is_base64)
+        && raw.get(raw.len() - PAYLOAD_ENDS..).is_some_and(is_base64);
+    is_payload.then(|| Payload::of_data(raw).tokens(raw.len()))
+}
+
+/// Whether the bytes are base64 of either alphabet. A backslash escapes a slash or a line end.
+fn is_base64(bytes: &[u8]) -> bool {
+    bytes
+        .iter()
+        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_' | b'\\'))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Payload {
+    Image,
+    Document,
+    Sound,
+    Film,
+}
+
+/// The first characters of known file types in base64.
+const MAGIC: [(&[u8], Payload); 13] = [
+    (b"iVBORw0", Payload::Image),
+    (b"/9j/", Payload::Image),
+    (b"\\/9j\\/", Payload::Image),
+    (b"R0lGOD", Payload::Image),
+    (b"Qk0", Payload::Image),
+    (b"SUkqA", Payload::Image),
+    (b"JVBERi", Payload::Document),
+    (b"SUQz", Payload::Sound),
+    (b"//u", Payload::Sound),
+    (b"T2dnUw", Payload::Sound),
+    (b"ZkxhQw", Payload::Sound),
+    (b"GkXfo", Payload::Film),
+    (b"AAAA", Payload::Film),
+];
+
+impl Payload {
+    fn of_media_type(media_type: &[u8]) -> Option<Self> {
+        match media_type.get(..6)? {
+            b"image/" => Some(Self::Image),
+            b"audio/" => Some(Self::Sound),
+            b"video/" => Some(Self::Film),
+            _ => None,
+        }
+    }
+
+    /// The kind by the first bytes. Anything unknown is a document.
+    fn of_data(data: &[u8]) -> Self {
+        let data = data.strip_prefix(b",").unwrap_or(data);
+        if data.starts_with(b"UklGR") {
+            // RIFF: its kind stands at byte 8, the last three letters of it at byte 9. This is `AVE` of `WAVE`.
+            return if data.get(12..16) == Some(b"QVZF") {
+                Self::Sound
+            } else {
+                Self::Image
+            };
+        }
+        MAGIC
+            .iter()
+            .find(|(magic, _)| data.starts_with(magic))
+            .map_or(Self::Document, |(_, payload)| *payload)
+    }
+
+    fn tokens(self, length: usize) -> u64 {
+        let bytes = u64::try_from(length).unwrap_or(u64::MAX);
+        match self {
+            Self::Image => IMAGE_TOKENS,
+            Self::Document => bytes.div_ceil(DOCUMENT_STEP_BYTES).saturating_mul(DOCUMENT_STEP_TOKENS),
+            Self::Sound => bytes.div_ceil(SOUND_BYTES_PER_TOKEN),
+            Self::Film => bytes.div_ceil(FILM_BYTES_PER_TOKEN),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

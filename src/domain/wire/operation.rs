@@ -1,0 +1,398 @@
+//! What a client may ask for, read from method and path (docs/interface.md, Endpoints).
+
+use percent_encoding::percent_decode_str;
+use serde::{Deserialize, Serialize};
+
+use crate::domain::wire::{json_scan::is_plausible_model, protocol::Protocol};
+
+/// The longest model name taken from a path, in bytes.
+pub const PATH_MODEL_BYTES_MAX: usize = 128;
+
+/// One thing a client can ask of a provider through weir.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    /// `POST /v1/messages`
+    Messages,
+    /// `POST /v1/messages/count_tokens`
+    CountTokens,
+    /// `POST /v1/responses`
+    Responses,
+    /// `POST /v1beta/models/{model}:generateContent`
+    GenerateContent,
+    /// `POST /v1beta/models/{model}:streamGenerateContent`
+    StreamGenerateContent,
+    /// `POST /v1beta/models/{model}:countTokens`
+    GeminiCountTokens,
+}
+
+impl Operation {
+    /// The protocol whose shapes the operation has.
+    pub const fn protocol(self) -> Protocol {
+        match self {
+            Self::Messages | Self::CountTokens => Protocol::Messages,
+            Self::Responses => Protocol::Responses,
+            Self::GenerateContent | Self::StreamGenerateContent | Self::GeminiCountTokens => Protocol::Gemini,
+        }
+    }
+
+    /// The label in logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Messages => "messages",
+            Self::CountTokens => "count_tokens",
+            Self::Responses => "responses",
+            Self::GenerateContent => "generate_content",
+            Self::StreamGenerateContent => "stream_generate_content",
+            Self::GeminiCountTokens => "gemini_count_tokens",
+        }
+    }
+
+    /// Whether it counts tokens and generates nothing.
+    pub const fn counts_tokens(self) -> bool {
+        matches!(self, Self::CountTokens | Self::GeminiCountTokens)
+    }
+
+    /// Whether the model is named in the path rather than in the body.
+    pub const fn model_in_path(self) -> bool {
+        matches!(self.protocol(), Protocol::Gemini)
+    }
+}
+
+/// What a request line asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// To be forwarded to a provider; `model` when the path names it.
+    Forward {
+        /// The operation.
+        operation: Operation,
+        /// The model from the path, decoded and checked.
+        model: Option<String>,
+    },
+    /// `GET /v1/models` or `GET /v1beta/models`, or HEAD.
+    ListModels,
+    /// `GET /v1/models/{model}` or `GET /v1beta/models/{model}`, or HEAD.
+    ShowModel {
+        /// The model from the path, decoded and checked.
+        model: String,
+    },
+    /// `HEAD /`, `HEAD /api/hello` or `GET /api/hello`: whether somebody is there. No key is needed.
+    Hello,
+}
+
+/// Why a request line is refused before anything else is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetError {
+    /// No such path: 404.
+    UnknownPath,
+    /// The path exists, with other methods: 405.
+    MethodNotAllowed {
+        /// The `allow` header.
+        allow: &'static str,
+    },
+    /// `/v1/chat/completions` (docs/interface.md, Versioning).
+    ChatCompletionsRemoved,
+    /// A model name in the path that is empty, too long or has characters outside `[A-Za-z0-9._-]`; where the path is not
+    /// forwarded, outside those that a catalogue's names may have.
+    ModelPathInvalid,
+}
+
+/// Reads method and path, exactly as the client sent them (still percent-encoded, without the query).
+pub fn target(method: &str, path: &str) -> Result<Target, TargetError> {
+    match path {
+        "/v1/messages" => post(method, Operation::Messages),
+        "/v1/messages/count_tokens" => post(method, Operation::CountTokens),
+        "/v1/responses" => post(method, Operation::Responses),
+        "/v1/chat/completions" => Err(TargetError::ChatCompletionsRemoved),
+        "/v1/models" | "/v1beta/models" => read_only(method, Target::ListModels),
+        "/" if method == "HEAD" => Ok(Target::Hello),
+        "/api/hello" => read_only(method, Target::Hello),
+        _ => match path
+            .strip_prefix("/v1beta/models/")
+            .or_else(|| path.strip_prefix("/v1/models/"))
+        {
+            Some(rest) => model_target(method, rest),
+            None => Err(TargetError::UnknownPath),
+        },
+    }
+}
+
+/// The protocol whose error shape a path gets when nothing better is known: that of its prefix (docs/interface.md,
+/// Errors).
+pub fn shape_of(path: &str) -> Protocol {
+    let gemini_method =
+        || path.starts_with("/v1/models/") && (path.contains(':') || path.contains("%3A") || path.contains("%3a"));
+    // Tuned models are not offered; who asks for one speaks this protocol (docs/interface.md, Gemini-style).
+    let tuned = || path.starts_with("/v1/tunedModels/");
+    if path == "/v1beta" || path.starts_with("/v1beta/") || gemini_method() || tuned() {
+        Protocol::Gemini
+    } else if path == "/v1/messages" || path.starts_with("/v1/messages/") {
+        Protocol::Messages
+    } else {
+        Protocol::Responses
+    }
+}
+
+fn post(method: &str, operation: Operation) -> Result<Target, TargetError> {
+    if method == "POST" {
+        Ok(Target::Forward { operation, model: None })
+    } else {
+        Err(TargetError::MethodNotAllowed { allow: "POST" })
+    }
+}
+
+/// HEAD is answered like GET, without the body (RFC 9110 section 9.3.2).
+fn read_only(method: &str, target: Target) -> Result<Target, TargetError> {
+    if matches!(method, "GET" | "HEAD") {
+        Ok(target)
+    } else {
+        Err(TargetError::MethodNotAllowed { allow: "GET, HEAD" })
+    }
+}
+
+/// Whether a path ends in one of the methods that Gemini-style requests have, the colon possibly as `%3A`.
+pub fn names_method(path: &str) -> bool {
+    let last = path.rsplit('/').next().unwrap_or_default();
+    let decoded = percent_decode_str(last).decode_utf8_lossy();
+    decoded
+        .rsplit_once(':')
+        .is_some_and(|(_, verb)| operation_of(verb).is_some())
+}
+
+fn operation_of(verb: &str) -> Option<Operation> {
+    match verb {
+        "generateContent" => Some(Operation::GenerateContent),
+        "streamGenerateContent" => Some(Operation::StreamGenerateContent),
+        "countTokens" => Some(Operation::GeminiCountTokens),
+        _ => None,
+    }
+}
+
+/// `{model}` or `{model}:{method}`, the colon possibly as `%3A`. Decoded once: what is still encoded after that has a
+/// `%`, which the allow-list refuses, so no second decoding anywhere can turn it into a separator.
+fn model_target(method: &str, rest: &str) -> Result<Target, TargetError> {
+    let Ok(decoded) = percent_decode_str(rest).decode_utf8() else {
+        return Err(TargetError::ModelPathInvalid);
+    };
+    if matches!(method, "GET" | "HEAD") && !names_method(rest) || !decoded.contains(':') {
+        return read_only(
+            method,
+            Target::ShowModel {
+                model: listed_model(&decoded)?,
+            },
+        );
+    }
+    let (model, verb) = decoded.split_once(':').unwrap_or_default();
+    let operation = operation_of(verb).ok_or(TargetError::UnknownPath)?;
+    let model = checked_model(model)?;
+    if method == "POST" {
+        Ok(Target::Forward {
+            operation,
+            model: Some(model),
+        })
+    } else {
+        Err(TargetError::MethodNotAllowed { allow: "POST" })
+    }
+}
+
+/// A name to look up in the catalogue, which goes nowhere else: whatever a catalogue's name may have, slashes and colons
+/// included.
+fn listed_model(model: &str) -> Result<String, TargetError> {
+    let only_dots = model.split('/').any(|part| matches!(part, "" | "." | ".."));
+    if only_dots || !is_plausible_model(model) {
+        return Err(TargetError::ModelPathInvalid);
+    }
+    Ok(model.to_owned())
+}
+
+fn checked_model(model: &str) -> Result<String, TargetError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let dots_only = model.bytes().all(|byte| byte == b'.');
+    if model.is_empty() || model.len() > PATH_MODEL_BYTES_MAX || dots_only || !model.bytes().all(plain) {
+        return Err(TargetError::ModelPathInvalid);
+    }
+    Ok(model.to_owned())
+}
+
+/// Removes every `key` parameter from a query, `$key` (Google's other spelling) included, and returns (what is left, the values
+/// removed, percent-decoded).
+/// The key must not reach a log, a metric or the provider, so this runs before anything else looks at the query.
+pub fn split_key(query: &str) -> (String, Vec<String>) {
+    let mut left = String::new();
+    let mut keys = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if matches!(decoded(name).as_str(), "key" | "$key") {
+            keys.push(decoded(value));
+            continue;
+        }
+        if !left.is_empty() {
+            left.push('&');
+        }
+        left.push_str(pair);
+    }
+    (left, keys)
+}
+
+fn decoded(text: &str) -> String {
+    percent_decode_str(&text.replace('+', " "))
+        .decode_utf8_lossy()
+        .into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn forward(operation: Operation, model: Option<&str>) -> Result<Target, TargetError> {
+        Ok(Target::Forward {
+            operation,
+            model: model.map(str::to_owned),
+        })
+    }
+
+    #[test]
+    fn every_route_of_the_interface_is_found() {
+        assert_eq!(target("POST", "/v1/messages"), forward(Operation::Messages, None));
+        assert_eq!(
+            target("POST", "/v1/messages/count_tokens"),
+            forward(Operation::CountTokens, None)
+        );
+        assert_eq!(target("POST", "/v1/responses"), forward(Operation::Responses, None));
+        assert_eq!(target("GET", "/v1/models"), Ok(Target::ListModels));
+        for prefix in ["/v1beta/models/", "/v1/models/"] {
+            for (verb, operation) in [
+                ("generateContent", Operation::GenerateContent),
+                ("streamGenerateContent", Operation::StreamGenerateContent),
+                ("countTokens", Operation::GeminiCountTokens),
+            ] {
+                assert_eq!(
+                    target("POST", &format!("{prefix}gemini-3.5:{verb}")),
+                    forward(operation, Some("gemini-3.5"))
+                );
+                assert_eq!(
+                    target("POST", &format!("{prefix}gemini-3.5%3A{verb}")),
+                    forward(operation, Some("gemini-3.5"))
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_methods_name_the_right_one() {
+        assert_eq!(
+            target("GET", "/v1/messages"),
+            Err(TargetError::MethodNotAllowed { allow: "POST" })
+        );
+        assert_eq!(
+            target("POST", "/v1/models"),
+            Err(TargetError::MethodNotAllowed { allow: "GET, HEAD" })
+        );
+        assert_eq!(
+            target("GET", "/v1beta/models/m:generateContent"),
+            Err(TargetError::MethodNotAllowed { allow: "POST" })
+        );
+    }
+
+    #[test]
+    fn a_path_that_is_not_a_plain_model_name_is_refused() {
+        for bad in ["..", "%2e%2e", "a%2Fb", "a%0d%0ab", "a%00", "a;b", "%252e", "a b", ""] {
+            let path = format!("/v1beta/models/{bad}:generateContent");
+            assert_eq!(target("POST", &path), Err(TargetError::ModelPathInvalid), "{path}");
+        }
+        assert_eq!(
+            target("POST", "/v1beta/models/a:b:generateContent"),
+            Err(TargetError::UnknownPath)
+        );
+        assert_eq!(
+            target("POST", "/v1beta/models/a:generateContent/"),
+            Err(TargetError::UnknownPath)
+        );
+        let long = format!(
+            "/v1beta/models/{}:generateContent",
+            "m".repeat(PATH_MODEL_BYTES_MAX + 1)
+        );
+        assert_eq!(target("POST", &long), Err(TargetError::ModelPathInvalid));
+    }
+
+    #[test]
+    fn a_listed_model_may_have_any_name_of_a_catalogue() {
+        let show = |model: &str| {
+            Ok(Target::ShowModel {
+                model: model.to_owned(),
+            })
+        };
+        for method in ["GET", "HEAD"] {
+            for prefix in ["/v1/models/", "/v1beta/models/"] {
+                for (path, model) in [
+                    ("plain-1.5", "plain-1.5"),
+                    ("a%2Fb", "a/b"),
+                    ("a/b", "a/b"),
+                    ("a%3Ab", "a:b"),
+                    ("a:b", "a:b"),
+                    ("a@b", "a@b"),
+                ] {
+                    assert_eq!(target(method, &format!("{prefix}{path}")), show(model), "{path}");
+                }
+                for bad in [
+                    "", "..", "a/../b", "a%2F..", "/a", "a/", "a%252Fb", "a%0d%0ab", "a%00", "a b",
+                ] {
+                    let found = target(method, &format!("{prefix}{bad}"));
+                    assert_eq!(found, Err(TargetError::ModelPathInvalid), "{bad}");
+                }
+            }
+        }
+        assert_eq!(
+            target("POST", "/v1/models/a%2Fb"),
+            Err(TargetError::MethodNotAllowed { allow: "GET, HEAD" })
+        );
+    }
+
+    #[test]
+    fn somebody_is_there() {
+        for (method, path) in [("HEAD", "/"), ("HEAD", "/api/hello"), ("GET", "/api/hello")] {
+            assert_eq!(target(method, path), Ok(Target::Hello));
+        }
+        assert_eq!(target("GET", "/"), Err(TargetError::UnknownPath));
+        assert_eq!(
+            target("POST", "/api/hello"),
+            Err(TargetError::MethodNotAllowed { allow: "GET, HEAD" })
+        );
+    }
+
+    #[test]
+    fn unknown_paths_have_the_shape_of_their_prefix() {
+        assert_eq!(shape_of("/v1/messages/batches"), Protocol::Messages);
+        assert_eq!(shape_of("/v1/embeddings"), Protocol::Responses);
+        assert_eq!(shape_of("/v1beta/files"), Protocol::Gemini);
+        assert_eq!(shape_of("/v1/models/m:embedContent"), Protocol::Gemini);
+        assert_eq!(shape_of("/v1beta/tunedModels/t:generateContent"), Protocol::Gemini);
+        assert_eq!(shape_of("/v1/tunedModels/t:generateContent"), Protocol::Gemini);
+        assert_eq!(shape_of("/"), Protocol::Responses);
+    }
+
+    #[test]
+    fn the_key_leaves_the_query_in_every_spelling() {
+        let (left, keys) = split_key("alt=sse&key=abc&%6bey=d%2De&x=1&key&$key=f&%24key=g");
+        assert_eq!(left, "alt=sse&x=1");
+        assert_eq!(keys, ["abc", "d-e", "", "f", "g"]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_ever_yields_a_model_outside_the_allow_list(path in "[ -~]{0,80}") {
+            let path = format!("/v1beta/models/{path}");
+            for method in ["POST", "GET"] {
+                match target(method, &path) {
+                    Ok(Target::Forward { model: Some(model), .. }) => {
+                        prop_assert!(model.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)));
+                    }
+                    Ok(Target::ShowModel { model }) => prop_assert!(is_plausible_model(&model)),
+                    _ => {}
+                }
+            }
+        }
+    }
+}

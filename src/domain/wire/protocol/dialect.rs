@@ -1,0 +1,145 @@
+//! The three protocols as a closed enum. Every function delegates to the protocol's own module.
+
+use crate::domain::wire::json_pick::{PathSet, Picker};
+use crate::domain::wire::protocol::facts::Facts;
+use crate::domain::wire::protocol::made::Made;
+use crate::domain::wire::protocol::{MidStreamFailure, Protocol, gemini, messages, responses};
+use crate::domain::wire::usage::{Modifiers, UsageSource};
+use crate::domain::wire::usage::{Run, Usage};
+
+/// A protocol with what its answer has reported.
+#[derive(Clone, Debug)]
+pub(super) enum Dialect {
+    Messages(messages::MessagesState),
+    Responses(responses::ResponsesState),
+    Gemini(gemini::GeminiState),
+}
+
+impl Dialect {
+    pub(super) fn new(protocol: Protocol) -> Self {
+        match protocol {
+            Protocol::Messages => Self::Messages(messages::MessagesState::default()),
+            Protocol::Responses => Self::Responses(responses::ResponsesState::default()),
+            Protocol::Gemini => Self::Gemini(gemini::GeminiState::default()),
+        }
+    }
+
+    /// What to pick out of events and bodies.
+    pub(super) fn paths(&self) -> &'static PathSet {
+        match self {
+            Self::Messages(_) => &messages::PATHS,
+            Self::Responses(_) => &responses::PATHS,
+            Self::Gemini(_) => &gemini::PATHS,
+        }
+    }
+
+    /// One event of a stream, which the picker has read whole; `name` is its `event` field, used when its data has no `type`.
+    pub(super) fn event(&mut self, picker: &Picker, name: &[u8], facts: &mut Facts) {
+        match self {
+            Self::Messages(state) => state.event(picker, name, facts),
+            Self::Responses(state) => state.event(picker, name, facts),
+            Self::Gemini(state) => state.chunk(picker, facts),
+        }
+        self.made(picker, &mut facts.made);
+    }
+
+    /// Takes in what an event or a body, which the picker has read whole, says that the answer has made.
+    pub(super) fn made(&self, picker: &Picker, made: &mut Made) {
+        match self {
+            Self::Messages(_) => made.note_messages(picker, messages::MADE),
+            Self::Responses(_) => made.note_responses(picker, responses::MADE),
+            Self::Gemini(_) => made.note_gemini(picker, gemini::MADE),
+        }
+    }
+
+    /// Whether an event that the picker has read whole can say nothing but more text once content was seen: another one that
+    /// differs in nothing but that text changes nothing either. In the other protocols each event has a number or a usage.
+    pub(super) fn only_speaks(&self, picker: &Picker) -> bool {
+        match self {
+            Self::Messages(_) => messages::MessagesState::only_speaks(picker),
+            Self::Responses(_) | Self::Gemini(_) => false,
+        }
+    }
+
+    /// The body of an answer that is not a stream, as far as the picker has read it.
+    pub(super) fn body(&mut self, picker: &Picker, facts: &mut Facts) {
+        match self {
+            Self::Messages(state) => state.body(picker, facts),
+            Self::Responses(state) => state.body(picker, facts),
+            Self::Gemini(state) => state.chunk(picker, facts),
+        }
+    }
+
+    /// Whether content was seen in such a body.
+    pub(super) fn body_has_content(&self, picker: &Picker) -> bool {
+        match self {
+            Self::Messages(_) => messages::MessagesState::body_has_content(picker),
+            Self::Responses(_) => responses::ResponsesState::body_has_content(picker),
+            Self::Gemini(_) => gemini::GeminiState::has_content(picker),
+        }
+    }
+
+    pub(super) fn usage(&self) -> Option<Usage> {
+        match self {
+            Self::Messages(state) => state.usage(),
+            Self::Responses(state) => state.usage(),
+            Self::Gemini(state) => state.usage(),
+        }
+    }
+
+    /// What each run of a model consumed, where the answer tells of several; else nothing.
+    pub(super) fn runs(&self) -> Vec<Run> {
+        match self {
+            Self::Messages(state) => state.runs(),
+            Self::Responses(_) | Self::Gemini(_) => Vec::new(),
+        }
+    }
+
+    /// Whether what was reported is the last word; `None` when nothing was. `body_whole`: it is the end of a body in one piece.
+    pub(super) fn usage_source(&self, facts: &Facts, body_whole: bool) -> Option<UsageSource> {
+        match self {
+            Self::Messages(state) => state.usage_source(facts, body_whole),
+            Self::Responses(state) => state.usage_source(),
+            Self::Gemini(state) => state.usage_source(facts, body_whole),
+        }
+    }
+
+    pub(super) fn modifiers(&self) -> Modifiers {
+        match self {
+            Self::Messages(state) => state.modifiers(),
+            Self::Responses(state) => state.modifiers(),
+            Self::Gemini(state) => state.modifiers(),
+        }
+    }
+
+    /// The in-band error as a server-sent event.
+    pub(super) fn failure_event(&self, failure: &MidStreamFailure, facts: &Facts) -> Vec<u8> {
+        match self {
+            Self::Messages(_) => messages::failure_event(failure),
+            Self::Responses(state) => state.failure_event(failure, facts),
+            Self::Gemini(_) => gemini::failure_event(failure),
+        }
+    }
+
+    /// The in-band error as an array's last element, where the protocol has such a stream.
+    pub(super) fn failure_element(&self, failure: &MidStreamFailure) -> Option<Vec<u8>> {
+        match self {
+            Self::Gemini(_) => Some(gemini::failure_chunk(failure).to_string().into_bytes()),
+            Self::Messages(_) | Self::Responses(_) => None,
+        }
+    }
+
+    /// Whether `data: [DONE]` ends a stream (docs/interface.md, Streams). In a Gemini-style stream it breaks clients.
+    pub(super) const fn ends_with_done(&self) -> bool {
+        matches!(self, Self::Responses(_))
+    }
+
+    /// The bytes of heap memory in buffers that grow with what is reported.
+    pub(super) fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Messages(state) => state.heap_bytes(),
+            Self::Responses(state) => state.heap_bytes(),
+            Self::Gemini(state) => state.heap_bytes(),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The form in which a client gets errors.
+
+use serde::{Deserialize, de::IgnoredAny};
+
+use crate::domain::wire::protocol::Protocol;
+
+/// The form in which a client gets errors: its protocol's, or that of a provider which has its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorForm {
+    /// The protocol's own.
+    Of(Protocol),
+    /// `code`, `message` and `type` at the root, without a wrapper: of a Messages provider (docs/interface.md, Errors: provider 3).
+    NativeRoot,
+}
+
+impl From<Protocol> for ErrorForm {
+    fn from(protocol: Protocol) -> Self {
+        Self::Of(protocol)
+    }
+}
+
+impl ErrorForm {
+    /// The protocol that such an error belongs to.
+    pub fn protocol(self) -> Protocol {
+        match self {
+            Self::Of(protocol) => protocol,
+            Self::NativeRoot => Protocol::Messages,
+        }
+    }
+
+    /// Whether an error body has this form already, whatever else it says: such a body can pass as it is. A Gemini-style error
+    /// may be the only element of an array, as it is where the answer would have been one.
+    pub fn fits(self, body: &[u8]) -> bool {
+        match self {
+            Self::Of(Protocol::Messages) => {
+                serde_json::from_slice::<MessagesError>(body).is_ok_and(|error| error.kind == "error")
+            }
+            Self::Of(Protocol::Responses) => is_a::<ResponsesError>(body),
+            Self::Of(Protocol::Gemini) => is_a::<GeminiError>(body) || is_a::<[GeminiError; 1]>(body),
+            Self::NativeRoot => serde_json::from_slice::<RootError>(body).is_ok_and(|error| error.error.is_none()),
+        }
+    }
+}
+
+fn is_a<'a, T: Deserialize<'a>>(body: &'a [u8]) -> bool {
+    serde_json::from_slice::<T>(body).is_ok()
+}
+
+/// A text, of whatever content.
+#[derive(Deserialize)]
+struct Text(#[expect(dead_code, reason = "that it is there and is a text is all that counts")] String);
+
+#[derive(Deserialize)]
+struct MessagesError {
+    #[serde(rename = "type")]
+    kind: String,
+    #[expect(dead_code, reason = "its members are what counts")]
+    error: MessagesDetail,
+}
+
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "that they are there and are texts is all that counts")]
+struct MessagesDetail {
+    #[serde(rename = "type")]
+    kind: Text,
+    message: Text,
+}
+
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "its members are what counts")]
+struct ResponsesError {
+    error: ResponsesDetail,
+}
+
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "that they are there and are texts is all that counts")]
+struct ResponsesDetail {
+    message: Text,
+    #[serde(rename = "type")]
+    kind: Text,
+    code: TextOrNull,
+}
+
+/// Unlike an `Option`, it has to be there.
+#[derive(Deserialize)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "that it is one of these is all that counts")]
+enum TextOrNull {
+    Text(String),
+    Null(()),
+}
+
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "its members are what counts")]
+struct GeminiError {
+    error: GeminiDetail,
+}
+
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "that they are there and of their kinds is all that counts")]
+struct GeminiDetail {
+    code: i64,
+    message: Text,
+    status: Text,
+}
+
+#[derive(Deserialize)]
+struct RootError {
+    #[expect(dead_code, reason = "that it is there is all that counts")]
+    code: TextOrNumber,
+    #[serde(rename = "type")]
+    #[expect(dead_code, reason = "that it is there is all that counts")]
+    kind: Text,
+    #[expect(dead_code, reason = "that it is there is all that counts")]
+    message: Text,
+    /// The wrapper that it must not have.
+    error: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "that it is one of these is all that counts")]
+enum TextOrNumber {
+    Text(String),
+    Number(i64),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MESSAGES: &str = r#" {"type":"error","error":{"type":"any","message":"m","more":[1]},"request_id":"r"}
+"#;
+    const RESPONSES: &str = r#"{"error":{"message":"m","type":"t","param":null,"code":null}}"#;
+    const GEMINI: &str = r#"{"error":{"code":403,"message":"m","status":"PERMISSION_DENIED","details":[{}]}}"#;
+    const ROOT: &str = r#"{"code":"401","message":"m","param":"p","type":"invalid_key"}"#;
+
+    const FORMS: [(ErrorForm, &str); 4] = [
+        (ErrorForm::Of(Protocol::Messages), MESSAGES),
+        (ErrorForm::Of(Protocol::Responses), RESPONSES),
+        (ErrorForm::Of(Protocol::Gemini), GEMINI),
+        (ErrorForm::NativeRoot, ROOT),
+    ];
+
+    #[test]
+    fn each_form_is_known_and_no_other_is_taken_for_it() {
+        for (form, own) in FORMS {
+            for (other, body) in FORMS {
+                let is_own = form == other;
+                assert_eq!(form.fits(body.as_bytes()), is_own, "{form:?}: {body}");
+            }
+            assert!(form.fits(own.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn what_lacks_a_part_of_its_form_has_none() {
+        for (form, body) in [
+            (
+                ErrorForm::Of(Protocol::Messages),
+                r#"{"error":{"type":"t","message":"m"}}"#,
+            ),
+            (
+                ErrorForm::Of(Protocol::Messages),
+                r#"{"type":"other","error":{"type":"t","message":"m"}}"#,
+            ),
+            (
+                ErrorForm::Of(Protocol::Messages),
+                r#"{"type":"error","error":{"type":"t"}}"#,
+            ),
+            (ErrorForm::Of(Protocol::Messages), r#"{"type":"error","error":"m"}"#),
+            (
+                ErrorForm::Of(Protocol::Responses),
+                r#"{"error":{"message":"m","type":"t"}}"#,
+            ),
+            (
+                ErrorForm::Of(Protocol::Responses),
+                r#"{"error":{"message":"m","type":"t","code":7}}"#,
+            ),
+            (
+                ErrorForm::Of(Protocol::Gemini),
+                r#"{"error":{"code":"denied","message":"m","status":"s"}}"#,
+            ),
+            (
+                ErrorForm::Of(Protocol::Gemini),
+                r#"{"error":{"code":403,"message":"m"}}"#,
+            ),
+            (ErrorForm::NativeRoot, r#"{"code":"1","message":"m"}"#),
+            (
+                ErrorForm::NativeRoot,
+                r#"{"code":"1","message":"m","type":"t","error":{}}"#,
+            ),
+        ] {
+            assert!(!form.fits(body.as_bytes()), "{form:?}: {body}");
+        }
+        for (form, _) in FORMS {
+            for body in ["", "null", "[]", "{}", "<html>502</html>", "data: {}"] {
+                assert!(!form.fits(body.as_bytes()), "{form:?}: {body}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_array_of_one_is_gemini_style_too() {
+        let gemini = ErrorForm::Of(Protocol::Gemini);
+        assert!(gemini.fits(format!("[{GEMINI}\n]").as_bytes()));
+        assert!(!gemini.fits(format!("[{GEMINI},{GEMINI}]").as_bytes()));
+    }
+}

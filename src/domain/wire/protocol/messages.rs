@@ -1,0 +1,299 @@
+//! The Messages protocol: reads its answers, and writes weir's own errors in its shapes.
+
+mod counts;
+mod iterations;
+
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+
+use crate::domain::wire::json_pick::Segment::{Each, Key};
+use crate::domain::wire::json_pick::{Path, PathSet, Picker, Take};
+use crate::domain::wire::protocol::facts::{Facts, in_band_error, keep, note, source};
+use crate::domain::wire::protocol::{FailureKind, MidStreamFailure, made, spoken};
+use crate::domain::wire::usage::{Modifiers, UsageSource};
+use crate::domain::wire::usage::{Run, Usage, fields::Fields, total};
+use counts::{Counts, newest};
+
+const TYPE: usize = 0;
+const START_USAGE: usize = 1;
+const START_MODEL: usize = 2;
+const USAGE: usize = 3;
+const DELTA_STOP_REASON: usize = 4;
+const DELTA_TEXT: usize = 5;
+const DELTA_THINKING: usize = 6;
+const DELTA_JSON: usize = 7;
+const BLOCK_TYPE: usize = 8;
+const BLOCK_TEXT: usize = 9;
+const BLOCK_THINKING: usize = 10;
+const ERROR_TYPE: usize = 11;
+const ERROR_CODE: usize = 12;
+const ERROR_DETAIL_CODE: usize = 13;
+const MODEL: usize = 14;
+const STOP_REASON: usize = 15;
+const CONTENT: usize = 16;
+const ERROR: usize = 17;
+const CODE: usize = 18;
+const SUCCESS: usize = 19;
+const START_ID: usize = 20;
+const ID: usize = 21;
+
+/// What to pick out of events and bodies.
+pub(super) static PATHS: LazyLock<PathSet> =
+    LazyLock::new(|| PathSet::new(&[PICKS, spoken::MESSAGES, made::MESSAGES].concat()));
+
+/// Where the paths begin that say what an answer has made.
+pub(super) const MADE: usize = PICKS.len() + spoken::MESSAGES.len();
+
+const PICKS: &[Path] = &[
+    Path::new(&[Key("type")], Take::Scalar),
+    Path::new(&[Key("message"), Key("usage")], Take::Tree),
+    Path::new(&[Key("message"), Key("model")], Take::Scalar),
+    Path::new(&[Key("usage")], Take::Tree),
+    Path::new(&[Key("delta"), Key("stop_reason")], Take::Scalar),
+    Path::new(&[Key("delta"), Key("text")], Take::Presence),
+    Path::new(&[Key("delta"), Key("thinking")], Take::Presence),
+    Path::new(&[Key("delta"), Key("partial_json")], Take::Presence),
+    Path::new(&[Key("content_block"), Key("type")], Take::Scalar),
+    Path::new(&[Key("content_block"), Key("text")], Take::Presence),
+    Path::new(&[Key("content_block"), Key("thinking")], Take::Presence),
+    Path::new(&[Key("error"), Key("type")], Take::Scalar),
+    Path::new(&[Key("error"), Key("code")], Take::Scalar),
+    Path::new(&[Key("error"), Key("details"), Key("error_code")], Take::Scalar),
+    Path::new(&[Key("model")], Take::Scalar),
+    Path::new(&[Key("stop_reason")], Take::Scalar),
+    Path::new(&[Key("content"), Each], Take::Count),
+    Path::new(&[Key("error")], Take::Presence),
+    Path::new(&[Key("code")], Take::Scalar),
+    Path::new(&[Key("success")], Take::Scalar),
+    Path::new(&[Key("message"), Key("id")], Take::Scalar),
+    Path::new(&[Key("id")], Take::Scalar),
+];
+
+/// What an answer has reported. Each number is the one of the last frame that has it: some servers put zeros or nothing into
+/// `message_start` and the real numbers into `message_delta`, whose usage is cumulative. Others do it the other way round: a
+/// zero never takes the place of a number.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MessagesState {
+    reported: bool,
+    main: Counts,
+    output: Option<u64>,
+    /// The output came with `message_delta` or a whole body, not only with `message_start`, where it is a beginning.
+    output_is_last: bool,
+    thinking: Option<u64>,
+    web_searches: Option<u64>,
+    web_fetches: Option<u64>,
+    /// The newest list of runs, as it was written: the numbers above do not say what each of them was.
+    iterations: Vec<u8>,
+    /// Another model stands in: the numbers above are its own.
+    fell_back: bool,
+    modifiers: Modifiers,
+}
+
+impl MessagesState {
+    /// One event of a stream.
+    pub(super) fn event(&mut self, picker: &Picker, name: &[u8], facts: &mut Facts) {
+        let kind = picker.text(TYPE);
+        match kind.as_deref().map_or(name, str::as_bytes) {
+            b"content_block_delta" => {
+                facts.content_seen |= [DELTA_TEXT, DELTA_THINKING, DELTA_JSON]
+                    .iter()
+                    .any(|at| picker.is_present(*at));
+            }
+            b"content_block_start" => facts.content_seen |= block_has_content(picker),
+            b"message_start" => {
+                self.output_is_last = false;
+                self.merge(picker.raw(START_USAGE));
+                note(&mut facts.model, picker.text(START_MODEL));
+                note(&mut facts.answer_id, picker.text(START_ID));
+            }
+            b"message_delta" => {
+                self.output_is_last |= self.merge(picker.raw(USAGE));
+                note(&mut facts.finish_reason, picker.text(DELTA_STOP_REASON));
+            }
+            b"message_stop" => facts.terminal = true,
+            b"error" => {
+                facts.error = Some(error_of(picker));
+                facts.terminal = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// See [`super::dialect::Dialect::only_speaks`].
+    pub(super) fn only_speaks(picker: &Picker) -> bool {
+        picker.raw(TYPE) == Some(br#""content_block_delta""#)
+    }
+
+    /// The whole body of an answer that is not a stream.
+    pub(super) fn body(&mut self, picker: &Picker, facts: &mut Facts) {
+        self.output_is_last |= self.merge(picker.raw(USAGE));
+        note(&mut facts.model, picker.text(MODEL));
+        note(&mut facts.answer_id, picker.text(ID));
+        note(&mut facts.finish_reason, picker.text(STOP_REASON));
+        if is_failure(picker) {
+            facts.error = Some(error_of(picker));
+        }
+    }
+
+    pub(super) fn body_has_content(picker: &Picker) -> bool {
+        picker.count(CONTENT) > 0
+    }
+
+    /// Takes one usage object in; whether it had the output.
+    fn merge(&mut self, usage: Option<&[u8]>) -> bool {
+        let Some(json) = usage else {
+            return false;
+        };
+        let Some(usage) = Fields::parse(json) else {
+            return false;
+        };
+        self.reported = true;
+        let iterations = usage.objects("iterations");
+        if !iterations.is_empty() {
+            keep(&mut self.iterations, Some(json));
+        }
+        if !self.fell_back && iterations::fell_back(&iterations) {
+            self.fell_back = true;
+            // They were of the model that declined, which has a run of its own.
+            (self.main, self.output, self.thinking) = (Counts::default(), None, None);
+        }
+        self.main.merge(&usage);
+        let output = usage.count("output_tokens");
+        let is_erased = output == Some(0) && self.output.is_some_and(|before| before > 0);
+        self.output = newest(self.output, output);
+        let thinking = usage.object("output_tokens_details").count("thinking_tokens");
+        self.thinking = newest(self.thinking, thinking);
+        let tools = usage.object("server_tool_use");
+        self.web_searches = newest(self.web_searches, tools.count("web_search_requests"));
+        self.web_fetches = newest(self.web_fetches, tools.count("web_fetch_requests"));
+        let Modifiers {
+            service_tier,
+            speed,
+            geo,
+        } = &mut self.modifiers;
+        for (kept, key) in [(service_tier, "service_tier"), (speed, "speed"), (geo, "inference_geo")] {
+            if let Some(name) = usage.name(key) {
+                *kept = Some(name);
+            }
+        }
+        output.is_some() && !is_erased
+    }
+
+    pub(super) fn modifiers(&self) -> Modifiers {
+        self.modifiers.clone()
+    }
+
+    /// `message_delta` is cumulative, and the last of them comes with the reason to stop.
+    pub(super) fn usage_source(&self, facts: &Facts, body_whole: bool) -> Option<UsageSource> {
+        let ended = body_whole || facts.finish_reason.is_some() || (facts.terminal && facts.error.is_none());
+        self.reported
+            .then(|| source(ended && self.output_is_last && self.main.has_input()))
+    }
+
+    /// All runs together.
+    pub(super) fn usage(&self) -> Option<Usage> {
+        let runs = self.runs();
+        self.reported.then(|| {
+            if runs.is_empty() {
+                self.top_level()
+            } else {
+                total(&runs)
+            }
+        })
+    }
+
+    /// What each run consumed; empty unless the answer has told of more than one.
+    pub(super) fn runs(&self) -> Vec<Run> {
+        iterations::runs(&self.iterations, &self.main, self.top_level(), self.fell_back)
+    }
+
+    /// What the usage object itself says: all runs of the model that answered, or, from some servers, the first of them.
+    fn top_level(&self) -> Usage {
+        let output = self.output.unwrap_or(0);
+        let reasoning = self.thinking.unwrap_or(0).min(output);
+        Usage {
+            output_text: output - reasoning,
+            output_reasoning: reasoning,
+            web_searches: self.web_searches.unwrap_or(0),
+            web_fetches: self.web_fetches.unwrap_or(0),
+            ..self.main.usage()
+        }
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.iterations.capacity()
+    }
+}
+
+/// A block of text or thinking begins empty; any other (a tool's name, redacted thinking, a search result) is content by itself.
+fn block_has_content(picker: &Picker) -> bool {
+    match picker.text(BLOCK_TYPE).as_deref() {
+        None => false,
+        Some("text" | "thinking") => picker.is_present(BLOCK_TEXT) || picker.is_present(BLOCK_THINKING),
+        Some(_) => true,
+    }
+}
+
+/// Some providers answer 200 with their native error: `success` is false, or `code` is an HTTP status of 400 or above.
+fn is_failure(picker: &Picker) -> bool {
+    let native = picker.is(SUCCESS, "false")
+        || picker
+            .text(CODE)
+            .and_then(|code| code.parse::<u64>().ok())
+            .is_some_and(|code| code >= 400);
+    picker.is(TYPE, "error") || picker.is_present(ERROR) || (native && !MessagesState::body_has_content(picker))
+}
+
+fn error_of(picker: &Picker) -> crate::domain::wire::protocol::InBandError {
+    let code = picker
+        .text(ERROR_DETAIL_CODE)
+        .or_else(|| picker.text(ERROR_CODE))
+        .or_else(|| picker.text(CODE));
+    let kind = picker
+        .text(ERROR_TYPE)
+        .or_else(|| picker.text(TYPE).filter(|kind| kind != "error"));
+    in_band_error(kind, "error", code)
+}
+
+/// The event that tells the client of a failure. Agents retry `overloaded_error`.
+pub(super) fn failure_event(failure: &MidStreamFailure) -> Vec<u8> {
+    let kind = match failure.kind {
+        FailureKind::ProviderCut | FailureKind::ProviderTimeout | FailureKind::Stopped => "overloaded_error",
+        FailureKind::LimitReached => "billing_error",
+        FailureKind::Internal => "api_error",
+    };
+    let data = json!({ "type": "error", "error": { "type": kind, "message": failure.message } });
+    format!("event: error\ndata: {data}\n\n").into_bytes()
+}
+
+/// The `error.type` that goes with a status.
+pub(in crate::domain) fn error_type(status: u16) -> &'static str {
+    match status {
+        401 => "authentication_error",
+        402 => "billing_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        408 | 504 => "timeout_error",
+        409 => "conflict_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        529 => "overloaded_error",
+        500.. => "api_error",
+        _ => "invalid_request_error",
+    }
+}
+
+/// An error body.
+pub(in crate::domain) fn error_body(kind: &str, message: &str, code: Option<&str>, request_id: &str) -> Value {
+    let mut error = json!({ "type": kind, "message": message });
+    if let (Some(code), Value::Object(fields)) = (code, &mut error) {
+        fields.insert("details".to_owned(), json!({ "error_code": code }));
+    }
+    json!({ "type": "error", "error": error, "request_id": request_id })
+}
+
+/// An error body without a wrapper.
+pub(in crate::domain) fn root_error_body(code: &str, kind: &str, message: &str, request_id: &str) -> Value {
+    json!({ "code": code, "message": message, "type": kind, "request_id": request_id })
+}

@@ -1,0 +1,329 @@
+//! The observer reads an answer's bytes as they pass, in bounded memory.
+
+mod answer_progress;
+mod sink;
+mod template;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use crate::domain::wire::json_array::ArrayFramer;
+use crate::domain::wire::json_pick::Picker;
+use crate::domain::wire::operation::Operation;
+use crate::domain::wire::protocol::dialect::Dialect;
+use crate::domain::wire::protocol::facts::Facts;
+use crate::domain::wire::protocol::made::Made;
+use crate::domain::wire::protocol::{InBandError, MidStreamFailure, Protocol};
+use crate::domain::wire::sse::SseFramer;
+use crate::domain::wire::tokens::{CharClasses, unreadable_tokens};
+use crate::domain::wire::usage::{Modifiers, UsageSource};
+use crate::domain::wire::usage::{Run, Usage};
+use answer_progress::AnswerProgress;
+use sink::{DONE_MARKER, Head, Sink};
+use template::Template;
+
+/// How an answer's body is divided into messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Framing {
+    /// Server-sent events.
+    Sse,
+    /// One JSON value.
+    Json,
+    /// A JSON array with one element per chunk (Gemini stream without `alt=sse`).
+    JsonArray,
+    /// Anything else; not parsed.
+    Opaque,
+}
+
+/// The framing of an answer to `operation` that has this `content-type`.
+pub fn framing_of(operation: Operation, content_type: Option<&str>) -> Framing {
+    let media_type = content_type
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim();
+    if media_type.eq_ignore_ascii_case("text/event-stream") {
+        Framing::Sse
+    } else if media_type.eq_ignore_ascii_case("application/json") {
+        if operation == Operation::StreamGenerateContent {
+            Framing::JsonArray
+        } else {
+            Framing::Json
+        }
+    } else {
+        Framing::Opaque
+    }
+}
+
+/// What an answer has reported so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// The usage that the provider reported, if it reported any: that of all models that worked on the answer.
+    pub usage: Option<Usage>,
+    /// What each of several runs of models consumed, which make that usage; empty if there was one run.
+    pub runs: Vec<Run>,
+    /// Whether those figures are the provider's last word ([`UsageSource::Reported`]) or only some of them
+    /// ([`UsageSource::Partial`]: the answer broke off, or the provider left a count out or sent none that can be read); `None`
+    /// without any. An explicit zero is a figure.
+    pub usage_source: Option<UsageSource>,
+    /// What the answer said that changes its price, as it spelt it.
+    pub modifiers: Modifiers,
+    /// The protocol's own word for why the answer ended (`end_turn`, `completed`, `STOP`, ...).
+    pub finish_reason: Option<String>,
+    /// The error that the provider put into the answer.
+    pub in_band_error: Option<InBandError>,
+    /// The model that says it answered.
+    pub model: Option<String>,
+    /// The identifier under which the provider may keep the answer (Messages, Responses).
+    pub answer_id: Option<String>,
+    /// Whether the answer's end was seen (see [`Observer::is_complete`]).
+    pub complete: bool,
+    /// Whether `data: [DONE]` was seen.
+    pub saw_done_marker: bool,
+}
+
+/// The most heap memory that an observer uses, in bytes.
+pub const HEAP_BYTES_MAX: usize = 128 * 1024;
+
+/// Reads one answer. Any division of the same bytes into chunks gives the same result.
+///
+/// Memory is bounded whatever the size of an event or line ([`Observer::heap_bytes`]), and in steady state a chunk
+/// allocates nothing.
+#[derive(Debug)]
+pub struct Observer {
+    /// The event, element or body in progress.
+    picker: Picker,
+    answer: AnswerProgress,
+    frame: Frame,
+}
+
+#[derive(Debug)]
+enum Frame {
+    Sse {
+        framer: SseFramer,
+        head: Head,
+        template: Template,
+    },
+    Json,
+    JsonArray(ArrayFramer),
+    /// With the bytes that have passed.
+    Opaque(u64),
+}
+
+impl Observer {
+    /// An observer for an answer that has not begun.
+    pub fn new(protocol: Protocol, framing: Framing) -> Self {
+        let dialect = Dialect::new(protocol);
+        let frame = match framing {
+            Framing::Sse => Frame::Sse {
+                framer: SseFramer::new(),
+                head: Head::default(),
+                template: Template::default(),
+            },
+            Framing::Json => Frame::Json,
+            Framing::JsonArray => Frame::JsonArray(ArrayFramer::new()),
+            Framing::Opaque => Frame::Opaque(0),
+        };
+        Self {
+            picker: Picker::new(dialect.paths()),
+            answer: AnswerProgress {
+                dialect,
+                facts: Facts::default(),
+            },
+            frame,
+        }
+    }
+
+    /// Reads the next bytes of the body.
+    pub fn push(&mut self, chunk: &[u8]) {
+        let Self { picker, answer, frame } = self;
+        match frame {
+            Frame::Sse { framer, head, template } => {
+                let mut rest = chunk;
+                while !rest.is_empty() {
+                    let is_whole = framer.is_at_event();
+                    if is_whole && let Some((text, after)) = template.split(rest) {
+                        picker.hear(text);
+                        rest = after;
+                        continue;
+                    }
+                    let mut sink = Sink::new(picker, answer, head);
+                    let used = framer.push_event(rest, &mut sink);
+                    let (event, after) = rest.split_at_checked(used).unwrap_or((rest, &[]));
+                    if is_whole && let Some((text_at, length)) = sink.text_in(event) {
+                        template.learn(event, text_at, length);
+                    }
+                    rest = after;
+                }
+            }
+            Frame::Json => {
+                picker.push(chunk);
+                answer.facts.content_seen |= answer.dialect.body_has_content(picker);
+            }
+            Frame::JsonArray(framer) => {
+                framer.push(chunk, picker, |element| {
+                    answer.dialect.event(element, b"", &mut answer.facts)
+                });
+            }
+            Frame::Opaque(bytes) => *bytes = bytes.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX)),
+        }
+    }
+
+    /// Whether generated content has passed: text, thinking, or a tool call. Pings, comments, blank lines and
+    /// `message_start` are not content.
+    pub fn first_content_seen(&self) -> bool {
+        self.answer.facts.content_seen
+    }
+
+    /// Whether the end by the protocol was seen: its last event, an in-band error, or the end of a JSON value. An
+    /// opaque answer is always complete.
+    ///
+    /// An event that lacks only its final blank line counts.
+    pub fn is_complete(&self) -> bool {
+        match &self.frame {
+            Frame::Sse { .. } => {
+                self.answer.facts.terminal || self.open_event().is_some_and(|open| open.facts.terminal)
+            }
+            Frame::Json => self.picker.is_done(),
+            Frame::JsonArray(framer) => self.answer.facts.terminal && framer.is_closed(),
+            Frame::Opaque(_) => true,
+        }
+    }
+
+    /// The answer as it would be if the event in progress ended here. `None` when none is whole.
+    fn open_event(&self) -> Option<AnswerProgress> {
+        let Frame::Sse { framer, .. } = &self.frame else {
+            return None;
+        };
+        if !(framer.has_open_data() && self.picker.is_done()) {
+            return None;
+        }
+        let mut answer = self.answer.clone();
+        answer
+            .dialect
+            .event(&self.picker, framer.open_name(), &mut answer.facts);
+        Some(answer)
+    }
+
+    /// The output tokens so far, estimated from the text that the model has written. Cheap at any time.
+    ///
+    /// Counts text, arguments of tool calls and visible reasoning; hidden reasoning cannot be seen. An opaque answer is
+    /// estimated by its bytes.
+    pub fn output_estimate(&self) -> u64 {
+        match &self.frame {
+            Frame::Opaque(bytes) => unreadable_tokens(*bytes),
+            Frame::Sse { .. } | Frame::Json | Frame::JsonArray(_) => self.classes().tokens(),
+        }
+    }
+
+    /// The kinds of bytes in the text so far; empty for an opaque answer.
+    pub fn classes(&self) -> &CharClasses {
+        self.picker.heard().classes()
+    }
+
+    /// All that the answer has reported so far.
+    pub fn observed(&self) -> Observed {
+        let mut answer = self.open_event().unwrap_or_else(|| self.answer.clone());
+        if matches!(self.frame, Frame::Json) {
+            answer.dialect.body(&self.picker, &mut answer.facts);
+        }
+        Observed {
+            usage: answer.dialect.usage(),
+            runs: answer.dialect.runs(),
+            usage_source: answer.dialect.usage_source(
+                &answer.facts,
+                matches!(self.frame, Frame::Json) && self.picker.is_done(),
+            ),
+            modifiers: answer.dialect.modifiers(),
+            finish_reason: answer.facts.finish_reason,
+            in_band_error: answer.facts.error,
+            model: answer.facts.model,
+            answer_id: answer.facts.answer_id,
+            complete: self.is_complete(),
+            saw_done_marker: answer.facts.done_marker,
+        }
+    }
+
+    /// How many names of state have been seen in complete events: the answer's own, and those of what it has created.
+    /// Cheap at any time. Zero for a body in one piece, which is read at its end.
+    pub fn names(&self) -> usize {
+        let facts = &self.answer.facts;
+        usize::from(facts.answer_id.is_some()) + facts.made.kept.len() + facts.made.always.len()
+    }
+
+    /// The identifier under which the provider may keep the answer, once known.
+    pub fn answer_id(&self) -> Option<Cow<'_, str>> {
+        let open = if matches!(self.frame, Frame::Json) {
+            let mut answer = self.answer.clone();
+            answer.dialect.body(&self.picker, &mut answer.facts);
+            Some(answer)
+        } else {
+            self.open_event()
+        };
+        match open {
+            Some(open) => open.facts.answer_id.map(Cow::Owned),
+            None => self.answer.facts.answer_id.as_deref().map(Cow::Borrowed),
+        }
+    }
+
+    /// The state that the answer has created at the provider so far.
+    pub fn made(&self) -> Cow<'_, Made> {
+        if matches!(self.frame, Frame::Json) {
+            let mut made = Made::default();
+            self.answer.dialect.made(&self.picker, &mut made);
+            return Cow::Owned(made);
+        }
+        match self.open_event() {
+            Some(open) => Cow::Owned(open.facts.made),
+            None => Cow::Borrowed(&self.answer.facts.made),
+        }
+    }
+
+    /// The bytes to append to a complete stream: the `[DONE]` marker, where the protocol has one and the provider sent none.
+    ///
+    /// Providers of the Responses protocol send none, although clients here are promised it (docs/interface.md, Streams).
+    pub fn closing(&self) -> Option<Vec<u8>> {
+        let Frame::Sse { framer, head, .. } = &self.frame else {
+            return None;
+        };
+        let AnswerProgress { dialect, facts } = &self.answer;
+        if !dialect.ends_with_done() || facts.done_marker || !self.is_complete() {
+            return None;
+        }
+        if framer.has_open_data() && head.is_marker() {
+            // It is there, but for the blank line without which no client acts on it.
+            return Some(b"\n\n".to_vec());
+        }
+        let before: &[u8] = if framer.is_between_events() { b"" } else { b"\n\n" };
+        Some([before, b"data: ", DONE_MARKER, b"\n\n"].concat())
+    }
+
+    /// The bytes to append so that the client sees the protocol's in-band error.
+    ///
+    /// `None` if the error cannot be expressed in band (a unary or opaque body, or a closed array); the connection must
+    /// be broken then.
+    pub fn failure_tail(&self, failure: &MidStreamFailure) -> Option<Vec<u8>> {
+        let AnswerProgress { dialect, facts } = &self.answer;
+        match &self.frame {
+            Frame::Sse { framer, .. } => {
+                let event = dialect.failure_event(failure, facts);
+                // Two line ends: the first may belong to a CR before it, or to half a line.
+                let before: &[u8] = if framer.is_between_events() { b"" } else { b"\n\n" };
+                Some([before, event.as_slice()].concat())
+            }
+            Frame::JsonArray(framer) => framer.failure_tail(&self.picker, &dialect.failure_element(failure)?),
+            Frame::Json | Frame::Opaque(_) => None,
+        }
+    }
+
+    /// The heap memory in buffers: at most [`HEAP_BYTES_MAX`], about 2 KiB with real streams.
+    pub fn heap_bytes(&self) -> usize {
+        let template = match &self.frame {
+            Frame::Sse { template, .. } => template.heap_bytes(),
+            Frame::Json | Frame::JsonArray(_) | Frame::Opaque(_) => 0,
+        };
+        self.picker.heap_bytes() + self.answer.dialect.heap_bytes() + self.answer.facts.made.heap_bytes() + template
+    }
+}

@@ -1,0 +1,92 @@
+//! Handles one event of a stream.
+
+use super::answer_progress::AnswerProgress;
+use crate::domain::wire::json_pick::{Picker, Said};
+use crate::domain::wire::sse::EventSink;
+
+pub(super) const DONE_MARKER: &[u8] = b"[DONE]";
+
+/// The first bytes of an event's data, to know the `[DONE]` marker, which is no JSON.
+#[derive(Debug, Default)]
+pub(super) struct Head {
+    /// The bytes that were as in the marker.
+    same: usize,
+    /// Others came.
+    differs: bool,
+}
+
+impl Head {
+    fn push(&mut self, bytes: &[u8]) {
+        if !self.differs {
+            let rest = DONE_MARKER.get(self.same..).unwrap_or_default();
+            self.differs = !rest.starts_with(bytes);
+            self.same += bytes.len();
+        }
+    }
+
+    pub(super) fn is_marker(&self) -> bool {
+        !self.differs && self.same == DONE_MARKER.len()
+    }
+}
+
+/// Where the data of one event go.
+pub(super) struct Sink<'a> {
+    picker: &'a mut Picker,
+    answer: &'a mut AnswerProgress,
+    head: &'a mut Head,
+    /// The pieces of data that came, and the bytes of the last.
+    pieces: usize,
+    piece_bytes: usize,
+    /// The event has ended and was nothing but more text: where that stands in the last piece of data, and its length.
+    mere_text: Option<(usize, usize)>,
+}
+
+impl<'a> Sink<'a> {
+    pub(super) fn new(picker: &'a mut Picker, answer: &'a mut AnswerProgress, head: &'a mut Head) -> Self {
+        Self {
+            picker,
+            answer,
+            head,
+            pieces: 0,
+            piece_bytes: 0,
+            mere_text: None,
+        }
+    }
+
+    /// Where the text stands in an event that was nothing but more text, and its length.
+    pub(super) fn text_in(&self, event: &[u8]) -> Option<(usize, usize)> {
+        let (at, length) = self.mere_text.filter(|_| self.pieces == 1)?;
+        // Its data are its last line.
+        let data_at = event.strip_suffix(b"\n\n")?.len().checked_sub(self.piece_bytes)?;
+        let before = event.get(..data_at)?;
+        (before == b"data: " || before.ends_with(b"\ndata: ")).then_some((data_at + at, length))
+    }
+}
+
+impl EventSink for Sink<'_> {
+    fn data(&mut self, bytes: &[u8]) {
+        self.pieces += 1;
+        self.piece_bytes = bytes.len();
+        self.head.push(bytes);
+        self.picker.push(bytes);
+    }
+
+    fn end(&mut self, name: &[u8]) {
+        let AnswerProgress { dialect, facts } = &mut *self.answer;
+        if self.head.is_marker() {
+            facts.done_marker = true;
+        } else {
+            let is_first = !facts.content_seen;
+            dialect.event(self.picker, name, facts);
+            if let Said::Once { at, length } = self.picker.said()
+                && !is_first
+                && self.picker.is_done()
+                && dialect.only_speaks(self.picker)
+            {
+                self.mere_text = Some((at, length));
+            }
+        }
+        *self.head = Head::default();
+        self.picker.reset();
+    }
+}

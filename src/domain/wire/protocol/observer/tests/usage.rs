@@ -1,0 +1,159 @@
+//! How the numbers of each protocol become the canonical record.
+
+use super::*;
+use crate::domain::wire::usage::{COUNT_MAX, Usage};
+
+fn golden(name: &str) -> Usage {
+    let (protocol, framing) = kind_of(name);
+    observe(protocol, framing, &stream(name), 100).observed().usage.unwrap()
+}
+
+fn body(protocol: Protocol, json: &str) -> Option<Usage> {
+    observe(protocol, Framing::Json, json.as_bytes(), 10).observed().usage
+}
+
+#[test]
+fn messages_take_each_number_from_the_last_frame_that_has_it() {
+    let usage = golden("messages-thinking-tools-caches.sse");
+    let wanted = Usage {
+        input_uncached: 12,
+        cache_read: 14_000,
+        cache_write_short: 1000,
+        cache_write_long: 2000,
+        output_text: 25,
+        output_reasoning: 90,
+        ..Usage::default()
+    };
+    assert_eq!(usage, wanted);
+    let compatible = golden("messages-compatible-server.sse");
+    assert_eq!(
+        (compatible.input_uncached, compatible.cache_read, compatible.output_text),
+        (80, 64, 7)
+    );
+}
+
+#[test]
+fn messages_add_compactions_and_scale_the_split_of_cache_writes() {
+    let wanted = Usage {
+        input_uncached: 4100 + 7000,
+        cache_read: 900 + 10,
+        cache_write_short: 200,
+        cache_write_long: 400,
+        output_text: 40 + 500,
+        web_searches: 2,
+        web_fetches: 1,
+        ..Usage::default()
+    };
+    assert_eq!(golden("messages-search-compaction.sse"), wanted);
+}
+
+#[test]
+fn messages_without_a_split_write_short() {
+    let usage = body(Protocol::Messages, r#"{"usage":{"cache_creation_input_tokens":7}}"#).unwrap();
+    assert_eq!((usage.cache_write_short, usage.cache_write_long), (7, 0));
+    let split = r#"{"usage":{"cache_creation":{"ephemeral_5m_input_tokens":1,"ephemeral_1h_input_tokens":2}}}"#;
+    let usage = body(Protocol::Messages, split).unwrap();
+    assert_eq!((usage.cache_write_short, usage.cache_write_long), (1, 2));
+}
+
+#[test]
+fn a_cut_messages_stream_keeps_what_was_reported() {
+    let bytes = stream("messages-thinking-tools-caches.sse");
+    let usage = observe(Protocol::Messages, Framing::Sse, &bytes[..1200], 100)
+        .observed()
+        .usage
+        .unwrap();
+    assert_eq!((usage.input_uncached, usage.output_text), (12, 3));
+}
+
+#[test]
+fn responses_take_caches_and_reasoning_out_of_the_totals() {
+    let usage = golden("responses-reasoning-text.sse");
+    assert_eq!((usage.input_uncached, usage.cache_read), (93, 3207));
+    assert_eq!((usage.output_text, usage.output_reasoning), (56, 64));
+    let wanted = Usage {
+        input_uncached: 793,
+        cache_read: 1000,
+        cache_write_short: 207,
+        cache_write_long: 3000,
+        output_text: 20,
+        web_searches: 1,
+        ..Usage::default()
+    };
+    assert_eq!(golden("responses-tools-cache-write.sse"), wanted);
+    assert_eq!(golden("responses-unary.json").web_searches, 3);
+}
+
+#[test]
+fn responses_never_go_below_zero() {
+    let json = r#"{"usage":{"input_tokens":10,"input_tokens_details":{"cached_tokens":8,"cache_write_tokens":8},
+        "output_tokens":2,"output_tokens_details":{"reasoning_tokens":9}}}"#;
+    let usage = body(Protocol::Responses, json).unwrap();
+    assert_eq!(
+        (usage.input_uncached, usage.cache_read, usage.cache_write_short),
+        (0, 8, 2)
+    );
+    assert_eq!((usage.output_text, usage.output_reasoning), (0, 2));
+    assert_eq!(body(Protocol::Responses, r#"{"usage":null}"#), None);
+}
+
+#[test]
+fn gemini_counts_thoughts_and_tool_prompts_beside() {
+    let wanted = Usage {
+        input_uncached: 2000,
+        cache_read: 6000,
+        output_text: 5,
+        output_reasoning: 31,
+        ..Usage::default()
+    };
+    assert_eq!(golden("gemini-thinking-text.sse"), wanted);
+    assert_eq!(golden("gemini-array-text.json"), wanted);
+    let usage = golden("gemini-tools-search.sse");
+    assert_eq!(
+        (
+            usage.input_uncached,
+            usage.tool_input,
+            usage.web_searches,
+            usage.output_text
+        ),
+        (20, 700, 2, 9)
+    );
+    assert_eq!(golden("gemini-array-tools.json"), usage);
+    assert_eq!(golden("gemini-blocked.sse").input_uncached, 4);
+}
+
+#[test]
+fn absurd_numbers_are_clamped() {
+    let absurd = |input: &str| {
+        let messages = format!(r#"{{"usage":{{"input_tokens":{input},"output_tokens":{input}}}}}"#);
+        let responses = format!(r#"{{"usage":{{"output_tokens":1,"input_tokens":{input}}}}}"#);
+        let gemini = format!(r#"{{"usageMetadata":{{"promptTokenCount":{input}}}}}"#);
+        [
+            (Protocol::Messages, messages),
+            (Protocol::Responses, responses),
+            (Protocol::Gemini, gemini),
+        ]
+        .map(|(protocol, json)| body(protocol, &json).unwrap().input_uncached)
+    };
+    assert_eq!(absurd("-5"), [0; 3]);
+    assert_eq!(absurd("1e308"), [COUNT_MAX; 3]);
+    assert_eq!(absurd("1e999"), [COUNT_MAX; 3]);
+    assert_eq!(absurd("9223372036854775808"), [COUNT_MAX; 3]);
+    assert_eq!(absurd("7.9"), [7; 3]);
+    assert_eq!(absurd("\"12\""), [0; 3]);
+    assert_eq!(absurd("[12]"), [0; 3]);
+    assert_eq!(absurd("null"), [0; 3]);
+}
+
+#[test]
+fn no_usage_is_none_and_an_explicit_zero_is_zero() {
+    for protocol in [Protocol::Messages, Protocol::Responses, Protocol::Gemini] {
+        assert_eq!(body(protocol, r#"{"x":1}"#), None);
+        assert_eq!(body(protocol, r#"{"usage":7,"usageMetadata":"x"}"#), None);
+        assert_eq!(body(protocol, "<html>"), None);
+    }
+    assert_eq!(
+        body(Protocol::Messages, r#"{"usage":{"input_tokens":0}}"#),
+        Some(Usage::default())
+    );
+}

@@ -1,0 +1,190 @@
+//! Reads a provider's error body, puts it into the client's form, and masks what resembles the credential.
+
+use serde_json::Value;
+
+use crate::domain::wire::protocol::{ErrorForm, Protocol, gemini, messages, responses};
+
+mod redact;
+#[cfg(test)]
+mod tests;
+
+pub use redact::redact;
+
+/// Bytes of an error body that are read; a longer one is answered as if it said nothing.
+pub const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
+/// Characters of the provider's message that are repeated.
+const MESSAGE_CHARS_MAX: usize = 4096;
+/// Characters of a type or code that are repeated.
+const WORD_CHARS_MAX: usize = 128;
+/// Details of an error that are read.
+const DETAILS_MAX: usize = 16;
+
+/// What a provider's error says, whatever its shape.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct ErrorContent {
+    kind: Option<String>,
+    code: Option<String>,
+    /// Its message, at most 4096 characters.
+    pub message: Option<String>,
+    /// All its machine-readable words, numbers included: code, type, status, and the codes or reasons in its details.
+    pub words: Vec<String>,
+}
+
+/// A provider's error body in the form that the client gets, for the status that it gets. What cannot be read gives a body that
+/// names only the status. The message stays the provider's: [`redact`] it before or after.
+pub fn reshape_error(form: ErrorForm, status: u16, body: &[u8], request_id: &str) -> Vec<u8> {
+    let said = read(body).unwrap_or_default();
+    // A number says no more than the status does.
+    let code = said.code.as_deref().filter(|code| !is_number(code));
+    let message = said
+        .message
+        .unwrap_or_else(|| format!("The model's provider answered with status {status}."));
+    let shaped = match form {
+        ErrorForm::NativeRoot => {
+            let number = status.to_string();
+            let code = said.code.as_deref().unwrap_or(&number);
+            let kind = said.kind.as_deref().unwrap_or(messages::error_type(status));
+            messages::root_error_body(code, kind, &message, request_id)
+        }
+        ErrorForm::Of(Protocol::Messages) => {
+            let kind = said.kind.filter(|kind| MESSAGES_TYPES.contains(&kind.as_str()));
+            let kind = kind.as_deref().unwrap_or(messages::error_type(status));
+            messages::error_body(kind, &message, code, request_id)
+        }
+        ErrorForm::Of(Protocol::Responses) => {
+            let kind = said.kind.as_deref().unwrap_or(responses::error_type(status));
+            responses::error_body(kind, &message, None, code.unwrap_or(responses_code(status)))
+        }
+        ErrorForm::Of(Protocol::Gemini) => {
+            let name = said
+                .kind
+                .filter(|kind| kind.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_'));
+            gemini::error_body(
+                status,
+                name.as_deref().unwrap_or(gemini::error_status(status)),
+                &message,
+            )
+        }
+    };
+    shaped.to_string().into_bytes()
+}
+
+/// The types that clients of the Messages protocol act on. Any other is replaced by the one that belongs to the status.
+const MESSAGES_TYPES: [&str; 11] = [
+    "invalid_request_error",
+    "authentication_error",
+    "billing_error",
+    "permission_error",
+    "not_found_error",
+    "conflict_error",
+    "request_too_large",
+    "rate_limit_error",
+    "api_error",
+    "timeout_error",
+    "overloaded_error",
+];
+
+fn responses_code(status: u16) -> &'static str {
+    match status {
+        401 => "invalid_api_key",
+        403 => "permission_denied",
+        404 => "not_found",
+        413 => "request_too_large",
+        429 => "rate_limit_exceeded",
+        500.. => "server_error",
+        _ => "invalid_request",
+    }
+}
+
+/// The status that belongs to a body which came with 2xx although it is a failure: `success` is false, or `code` is an HTTP
+/// status of 400 or above, and there is no content. `None`: it is no failure, or cannot be read.
+pub fn failure_in_success(body: &[u8]) -> Option<u16> {
+    let Value::Object(fields) = serde_json::from_slice(body.get(..ERROR_BODY_BYTES_MAX).map_or(body, |_| b"")).ok()?
+    else {
+        return None;
+    };
+    if ["content", "output", "candidates"]
+        .iter()
+        .any(|key| fields.contains_key(*key))
+    {
+        return None;
+    }
+    let code = fields
+        .get("code")
+        .and_then(word)
+        .and_then(|code| code.parse::<u16>().ok());
+    let status = code.filter(|code| (400..600).contains(code));
+    let failed =
+        fields.get("success") == Some(&Value::Bool(false)) || fields.get("error").is_some_and(|error| !error.is_null());
+    status.or(failed.then_some(502))
+}
+
+/// What an error body says; `None` when it is no JSON, or too long for an error. The detection covers: an `error` object; an
+/// `error` string with a `code` beside it; `code` or `type` with `msg` or `message` at the root; and each of them as the only
+/// element of an array.
+pub fn read(body: &[u8]) -> Option<ErrorContent> {
+    if body.len() > ERROR_BODY_BYTES_MAX {
+        return None;
+    }
+    let value: Value = serde_json::from_slice(body).ok()?;
+    let root = match &value {
+        Value::Array(elements) => elements.first()?,
+        other => other,
+    };
+    let text = |value: &Value, keys: &[&str]| keys.iter().find_map(|key| value.get(*key)).and_then(word);
+    let (kind, code, message, details) = match root.get("error") {
+        Some(error @ Value::Object(_)) => (
+            text(error, &["type", "status"]),
+            text(error, &["code"]),
+            text(error, &["message", "msg"]),
+            error.get("details"),
+        ),
+        Some(Value::String(message)) => (None, text(root, &["code"]), Some(message.clone()), None),
+        _ => (
+            text(root, &["type"]).filter(|kind| kind != "error"),
+            text(root, &["code"]),
+            text(root, &["message", "msg"]),
+            None,
+        ),
+    };
+    let kind = kind.map(|kind| short(&kind, WORD_CHARS_MAX));
+    let code = code.map(|code| short(&code, WORD_CHARS_MAX));
+    let words = [&kind, &code].into_iter().flatten().cloned();
+    Some(ErrorContent {
+        words: words.chain(details.into_iter().flat_map(detail_words)).collect(),
+        kind,
+        code,
+        message: message
+            .filter(|message| !message.is_empty())
+            .map(|message| short(&message, MESSAGE_CHARS_MAX)),
+    })
+}
+
+/// What the details of an error name: `error_code` of Messages, the `reason` of each of Google's (`google.rpc.ErrorInfo`).
+fn detail_words(details: &Value) -> Vec<String> {
+    let each = match details {
+        Value::Array(elements) => elements.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let named = each
+        .iter()
+        .filter_map(|detail| detail.get("error_code").or_else(|| detail.get("reason")));
+    let words = named.filter_map(word).take(DETAILS_MAX);
+    words.map(|found| short(&found, WORD_CHARS_MAX)).collect()
+}
+
+fn is_number(code: &str) -> bool {
+    code.parse::<f64>().is_ok()
+}
+
+fn word(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+fn short(text: &str, chars_max: usize) -> String {
+    text.chars().take(chars_max).collect()
+}

@@ -1,0 +1,307 @@
+//! The Responses protocol: reads its answers, and writes weir's own errors in its shapes.
+
+mod calls;
+
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+
+use crate::domain::wire::json_pick::Segment::{Each, Key};
+use crate::domain::wire::json_pick::{Path, PathSet, Picker, Take};
+use crate::domain::wire::protocol::facts::{Facts, in_band_error, keep, note, note_name, source};
+use crate::domain::wire::protocol::{FailureKind, MidStreamFailure, made, spoken};
+use crate::domain::wire::usage::{Modifiers, UsageSource};
+use crate::domain::wire::usage::{
+    Usage,
+    fields::{self, Fields},
+};
+use calls::Calls;
+
+const TYPE: usize = 0;
+const SEQUENCE: usize = 1;
+const DELTA: usize = 2;
+const ITEM_TYPE: usize = 3;
+const CODE: usize = 4;
+const ERROR_TYPE: usize = 5;
+const ERROR_CODE: usize = 6;
+const ERROR: usize = 7;
+const RESPONSE_ERROR_TYPE: usize = 8;
+const RESPONSE_ERROR_CODE: usize = 9;
+/// Where the calls of an item are counted that an event carries.
+const ITEM_CALLS: usize = 10;
+/// Where the paths of the response object begin: first those inside an event, then those of a body.
+const IN_EVENT: usize = ITEM_CALLS + calls::PATHS;
+const IN_BODY: usize = IN_EVENT + RESPONSE_PATHS;
+
+const ID: usize = 0;
+const CREATED_AT: usize = 1;
+const MODEL: usize = 2;
+const STATUS: usize = 3;
+const USAGE: usize = 4;
+const TOOL_USAGE: usize = 5;
+const INCOMPLETE_REASON: usize = 6;
+const OUTPUT: usize = 7;
+const SERVICE_TIER: usize = 8;
+const CALLS: usize = 9;
+const RESPONSE_PATHS: usize = CALLS + calls::PATHS;
+
+/// What to pick out of events and bodies.
+pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| {
+    let all = [
+        EVENT,
+        &calls::IN_ITEM,
+        IN_EVENT_RESPONSE,
+        &calls::IN_EVENT,
+        BODY,
+        &calls::IN_BODY,
+        spoken::RESPONSES,
+        made::RESPONSES,
+    ];
+    PathSet::new(&all.concat())
+});
+
+/// Where the paths begin that say what an answer has made.
+pub(super) const MADE: usize = EVENT.len()
+    + calls::IN_ITEM.len()
+    + IN_EVENT_RESPONSE.len()
+    + calls::IN_EVENT.len()
+    + BODY.len()
+    + calls::IN_BODY.len()
+    + spoken::RESPONSES.len();
+
+const EVENT: &[Path] = &[
+    Path::new(&[Key("type")], Take::Scalar),
+    Path::new(&[Key("sequence_number")], Take::Scalar),
+    Path::new(&[Key("delta")], Take::Presence),
+    Path::new(&[Key("item"), Key("type")], Take::Scalar),
+    Path::new(&[Key("code")], Take::Scalar),
+    Path::new(&[Key("error"), Key("type")], Take::Scalar),
+    Path::new(&[Key("error"), Key("code")], Take::Scalar),
+    Path::new(&[Key("error")], Take::Presence),
+    Path::new(&[Key("response"), Key("error"), Key("type")], Take::Scalar),
+    Path::new(&[Key("response"), Key("error"), Key("code")], Take::Scalar),
+];
+
+const IN_EVENT_RESPONSE: &[Path] = &[
+    Path::new(&[Key("response"), Key("id")], Take::Scalar),
+    Path::new(&[Key("response"), Key("created_at")], Take::Scalar),
+    Path::new(&[Key("response"), Key("model")], Take::Scalar),
+    Path::new(&[Key("response"), Key("status")], Take::Scalar),
+    Path::new(&[Key("response"), Key("usage")], Take::Tree),
+    Path::new(&[Key("response"), Key("tool_usage")], Take::Tree),
+    Path::new(
+        &[Key("response"), Key("incomplete_details"), Key("reason")],
+        Take::Scalar,
+    ),
+    Path::new(&[Key("response"), Key("output"), Each], Take::Count),
+    Path::new(&[Key("response"), Key("service_tier")], Take::Scalar),
+];
+
+const BODY: &[Path] = &[
+    Path::new(&[Key("id")], Take::Scalar),
+    Path::new(&[Key("created_at")], Take::Scalar),
+    Path::new(&[Key("model")], Take::Scalar),
+    Path::new(&[Key("status")], Take::Scalar),
+    Path::new(&[Key("usage")], Take::Tree),
+    Path::new(&[Key("tool_usage")], Take::Tree),
+    Path::new(&[Key("incomplete_details"), Key("reason")], Take::Scalar),
+    Path::new(&[Key("output"), Each], Take::Count),
+    Path::new(&[Key("service_tier")], Take::Scalar),
+];
+
+/// What an answer has reported. Usage comes only with the last event, and may be `null`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ResponsesState {
+    usage_json: Vec<u8>,
+    /// The usage came with the event that ends the answer, or with a body.
+    usage_is_last: bool,
+    /// As returned: the first event repeats what was asked for, the last one says what it became.
+    service_tier: Option<String>,
+    tool_usage_json: Vec<u8>,
+    calls: Calls,
+    created_at: Option<u64>,
+    sequence: Option<u64>,
+}
+
+impl ResponsesState {
+    /// One event of a stream.
+    pub(super) fn event(&mut self, picker: &Picker, name: &[u8], facts: &mut Facts) {
+        if let Some(sequence) = number(picker, SEQUENCE) {
+            self.sequence = Some(sequence);
+        }
+        self.response(picker, IN_EVENT, facts);
+        let kind = picker.text(TYPE);
+        match kind.as_deref().map_or(name, str::as_bytes) {
+            b"response.output_item.added" => facts.content_seen |= item_is_content(picker),
+            b"response.output_item.done" => {
+                facts.content_seen = true;
+                self.calls.add(Calls::counted(picker, ITEM_CALLS));
+            }
+            b"response.completed" => self.finish(picker, "completed", facts),
+            b"response.incomplete" => self.finish(picker, "incomplete", facts),
+            b"response.failed" => {
+                self.finish(picker, "failed", facts);
+                let kind = picker.text(RESPONSE_ERROR_TYPE).or_else(|| picker.text(ERROR_TYPE));
+                let code = picker.text(RESPONSE_ERROR_CODE).or_else(|| picker.text(ERROR_CODE));
+                facts.error = Some(in_band_error(kind, "response.failed", code));
+            }
+            b"error" => {
+                let code = picker.text(ERROR_CODE).or_else(|| picker.text(CODE));
+                facts.error = Some(in_band_error(picker.text(ERROR_TYPE), "error", code));
+                facts.terminal = true;
+            }
+            other if other.ends_with(b".delta") => facts.content_seen |= picker.is_present(DELTA),
+            _ => {}
+        }
+    }
+
+    fn finish(&mut self, picker: &Picker, status: &str, facts: &mut Facts) {
+        facts.terminal = true;
+        self.usage_is_last = picker.raw(IN_EVENT + USAGE).is_some();
+        facts.content_seen |= picker.count(IN_EVENT + OUTPUT) > 0;
+        let reason = picker.text(IN_EVENT + INCOMPLETE_REASON).unwrap_or(status.into());
+        note(&mut facts.finish_reason, Some(reason));
+    }
+
+    /// The response object, which begins, ends and sometimes accompanies a stream, and is the body of an answer that is none.
+    fn response(&mut self, picker: &Picker, base: usize, facts: &mut Facts) {
+        note(&mut facts.answer_id, picker.text(base + ID));
+        note(&mut facts.model, picker.text(base + MODEL));
+        self.created_at = number(picker, base + CREATED_AT).or(self.created_at);
+        note_name(&mut self.service_tier, picker.text(base + SERVICE_TIER));
+        keep(&mut self.usage_json, picker.raw(base + USAGE));
+        keep(&mut self.tool_usage_json, picker.raw(base + TOOL_USAGE));
+        self.calls.raise(Calls::counted(picker, base + CALLS));
+    }
+
+    /// The whole body of an answer that is not a stream.
+    pub(super) fn body(&mut self, picker: &Picker, facts: &mut Facts) {
+        self.response(picker, IN_BODY, facts);
+        self.usage_is_last = picker.raw(IN_BODY + USAGE).is_some();
+        let reason = picker
+            .text(IN_BODY + INCOMPLETE_REASON)
+            .or_else(|| picker.text(IN_BODY + STATUS));
+        note(&mut facts.finish_reason, reason);
+        if picker.is_present(ERROR) || picker.is(IN_BODY + STATUS, "failed") {
+            let code = picker.text(ERROR_CODE).or_else(|| picker.text(CODE));
+            facts.error = Some(in_band_error(picker.text(ERROR_TYPE), "error", code));
+        }
+    }
+
+    pub(super) fn body_has_content(picker: &Picker) -> bool {
+        picker.count(IN_BODY + OUTPUT) > 0
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.usage_json.capacity() + self.tool_usage_json.capacity()
+    }
+
+    pub(super) fn modifiers(&self) -> Modifiers {
+        Modifiers {
+            service_tier: self.service_tier.clone(),
+            ..Modifiers::default()
+        }
+    }
+
+    /// Usage comes only at the end; whoever sends it earlier has not yet said the last word.
+    pub(super) fn usage_source(&self) -> Option<UsageSource> {
+        let usage = Fields::parse(&self.usage_json)?;
+        let has_both = usage.count("input_tokens").is_some() && usage.count("output_tokens").is_some();
+        Some(source(self.usage_is_last && has_both))
+    }
+
+    /// Cached, written and reasoning tokens lie inside `input_tokens` and `output_tokens`.
+    pub(super) fn usage(&self) -> Option<Usage> {
+        let usage = Fields::parse(&self.usage_json)?;
+        let input = usage.count("input_tokens").unwrap_or(0);
+        let details = usage.object("input_tokens_details");
+        let cache_read = details.count("cached_tokens").unwrap_or(0).min(input);
+        let split = details.object("cache_write_tokens_details");
+        let (short, long) = (split.count("ttl_30m_tokens"), split.count("ttl_12h_tokens"));
+        let parts = short.unwrap_or(0).saturating_add(long.unwrap_or(0));
+        let written = details
+            .count("cache_write_tokens")
+            .unwrap_or(parts)
+            .min(input - cache_read);
+        let cache_write_long = long.unwrap_or(0).min(written);
+        let output = usage.count("output_tokens").unwrap_or(0);
+        let reasoning = usage
+            .object("output_tokens_details")
+            .count("reasoning_tokens")
+            .unwrap_or(0)
+            .min(output);
+        let tools = Fields::parse(&self.tool_usage_json).unwrap_or_default();
+        Some(Usage {
+            input_uncached: input - cache_read - written,
+            cache_read,
+            cache_write_short: written - cache_write_long,
+            cache_write_long,
+            output_text: output - reasoning,
+            output_reasoning: reasoning,
+            tool_input: 0,
+            web_searches: tools
+                .object("web_search")
+                .count("num_requests")
+                .unwrap_or(self.calls.web_searches),
+            web_fetches: 0,
+            file_searches: self.calls.file_searches,
+            code_interpreter_calls: self.calls.code_interpreter,
+            image_generations: self.calls.image_generation,
+        })
+    }
+
+    /// The event that tells the client of a failure: agents act on `response.failed`, the SDKs raise on the `error` beside it.
+    pub(super) fn failure_event(&self, failure: &MidStreamFailure, facts: &Facts) -> Vec<u8> {
+        let message = &failure.message;
+        // Codex waits and repeats after most codes, not after this one.
+        let code = match failure.kind {
+            FailureKind::LimitReached => "insufficient_quota",
+            FailureKind::ProviderCut | FailureKind::ProviderTimeout | FailureKind::Stopped | FailureKind::Internal => {
+                "server_error"
+            }
+        };
+        let mut response = json!({
+            "id": facts.answer_id.as_deref().unwrap_or("resp_interrupted"),
+            "object": "response",
+            "created_at": self.created_at.unwrap_or(0),
+            "status": "failed",
+            "error": { "code": code, "message": message },
+            "output": [],
+        });
+        if let (Some(model), Value::Object(fields)) = (&facts.model, &mut response) {
+            fields.insert("model".to_owned(), json!(model));
+        }
+        let data = json!({
+            "type": "response.failed",
+            "sequence_number": self.sequence.map_or(0, |last| last.saturating_add(1)),
+            "response": response,
+            "error": { "type": code, "code": code, "message": message },
+        });
+        format!("event: response.failed\ndata: {data}\n\n").into_bytes()
+    }
+}
+
+fn number(picker: &Picker, path: usize) -> Option<u64> {
+    fields::count(&picker.text(path)?)
+}
+
+/// A message or a reasoning item begins empty; any other item (a tool call) is content by itself.
+fn item_is_content(picker: &Picker) -> bool {
+    picker
+        .text(ITEM_TYPE)
+        .is_some_and(|kind| !matches!(kind.as_ref(), "message" | "reasoning"))
+}
+
+/// The `error.type` that goes with a status.
+pub(in crate::domain) fn error_type(status: u16) -> &'static str {
+    match status {
+        429 => "rate_limit_error",
+        500.. => "server_error",
+        _ => "invalid_request_error",
+    }
+}
+
+/// An error body.
+pub(in crate::domain) fn error_body(kind: &str, message: &str, param: Option<&str>, code: &str) -> Value {
+    json!({ "error": { "message": message, "type": kind, "param": param, "code": code } })
+}

@@ -1,0 +1,91 @@
+//! Lenient reading of what providers report: fields may be missing, of another type, negative, or absurdly large.
+
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
+
+use crate::domain::wire::usage::COUNT_MAX;
+
+/// Bytes of the longest name of a tier, speed or geography that is kept.
+pub(in crate::domain) const NAME_BYTES_MAX: usize = 64;
+
+/// A JSON object whose values are read when they are asked for, so that one bad value spoils no other.
+#[derive(Debug, Default)]
+pub(in crate::domain) struct Fields<'a> {
+    values: BTreeMap<String, &'a RawValue>,
+}
+
+impl<'a> Fields<'a> {
+    /// `None` when the text is not an object.
+    pub(in crate::domain) fn parse(json: &'a [u8]) -> Option<Self> {
+        Some(Self {
+            values: serde_json::from_slice(json).ok()?,
+        })
+    }
+
+    /// A count; `None` when it is missing or not a number.
+    pub(in crate::domain) fn count(&self, key: &str) -> Option<u64> {
+        count(self.values.get(key)?.get())
+    }
+
+    /// Whether a value is missing or `null`, which is no number that cannot be believed.
+    pub(in crate::domain) fn is_absent(&self, key: &str) -> bool {
+        self.values.get(key).is_none_or(|value| value.get() == "null")
+    }
+
+    /// A short name; `None` when it is missing or none (see [`is_name`]).
+    pub(in crate::domain) fn name(&self, key: &str) -> Option<String> {
+        self.text(key).filter(|text| is_name(text))
+    }
+
+    /// A string; `None` when it is missing or none.
+    pub(in crate::domain) fn text(&self, key: &str) -> Option<String> {
+        serde_json::from_str(self.values.get(key)?.get()).ok()
+    }
+
+    /// An object; an empty one when it is missing or none.
+    pub(in crate::domain) fn object(&self, key: &str) -> Self {
+        self.values
+            .get(key)
+            .and_then(|value| Fields::parse(value.get().as_bytes()))
+            .unwrap_or_default()
+    }
+
+    /// The objects in an array; none when it is missing or none.
+    pub(in crate::domain) fn objects(&self, key: &str) -> Vec<Self> {
+        let elements: Vec<&RawValue> = self
+            .values
+            .get(key)
+            .and_then(|value| serde_json::from_str(value.get()).ok())
+            .unwrap_or_default();
+        elements
+            .into_iter()
+            .filter_map(|element| Fields::parse(element.get().as_bytes()))
+            .collect()
+    }
+}
+
+/// Whether a text may be the name of a service tier, a speed or a geography: it goes into rows that are kept, so it is 1 to
+/// [`NAME_BYTES_MAX`] printable characters without spaces.
+pub(in crate::domain) fn is_name(text: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// A JSON number as a count: fractions are cut, negative is 0, anything above [`COUNT_MAX`] is that. `None` when it is not a number.
+pub(in crate::domain) fn count(json: &str) -> Option<u64> {
+    let text = json.trim();
+    if !text.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+        return None;
+    }
+    if let Ok(exact) = text.parse::<u64>() {
+        return Some(exact.min(COUNT_MAX));
+    }
+    let number = text.parse::<f64>().ok().filter(|number| !number.is_nan())?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to 0..=2^53 just before"
+    )]
+    let clamped = number.clamp(0.0, 9_007_199_254_740_992.0) as u64;
+    Some(clamped)
+}

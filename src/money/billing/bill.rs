@@ -1,0 +1,252 @@
+//! The bill of one running request, from its admission to the step that settles it.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    domain::{
+        faults::outcome::Outcome,
+        ledger::{
+            Admitted, Change, Checkpoint, ProviderState, QuotaUse, Settlement, TopUp, ToppedUp,
+            consumption::{Modifiers, RequestEnd, Row, UsageSource},
+        },
+        money::{
+            NanoUsd,
+            price::{self, Charge, Price, PricedRun},
+        },
+        wire::usage::Usage,
+    },
+    journal::Reservation,
+    money::billing::{
+        engine::{BillingEngine, GrantedHold},
+        growth::TopUpAnswer,
+        priced_route::PricedRoute,
+        running::Running,
+        tally::End,
+    },
+};
+
+/// How often a running answer's cost is computed. A crash loses at most this and the time between two checkpoints.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How many of a model's own tokens one estimated token may be at most ([`crate::domain::ledger::calibration`]).
+const TEXT_FACTOR_MAX: u64 = 4;
+/// The tokens of output that are priced to find the price of one.
+const TEXT_PRICED: u64 = 1_000;
+
+/// What a request has consumed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consumed {
+    /// The tokens used.
+    pub usage: Usage,
+    /// Whether the usage was reported or estimated.
+    pub source: UsageSource,
+    /// What modifies the price, such as the service tier.
+    pub modifiers: Modifiers,
+    /// The runs of several models that add up to `usage`, each with its price. Empty if the requested model ran alone.
+    pub runs: Vec<PricedRun>,
+}
+
+/// How far a request has come, or how it ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// The index of the current leg in the route.
+    pub leg: usize,
+    /// The answer's status; 0 before its head.
+    pub status: u16,
+    /// Milliseconds since the request's arrival.
+    pub latency_ms: u64,
+    /// Milliseconds from the request's arrival to the first content; `None` before it.
+    pub ttft_ms: Option<u64>,
+}
+
+/// The bill of one running request. If it is dropped without [`Bill::close`], its hold ends without a charge.
+pub struct Bill {
+    pub(super) engine: Arc<BillingEngine>,
+    pub(super) running: Arc<Running>,
+    /// What its admission knows, as recorded in the journal; `None` once it is settled.
+    pub(super) admitted: Option<Box<Admitted>>,
+    pub(super) granted: GrantedHold,
+    pub(super) route: Arc<PricedRoute>,
+    pub(super) reservation: Reservation,
+    pub(super) next_look: Option<Instant>,
+}
+
+impl std::fmt::Debug for Bill {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Bill")
+            .field("running", &self.running)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Bill {
+    /// Which state at providers the account may name, as of the admission.
+    pub fn provider_state(&self) -> ProviderState {
+        self.granted.provider_state
+    }
+
+    /// Whether the running answer's cost is to be computed now. `text` is the estimate of its text so far, in tokens.
+    pub fn is_due(&mut self, now: Instant, text: u64) -> bool {
+        let due = self.next_look.is_none_or(|at| now >= at) || text >= self.running.look_at_text();
+        if due {
+            self.next_look = Some(now + LOOK_EVERY);
+        }
+        due
+    }
+
+    /// The key's quota at admission; `None` if it has none, or the store was unreachable.
+    pub fn quota(&self) -> Option<QuotaUse> {
+        self.granted.quota
+    }
+
+    /// Whether the answer must end: its hold cannot grow, and the key's terms allow no more.
+    pub fn is_cut(&self) -> bool {
+        self.running.is_over()
+    }
+
+    /// Records what the running answer has consumed, and asks for a larger hold in time. `text` is the estimate of its
+    /// text so far, in tokens.
+    pub fn look(&self, now: Instant, progress: Progress, consumed: Consumed, text: u64) {
+        let leg = self.route.leg(progress.leg);
+        let Charge { cost, parts } = self.charge(&leg.price, &consumed);
+        let (more, at_cost) = self.running.costs(cost, now);
+        if let Some(more) = more {
+            self.ask_for_more(more);
+        }
+        let again = at_cost.map(|at| text.saturating_add(text_until(at, cost, &leg.price, &consumed)));
+        self.running.look_again_at_text(again.unwrap_or(u64::MAX));
+        self.running.note(Checkpoint {
+            request: self.running.request.clone(),
+            status: progress.status,
+            usage: consumed.usage,
+            source: consumed.source,
+            modifiers: consumed.modifiers,
+            parts,
+            cost,
+            provider: leg.provider.clone(),
+            latency_ms: progress.latency_ms,
+            ttft_ms: progress.ttft_ms,
+        });
+    }
+
+    fn ask_for_more(&self, more: NanoUsd) {
+        let ask = TopUp {
+            node: self.engine.node.clone(),
+            request: self.running.request.clone(),
+            account: self.running.account.clone(),
+            key: self.running.key.clone(),
+            at_ms: self.running.at_ms,
+            more,
+        };
+        let (ledger, running) = (Arc::clone(&self.engine.ledger), Arc::clone(&self.running));
+        tokio::spawn(async move {
+            running.answered(match ledger.top_up(&ask).await {
+                Ok(ToppedUp::Granted(more)) => TopUpAnswer::Granted(more),
+                Ok(ToppedUp::Refused) => TopUpAnswer::Refused,
+                // Admitted while the store was unreachable, or settled meanwhile.
+                Ok(ToppedUp::NoHold) => TopUpAnswer::Uncounted(ask.more),
+                Err(_) => TopUpAnswer::Unknown,
+            });
+        });
+    }
+
+    /// Charges the request.
+    pub fn close(mut self, outcome: Outcome, progress: Progress, consumed: Consumed, now: Instant) {
+        let end = outcome.is_billed(progress.status).then(|| {
+            let leg = self.route.leg(progress.leg);
+            let Charge { cost, parts } = self.charge(&leg.price, &consumed);
+            RequestEnd {
+                time_ms: self.time_ms(now),
+                provider: leg.provider.clone(),
+                status: outcome.recorded_status(progress.status),
+                outcome: outcome.as_str(),
+                usage: consumed.usage,
+                usage_source: consumed.source,
+                parts,
+                modifiers: consumed.modifiers,
+                price_version: leg.price.version().to_owned(),
+                cost,
+                latency_ms: progress.latency_ms,
+                ttft_ms: progress.ttft_ms,
+            }
+        });
+        self.settle(end);
+    }
+
+    /// Ends the hold, with a charge if there is an end to bill. Later calls do nothing.
+    fn settle(&mut self, end: Option<RequestEnd>) {
+        let Some(admitted) = self.admitted.take() else { return };
+        let Admitted {
+            request,
+            tokens_estimated,
+            ..
+        } = *admitted;
+        self.engine.running.remove(&request.id);
+        let settlement = match end {
+            Some(end) => Settlement::of(Row::new(request, end), tokens_estimated),
+            None => Settlement::without_charge(request.id, request.key, request.admitted_ms, tokens_estimated),
+        };
+        if let Some(row) = &settlement.row {
+            self.engine.counters.charged(row, self.running.hold());
+        }
+        let mut end = End {
+            step: None,
+            cost: settlement.cost,
+            tokens_estimated,
+            tokens_used: settlement.tokens_used,
+        };
+        let (account, key) = (&self.running.account, &self.running.key);
+        let change = Change::Settle(Box::new(settlement));
+        let journal = &self.engine.journal;
+        match journal.append_step(account, change, self.granted.watermark, &mut self.reservation) {
+            Ok((step, _)) => end.step = Some(step),
+            Err(error) => {
+                // The next start of the process finds the admission unsettled and charges its last checkpoint.
+                tracing::error!(%error, request = %self.running.request, "a settlement could not be recorded");
+                self.engine.counters.failed();
+            }
+        }
+        self.engine.grace.ended(account, key, self.granted.seat, &end);
+    }
+
+    /// A time by the store's clock: the admission's, plus the monotonic time since.
+    fn time_ms(&self, now: Instant) -> i64 {
+        let since = now.saturating_duration_since(self.granted.at).as_millis();
+        let since = i64::try_from(since).unwrap_or(i64::MAX);
+        self.granted.at_ms.saturating_add(since)
+    }
+
+    fn charge(&self, price: &Price, consumed: &Consumed) -> Charge {
+        let Consumed {
+            usage, modifiers, runs, ..
+        } = consumed;
+        price::charge(&self.route.model, price, usage, modifiers, runs)
+    }
+}
+
+/// How much more text an answer may have before its cost approaches `at`: in estimated tokens, at least 1, and
+/// [`u64::MAX`] if text is free. One estimated token may be up to [`TEXT_FACTOR_MAX`] of the model's, so the last
+/// computations come closer and closer together.
+fn text_until(at: NanoUsd, cost: NanoUsd, price: &Price, consumed: &Consumed) -> u64 {
+    // If several models ran, the text is taken to be the requested model's.
+    let cost_of = |usage| price.cost(usage, &consumed.modifiers);
+    let longer = Usage {
+        output_text: consumed.usage.output_text.saturating_add(TEXT_PRICED),
+        ..consumed.usage
+    };
+    let more = cost_of(&longer).saturating_sub(cost_of(&consumed.usage)).nanos();
+    if more <= 0 {
+        return u64::MAX;
+    }
+    let left = i128::from(at.saturating_sub(cost).nanos().max(0));
+    let tokens = left * i128::from(TEXT_PRICED) / i128::from(more) / i128::from(TEXT_FACTOR_MAX);
+    u64::try_from(tokens).unwrap_or(u64::MAX).max(1)
+}
+
+impl Drop for Bill {
+    fn drop(&mut self) {
+        self.settle(None);
+    }
+}

@@ -1,0 +1,168 @@
+//! What all bills of this node share, and how a request gets its hold.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
+
+use parking_lot::Mutex;
+
+use crate::{
+    domain::{
+        ledger::{Admission, Admit, Denied, Grant, NodeId, ProviderState, QuotaUse},
+        money::NanoUsd,
+    },
+    edges::clock,
+    journal::Journal,
+    money::billing::{
+        counters::Counters,
+        grace::Grace,
+        last_seen::{GraceLimits, NotAlone},
+        queue::Queues,
+        running::RunningRequests,
+        tally::Seat,
+        unconfirmed::UnconfirmedHolds,
+    },
+    store::{StoreError, ledger::LedgerStore, time::StoreTime},
+};
+
+/// The state that all bills share.
+pub(super) struct BillingEngine {
+    pub(super) ledger: Arc<dyn LedgerStore>,
+    pub(super) journal: Arc<Journal>,
+    pub(super) node: NodeId,
+    pub(super) time: Arc<StoreTime>,
+    pub(super) running: RunningRequests,
+    pub(super) grace: Grace,
+    /// Requests that wait for holds of running requests.
+    pub(super) queues: Arc<Queues>,
+    /// Admissions without an answer from the store; each may have left a hold there.
+    pub(super) unconfirmed: UnconfirmedHolds,
+    /// Accounts whose balance was low at their last admission.
+    pub(super) low: Mutex<HashSet<String>>,
+    pub(super) counters: Counters,
+}
+
+/// Why a request is not admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotAdmitted {
+    /// The store denied it: a limit, the account, or the key itself.
+    Denied(Denied),
+    /// The store is unreachable, and this node's own counts exceed a rate or concurrency limit.
+    DeniedAlone(Denied),
+    /// The key's record has changed: read it again and retry.
+    StaleKey,
+    /// The store is unreachable or overloaded, and this node has no grace left for the key.
+    StoreAway,
+    /// The journal cannot record the request: it has no room, or its disk has failed.
+    JournalFull,
+}
+
+/// What an admitted request was granted, by the store or by its key's grace.
+pub(super) struct GrantedHold {
+    /// Its entry in this node's own counts.
+    pub(super) seat: Seat,
+    /// When it was admitted by the store's clock, in milliseconds since the Unix epoch.
+    pub(super) at_ms: i64,
+    /// The same time by this node's monotonic clock.
+    pub(super) at: Instant,
+    /// The last step of this node that the store had applied then.
+    pub(super) watermark: u64,
+    /// The account's balance then; `None` if the store could not be asked.
+    pub(super) balance: Option<NanoUsd>,
+    /// The key's quota then; `None` if it has none or the store could not be asked.
+    pub(super) quota: Option<QuotaUse>,
+    /// Which state at providers the request may name.
+    pub(super) provider_state: ProviderState,
+}
+
+impl BillingEngine {
+    pub(super) fn new(ledger: Arc<dyn LedgerStore>, journal: Arc<Journal>, grace: GraceLimits) -> Self {
+        Self {
+            ledger,
+            node: journal.node().clone(),
+            journal,
+            time: Arc::new(StoreTime::new(clock::instant())),
+            running: RunningRequests::default(),
+            grace: Grace::new(grace),
+            queues: Arc::default(),
+            unconfirmed: UnconfirmedHolds::default(),
+            low: Mutex::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Asks the ledger for a hold, and admits by grace while it is away.
+    pub(super) async fn hold(&self, ask: &Admit) -> Result<GrantedHold, NotAdmitted> {
+        let doubt = self.unconfirmed.begin(ask);
+        let asked = clock::instant();
+        let answer = self.ledger.admit(ask).await;
+        let at = clock::instant();
+        match answer {
+            Ok(answer) => {
+                doubt.settled();
+                let grant = match answer {
+                    Admission::Granted(grant) => grant,
+                    Admission::Refused(denied) => {
+                        self.grace.refused(&ask.key, denied);
+                        return Err(NotAdmitted::Denied(denied));
+                    }
+                    Admission::StaleKey => return Err(NotAdmitted::StaleKey),
+                };
+                self.note_balance(&ask.key.account, &grant);
+                self.time.told(grant.at_ms, asked, at);
+                Ok(GrantedHold {
+                    seat: self.grace.granted(ask, &grant),
+                    at_ms: grant.at_ms,
+                    at,
+                    watermark: grant.watermark,
+                    balance: Some(grant.balance),
+                    quota: grant.quota,
+                    provider_state: grant.provider_state,
+                })
+            }
+            Err(error) => {
+                let seat = self.grace(ask, &error)?;
+                // Its settlement ends the hold that the store may have.
+                doubt.settled();
+                Ok(GrantedHold {
+                    seat,
+                    at_ms: self.time.now_ms(at),
+                    at,
+                    watermark: 0,
+                    balance: None,
+                    quota: None,
+                    // What the operator allows is unknown, so the narrower right applies.
+                    provider_state: ProviderState::Own,
+                })
+            }
+        }
+    }
+
+    /// Admits a request without the store, as far as the grace allows.
+    fn grace(&self, ask: &Admit, error: &StoreError) -> Result<Seat, NotAdmitted> {
+        tracing::debug!(%error, "the ledger did not answer");
+        if matches!(error, StoreError::Busy(_)) {
+            // The store is only busy: a retry is admitted normally.
+            return Err(NotAdmitted::StoreAway);
+        }
+        let seat = self.grace.admit(ask).map_err(|no| match no {
+            NotAlone::Nothing => NotAdmitted::StoreAway,
+            NotAlone::Denied(denied) => NotAdmitted::DeniedAlone(denied),
+        })?;
+        self.counters.offline.fetch_add(1, Ordering::Relaxed);
+        Ok(seat)
+    }
+
+    fn note_balance(&self, account: &str, grant: &Grant) {
+        let is_low = grant.low_balance.is_some_and(|low| grant.balance <= low);
+        let mut low = self.low.lock();
+        if is_low && !low.contains(account) {
+            low.insert(account.to_owned());
+            tracing::warn!(account, balance_usd = %grant.balance, "the account's balance is low: add credit to it");
+        } else if !is_low && !low.is_empty() {
+            low.remove(account);
+        }
+    }
+}

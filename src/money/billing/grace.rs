@@ -1,0 +1,73 @@
+//! Grace: what this node admits while the store is unreachable. It is a fixed amount per key and per account, and never
+//! more than what the node last knew of them allows.
+
+use parking_lot::Mutex;
+
+use crate::{
+    domain::{
+        keys::key::{KeyId, KeyRecord},
+        ledger::{Admit, Denied, Grant},
+        money::NanoUsd,
+    },
+    edges::clock,
+    money::billing::{
+        last_seen::{GraceLimits, LastSeen, NotAlone},
+        tally::{End, Seat},
+    },
+};
+
+/// The grace of this node. Each decision and what it commits are one atomic step.
+#[derive(Debug)]
+pub(super) struct Grace {
+    limits: GraceLimits,
+    seen: Mutex<LastSeen>,
+}
+
+impl Grace {
+    pub(super) fn new(limits: GraceLimits) -> Self {
+        Self {
+            limits,
+            seen: Mutex::default(),
+        }
+    }
+
+    /// Records that the store has admitted a request.
+    pub(super) fn granted(&self, ask: &Admit, grant: &Grant) -> Seat {
+        self.seen
+            .lock()
+            .granted(&ask.key, grant, ask.tokens, clock::unix_millis())
+    }
+
+    /// Records that the store has refused a request.
+    pub(super) fn refused(&self, key: &KeyRecord, denied: Denied) {
+        self.seen.lock().refused(key, denied, clock::unix_millis());
+    }
+
+    /// Gives the account no further grace, since an operator suspended it on this node.
+    pub(super) fn stopped(&self, account: &str) {
+        self.seen.lock().account_refused(account, clock::unix_millis());
+    }
+
+    /// Admits a request without the store if the grace allows it, and holds its estimate or what is left.
+    pub(super) fn admit(&self, ask: &Admit) -> Result<Seat, NotAlone> {
+        let now_ms = clock::unix_millis();
+        self.seen
+            .lock()
+            .admit_alone(&ask.key, ask.estimate, ask.tokens, &self.limits, now_ms)
+    }
+
+    /// Records that a request has ended.
+    pub(super) fn ended(&self, account: &str, key: &KeyId, seat: Seat, end: &End) {
+        self.seen.lock().ended(account, key, seat, end);
+    }
+
+    /// Whether this node could admit any request without the store.
+    pub(super) fn is_left(&self) -> bool {
+        self.seen.lock().may_give(&self.limits)
+    }
+
+    /// What was committed without the store, and the store has not counted yet.
+    pub(super) fn committed(&self) -> NanoUsd {
+        self.seen.lock().on_grace()
+    }
+}

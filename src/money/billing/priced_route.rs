@@ -1,0 +1,56 @@
+//! What a request's route costs, fixed at its admission.
+
+use std::sync::Arc;
+
+use crate::domain::{
+    catalogue::route::{Leg, Route},
+    money::{NanoUsd, price::Price},
+};
+
+/// A route with its prices. A price is found by the index of the leg that served ([`Leg::index`]).
+#[derive(Clone, Debug)]
+pub struct PricedRoute {
+    /// The catalogue's name of the requested model.
+    pub model: String,
+    /// The preferred leg.
+    pub first: PricedLeg,
+    /// The further legs, in the route's order.
+    pub others: Vec<PricedLeg>,
+}
+
+/// A provider that may serve the request, and its price for the model.
+#[derive(Clone, Debug)]
+pub struct PricedLeg {
+    /// The provider's name, for the row.
+    pub provider: String,
+    /// The price.
+    pub price: Arc<Price>,
+}
+
+impl PricedRoute {
+    /// The prices of a route; `None` if it has no leg.
+    pub fn of(route: &Route) -> Option<Self> {
+        let priced = |leg: &Leg| PricedLeg {
+            provider: leg.provider.name.clone(),
+            price: Arc::clone(&leg.price),
+        };
+        let (first, others) = route.legs.split_first()?;
+        Some(Self {
+            model: route.model.name.clone(),
+            first: priced(first),
+            others: others.iter().map(priced).collect(),
+        })
+    }
+
+    /// The leg with this index. An index that no leg has, which no route gives, stands for the first.
+    pub fn leg(&self, index: usize) -> &PricedLeg {
+        let other = index.checked_sub(1).and_then(|index| self.others.get(index));
+        other.unwrap_or(&self.first)
+    }
+
+    /// The cost at the most expensive of the legs.
+    pub(super) fn dearest(&self, cost: impl Fn(&Price) -> NanoUsd) -> NanoUsd {
+        let others = self.others.iter().map(|leg| cost(&leg.price));
+        others.fold(cost(&self.first.price), NanoUsd::max)
+    }
+}

@@ -1,0 +1,224 @@
+//! Queues of requests for which running requests hold all that is left: of a key's quota, or of an account's balance.
+//!
+//! Requests that wait for the same limit stand in one queue, in order of arrival. Only the first one asks the store,
+//! because what is refused to it is refused to all. It asks again when the store has applied settlements of the account
+//! from this node, and otherwise after a pause, because holds of other nodes end as well. A request that arrives while
+//! there is a queue joins it without asking.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, futures::OwnedNotified};
+
+use crate::{
+    config::money::WaitingMax,
+    domain::{keys::key::KeyId, ledger::Denied},
+};
+
+/// The minimum time between two questions of one queue.
+const ASK_EVERY: Duration = Duration::from_millis(20);
+/// How long the first in the queue waits for a hold to end on this node: at first and at most. The pause doubles each
+/// time.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_millis(400);
+
+/// All queues of this node.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// By account, without the accounts for which nobody waits.
+    accounts: HashMap<String, OfAccount>,
+    count: usize,
+    next_id: u64,
+}
+
+#[derive(Debug, Default)]
+struct OfAccount {
+    /// By key for a key's quota; `None` is the account's balance.
+    queues: HashMap<Option<KeyId>, Queue>,
+    count: usize,
+}
+
+#[derive(Debug)]
+struct Queue {
+    /// The last denial that the queue's requests got.
+    denied: Denied,
+    /// How long the first one waits before it asks; `None` to ask at once, because the one before it got an answer.
+    pause: Option<Duration>,
+    waiting: VecDeque<(u64, Arc<Notify>)>,
+}
+
+/// A request's position in a queue. It leaves the queue on drop.
+#[derive(Debug)]
+pub struct QueuePosition {
+    queues: Arc<Queues>,
+    account: String,
+    queue: Option<KeyId>,
+    id: u64,
+    /// Notified when the position becomes the first.
+    front: Arc<Notify>,
+    /// Notified when holds of the account have ended on this node.
+    ended: Arc<Notify>,
+    news: OwnedNotified,
+}
+
+impl Queues {
+    /// The denial for a request that must not overtake those waiting; `None` if nobody waits.
+    pub(super) fn ahead(&self, account: &str, key: &KeyId) -> Option<Denied> {
+        let waiting = self.waiting.lock();
+        let queues = &waiting.accounts.get(account)?.queues;
+        let queue = queues.get(&None).or_else(|| queues.get(&Some(key.clone())))?;
+        Some(queue.denied)
+    }
+
+    /// The last place in the queue for what was denied; `None` if `max` are waiting already. `ended` is notified when
+    /// holds of the account have ended.
+    pub(super) fn join(
+        self: &Arc<Self>,
+        (account, key): (&str, &KeyId),
+        denied: Denied,
+        ended: Arc<Notify>,
+        max: WaitingMax,
+    ) -> Option<QueuePosition> {
+        let mut waiting = self.waiting.lock();
+        let of_account = waiting.accounts.get(account).map_or(0, |account| account.count);
+        if waiting.count >= max.all || of_account >= max.account {
+            return None;
+        }
+        waiting.next_id += 1;
+        let id = waiting.next_id;
+        let front = Arc::new(Notify::new());
+        let queue = queue_for(key, denied);
+        waiting.push(account, &queue, denied, (id, Arc::clone(&front)));
+        Some(QueuePosition {
+            queues: Arc::clone(self),
+            account: account.to_owned(),
+            queue,
+            id,
+            front,
+            news: Arc::clone(&ended).notified_owned(),
+            ended,
+        })
+    }
+
+    /// The number of waiting requests.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.lock().count
+    }
+}
+
+fn queue_for(key: &KeyId, denied: Denied) -> Option<KeyId> {
+    matches!(denied, Denied::QuotaHeld(_)).then(|| key.clone())
+}
+
+impl Waiting {
+    fn push(&mut self, account: &str, queue: &Option<KeyId>, denied: Denied, who: (u64, Arc<Notify>)) {
+        let account = self.accounts.entry(account.to_owned()).or_default();
+        let queue = account.queues.entry(queue.clone()).or_insert_with(|| Queue {
+            denied,
+            pause: Some(PAUSE_MIN),
+            waiting: VecDeque::new(),
+        });
+        queue.waiting.push_back(who);
+        account.count += 1;
+        self.count += 1;
+    }
+
+    fn queue(&mut self, account: &str, queue: &Option<KeyId>) -> Option<&mut Queue> {
+        self.accounts.get_mut(account)?.queues.get_mut(queue)
+    }
+}
+
+impl QueuePosition {
+    /// Waits until this request may ask the store. After a denial, call [`QueuePosition::refused`] and then this again.
+    pub async fn turn(&mut self) {
+        let pause = loop {
+            match self.in_front() {
+                Some(pause) => break pause,
+                None => self.front.notified().await,
+            }
+        };
+        if let Some(pause) = pause {
+            tokio::time::sleep(ASK_EVERY).await;
+            let news = std::mem::replace(&mut self.news, Arc::clone(&self.ended).notified_owned());
+            // Either way it is time to ask.
+            let _ = tokio::time::timeout(pause, news).await;
+        }
+        // A hold that ends while the question runs counts for the next turn.
+        self.news = Arc::clone(&self.ended).notified_owned();
+    }
+
+    /// The store has denied the request again. If it was denied for another limit, it moves to the end of that limit's
+    /// queue.
+    pub fn refused(&mut self, key: &KeyId, denied: Denied) {
+        let queue = queue_for(key, denied);
+        let mut waiting = self.queues.waiting.lock();
+        if queue != self.queue {
+            self.leave(&mut waiting);
+            self.queue = queue;
+            waiting.push(&self.account, &self.queue, denied, (self.id, Arc::clone(&self.front)));
+        } else if let Some(queue) = waiting.queue(&self.account, &self.queue) {
+            queue.denied = denied;
+            let longer = queue.pause.map_or(PAUSE_MIN, |pause| pause.saturating_mul(2));
+            queue.pause = Some(longer.min(PAUSE_MAX));
+        }
+    }
+
+    /// The request leaves the queue with an answer. The next one asks at once, since it may get the same.
+    pub fn done(self) {
+        if let Some(queue) = self.queues.waiting.lock().queue(&self.account, &self.queue) {
+            queue.pause = None;
+        }
+    }
+
+    /// The last denial that this queue's requests got.
+    pub fn denied(&self) -> Option<Denied> {
+        let mut waiting = self.queues.waiting.lock();
+        waiting.queue(&self.account, &self.queue).map(|queue| queue.denied)
+    }
+
+    /// If this is the first: the pause before it asks.
+    fn in_front(&self) -> Option<Option<Duration>> {
+        let mut waiting = self.queues.waiting.lock();
+        let queue = waiting.queue(&self.account, &self.queue)?;
+        let (first, _) = queue.waiting.front()?;
+        (*first == self.id).then_some(queue.pause)
+    }
+
+    fn leave(&self, waiting: &mut Waiting) {
+        let Some(account) = waiting.accounts.get_mut(&self.account) else {
+            return;
+        };
+        let Some(queue) = account.queues.get_mut(&self.queue) else {
+            return;
+        };
+        let was_front = queue.waiting.front().is_some_and(|(id, _)| *id == self.id);
+        queue.waiting.retain(|(id, _)| *id != self.id);
+        if was_front && let Some((_, next)) = queue.waiting.front() {
+            next.notify_one();
+        }
+        if queue.waiting.is_empty() {
+            account.queues.remove(&self.queue);
+        }
+        account.count = account.count.saturating_sub(1);
+        if account.count == 0 {
+            waiting.accounts.remove(&self.account);
+        }
+        waiting.count = waiting.count.saturating_sub(1);
+    }
+}
+
+impl Drop for QueuePosition {
+    fn drop(&mut self) {
+        let mut waiting = self.queues.waiting.lock();
+        self.leave(&mut waiting);
+    }
+}

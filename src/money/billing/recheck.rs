@@ -1,0 +1,83 @@
+//! Checks whether a denial by the store still holds, without putting a hold or counting a request.
+
+use crate::{
+    domain::{
+        keys::key::KeyRecord,
+        ledger::{Counted, Denied, ProviderState, QuotaUse, Rates, Reset, Scope, period},
+        money::NanoUsd,
+    },
+    edges::clock,
+    money::billing::service::Billing,
+};
+
+impl Billing {
+    /// What the store would answer to any request of this key now, if that is a denial of the same kind as `denied`.
+    /// `None` if the request may be admitted, or if that is unknown: running requests' holds count as free, since they
+    /// may end at any moment, and an unreachable store says nothing. `key` is the store's current record if `denied`
+    /// depends on the key.
+    pub async fn still_denied(&self, key: &KeyRecord, denied: Denied) -> Option<Denied> {
+        match denied {
+            Denied::AccountUnknown | Denied::AccountSuspended | Denied::BalanceExhausted => {
+                self.account_denies(key).await
+            }
+            Denied::QuotaExhausted(_) => self.quota_denies(key).await,
+            Denied::RateLimited {
+                scope,
+                counted: Counted::Requests,
+                limit,
+                ..
+            } => (self.rates(key, scope).await?.rpm == Some(limit)).then_some(denied),
+            Denied::BalanceHeld
+            | Denied::QuotaHeld(_)
+            | Denied::RateLimited { .. }
+            | Denied::Concurrency { .. }
+            | Denied::KeyRevoked
+            | Denied::KeyExpired => None,
+        }
+    }
+
+    /// Which state at providers an account may name: only its own, if the store does not answer.
+    pub async fn provider_state(&self, account: &str) -> ProviderState {
+        let found = self.engine.ledger.account(account).await.ok().flatten();
+        found.map(|account| account.terms.provider_state).unwrap_or_default()
+    }
+
+    async fn account_denies(&self, key: &KeyRecord) -> Option<Denied> {
+        let Some(account) = self.engine.ledger.account(&key.account).await.ok()? else {
+            return Some(Denied::AccountUnknown);
+        };
+        if account.suspended {
+            return Some(Denied::AccountSuspended);
+        }
+        (account.balance <= NanoUsd::ZERO).then_some(Denied::BalanceExhausted)
+    }
+
+    async fn quota_denies(&self, key: &KeyRecord) -> Option<Denied> {
+        let quota = key.terms.quota?;
+        let spent = self.engine.ledger.key_spend(&key.account, &key.id).await.ok()?;
+        let reset = key.terms.reset;
+        let spent = match reset {
+            Reset::None => spent.all,
+            Reset::Daily => spent.day,
+            Reset::Weekly => spent.week,
+            Reset::Monthly => spent.month,
+        };
+        (spent >= quota).then(|| {
+            Denied::QuotaExhausted(QuotaUse {
+                quota,
+                spent,
+                resets_at: period::resets_at(reset, self.engine.time.now_ms(clock::instant())),
+            })
+        })
+    }
+
+    async fn rates(&self, key: &KeyRecord, scope: Scope) -> Option<Rates> {
+        match scope {
+            Scope::Key => Some(key.terms.rates),
+            Scope::Account => {
+                let account = self.engine.ledger.account(&key.account).await.ok()??;
+                Some(account.terms.rates)
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The running requests of this node: what each has consumed, for the journal's checkpoints, and which accounts they
+//! hold money of, for the node's lease.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::{
+    domain::{keys::key::KeyId, ledger::Checkpoint, money::NanoUsd},
+    money::billing::growth::{Growth, TopUpAnswer},
+};
+
+/// The number of shards, so that requests do not contend for one lock.
+const SHARDS: usize = 16;
+
+/// One running request.
+#[derive(Debug)]
+pub(super) struct Running {
+    /// weir's request id.
+    pub(super) request: String,
+    /// The account that pays.
+    pub(super) account: String,
+    /// The key that the request was made with.
+    pub(super) key: KeyId,
+    /// When it was admitted, in milliseconds since the Unix epoch.
+    pub(super) at_ms: i64,
+    growth: Mutex<Growth>,
+    /// The answer must end.
+    is_over: AtomicBool,
+    /// The estimate of its text, in tokens, from which its cost is computed again whatever the time.
+    look_at_text: AtomicU64,
+    /// What has been consumed since the last checkpoint in the journal.
+    news: Mutex<Option<Checkpoint>>,
+}
+
+impl Running {
+    /// A request that was admitted with a hold.
+    pub(super) fn new(request: String, account: String, key: KeyId, at_ms: i64, growth: Growth) -> Self {
+        Self {
+            request,
+            account,
+            key,
+            at_ms,
+            growth: Mutex::new(growth),
+            is_over: AtomicBool::new(false),
+            look_at_text: AtomicU64::new(u64::MAX),
+            news: Mutex::default(),
+        }
+    }
+
+    /// The amount held for it.
+    pub(super) fn hold(&self) -> NanoUsd {
+        self.growth.lock().hold()
+    }
+
+    /// Takes the cost so far. Returns the amount by which to grow the hold, if the store is to be asked, and the cost
+    /// at which to look again.
+    pub(super) fn costs(&self, cost: NanoUsd, now: Instant) -> (Option<NanoUsd>, Option<NanoUsd>) {
+        let mut growth = self.growth.lock();
+        let more = growth.wants(cost, now);
+        if growth.is_over(cost) {
+            self.is_over.store(true, Ordering::Relaxed);
+        }
+        (more, growth.next_look())
+    }
+
+    /// The result of asking for a larger hold.
+    pub(super) fn answered(&self, answer: TopUpAnswer) {
+        self.growth.lock().answered(answer);
+    }
+
+    /// Whether a question for more has not ended yet.
+    #[cfg(test)]
+    pub(super) fn is_asking(&self) -> bool {
+        self.growth.lock().is_asking()
+    }
+
+    /// Whether the answer must end: its hold cannot grow, and the key's terms allow no more.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// The estimate of its text from which its cost is computed again, whatever the time.
+    pub(super) fn look_at_text(&self) -> u64 {
+        self.look_at_text.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn look_again_at_text(&self, text: u64) {
+        self.look_at_text.store(text, Ordering::Relaxed);
+    }
+
+    /// Sets what has been consumed so far, for the next checkpoint.
+    pub(super) fn note(&self, checkpoint: Checkpoint) {
+        *self.news.lock() = Some(checkpoint);
+    }
+}
+
+/// All running requests of this node, in shards.
+#[derive(Debug, Default)]
+pub(super) struct RunningRequests {
+    shards: [Mutex<HashMap<String, Arc<Running>>>; SHARDS],
+}
+
+impl RunningRequests {
+    /// Adds a request.
+    pub(super) fn add(&self, running: Arc<Running>) {
+        if let Some(mut shard) = self.shard(&running.request) {
+            shard.insert(running.request.clone(), running);
+        }
+    }
+
+    /// Removes a request.
+    pub(super) fn remove(&self, request: &str) {
+        if let Some(mut shard) = self.shard(request) {
+            shard.remove(request);
+        }
+    }
+
+    /// The checkpoints of requests that have consumed something since the last call.
+    pub(super) fn take_news(&self) -> Vec<Checkpoint> {
+        let all = self.shards.iter().flat_map(|shard| {
+            let shard = shard.lock();
+            shard.values().cloned().collect::<Vec<_>>()
+        });
+        all.filter_map(|running| running.news.lock().take()).collect()
+    }
+
+    /// The accounts with holds for running requests, and the ids of those requests.
+    pub(super) fn by_account(&self) -> HashMap<String, HashSet<String>> {
+        let mut accounts: HashMap<String, HashSet<String>> = HashMap::new();
+        for shard in &self.shards {
+            for running in shard.lock().values() {
+                let requests = accounts.entry(running.account.clone()).or_default();
+                requests.insert(running.request.clone());
+            }
+        }
+        accounts
+    }
+
+    /// The number of running requests.
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    /// The sum of their holds.
+    pub(super) fn held(&self) -> NanoUsd {
+        self.shards.iter().fold(NanoUsd::ZERO, |sum, shard| {
+            let shard = shard.lock();
+            shard
+                .values()
+                .fold(sum, |sum, running| sum.saturating_add(running.hold()))
+        })
+    }
+
+    /// The request's shard. Request ids end in random characters, which spread them evenly.
+    fn shard(&self, request: &str) -> Option<MutexGuard<'_, HashMap<String, Arc<Running>>>> {
+        let byte = request.bytes().last().map_or(0, usize::from);
+        self.shards.get(byte % SHARDS).map(Mutex::lock)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        domain::{
+            ledger::consumption::{Modifiers, UsageSource},
+            wire::usage::Usage,
+        },
+        money::billing::growth::Bound,
+    };
+
+    fn running(request: &str, account: &str) -> Arc<Running> {
+        let key = KeyId::parse("key_0000000000000001").unwrap();
+        let growth = Growth::new(NanoUsd::from_nanos(10), NanoUsd::from_nanos(4), Bound::None);
+        Arc::new(Running::new(request.to_owned(), account.to_owned(), key, 0, growth))
+    }
+
+    #[test]
+    fn news_are_taken_once() {
+        let all = RunningRequests::default();
+        let request = running("req_1", "a");
+        all.add(Arc::clone(&request));
+        all.add(running("req_2", "a"));
+        all.add(running("req_3", "b"));
+        assert!(all.take_news().is_empty());
+        request.note(Checkpoint {
+            request: "req_1".to_owned(),
+            status: 200,
+            usage: Usage::default(),
+            source: UsageSource::Estimated,
+            modifiers: Modifiers::default(),
+            parts: Vec::new(),
+            cost: NanoUsd::from_nanos(1),
+            provider: "p".to_owned(),
+            latency_ms: 1,
+            ttft_ms: None,
+        });
+        assert_eq!(all.take_news().len(), 1);
+        assert!(all.take_news().is_empty());
+        assert_eq!(all.by_account().get("a").map(HashSet::len), Some(2));
+        assert_eq!(all.held(), NanoUsd::from_nanos(30));
+        all.remove("req_1");
+        assert_eq!(all.len(), 2);
+    }
+}

@@ -1,0 +1,191 @@
+//! The billing of this node: admits requests, and keeps what they hold alive while they run.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::watch;
+
+use crate::{
+    config::money::WaitingMax,
+    domain::{
+        keys::key::KeyRecord,
+        ledger::{Admit, Admitted, Change, Denied, Record, consumption::Request},
+        money::NanoUsd,
+    },
+    journal::{Journal, REQUEST_BYTES},
+    money::billing::{
+        bill::Bill,
+        engine::{BillingEngine, NotAdmitted},
+        growth::{Bound, Growth},
+        last_seen::GraceLimits,
+        queue::QueuePosition,
+        running::Running,
+        wanted::Wanted,
+    },
+    store::{ledger::LedgerStore, time::StoreTime},
+};
+
+/// How often the consumption of running requests is written to the journal.
+const CHECKPOINT_EVERY: Duration = Duration::from_millis(800);
+/// How often the node renews the lease of its holds and reads the store's clock: a third of the lease.
+const RENEW_EVERY: Duration = Duration::from_secs(10);
+
+/// Bills all requests of this node. Clones share the state.
+#[derive(Clone)]
+pub struct Billing {
+    pub(super) engine: Arc<BillingEngine>,
+}
+
+impl std::fmt::Debug for Billing {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Billing")
+            .field("node", &self.engine.node)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Billing {
+    /// Bills over a ledger and this node's journal. While the ledger is unreachable, requests are admitted within
+    /// `grace`.
+    pub fn new(ledger: Arc<dyn LedgerStore>, journal: Arc<Journal>, grace: GraceLimits) -> Self {
+        Self {
+            engine: Arc::new(BillingEngine::new(ledger, journal, grace)),
+        }
+    }
+
+    /// Asks the ledger in one round trip, and records the admission in the journal before it returns.
+    pub async fn admit(&self, wanted: Wanted<'_>) -> Result<Bill, NotAdmitted> {
+        let engine = &self.engine;
+        let Ok(mut reservation) = engine.journal.reserve(REQUEST_BYTES) else {
+            return Err(NotAdmitted::JournalFull);
+        };
+        let key = wanted.key;
+        let cost = wanted.estimated_cost();
+        let (ended_key, ended_account) = engine.journal.pending(&key.account, &key.id);
+        let ask = Admit {
+            node: engine.node.clone(),
+            request: wanted.request_id.to_owned(),
+            key: key.clone(),
+            estimate: cost.whole,
+            tokens: wanted.estimate.tokens(),
+            ended_key,
+            ended_account,
+        };
+        let granted = engine.hold(&ask).await?;
+        let running = Arc::new(Running::new(
+            ask.request,
+            key.account.clone(),
+            key.id.clone(),
+            granted.at_ms,
+            Growth::new(
+                granted.seat.hold,
+                cost.output,
+                Bound::of(&key.terms, granted.balance, cost.whole),
+            ),
+        ));
+        let record = Record::Admit(Box::new(admitted(&wanted, cost.uncached_input, granted.at_ms)));
+        let recorded = engine.journal.append(&record, &mut reservation);
+        engine.running.add(Arc::clone(&running));
+        let bill = Bill {
+            engine: Arc::clone(engine),
+            running,
+            // The record is taken apart again, so that its texts are not copied.
+            admitted: match record {
+                Record::Admit(admitted) => Some(admitted),
+                _ => None,
+            },
+            granted,
+            route: Arc::clone(wanted.route),
+            reservation,
+            next_look: None,
+        };
+        if let Err(error) = recorded {
+            tracing::error!(%error, "an admission could not be recorded");
+            engine.counters.failed();
+            return Err(NotAdmitted::JournalFull);
+        }
+        Ok(bill)
+    }
+
+    /// Writes checkpoints and renews the lease until `shutdown` turns true.
+    pub async fn run(self, mut shutdown: watch::Receiver<bool>) {
+        let mut checkpoint = tokio::time::interval(CHECKPOINT_EVERY);
+        let mut renew = tokio::time::interval(RENEW_EVERY);
+        let mut epochs = self.engine.ledger.epochs();
+        let mut watching = true;
+        loop {
+            tokio::select! {
+                _ = checkpoint.tick() => self.engine.checkpoint(),
+                _ = renew.tick() => self.renew(),
+                // After an outage the store learns at once which requests still run, and which holds to end.
+                moved = epochs.changed(), if watching => {
+                    watching = moved.is_ok();
+                    if watching {
+                        self.renew();
+                    }
+                }
+                _ = shutdown.wait_for(|stop| *stop) => break,
+            }
+        }
+        self.engine.checkpoint();
+    }
+
+    fn renew(&self) {
+        let engine = Arc::clone(&self.engine);
+        tokio::spawn(async move {
+            engine.time.ask(&*engine.ledger).await;
+            engine.renew().await;
+        });
+    }
+
+    /// The store's clock, as this node knows it.
+    pub fn time(&self) -> &Arc<StoreTime> {
+        &self.engine.time
+    }
+
+    /// An operator has changed an account on this node. A suspended account gets no further grace here.
+    pub fn account_changed(&self, account: &str, change: &Change) {
+        if matches!(change, Change::Suspend) {
+            self.engine.grace.stopped(account);
+        }
+    }
+
+    /// The denial that a request of this key gets because others already wait; it must queue behind them. `None` if
+    /// nobody waits.
+    pub fn waits_behind(&self, key: &KeyRecord) -> Option<Denied> {
+        self.engine.queues.ahead(&key.account, &key.id)
+    }
+
+    /// A place at the end of the queue for what was denied; `None` if `max` are waiting already.
+    pub fn wait_behind(&self, key: &KeyRecord, denied: Denied, max: WaitingMax) -> Option<QueuePosition> {
+        let ended = self.engine.journal.acknowledgements(&key.account);
+        self.engine.queues.join((&key.account, &key.id), denied, ended, max)
+    }
+
+    /// The number of waiting requests.
+    pub fn waiting(&self) -> usize {
+        self.engine.queues.waiting()
+    }
+}
+
+/// The record of an admission.
+fn admitted(wanted: &Wanted<'_>, input_cost: NanoUsd, at_ms: i64) -> Admitted {
+    let first = &wanted.route.first;
+    Admitted {
+        request: Request {
+            admitted_ms: at_ms,
+            id: wanted.request_id.to_owned(),
+            account: wanted.key.account.clone(),
+            key: wanted.key.id.clone(),
+            protocol: wanted.protocol.as_str().to_owned(),
+            model_asked: wanted.model_asked.to_owned(),
+            model: wanted.route.model.clone(),
+            stream: wanted.stream,
+        },
+        provider: first.provider.clone(),
+        price_version: first.price.version().to_owned(),
+        input_tokens: wanted.estimate.input.total(),
+        input_cost,
+        latency_ms: wanted.latency_ms,
+        tokens_estimated: wanted.estimate.tokens(),
+    }
+}

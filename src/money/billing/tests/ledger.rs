@@ -1,0 +1,151 @@
+//! A ledger that can be away.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::{
+    domain::{
+        keys::key::KeyId,
+        ledger::{
+            AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp, consumption::Row,
+        },
+        money::NanoUsd,
+    },
+    store::{
+        StoreError,
+        ledger::{LedgerStore, contract::memory},
+    },
+};
+
+/// What becomes of admissions, top-ups, renewals and questions; everything else is always answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// They are answered.
+    There,
+    /// They do not arrive.
+    Away,
+    /// Admissions are done, and nobody hears of it.
+    AnswerLost,
+    /// It has too much to do.
+    Busy,
+    /// It is away for the account that is named so, and renewals of others are done.
+    AwayFor(&'static str),
+}
+
+/// A ledger that answers, is busy, or is away, as the test says.
+pub(super) struct Ledger {
+    inner: Arc<dyn LedgerStore>,
+    way: Mutex<Way>,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self {
+            inner: memory::ledger(),
+            way: Mutex::new(Way::There),
+        }
+    }
+}
+
+impl Ledger {
+    pub(super) fn is(&self, way: Way) {
+        *self.way.lock() = way;
+    }
+
+    fn way(&self) -> Way {
+        *self.way.lock()
+    }
+}
+
+fn away() -> StoreError {
+    StoreError::Unavailable("away".to_owned())
+}
+
+#[async_trait]
+impl LedgerStore for Ledger {
+    async fn admit(&self, ask: &Admit) -> Result<Admission, StoreError> {
+        match self.way() {
+            Way::There => self.inner.admit(ask).await,
+            Way::AnswerLost => self.inner.admit(ask).await.and(Err(away())),
+            Way::Away => Err(away()),
+            Way::Busy => Err(StoreError::Busy("4096".to_owned())),
+            Way::AwayFor(account) if account == ask.key.account => self.inner.admit(ask).await.and(Err(away())),
+            Way::AwayFor(_) => self.inner.admit(ask).await,
+        }
+    }
+
+    async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError> {
+        match self.way() {
+            Way::There | Way::AnswerLost | Way::AwayFor(_) => self.inner.top_up(ask).await,
+            Way::Away | Way::Busy => Err(away()),
+        }
+    }
+
+    async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
+        self.inner.apply(node, account, steps).await
+    }
+
+    async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError> {
+        self.inner.watermark(node, account).await
+    }
+
+    async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError> {
+        match self.way() {
+            Way::AwayFor(account) => {
+                let others: Vec<String> = accounts.iter().filter(|name| *name != account).cloned().collect();
+                let renewed = self.inner.renew(node, &others).await;
+                if others.len() < accounts.len() {
+                    Err(away())
+                } else {
+                    renewed
+                }
+            }
+            Way::There => self.inner.renew(node, accounts).await,
+            Way::AnswerLost | Way::Away | Way::Busy => Err(away()),
+        }
+    }
+
+    async fn release(&self, node: &NodeId, account: &str) -> Result<(), StoreError> {
+        self.inner.release(node, account).await
+    }
+
+    async fn account(&self, id: &str) -> Result<Option<AccountView>, StoreError> {
+        match self.way() {
+            Way::Away => Err(away()),
+            Way::There | Way::AnswerLost | Way::Busy | Way::AwayFor(_) => self.inner.account(id).await,
+        }
+    }
+
+    async fn accounts(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccountView>, StoreError> {
+        self.inner.accounts(after, limit).await
+    }
+
+    async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError> {
+        match self.way() {
+            Way::Away => Err(away()),
+            Way::There | Way::AnswerLost | Way::Busy | Way::AwayFor(_) => self.inner.key_spend(account, key).await,
+        }
+    }
+
+    async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
+        self.inner.rows(account, day, skip, limit).await
+    }
+
+    async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
+        self.inner.operation(account, id).await
+    }
+
+    async fn now_ms(&self) -> Result<i64, StoreError> {
+        match self.way() {
+            Way::Away => Err(away()),
+            Way::There | Way::AnswerLost | Way::Busy | Way::AwayFor(_) => self.inner.now_ms().await,
+        }
+    }
+
+    fn epochs(&self) -> watch::Receiver<u64> {
+        self.inner.epochs()
+    }
+}

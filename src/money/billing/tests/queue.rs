@@ -1,0 +1,106 @@
+//! Who waits for what others hold, and in which order they are asked for again.
+
+use tokio::sync::Notify;
+
+use super::*;
+use crate::{config::money::WaitingMax, domain::ledger::QuotaUse, money::billing::QueuePosition};
+
+const MAX: WaitingMax = WaitingMax { all: 4, account: 3 };
+const QUOTA: Denied = Denied::QuotaHeld(QuotaUse {
+    quota: NanoUsd::ZERO,
+    spent: NanoUsd::ZERO,
+    resets_at: None,
+});
+
+/// Whether it is a place's turn already.
+async fn is_called(place: &mut QueuePosition) -> bool {
+    tokio::time::timeout(Duration::from_millis(1), place.turn())
+        .await
+        .is_ok()
+}
+
+fn of(account: &str, number: u8) -> KeyRecord {
+    KeyRecord {
+        account: account.to_owned(),
+        ..record(number)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_came_first_is_asked_for_first_and_who_comes_anew_waits_behind() {
+    let fixture = fixture(1).await;
+    let key = record(1);
+    let billing = &fixture.billing;
+    assert_eq!(billing.waits_behind(&key), None);
+    let join = || billing.wait_behind(&key, Denied::BalanceHeld, MAX).unwrap();
+    let (mut first, mut second, mut third) = (join(), join(), join());
+    assert_eq!(
+        (billing.waiting(), billing.waits_behind(&key)),
+        (3, Some(Denied::BalanceHeld))
+    );
+    // The first waits for news or its pause, the others for the first.
+    first.turn().await;
+    assert!(!is_called(&mut second).await && !is_called(&mut third).await);
+    // It was served: there may be more, so the next is asked for at once.
+    first.done();
+    assert!(!is_called(&mut third).await);
+    assert!(is_called(&mut second).await);
+    // It leaves without a word: the next has its turn after the pause.
+    drop(second);
+    third.turn().await;
+    drop(third);
+    assert_eq!((billing.waiting(), billing.waits_behind(&key)), (0, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_front_one_is_asked_for_when_holds_have_ended_and_else_less_and_less_often() {
+    let fixture = fixture(1).await;
+    let key = record(1);
+    let ended: Arc<Notify> = fixture.journal.acknowledgements(&key.account);
+    let mut place = fixture.billing.wait_behind(&key, Denied::BalanceHeld, MAX).unwrap();
+    let mut pauses = Vec::new();
+    for _ in 0..4 {
+        let began = tokio::time::Instant::now();
+        place.turn().await;
+        pauses.push(began.elapsed().as_millis());
+        place.refused(&key.id, Denied::BalanceHeld);
+    }
+    assert_eq!(pauses, [120, 220, 420, 420]);
+    // What ended while the last question was on its way counts.
+    let began = tokio::time::Instant::now();
+    ended.notify_waiters();
+    place.turn().await;
+    assert_eq!(began.elapsed().as_millis(), 20, "but no queue asks more often");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_for_one_keys_quota_holds_up_no_other_key() {
+    let fixture = fixture(1).await;
+    let (one, other) = (record(1), record(2));
+    let billing = &fixture.billing;
+    let mut waiting = billing.wait_behind(&one, QUOTA, MAX).unwrap();
+    assert_eq!(
+        (billing.waits_behind(&one), billing.waits_behind(&other)),
+        (Some(QUOTA), None)
+    );
+    // Now it is the balance that is held: for all keys of the account.
+    waiting.turn().await;
+    waiting.refused(&one.id, Denied::BalanceHeld);
+    for key in [&one, &other] {
+        assert_eq!(billing.waits_behind(key), Some(Denied::BalanceHeld));
+    }
+    assert_eq!(billing.waiting(), 1);
+    assert_eq!(billing.waits_behind(&of("else", 3)), None);
+}
+
+#[tokio::test]
+async fn no_more_wait_than_may() {
+    let fixture = fixture(1).await;
+    let join = |account: &str| fixture.billing.wait_behind(&of(account, 1), Denied::BalanceHeld, MAX);
+    let mut places: Vec<_> = (0..3).map(|_| join("a").unwrap()).collect();
+    assert!(join("a").is_none(), "of one account");
+    places.push(join("b").unwrap());
+    assert!(join("b").is_none(), "in all");
+    places.remove(0);
+    assert!(join("a").is_some());
+}

@@ -1,0 +1,54 @@
+//! Background work for running requests: checkpoints in the journal, the lease of their holds at the ledger, and ending
+//! unconfirmed holds.
+
+use std::collections::HashMap;
+
+use crate::{domain::ledger::Record, money::billing::engine::BillingEngine};
+
+impl BillingEngine {
+    pub(super) fn checkpoint(&self) {
+        for checkpoint in self.running.take_news() {
+            let record = Record::Checkpoint(Box::new(checkpoint));
+            let written = self
+                .journal
+                .reserve(0)
+                .map(|mut none| self.journal.append(&record, &mut none).is_ok());
+            if !written.unwrap_or(false) {
+                self.counters.failed();
+            }
+        }
+    }
+
+    /// Renews the lease, then ends the unconfirmed holds wherever the ledger is reachable. The others stay unconfirmed.
+    pub(super) async fn renew(&self) {
+        let accounts: Vec<String> = self.running.by_account().into_keys().collect();
+        let unconfirmed = self.unconfirmed.take();
+        let renewed = self.ledger.renew(&self.node, &accounts).await;
+        if let Err(error) = &renewed {
+            tracing::debug!(%error, "the lease of running requests could not be renewed everywhere");
+        }
+        let mut there = HashMap::new();
+        let mut open = Vec::new();
+        for hold in unconfirmed {
+            let is_there = match there.get(hold.account()) {
+                Some(is_there) => *is_there,
+                None => {
+                    // One part of the ledger may be unreachable and another not.
+                    let account = [hold.account().to_owned()];
+                    let is_there = renewed.is_ok() || self.ledger.renew(&self.node, &account).await.is_ok();
+                    let [account] = account;
+                    there.insert(account, is_there);
+                    is_there
+                }
+            };
+            if is_there && hold.end(&self.journal).is_ok() {
+                continue;
+            }
+            if is_there {
+                self.counters.failed();
+            }
+            open.push(hold);
+        }
+        self.unconfirmed.put_back(open);
+    }
+}

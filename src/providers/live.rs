@@ -1,0 +1,40 @@
+//! What a reload replaces as a whole. A request takes one version when it begins and keeps it to its end, so it never
+//! mixes two configurations.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use crate::{config::Config, domain::catalogue::Catalogue, providers::pools::Pools};
+
+/// One version of everything that a reload replaces. Made at the start and by each reload.
+#[derive(Debug)]
+pub struct Live {
+    /// The checked configuration.
+    pub config: Arc<Config>,
+    /// Models, providers and their rules.
+    pub catalogue: Arc<Catalogue>,
+    /// Run-time state of the catalogue's providers: credentials, places, breakers, retry budgets.
+    pub pools: Arc<Pools>,
+}
+
+/// Holds the current version; readers never block.
+#[derive(Debug)]
+pub struct LiveCell(ArcSwap<Live>);
+
+impl LiveCell {
+    /// Starts with a first version.
+    pub fn new(live: Live) -> Self {
+        Self(ArcSwap::from_pointee(live))
+    }
+
+    /// The current version.
+    pub fn get(&self) -> Arc<Live> {
+        self.0.load_full()
+    }
+
+    /// Replaces the current version. Running requests keep theirs.
+    pub fn set(&self, live: Live) {
+        self.0.store(Arc::new(live));
+    }
+}

@@ -1,0 +1,326 @@
+//! Chooses the credential that a request is sent with.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use sha2::{Digest, Sha256};
+use smallvec::SmallVec;
+
+use super::breaker::{Breaker, Permit, Probing};
+use crate::domain::{faults::retry::REST_MAX, rules::Credential};
+
+/// A provider's credentials.
+#[derive(Debug, Default)]
+pub struct Credentials(Vec<Arc<CredentialState>>);
+
+/// One credential and its breaker.
+#[derive(Debug)]
+pub struct CredentialState {
+    /// Name, weight and secret, as configured.
+    pub credential: Credential,
+    /// Identifies the secret across reloads.
+    digest: [u8; 32],
+    breaker: Breaker,
+}
+
+/// A credential chosen for a request.
+#[derive(Debug)]
+pub struct ChosenCredential {
+    /// The credential with its breaker.
+    pub state: Arc<CredentialState>,
+    /// Reports how the provider took the credential.
+    pub permit: Permit,
+}
+
+impl CredentialState {
+    /// Rests the credential for `pause`, at most [`REST_MAX`], unless it already rests longer. After the rest one
+    /// request probes it before the others use it.
+    pub fn rest(&self, pause: Duration, now: Instant) {
+        self.breaker.rest(pause.min(REST_MAX), now);
+    }
+
+    /// When the credential's rest ends; `None` if it does not rest.
+    pub fn rests_until(&self, now: Instant) -> Option<Instant> {
+        self.breaker.open_until(now)
+    }
+}
+
+impl Credentials {
+    /// The credentials of a provider's file. A secret that `known` has as well keeps its rest, whatever its name is
+    /// now.
+    pub fn new(credentials: &[Credential], known: Option<&Self>) -> Self {
+        let state = |credential: &Credential| {
+            let digest: [u8; 32] = Sha256::digest(credential.secret.expose()).into();
+            let same = known.and_then(|known| known.0.iter().find(|other| other.digest == digest));
+            Arc::new(CredentialState {
+                credential: credential.clone(),
+                digest,
+                breaker: same.map(|same| same.breaker.clone()).unwrap_or_default(),
+            })
+        };
+        Self(credentials.iter().map(state).collect())
+    }
+
+    /// The number of credentials.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is no credential.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All credentials, in the order of the configuration.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<CredentialState>> {
+        self.0.iter()
+    }
+
+    /// The credential with this name.
+    pub fn named(&self, name: &str) -> Option<&Arc<CredentialState>> {
+        self.0.iter().find(|one| one.credential.name == name)
+    }
+
+    /// Whether [`Credentials::choose_awake`] would find a credential.
+    pub fn has_awake(&self, probing: Probing, now: Instant) -> bool {
+        self.0.iter().any(|one| one.breaker.admits(probing, now))
+    }
+
+    /// When the first resting credential wakes; `None` if one does not rest.
+    pub fn first_wakes(&self, now: Instant) -> Option<Instant> {
+        self.0.iter().map(|one| one.rests_until(now)).min().flatten()
+    }
+
+    /// The credential with this name, even if it rests: for a request that no other credential can serve.
+    pub fn this_one(&self, name: &str, now: Instant) -> Option<ChosenCredential> {
+        self.named(name).map(|one| anyway(one, now))
+    }
+
+    /// Chooses a credential. Resting ones are passed over while another is awake. A session keeps its credential:
+    /// weighted rendezvous hashing of the session's number moves only the sessions of a credential that is added or
+    /// removed. A credential is identified by its name, so a new secret moves no session; caches and state lie with the
+    /// account behind it. Without a session the weights decide by `dice`, in 0..1. If all rest, the one that wakes
+    /// first is used, because only the provider can say whether it works again.
+    pub fn choose(&self, session: Option<u64>, dice: f64, probing: Probing, now: Instant) -> Option<ChosenCredential> {
+        self.choose_awake(&[], session, dice, probing, now).or_else(|| {
+            let first = self.0.iter().min_by_key(|one| one.rests_until(now));
+            first.map(|one| anyway(one, now))
+        })
+    }
+
+    /// As [`Credentials::choose`], but only among awake credentials that are not in `tried`. `None` if there is none.
+    pub fn choose_awake(
+        &self,
+        tried: &[Arc<CredentialState>],
+        session: Option<u64>,
+        dice: f64,
+        probing: Probing,
+        now: Instant,
+    ) -> Option<ChosenCredential> {
+        let mut passed: SmallVec<[Arc<CredentialState>; 2]> = tried.iter().cloned().collect();
+        loop {
+            let best = self.best(&passed, session, dice, |one| one.breaker.admits(probing, now))?;
+            if let Some(permit) = best.breaker.enter(probing, now) {
+                let state = Arc::clone(best);
+                return Some(ChosenCredential { state, permit });
+            }
+            // Another request has taken the probe.
+            passed.push(Arc::clone(best));
+        }
+    }
+
+    fn best(
+        &self,
+        passed: &[Arc<CredentialState>],
+        session: Option<u64>,
+        dice: f64,
+        is_awake: impl Fn(&CredentialState) -> bool,
+    ) -> Option<&Arc<CredentialState>> {
+        let is_passed = |one: &Arc<CredentialState>| passed.iter().any(|other| Arc::ptr_eq(one, other));
+        // Evaluated once, because the result may change meanwhile.
+        let awake: SmallVec<[&Arc<CredentialState>; 8]> =
+            self.0.iter().filter(|one| is_awake(one) && !is_passed(one)).collect();
+        let weight = |one: &CredentialState| f64::from(one.credential.weight);
+        if let Some(session) = session {
+            let score = |one: &Arc<CredentialState>| -weight(one) / fraction(&one.credential.name, session).ln();
+            return awake
+                .into_iter()
+                .max_by(|left, right| score(left).total_cmp(&score(right)));
+        }
+        let mut at = dice.clamp(0.0, 1.0) * awake.iter().map(|one| weight(one)).sum::<f64>();
+        let mut last = None;
+        for one in awake {
+            at -= weight(one);
+            last = Some(one);
+            if at < 0.0 {
+                break;
+            }
+        }
+        last
+    }
+}
+
+fn anyway(state: &Arc<CredentialState>, now: Instant) -> ChosenCredential {
+    ChosenCredential {
+        state: Arc::clone(state),
+        permit: state.breaker.enter_anyway(now),
+    }
+}
+
+/// A number between 0 and 1, both excluded, derived from credential and session.
+fn fraction(credential: &str, session: u64) -> f64 {
+    let hash = Sha256::new()
+        .chain_update(credential)
+        .chain_update(session.to_be_bytes())
+        .finalize();
+    let mut bytes = [0; 4];
+    for (to, from) in bytes.iter_mut().zip(hash) {
+        *to = from;
+    }
+    (f64::from(u32::from_be_bytes(bytes)) + 0.5) / 4_294_967_296.0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::domain::keys::secret::Secret;
+
+    fn credentials(weights: &[u16]) -> Credentials {
+        let credential = |(index, weight): (usize, &u16)| Credential {
+            name: format!("c{index}"),
+            weight: *weight,
+            secret: Secret::new(format!("secret-{index}")),
+        };
+        let all: Vec<Credential> = weights.iter().enumerate().map(credential).collect();
+        Credentials::new(&all, None)
+    }
+
+    const ANY: Probing = Probing::Allowed;
+
+    fn name(chosen: Option<ChosenCredential>) -> String {
+        chosen.map_or_else(String::new, |one| one.state.credential.name.clone())
+    }
+
+    #[test]
+    fn weights_share_requests_and_sessions() {
+        let all = credentials(&[1, 3]);
+        let now = crate::edges::clock::instant();
+        for with_session in [false, true] {
+            let mut counts: HashMap<String, u32> = HashMap::new();
+            for index in 0..4000_u32 {
+                let session = with_session.then_some(u64::from(index));
+                let dice = f64::from(index) / 4000.0;
+                *counts.entry(name(all.choose(session, dice, ANY, now))).or_default() += 1;
+            }
+            assert!((850..=1150).contains(&counts["c0"]), "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn a_session_keeps_its_credential_while_others_come_and_go() {
+        let (two, three) = (credentials(&[1, 1]), credentials(&[1, 1, 1]));
+        let now = crate::edges::clock::instant();
+        for session in 0..500 {
+            let before = name(two.choose(Some(session), 0.1, ANY, now));
+            assert_eq!(before, name(two.choose(Some(session), 0.9, ANY, now)));
+            let after = name(three.choose(Some(session), 0.5, ANY, now));
+            assert!(after == before || after == "c2", "{before} became {after}");
+        }
+    }
+
+    #[test]
+    fn a_new_secret_under_the_same_name_moves_no_session() {
+        let before = credentials(&[1, 2, 1]);
+        let rotated: Vec<Credential> = before
+            .iter()
+            .map(|one| Credential {
+                secret: Secret::new(format!("new-{}", one.credential.name)),
+                ..one.credential.clone()
+            })
+            .collect();
+        let after = Credentials::new(&rotated, Some(&before));
+        let now = crate::edges::clock::instant();
+        for session in 0..500 {
+            assert_eq!(
+                name(before.choose(Some(session), 0.1, ANY, now)),
+                name(after.choose(Some(session), 0.9, ANY, now)),
+                "session {session}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_rests_is_passed_over_until_it_wakes() {
+        let all = credentials(&[1, 1]);
+        let now = crate::edges::clock::instant();
+        let first = Arc::clone(all.named("c0").unwrap());
+        first.rest(Duration::from_secs(9), now);
+        for dice in [0.0, 0.99] {
+            assert_eq!(name(all.choose(None, dice, ANY, now)), "c1");
+        }
+        all.named("c1").unwrap().rest(Duration::from_secs(20), now);
+        assert_eq!(
+            name(all.choose(None, 0.99, ANY, now)),
+            "c0",
+            "all rest: the one that wakes first"
+        );
+        assert!(!all.has_awake(ANY, now) && all.choose_awake(&[], None, 0.0, ANY, now).is_none());
+        assert_eq!(all.first_wakes(now), first.rests_until(now));
+        let later = now + Duration::from_secs(9);
+        assert_eq!(name(all.choose_awake(&[], None, 0.9, ANY, later)), "c0");
+        assert!(all.choose_awake(&[first], None, 0.9, ANY, later).is_none());
+    }
+
+    #[test]
+    fn when_a_rest_is_over_one_request_asks_and_the_others_go_on_elsewhere() {
+        let all = credentials(&[1, 1]);
+        let now = crate::edges::clock::instant();
+        all.named("c0").unwrap().rest(Duration::from_secs(9), now);
+        let later = now + Duration::from_secs(9);
+        for (succeeded, session) in [None, Some(7)].into_iter().enumerate() {
+            let chosen: Vec<ChosenCredential> = (0..8).filter_map(|_| all.choose(session, 0.0, ANY, later)).collect();
+            let with_first = chosen.iter().filter(|one| one.state.credential.name == "c0").count();
+            assert!(
+                chosen.len() == 8 && with_first <= 1 + succeeded,
+                "{with_first} of {}",
+                chosen.len()
+            );
+            for one in chosen {
+                one.permit.worked(later);
+            }
+        }
+        assert_eq!(
+            name(all.choose(None, 0.0, Probing::Never, later)),
+            "c1",
+            "not trusted yet"
+        );
+    }
+
+    #[test]
+    fn a_rest_is_bounded_and_never_shortened() {
+        let all = credentials(&[1]);
+        let now = crate::edges::clock::instant();
+        let one = all.named("c0").unwrap();
+        one.rest(Duration::from_secs(1 << 40), now);
+        one.rest(Duration::from_secs(1), now);
+        assert_eq!(one.rests_until(now), Some(now + REST_MAX));
+    }
+
+    #[test]
+    fn a_reload_keeps_the_rest_of_the_same_secret() {
+        let before = credentials(&[1, 1]);
+        let now = crate::edges::clock::instant();
+        before.named("c1").unwrap().rest(Duration::from_secs(9), now);
+        let renamed = Credential {
+            name: "other".to_owned(),
+            weight: 7,
+            secret: Secret::new("secret-1"),
+        };
+        let after = Credentials::new(&[renamed], Some(&before));
+        assert!(after.named("other").unwrap().rests_until(now).is_some());
+    }
+}

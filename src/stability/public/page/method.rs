@@ -1,0 +1,66 @@
+//! How the figures come about, in words: the same on every page.
+
+use maud::{Markup, html};
+
+use super::label;
+use crate::domain::faults::stability::{HIGH_CONFIDENCE_REQUESTS, Health, MEDIUM_CONFIDENCE_REQUESTS};
+
+/// The address of the figures of all models as JSON, and of its description.
+pub(super) const SUMMARY: &str = "/web/v1/model-stability/summary";
+const OPENAPI: &str = "/web/v1/openapi.json";
+
+/// The section, with the addresses of the same figures as JSON. `json` is the one of this page.
+pub(super) fn section(json: &str) -> Markup {
+    html! {
+        section class="method" aria-labelledby="method" {
+            h2 id="method" { "How this is measured" }
+            div class="columns" {
+                div {
+                    h3 { "What counts" }
+                    p {
+                        "Every figure comes from billed requests: those that were forwarded to a provider and were not "
+                        "ended by a mistake of the client\u{2019}s own. Each request weighs the same, so busy hours weigh more. "
+                        "Nothing is probed, and how many requests there were is not published."
+                    }
+                    p {
+                        "A request succeeded if its final status is 2xx. An answer that the provider broke off counts as a "
+                        "failure, also when it began well; a client that leaves during an answer does not."
+                    }
+                }
+                div {
+                    h3 { "Labels" }
+                    dl {
+                        @for (health, condition) in thresholds() {
+                            dt { (label::pill(health)) }
+                            dd { (condition) }
+                        }
+                    }
+                }
+                div {
+                    h3 { "Confidence" }
+                    p {
+                        "High from " (HIGH_CONFIDENCE_REQUESTS) " requests on, medium from " (MEDIUM_CONFIDENCE_REQUESTS)
+                        " on, low below. With low confidence there is no label."
+                    }
+                    h3 { "The same as JSON" }
+                    ul {
+                        @if json != SUMMARY { li { a href=(json) { "This model, hour by hour" } } }
+                        li { a href=(SUMMARY) { "All models" } }
+                        li { a href=(OPENAPI) { "Description (OpenAPI)" } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+const fn thresholds() -> [(Health, &'static str); 6] {
+    [
+        (Health::Operational, "99.9 % or more succeeded"),
+        (Health::Healthy, "99 % or more"),
+        (Health::Degraded, "95 % or more"),
+        (Health::Unstable, "less than 95 %"),
+        (Health::NotEnoughData, "too few requests to tell"),
+        (Health::NoData, "no requests"),
+    ]
+}

@@ -1,0 +1,170 @@
+//! One shard of the cache, under one lock: existing keys, and in a second table digests that belong to no key. Made-up
+//! keys fill only the second table, so they never displace a real key.
+//!
+//! A record read at version v is kept only if no later version has been processed. The rule holds for each digest
+//! because it holds for its shard: a change and its version take effect here in one step.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use lru::LruCache;
+
+use crate::domain::keys::{key::KeyRecord, secret::KeyDigest};
+
+/// One shard of the key cache.
+pub(super) struct Shard {
+    /// The version up to which the feed was processed; `None` before its first read.
+    version: Option<u64>,
+    epoch: Epoch,
+    /// Least recently used last.
+    keys: LruCache<KeyDigest, Option<Read>>,
+    /// When the store said that the digest belongs to no key.
+    unknown: LruCache<KeyDigest, Instant>,
+    sizes: Sizes,
+}
+
+/// Counts the flushes. Versions from before a flush are not comparable, because the store may have gone back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Epoch(u64);
+
+/// The most entries of the two tables.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    pub(super) keys_max: usize,
+    pub(super) unknown_max: usize,
+}
+
+/// How long entries of the two tables are used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lifetimes {
+    pub(super) key: Duration,
+    pub(super) unknown: Duration,
+}
+
+/// A key's record as it was read. Without a record, the key was changed since, or the store was replaced.
+struct Read {
+    record: Arc<KeyRecord>,
+    at: Instant,
+}
+
+/// Why the cache has no answer for a digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cold {
+    /// It recently belonged to a key, which must be read again.
+    Outdated,
+    /// Nothing is known of it; any made-up text looks like this.
+    Unseen,
+}
+
+impl Shard {
+    pub(super) fn new(sizes: Sizes) -> Self {
+        Self {
+            version: None,
+            epoch: Epoch(0),
+            // They grow with their content, not to the limit at once.
+            keys: LruCache::unbounded(),
+            unknown: LruCache::unbounded(),
+            sizes,
+        }
+    }
+
+    /// The cached answer for a digest, within the `lifetimes`: a key's record, or that there is none.
+    pub(super) fn look(
+        &mut self,
+        digest: &KeyDigest,
+        now: Instant,
+        lifetimes: &Lifetimes,
+    ) -> Result<Option<Arc<KeyRecord>>, Cold> {
+        let lasts = |at: Instant, lifetime| now.saturating_duration_since(at) <= lifetime;
+        match self.keys.get(digest) {
+            Some(Some(read)) if lasts(read.at, lifetimes.key) => return Ok(Some(Arc::clone(&read.record))),
+            Some(_) => return Err(Cold::Outdated),
+            None => {}
+        }
+        match self.unknown.get(digest) {
+            Some(at) if lasts(*at, lifetimes.unknown) => Ok(None),
+            _ => Err(Cold::Unseen),
+        }
+    }
+
+    /// The record of an outdated key, if it was read within `lifetime`.
+    pub(super) fn last_read(&self, digest: &KeyDigest, now: Instant, lifetime: Duration) -> Option<Arc<KeyRecord>> {
+        let read = self.keys.peek(digest)?.as_ref()?;
+        (now.saturating_duration_since(read.at) <= lifetime).then(|| Arc::clone(&read.record))
+    }
+
+    /// Whether any key's record was read within `lifetime`.
+    pub(super) fn has_read(&self, now: Instant, lifetime: Duration) -> bool {
+        let mut reads = self.keys.iter().filter_map(|(_, read)| read.as_ref());
+        reads.any(|read| now.saturating_duration_since(read.at) <= lifetime)
+    }
+
+    pub(super) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Caches what was read at `version`, from the store of `epoch`.
+    pub(super) fn keep(&mut self, digest: KeyDigest, record: Option<Arc<KeyRecord>>, at: Instant, read: (u64, Epoch)) {
+        let (version, epoch) = read;
+        // Without a version the feed is not followed yet, and nothing would remove a wrong entry.
+        let late = self.version.is_none_or(|processed| version < processed);
+        if late || epoch != self.epoch {
+            return;
+        }
+        match record {
+            Some(record) => {
+                self.unknown.pop(&digest);
+                put(&mut self.keys, digest, Some(Read { record, at }), self.sizes.keys_max);
+            }
+            None => {
+                self.keys.pop(&digest);
+                put(&mut self.unknown, digest, at, self.sizes.unknown_max);
+            }
+        }
+    }
+
+    /// Marks a key's record as outdated.
+    pub(super) fn outdate(&mut self, digest: &KeyDigest) {
+        if let Some(read) = self.keys.get_mut(digest) {
+            *read = None;
+        }
+    }
+
+    /// Marks the keys of these digests as changed, up to `version`. Unknown digests are those of new keys, and are
+    /// remembered as such while there is room.
+    pub(super) fn change<'a>(&mut self, digests: impl Iterator<Item = &'a KeyDigest>, version: u64) {
+        for digest in digests {
+            self.unknown.pop(digest);
+            if self.keys.contains(digest) || self.keys.len() < self.sizes.keys_max {
+                self.keys.put(*digest, None);
+            }
+        }
+        self.version = Some(version);
+    }
+
+    /// Drops all records, because anything may have changed. Which digests belong to keys stays known.
+    pub(super) fn flush(&mut self, version: u64) {
+        for (_, read) in &mut self.keys {
+            *read = None;
+        }
+        self.unknown.clear();
+        self.epoch.0 += 1;
+        self.version = Some(version);
+    }
+
+    /// The number of entries in the two tables.
+    #[cfg(test)]
+    pub(super) fn lengths(&self) -> (usize, usize) {
+        (self.keys.len(), self.unknown.len())
+    }
+}
+
+/// Adds an entry in front, and drops the least recently used one if there are too many.
+fn put<V>(table: &mut LruCache<KeyDigest, V>, digest: KeyDigest, value: V, max: usize) {
+    table.put(digest, value);
+    if table.len() > max {
+        table.pop_lru();
+    }
+}

@@ -1,0 +1,211 @@
+//! The access log against files and against a target that does not move.
+
+use super::*;
+use crate::domain::wire::usage::Usage;
+
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+fn record(id: &str) -> RequestRecord {
+    RequestRecord {
+        request_id: id.to_owned(),
+        outcome: "ok",
+        status: 200,
+        ..RequestRecord::default()
+    }
+}
+
+fn lines(path: &Path) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(path).expect("the log");
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("a JSON line"))
+        .collect()
+}
+
+fn ids(path: &Path) -> Vec<String> {
+    lines(path)
+        .iter()
+        .map(|line| line["request_id"].as_str().expect("an id").to_owned())
+        .collect()
+}
+
+#[test]
+fn a_line_says_what_is_known_and_nothing_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("access.jsonl");
+    let log = AccessLog::open(&AccessLogTarget::File(path.clone()), 16).expect("opens");
+    log.write(RequestRecord {
+        time_unix_ms: 1_764_633_600_007,
+        model_asked: Some("line\nbreak".to_owned()),
+        protocol: Some("messages"),
+        usage: Some(Usage {
+            input_uncached: 12,
+            output_text: 3,
+            ..Usage::default()
+        }),
+        client_version: 1,
+        ..record("req_1")
+    });
+    assert!(log.close(WAIT_MAX));
+    let expected = concat!(
+        r#"{"time":"2025-12-02T00:00:00.007Z","request_id":"req_1","protocol":"messages","model_asked":"line\nbreak","#,
+        r#""status":200,"outcome":"ok","stream":false,"latency_ms":0,"attempts":0,"request_bytes":0,"response_bytes":0,"#,
+        r#""usage":{"input_uncached":12,"output_text":3},"http":1}"#,
+        "\n"
+    );
+    assert_eq!(std::fs::read_to_string(&path).expect("the log"), expected);
+}
+
+#[test]
+fn closing_writes_everything_queued_and_appends_to_what_was_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = AccessLogTarget::File(folder.path().join("access.jsonl"));
+    let AccessLogTarget::File(path) = &target else {
+        unreachable!()
+    };
+    for start in [0, 500] {
+        let log = AccessLog::open(&target, 1000).expect("opens");
+        for number in start..start + 500 {
+            log.write(record(&number.to_string()));
+        }
+        assert!(log.close(WAIT_MAX));
+        assert!(log.close(WAIT_MAX), "closing twice is harmless");
+        assert_eq!(log.dropped(), 0);
+        log.write(record("late"));
+        assert_eq!(log.dropped(), 1);
+    }
+    let expected: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
+    assert_eq!(ids(path), expected);
+}
+
+#[test]
+fn reopening_moves_on_to_a_new_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("access.jsonl");
+    let rotated = folder.path().join("access.jsonl.1");
+    let log = AccessLog::open(&AccessLogTarget::File(path.clone()), 16).expect("opens");
+    log.write(record("before"));
+    while std::fs::metadata(&path).expect("there").len() == 0 {
+        std::thread::yield_now();
+    }
+    std::fs::rename(&path, &rotated).expect("renamed");
+    log.reopen();
+    while !path.exists() {
+        std::thread::yield_now();
+    }
+    log.write(record("after"));
+    assert!(log.close(WAIT_MAX));
+    assert_eq!(
+        (ids(&rotated), ids(&path)),
+        (vec!["before".to_owned()], vec!["after".to_owned()])
+    );
+}
+
+#[test]
+fn a_renamed_file_is_left_for_a_new_one_without_a_word_from_anybody() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("access.jsonl");
+    let log = AccessLog::open(&AccessLogTarget::File(path.clone()), 16).expect("opens");
+    let mut lines = 0;
+    let mut kept = 0;
+    for round in 0..3 {
+        let rotated = folder.path().join(format!("access.jsonl.{round}"));
+        let written = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.len() > 0);
+        while !written(&path) {
+            log.write(record("line"));
+            lines += 1;
+            std::thread::yield_now();
+        }
+        std::fs::rename(&path, &rotated).expect("renamed");
+    }
+    assert!(log.close(WAIT_MAX));
+    for file in std::fs::read_dir(folder.path()).expect("the folder").flatten() {
+        kept += ids(&file.path()).len() as u64;
+    }
+    // Lines come here as fast as they can: what the queue had no room for is counted.
+    assert_eq!(kept + log.dropped(), lines);
+}
+
+#[test]
+fn a_file_that_cannot_be_made_anew_is_written_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let inner = folder.path().join("logs");
+    std::fs::create_dir(&inner).expect("made");
+    let log = AccessLog::open(&AccessLogTarget::File(inner.join("access.jsonl")), 16).expect("opens");
+    let moved = folder.path().join("old");
+    std::fs::rename(&inner, &moved).expect("renamed");
+    log.reopen();
+    log.write(record("kept"));
+    assert!(log.close(WAIT_MAX));
+    assert_eq!(
+        (ids(&moved.join("access.jsonl")), log.dropped()),
+        (vec!["kept".to_owned()], 0)
+    );
+}
+
+/// Says when it was first written to, then blocks until it is released.
+struct Stuck(SyncSender<()>, Receiver<()>);
+
+impl Write for Stuck {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _first = self.0.try_send(());
+        let _released = self.1.recv();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_stuck_target_costs_lines_but_never_makes_a_request_wait() {
+    let (entered, stuck) = sync_channel(1);
+    let (release, released) = sync_channel(0);
+    let log = AccessLog::start(Sink::Stream(Box::new(Stuck(entered, released))), 4).expect("starts");
+    log.write(record("held by the writer"));
+    stuck.recv_timeout(WAIT_MAX).expect("the writer writes");
+    for _ in 0..10 {
+        log.write(record("queued or dropped"));
+    }
+    assert_eq!(log.dropped(), 6);
+    assert!(!log.close(Duration::ZERO), "what hangs is not waited for");
+    drop(release);
+    assert!(log.close(WAIT_MAX));
+    assert_eq!(log.dropped(), 6);
+}
+
+struct Full;
+
+impl Write for Full {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::Error::from(ErrorKind::StorageFull))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_does_not_end_the_writer() {
+    let log = AccessLog::start(Sink::Stream(Box::new(Full)), 4).expect("starts");
+    log.write(record("lost"));
+    log.write(record("lost"));
+    assert!(log.close(WAIT_MAX));
+    assert_eq!(log.dropped(), 2);
+}
+
+#[test]
+fn off_costs_nothing_and_a_bad_path_is_said_at_start() {
+    let off = AccessLog::open(&AccessLogTarget::Off, 1).expect("opens");
+    off.write(record("nowhere"));
+    off.reopen();
+    assert_eq!((off.dropped(), off.close(Duration::ZERO)), (0, true));
+
+    let nowhere = AccessLogTarget::File(PathBuf::from("/nonexistent/weir/access.jsonl"));
+    let error = AccessLog::open(&nowhere, 1).expect_err("no such folder").to_string();
+    assert!(
+        error.starts_with("access log /nonexistent/weir/access.jsonl: "),
+        "{error}"
+    );
+}

@@ -1,0 +1,377 @@
+//! What Prometheus scrapes.
+//!
+//! Names follow the OpenTelemetry semantic conventions for generative AI (in their development status of 2025) where
+//! one exists, written the Prometheus way: `gen_ai.client.operation.duration` in seconds is
+//! `gen_ai_client_operation_duration_seconds`. Everything else is `weir_*`.
+//!
+//! Every label is bounded: models and providers only if the catalogue has them (otherwise `other`, absent `none`), hosts
+//! and everything of type `&'static str` from closed sets. No client can make a time series.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, Registry};
+
+use crate::telemetry::access_log::RequestRecord;
+
+mod gauge_guard;
+mod gen_ai;
+mod health;
+mod maker;
+mod money;
+mod process;
+mod providers;
+mod store;
+mod unattended;
+
+pub use gauge_guard::GaugeGuard;
+use gen_ai::GenAi;
+pub use health::Health;
+use maker::{Maker, NONE, raise};
+pub use money::MoneyFigures;
+use money::MoneyMetrics;
+pub use providers::ProviderFigures;
+use providers::ProviderMetrics;
+use store::StoreMetrics;
+use unattended::Unattended;
+pub use unattended::UnattendedEnd;
+
+/// The content type of [`Metrics::render`].
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Stands for a model or provider that the catalogue does not have.
+const OTHER: &str = "other";
+
+/// Upper bounds of the request body histogram, in bytes: 1 KiB to 64 MiB.
+const BODY_BUCKETS: [f64; 9] = [
+    1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0, 67108864.0,
+];
+
+/// All metrics of the process. Shared in an `Arc`; every method is cheap and never waits (but [`Metrics::render`]).
+pub struct Metrics {
+    registry: Registry,
+    labels: ArcSwap<Labels>,
+    gen_ai: GenAi,
+    requests: IntCounterVec,
+    refusals: IntCounterVec,
+    tokens: IntCounterVec,
+    request_bytes: Histogram,
+    in_flight: IntGauge,
+    streams_open: IntGauge,
+    unattended: Unattended,
+    body_bytes: IntGauge,
+    providers: ProviderMetrics,
+    money: MoneyMetrics,
+    access_log_dropped: IntCounter,
+    sessions_unwritten: IntCounter,
+    key_cache: IntCounterVec,
+    store: StoreMetrics,
+    resolver_failures: IntCounterVec,
+    panics: IntCounter,
+    reloads: IntCounterVec,
+    reload_failed: IntGauge,
+    reloaded_at: IntGauge,
+    process: process::Process,
+    samplers: Mutex<Vec<Sampler>>,
+}
+
+type Sampler = Box<dyn Fn(&Metrics) + Send>;
+
+/// The names that may be labels.
+#[derive(Clone, Default)]
+struct Labels {
+    models: BTreeSet<String>,
+    providers: BTreeSet<String>,
+}
+
+impl Metrics {
+    /// All metrics at zero, for the catalogue's models and providers. Fails only on a mistake in the definitions.
+    pub fn new(models: &[&str], providers: &[&str]) -> Result<Self, prometheus::Error> {
+        let registry = Registry::new();
+        let make = Maker { registry: &registry };
+        let metrics = Self {
+            labels: ArcSwap::default(),
+            gen_ai: GenAi::new(&make)?,
+            requests: make.counters(
+                "weir_requests_total",
+                "Requests that ended, by how.",
+                &["protocol", "model", "provider", "outcome", "status_class"],
+            )?,
+            refusals: make.counters(
+                "weir_refusals_total",
+                "Requests that weir itself refused.",
+                &["protocol", "reason"],
+            )?,
+            tokens: make.counters(
+                "weir_tokens_total",
+                "Tokens and tool calls that providers reported, each in exactly one type.",
+                &["provider", "model", "type"],
+            )?,
+            request_bytes: make.histogram("weir_request_body_bytes", "Sizes of request bodies.", &BODY_BUCKETS)?,
+            in_flight: make.gauge("weir_requests_in_flight", "Requests being served.")?,
+            streams_open: make.gauge("weir_streams_open", "Streamed answers under way.")?,
+            unattended: Unattended::new(&make)?,
+            body_bytes: make.gauge("weir_body_bytes_buffered", "Request bytes held in memory.")?,
+            providers: ProviderMetrics::new(&make)?,
+            money: MoneyMetrics::new(&make)?,
+            access_log_dropped: make.counter("weir_access_log_dropped_total", "Access log lines that were lost.")?,
+            sessions_unwritten: make.counter(
+                "weir_sessions_unwritten_total",
+                "Names of state at providers that only this node knows, because too many waited to be written.",
+            )?,
+            key_cache: make.counters("weir_key_cache_total", "What the key cache did.", &["event"])?,
+            store: StoreMetrics::new(&make)?,
+            resolver_failures: make.counters(
+                "weir_resolver_failures_total",
+                "Failed lookups of provider hosts.",
+                &["host"],
+            )?,
+            panics: make.counter("weir_panics_total", "Panics caught; each is a bug.")?,
+            reloads: make.counters(
+                "weir_config_reloads_total",
+                "Reloads of the configuration.",
+                &["result"],
+            )?,
+            reload_failed: make.gauge(
+                "weir_config_reload_failed",
+                "1 while the last reload failed and an older configuration is in force.",
+            )?,
+            reloaded_at: make.gauge(
+                "weir_config_reloaded_timestamp_seconds",
+                "When the configuration in force was loaded anew; 0 since the start.",
+            )?,
+            process: process::Process::new(),
+            samplers: Mutex::default(),
+            registry: registry.clone(),
+        };
+        let build = make.gauges("weir_build_info", "Always 1; the version is a label.", &["version"])?;
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        metrics.know(models.iter().copied(), providers.iter().copied());
+        Ok(metrics)
+    }
+
+    /// Adds names that may be labels. Known ones stay: their time series go on.
+    pub fn know<'a>(&self, models: impl Iterator<Item = &'a str>, providers: impl Iterator<Item = &'a str>) {
+        let mut labels = Labels::clone(&self.labels.load());
+        labels.models.extend(models.map(str::to_owned));
+        for provider in providers {
+            if labels.providers.insert(provider.to_owned()) {
+                // So that rates and alarms see the zero before the first event.
+                self.providers.begin(provider);
+            }
+        }
+        self.labels.store(labels.into());
+    }
+
+    /// A reload has ended at `now`, in seconds since the epoch.
+    pub fn reloaded(&self, good: bool, now: i64) {
+        self.reloads
+            .with_label_values(&[if good { "ok" } else { "failed" }])
+            .inc();
+        self.reload_failed.set(i64::from(!good));
+        if good {
+            self.reloaded_at.set(now);
+        }
+    }
+
+    /// Counts a finished request in everything it belongs to, its refusal included.
+    pub fn record_request(&self, record: &RequestRecord) {
+        let protocol = record.protocol.unwrap_or(NONE);
+        let labels = self.labels.load();
+        let model = labels.model(record.model.as_deref());
+        let provider = labels.provider(record.provider.as_deref());
+        self.requests
+            .with_label_values(&[protocol, model, provider, record.outcome, status_class(record.status)])
+            .inc();
+        if let Some(reason) = record.refusal {
+            self.refused(protocol, reason);
+        }
+        if record.request_bytes > 0 {
+            self.request_bytes.observe(gen_ai::float(record.request_bytes));
+        }
+        if let Some(usage) = &record.usage {
+            for (kind, count) in crate::telemetry::access_log::token_counts(usage)
+                .into_iter()
+                .filter(|(_, count)| *count > 0)
+            {
+                self.tokens.with_label_values(&[provider, model, kind]).inc_by(count);
+            }
+        }
+        if record.provider.is_some() {
+            let asked = labels.model(record.model_asked.as_deref());
+            self.gen_ai.record(record, provider, asked, model);
+        }
+    }
+
+    /// Counts a refusal that has no [`RequestRecord`], for example one before a request could be read.
+    /// [`Metrics::record_request`] counts those that have one.
+    pub fn refused(&self, protocol: &'static str, reason: &'static str) {
+        self.refusals.with_label_values(&[protocol, reason]).inc();
+    }
+
+    /// The requests being served now; for use in a sampler.
+    pub fn requests_in_flight_are(&self, running: usize) {
+        self.in_flight.set(i64::try_from(running).unwrap_or(i64::MAX));
+    }
+
+    /// A streamed answer began; it is open until the guard is dropped.
+    pub fn stream_opened(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.streams_open)
+    }
+
+    /// How often something happened in the key cache since the start (`hit`, `miss` and so on); for use in a sampler.
+    pub fn key_cache_events_are(&self, event: &'static str, total: u64) {
+        raise(&self.key_cache.with_label_values(&[event]), total);
+    }
+
+    /// A panic was caught.
+    pub fn panicked(&self) {
+        self.panics.inc();
+    }
+
+    /// The request bytes held in memory now.
+    pub fn body_bytes_buffered_are(&self, bytes: u64) {
+        self.body_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// The access log lines lost since the start; for use in a sampler.
+    pub fn access_log_dropped_are(&self, total: u64) {
+        raise(&self.access_log_dropped, total);
+    }
+
+    /// The sessions that were not handed to the store since the start; for use in a sampler.
+    pub fn sessions_unwritten_are(&self, total: u64) {
+        raise(&self.sessions_unwritten, total);
+    }
+
+    /// The failed lookups of a configured host since the start; for use in a sampler.
+    pub fn resolver_failures_are(&self, host: &str, total: u64) {
+        raise(&self.resolver_failures.with_label_values(&[host]), total);
+    }
+
+    /// What money did since the start and where it stands; for use in a sampler.
+    pub fn money_is(&self, figures: &MoneyFigures) {
+        self.money.are(figures);
+    }
+
+    /// A further attempt at a provider.
+    pub fn upstream_retried(&self, provider: &str, reason: &'static str) {
+        let labels = self.labels.load();
+        self.providers.retried(labels.provider(Some(provider)), reason);
+    }
+
+    /// The provider refused weir's own credential: somebody must act.
+    pub fn provider_credential_refused(&self, provider: &str) {
+        let labels = self.labels.load();
+        self.providers.credential_refused(labels.provider(Some(provider)));
+    }
+
+    /// Whether the provider is served.
+    pub fn provider_is(&self, provider: &str, state: Health) {
+        self.providers.is(self.labels.load().provider(Some(provider)), state);
+    }
+
+    /// How a provider stands; for use in a sampler.
+    pub fn provider_stands(&self, provider: &str, figures: ProviderFigures) {
+        self.providers
+            .stands(self.labels.load().provider(Some(provider)), figures);
+    }
+
+    /// Whether the store is reachable.
+    pub fn store_is(&self, state: Health) {
+        self.store.is(state);
+    }
+
+    /// Whether the store is set up in a way that is warned of; `kind` from a closed set.
+    pub fn store_warning_is(&self, kind: &'static str, is_so: bool) {
+        self.store.warning_is(kind, is_so);
+    }
+
+    /// What the store's fullest server uses of the memory that it may use, in bytes.
+    pub fn store_memory_is(&self, used: u64, most: u64) {
+        self.store.memory_is(used, most);
+    }
+
+    /// How many hours of this node's counters the store lacks, and when the published record was last read, in seconds since
+    /// the Unix epoch.
+    pub fn stability_is(&self, untold_hours: usize, read_at: i64) {
+        self.store.stability_is(untold_hours, read_at);
+    }
+
+    /// By how many milliseconds this node's clock is ahead of the store's.
+    pub fn clock_offset_is(&self, offset_ms: i64) {
+        self.store.clock_offset_is(offset_ms);
+    }
+
+    /// The store and the journal took so long to admit or refuse a request.
+    pub fn admission_took(&self, time: Duration) {
+        self.store.admission_took(time);
+    }
+
+    /// An answer runs on although its client has left; it does until the guard is dropped.
+    pub fn answer_unattended(&self) -> GaugeGuard {
+        self.unattended.begin()
+    }
+
+    /// What became of an answer that was to run on although its client had left.
+    pub fn unattended_answer(&self, end: UnattendedEnd) {
+        self.unattended.end(end);
+    }
+
+    /// Has `sampler` called before each scrape, to copy in values that live elsewhere. It must not wait, and must not
+    /// call [`Metrics::render`] or this method.
+    pub fn sample(&self, sampler: impl Fn(&Self) + Send + 'static) {
+        self.samplers.lock().push(Box::new(sampler));
+    }
+
+    /// Everything in Prometheus' text format 0.0.4 ([`CONTENT_TYPE`]).
+    pub fn render(&self) -> String {
+        // Held to the end: samplers read, compare and add, which two scrapes at once would do twice.
+        let samplers = self.samplers.lock();
+        for sampler in samplers.iter() {
+            sampler(self);
+        }
+        let mut text = String::new();
+        if let Err(error) = prometheus::TextEncoder::new().encode_utf8(&self.registry.gather(), &mut text) {
+            tracing::error!(%error, "metrics cannot be rendered");
+        }
+        self.process.render(&mut text);
+        text
+    }
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Labels {
+    fn model<'a>(&'a self, name: Option<&str>) -> &'a str {
+        bounded(&self.models, name)
+    }
+
+    fn provider<'a>(&'a self, name: Option<&str>) -> &'a str {
+        bounded(&self.providers, name)
+    }
+}
+
+fn bounded<'a>(known: &'a BTreeSet<String>, name: Option<&str>) -> &'a str {
+    name.map_or(NONE, |name| known.get(name).map_or(OTHER, String::as_str))
+}
+
+fn status_class(status: u16) -> &'static str {
+    match status {
+        100..=199 => "1xx",
+        200..=299 => "2xx",
+        300..=399 => "3xx",
+        400..=499 => "4xx",
+        500..=599 => "5xx",
+        _ => NONE,
+    }
+}
+
+#[cfg(test)]
+mod tests;
