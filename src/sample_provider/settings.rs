@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::script::Script;
 
-/// How the sample provider behaves, for [`serve`]. The default takes any key, counts tokens and keeps no ledger.
+/// How the sample provider behaves, for [`super::serve`]. The default takes any key, counts tokens and keeps no ledger.
 #[derive(Clone, Default)]
 pub struct Settings {
     /// The lowest layer of the script; the model name and the mark in the prompt go over it.

@@ -27,7 +27,7 @@ pub struct Scan {
     pub may_be_continued: bool,
     /// The bytes of the value of `prompt_cache_key` in the body, with both quotes.
     pub prompt_cache_key: Option<Range<usize>>,
-    /// What the request names that lies at a provider's account, of whatever protocol; at most [`REFERENCES_MAX`].
+    /// What the request names that lies at a provider's account, of whatever protocol; at most [`super::REFERENCES_MAX`].
     pub references: Vec<Reference>,
     /// What the body costs to read, in tokens of o200k, estimated by `input_tokens`.
     pub input_tokens: u64,
@@ -42,7 +42,7 @@ pub struct Scan {
 /// The model a request names, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelSpan {
-    /// The name, escapes decoded. May be empty or implausible: see [`is_plausible_model`].
+    /// The name, escapes decoded. May be empty or implausible: see [`super::is_plausible_model`].
     pub text: String,
     /// The bytes of the value's token in the body, with both quotes: what an edit replaces.
     pub value: Range<usize>,
