@@ -18,6 +18,7 @@ use prometheus::{
 
 use crate::access_log::RequestRecord;
 
+mod connections;
 mod gen_ai;
 mod money;
 mod process;
@@ -25,6 +26,8 @@ mod providers;
 mod store;
 mod unattended;
 
+use connections::Connections;
+pub use connections::{CloseReason, ListenerFigures};
 use gen_ai::GenAi;
 use money::Money;
 pub use money::MoneyFigures;
@@ -51,6 +54,7 @@ const BODY_BUCKETS: [f64; 9] = [
 pub struct Metrics {
     registry: Registry,
     labels: ArcSwap<Labels>,
+    connections: Connections,
     gen_ai: GenAi,
     requests: IntCounterVec,
     refusals: IntCounterVec,
@@ -91,6 +95,7 @@ impl Metrics {
         let make = Maker { registry: &registry };
         let metrics = Self {
             labels: ArcSwap::default(),
+            connections: Connections::new(&make)?,
             gen_ai: GenAi::new(&make)?,
             requests: make.counters(
                 "weir_requests_total",

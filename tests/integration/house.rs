@@ -48,7 +48,7 @@ const DOMAIN_BANS: [&str; 9] = [
 ];
 
 /// Module by module of `src/`, what it must not know. `wiring` and `main` may know everything.
-const IMPORT_BANS: [(&str, &[&str]); 25] = [
+const IMPORT_BANS: [(&str, &[&str]); 26] = [
     (
         "domain",
         &[
@@ -100,6 +100,7 @@ const IMPORT_BANS: [(&str, &[&str]); 25] = [
     ("live", UPPER),
     ("stability", UPPER),
     ("public", UPPER),
+    ("front", UPPER),
     ("gateway", &["cli", "side", "wiring"]),
     ("side", &["cli", "gateway", "wiring"]),
     ("sample_provider", &["cli", "gateway", "side", "store", "wiring"]),
