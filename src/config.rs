@@ -22,6 +22,7 @@ use thiserror::Error;
 use tracing::level_filters::LevelFilter;
 
 use crate::domain::catalogue::{CatalogueSettings, SecretRef};
+use crate::domain::pace::PaceLimit;
 use crate::domain::secret::KeyPrefix;
 use crate::domain::strict_toml::FileError;
 
@@ -88,10 +89,30 @@ pub struct GatewayConfig {
     pub keepalive: Duration,
     /// Longest wait for a client to take bytes.
     pub write: Duration,
+    /// The least bytes per second of a body, and of an answer that waits to be taken; 0 for no rate.
+    pub bytes_per_second_min: u64,
     /// How long running requests may take to end after SIGTERM; may be zero.
     pub drain: Duration,
     /// How many requests that count tokens one key may have under way.
     pub count_tokens_concurrency: usize,
+}
+
+impl GatewayConfig {
+    /// The least speed of a request's body.
+    pub fn body_pace(&self) -> PaceLimit {
+        PaceLimit {
+            wait_max: self.body_read,
+            bytes_per_second_min: self.bytes_per_second_min,
+        }
+    }
+
+    /// The least speed at which a client takes its answer.
+    pub fn answer_pace(&self) -> PaceLimit {
+        PaceLimit {
+            wait_max: self.write,
+            bytes_per_second_min: self.bytes_per_second_min,
+        }
+    }
 }
 
 /// `[upstream]`: how providers are reached.

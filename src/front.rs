@@ -65,10 +65,7 @@ impl Limits {
                 fields_max: gateway.header_count_max,
             },
             requests_max: connections.requests_max,
-            taking: PaceLimit {
-                wait_max: gateway.write,
-                bytes_per_second_min: connections.bytes_per_second_min,
-            },
+            taking: gateway.answer_pace(),
             http2: Http2Settings::new(gateway, connections),
         }
     }

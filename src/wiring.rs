@@ -3,6 +3,7 @@
 pub mod catalogue;
 mod check;
 pub mod demo;
+mod descriptors;
 pub mod front_service;
 mod greeting;
 pub mod money;

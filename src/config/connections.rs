@@ -16,7 +16,6 @@ pub(super) struct RawConnections {
     first_byte_seconds: Option<u64>,
     head_seconds: Option<u64>,
     requests_max: Option<u64>,
-    bytes_per_second_min: Option<u64>,
     h2_streams_max: Option<u64>,
     h2_resets_max: Option<u64>,
 }
@@ -36,8 +35,6 @@ pub struct ConnectionsConfig {
     pub head: Duration,
     /// The most requests over one connection.
     pub requests_max: u32,
-    /// The least bytes per second of a body, and of an answer that is not taken; 0 for no rate.
-    pub bytes_per_second_min: u64,
     /// The most concurrent streams of an HTTP/2 connection.
     pub h2_streams_max: u32,
     /// The most streams that an HTTP/2 client may reset before they have been looked at.
@@ -56,7 +53,6 @@ pub(super) fn resolve(values: &mut Values<'_>, raw: &RawConnections) -> Connecti
         first_byte: seconds(number("first_byte_seconds", raw.first_byte_seconds, 10, 1..=600)),
         head: seconds(number("head_seconds", raw.head_seconds, 20, 1..=600)),
         requests_max: small(number("requests_max", raw.requests_max, 10_000, 1..=1_000_000_000)),
-        bytes_per_second_min: number("bytes_per_second_min", raw.bytes_per_second_min, 240, 0..=1 << 30),
         h2_streams_max: small(number("h2_streams_max", raw.h2_streams_max, 100, 1..=10_000)),
         h2_resets_max: size(number("h2_resets_max", raw.h2_resets_max, 20, 1..=10_000)),
     }

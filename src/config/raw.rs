@@ -44,6 +44,7 @@ pub(super) struct RawGateway {
     pub(super) body_read_seconds: Option<u64>,
     pub(super) keepalive_seconds: Option<u64>,
     pub(super) write_seconds: Option<u64>,
+    pub(super) bytes_per_second_min: Option<u64>,
     pub(super) drain_seconds: Option<u64>,
     pub(super) count_tokens_concurrency: Option<u64>,
 }

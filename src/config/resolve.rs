@@ -183,6 +183,12 @@ fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> GatewayConfig {
             day.clone(),
         ),
         write: values.seconds(&["gateway", "write_seconds"], raw.write_seconds, 60, day),
+        bytes_per_second_min: values.number(
+            &["gateway", "bytes_per_second_min"],
+            raw.bytes_per_second_min,
+            240,
+            0..=1 << 30,
+        ),
         drain: values.seconds(&["gateway", "drain_seconds"], raw.drain_seconds, 600, 0..=DAY_SECONDS),
         count_tokens_concurrency: values.count(
             &["gateway", "count_tokens_concurrency"],

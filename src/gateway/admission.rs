@@ -205,7 +205,7 @@ async fn read_body(
         session,
         body_head,
         limits.body_bytes_max,
-        limits.body_read,
+        limits.body_pace(),
         &gateway.budget,
     );
     let body = tokio::select! {
@@ -346,7 +346,8 @@ fn forward(
         (None, Arc::default())
     } else {
         let presence = permits::presence(gateway, live, &attempts.leg().provider, &model, stream);
-        let gate = permits::connection(session, presence.as_ref());
+        let taking = live.config.gateway.answer_pace();
+        let gate = permits::connection(session, presence.as_ref(), taking);
         (presence, gate)
     };
     Forward {

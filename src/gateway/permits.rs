@@ -10,6 +10,7 @@ use crate::{
         catalogue::Model,
         key::KeyRecord,
         operation::Operation,
+        pace::PaceLimit,
         refusal::Refusal,
         rules::{ClientGoneAction, Provider},
     },
@@ -60,7 +61,7 @@ pub fn presence(
 }
 
 /// Connects the client's connection to `presence`, if there is one, and to the gate, which is returned.
-pub fn connection(session: &mut Session, presence: Option<&Arc<Presence>>) -> Arc<Gate> {
+pub fn connection(session: &mut Session, presence: Option<&Arc<Presence>>, taking: PaceLimit) -> Arc<Gate> {
     if let Some(stream) = session.downstream_session.stream() {
         let Some(stream) = (**stream).as_any().downcast_ref::<ClientStream>() else {
             return Arc::default();
@@ -77,7 +78,7 @@ pub fn connection(session: &mut Session, presence: Option<&Arc<Presence>>) -> Ar
     let nobody = ServerSession::new_custom(Box::new(()));
     *session.downstream_session = match std::mem::replace(&mut *session.downstream_session, nobody) {
         ServerSession::H2(h2) => {
-            let h2 = ClientH2::new(h2, presence.cloned(), Arc::clone(&gate));
+            let h2 = ClientH2::new(h2, presence.cloned(), Arc::clone(&gate), taking);
             ServerSession::new_custom(Box::new(h2))
         }
         other => other,

@@ -18,10 +18,10 @@ use crate::{
         public::PublicHandler,
         service::{Bound, bind_or_inherit},
     },
-    wiring::parts::Parts,
+    wiring::{descriptors::Descriptors, parts::Parts},
 };
 
-/// The most connections to the public stability service.
+/// The most connections to the public stability service's own listener.
 const STABILITY_CONNECTIONS_MAX: usize = 256;
 
 /// Listens for clients. Built before the server runs, so that a broken configuration is found in time.
@@ -39,7 +39,15 @@ pub struct FrontService<H> {
 pub fn gateway(conf: &Arc<ServerConf>, parts: &Parts) -> (FrontService<GatewayHandler>, watch::Receiver<Bound>) {
     let settings = &parts.config.gateway;
     let handler = GatewayHandler::new(conf, parts.gateway());
-    let front = front("gateway", parts.config.connections.max, handler, parts);
+    let (wanted, pool) = (parts.config.connections.max, parts.config.upstream.pool_size);
+    let connections_max = Descriptors::share(wanted, pool).clients;
+    if connections_max < wanted {
+        tracing::warn!(
+            connections_max,
+            "fewer connections than [connections] max: raise the limit of open files (LimitNOFILE=, ulimit -n)"
+        );
+    }
+    let front = front("gateway", connections_max, handler, parts);
     let (mut service, bound) = FrontService::new("gateway", settings.listen, settings.threads, front);
     service.closing = Some(parts.drain.closing());
     (service, bound)
@@ -54,7 +62,8 @@ pub fn stability(parts: &Parts) -> (FrontService<PublicHandler>, watch::Receiver
 
 fn front<H: Handler>(name: &'static str, connections_max: usize, handler: H, parts: &Parts) -> Front<H> {
     let config = &parts.config;
-    let per_address_max = config.connections.per_address_max.min(connections_max);
+    // One address never has all of them.
+    let per_address_max = config.connections.per_address_max.min(connections_max.div_ceil(2));
     let trusted = config.stability.trusted_proxies.clone();
     Front::new(
         handler,

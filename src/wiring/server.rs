@@ -36,7 +36,9 @@ use crate::{
     store::StoreWarning,
     switches::Switches,
     wiring::{
-        StartError, front_service,
+        StartError,
+        descriptors::Descriptors,
+        front_service,
         parts::Parts,
         signals::{self, End, Phase},
         trust,
@@ -142,7 +144,7 @@ fn server_conf(config: &Config, roots: Option<&NamedTempFile>) -> ServerConf {
     ServerConf {
         threads: config.gateway.threads,
         max_retries: TRIES_MAX,
-        upstream_keepalive_pool_size: config.upstream.pool_size,
+        upstream_keepalive_pool_size: Descriptors::share(config.connections.max, config.upstream.pool_size).pool,
         ca_file: roots.map(|roots| roots.path().to_string_lossy().into_owned()),
         // Pingora is told to end when the gateway has drained.
         grace_period_seconds: Some(0),
