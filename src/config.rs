@@ -341,6 +341,7 @@ impl Config {
                 config.key_prefix.clone(),
             )
         };
+        let places = |config: &Self| (config.connections.max, config.connections.per_address_max);
         let pool = |config: &UpstreamConfig| {
             (
                 config.pool_size,
@@ -352,6 +353,7 @@ impl Config {
         };
         [
             ("gateway", listener(new) != listener(old)),
+            ("connections", places(self) != places(before)),
             ("upstream", pool(&self.upstream) != pool(&before.upstream)),
             ("store", self.store != before.store),
             ("key_cache", self.key_cache != before.key_cache),

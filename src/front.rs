@@ -12,7 +12,7 @@ pub mod http2;
 pub mod places;
 pub mod transport;
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc};
 
 use async_trait::async_trait;
 use pingora::{
@@ -22,8 +22,8 @@ use pingora::{
 };
 
 use crate::{
-    config::{GatewayConfig, connections::ConnectionsConfig},
-    domain::{http1::head::HeadLimits, pace::PaceLimit},
+    config::Config,
+    domain::http1::head::HeadLimits,
     front::{
         arrival::{Arrival, ArrivalLimits, Spoken},
         guarded::Guarded,
@@ -32,6 +32,7 @@ use crate::{
         places::{Place, Places},
         transport::Transport,
     },
+    live::LiveCell,
     metrics::{CloseReason, ListenerFigures},
 };
 
@@ -39,59 +40,27 @@ use crate::{
 /// the line ends.
 const UNCOUNTED_BYTES: usize = 64;
 
-/// The limits of each connection.
-#[derive(Clone)]
-pub struct Limits {
-    handshake: Duration,
-    first_byte: Duration,
-    keepalive: Duration,
-    head: Duration,
-    head_size: HeadLimits,
-    requests_max: u32,
-    taking: PaceLimit,
-    http2: Http2Settings,
-}
-
-impl Limits {
-    /// As configured.
-    pub fn new(gateway: &GatewayConfig, connections: &ConnectionsConfig) -> Self {
-        Self {
-            handshake: connections.handshake,
-            first_byte: connections.first_byte,
-            keepalive: gateway.keepalive,
-            head: connections.head,
-            head_size: HeadLimits {
-                bytes_max: gateway.header_bytes_max + UNCOUNTED_BYTES,
-                fields_max: gateway.header_count_max,
-            },
-            requests_max: connections.requests_max,
-            taking: gateway.answer_pace(),
-            http2: Http2Settings::new(gateway, connections),
-        }
-    }
-}
-
 /// The application that a listening service passes connections to.
 pub struct Front<H> {
     handler: H,
-    limits: Limits,
+    live: Arc<LiveCell>,
     places: Arc<Places>,
     transport: Arc<dyn Transport>,
     figures: ListenerFigures,
 }
 
 impl<H: Handler> Front<H> {
-    /// In front of `handler`.
+    /// In front of `handler`. A connection keeps the configuration that it began with.
     pub fn new(
         handler: H,
-        limits: Limits,
+        live: Arc<LiveCell>,
         places: Arc<Places>,
         transport: Arc<dyn Transport>,
         figures: ListenerFigures,
     ) -> Self {
         Self {
             handler,
-            limits,
+            live,
             places,
             transport,
             figures,
@@ -99,45 +68,45 @@ impl<H: Handler> Front<H> {
     }
 
     /// Gives the connection a place and makes it a stream of HTTP.
-    async fn open(&self, stream: Stream) -> Result<Guarded, CloseReason> {
+    async fn open(&self, stream: Stream, config: &Config) -> Result<Guarded, CloseReason> {
         let mut place = self.places.take().ok_or(CloseReason::TooMany)?;
         let peer = address(&stream);
         let announced = peer.is_some_and(|peer| self.transport.announces_client(peer));
         if !announced {
             claim(&mut place, peer)?;
         }
-        let opening = tokio::time::timeout(self.limits.handshake, self.transport.open(stream));
+        let opening = tokio::time::timeout(config.connections.handshake, self.transport.open(stream));
         let Ok(Ok(stream)) = opening.await else {
             return Err(CloseReason::Handshake);
         };
         if announced {
             claim(&mut place, address(&stream))?;
         }
-        Ok(Guarded::new(
-            stream,
-            Some(place),
-            self.limits.taking,
-            self.figures.clone(),
-        ))
+        let taking = config.gateway.answer_pace();
+        Ok(Guarded::new(stream, Some(place), taking, self.figures.clone()))
     }
 
-    async fn serve(&self, mut connection: Guarded, closing: &ShutdownWatch) {
+    async fn serve(&self, mut connection: Guarded, config: &Config, closing: &ShutdownWatch) {
         let mut spoken = match connection.selected_alpn_proto() {
             Some(ALPN::H2) => Spoken::Http2,
             _ if connection.get_ssl_digest().is_some() => Spoken::Http1,
             _ => Spoken::Either,
         };
         let mut limits = ArrivalLimits {
-            silence: self.limits.first_byte,
-            head: self.limits.head,
-            size: self.limits.head_size,
+            silence: config.connections.first_byte,
+            head: config.connections.head,
+            size: HeadLimits {
+                bytes_max: config.gateway.header_bytes_max + UNCOUNTED_BYTES,
+                fields_max: config.gateway.header_count_max,
+            },
         };
-        for count in 1..=self.limits.requests_max {
+        let requests_max = config.connections.requests_max;
+        for count in 1..=requests_max {
             let arrival = arrival::next(&mut connection, spoken, limits, &mut closing.clone()).await;
             let bytes = match arrival {
                 Ok(Arrival::Request(bytes)) => bytes,
                 Ok(Arrival::Http2) => {
-                    let settings = self.limits.http2.clone();
+                    let settings = Http2Settings::new(config);
                     return http2::serve(self.handler.app(), connection, settings, closing.clone()).await;
                 }
                 Ok(Arrival::Nothing) => return,
@@ -147,7 +116,7 @@ impl<H: Handler> Front<H> {
                     return farewell::say(&mut connection, reason).await;
                 }
             };
-            let is_last = count == self.limits.requests_max;
+            let is_last = count == requests_max;
             if is_last {
                 self.figures.closed(CloseReason::Requests);
             }
@@ -157,7 +126,7 @@ impl<H: Handler> Front<H> {
                 _ => break,
             }
             spoken = Spoken::Http1;
-            limits.silence = self.limits.keepalive;
+            limits.silence = config.gateway.keepalive;
         }
     }
 }
@@ -178,8 +147,15 @@ fn address(stream: &Stream) -> Option<IpAddr> {
 impl<H: Handler> ServerApp for Front<H> {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
         let _visit = self.handler.enter();
-        match self.open(stream).await {
-            Ok(connection) => self.serve(connection, shutdown).await,
+        let config = Arc::clone(&self.live.get().config);
+        let mut closing = shutdown.clone();
+        let opened = tokio::select! {
+            biased;
+            opened = self.open(stream, &config) => opened,
+            _ = closing.wait_for(|closing| *closing) => return None,
+        };
+        match opened {
+            Ok(connection) => self.serve(connection, &config, shutdown).await,
             Err(reason) => self.figures.closed(reason),
         }
         None

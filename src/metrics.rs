@@ -26,16 +26,12 @@ mod providers;
 mod store;
 mod unattended;
 
-use connections::Connections;
 pub use connections::{CloseReason, ListenerFigures};
-use gen_ai::GenAi;
-use money::Money;
 pub use money::MoneyFigures;
 pub use providers::ProviderFigures;
-use providers::Providers;
-use store::Store;
-use unattended::Unattended;
 pub use unattended::UnattendedEnd;
+use {connections::Connections, gen_ai::GenAi, money::Money};
+use {providers::Providers, store::Store, unattended::Unattended};
 
 /// The content type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -183,12 +183,7 @@ fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> GatewayConfig {
             day.clone(),
         ),
         write: values.seconds(&["gateway", "write_seconds"], raw.write_seconds, 60, day),
-        bytes_per_second_min: values.number(
-            &["gateway", "bytes_per_second_min"],
-            raw.bytes_per_second_min,
-            240,
-            0..=1 << 30,
-        ),
+        bytes_per_second_min: least_speed(values, raw.bytes_per_second_min),
         drain: values.seconds(&["gateway", "drain_seconds"], raw.drain_seconds, 600, 0..=DAY_SECONDS),
         count_tokens_concurrency: values.count(
             &["gateway", "count_tokens_concurrency"],
@@ -198,6 +193,10 @@ fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> GatewayConfig {
         ),
         key_prefix: key_prefix.unwrap_or_default(),
     }
+}
+
+fn least_speed(values: &mut Values<'_>, given: Option<u64>) -> u64 {
+    values.number(&["gateway", "bytes_per_second_min"], given, 240, 0..=1 << 30)
 }
 
 fn upstream(values: &mut Values<'_>, raw: &RawUpstream) -> UpstreamConfig {

@@ -17,7 +17,7 @@ use pingora::{
 use tokio::sync::watch;
 
 use crate::{
-    config::{GatewayConfig, connections::ConnectionsConfig},
+    config::Config,
     front::guarded::Guarded,
     metrics::{CloseReason, ListenerFigures},
 };
@@ -26,7 +26,6 @@ use crate::{
 const FIELD_OVERHEAD_BYTES: usize = 32;
 
 /// The limits of an HTTP/2 connection.
-#[derive(Clone)]
 pub struct Http2Settings {
     options: H2Options,
     server: HttpServerOptions,
@@ -35,7 +34,8 @@ pub struct Http2Settings {
 
 impl Http2Settings {
     /// As configured.
-    pub fn new(gateway: &GatewayConfig, connections: &ConnectionsConfig) -> Self {
+    pub fn new(config: &Config) -> Self {
+        let (gateway, connections) = (&config.gateway, &config.connections);
         let mut options = default_h2_options();
         // What is within the gateway's own limits must get as far as its own answer.
         let list = gateway.header_bytes_max + gateway.header_count_max * FIELD_OVERHEAD_BYTES;

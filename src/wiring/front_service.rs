@@ -12,7 +12,7 @@ use pingora::{
 use tokio::sync::watch;
 
 use crate::{
-    front::{Front, Limits, handler::Handler, places::Places, transport::Plain},
+    front::{Front, handler::Handler, places::Places, transport::Plain},
     gateway::front::GatewayHandler,
     side::{
         public::PublicHandler,
@@ -42,7 +42,7 @@ pub fn gateway(conf: &Arc<ServerConf>, parts: &Parts) -> (FrontService<GatewayHa
     let (wanted, pool) = (parts.config.connections.max, parts.config.upstream.pool_size);
     let connections_max = Descriptors::share(wanted, pool).clients;
     if connections_max < wanted {
-        tracing::warn!(
+        tracing::info!(
             connections_max,
             "fewer connections than [connections] max: raise the limit of open files (LimitNOFILE=, ulimit -n)"
         );
@@ -67,7 +67,7 @@ fn front<H: Handler>(name: &'static str, connections_max: usize, handler: H, par
     let trusted = config.stability.trusted_proxies.clone();
     Front::new(
         handler,
-        Limits::new(&config.gateway, &config.connections),
+        Arc::clone(&parts.live),
         Places::new(connections_max, per_address_max, trusted),
         Arc::new(Plain),
         parts.sinks.metrics.listener(name),

@@ -68,7 +68,7 @@ impl HeadFault {
         match self {
             Self::TooLarge => 431,
             Self::Version => 505,
-            Self::Method => 501,
+            Self::Method => 405,
             _ => 400,
         }
     }
@@ -100,7 +100,7 @@ impl HeadFault {
             Self::BareLineFeed => "A line of the request's head ends without a carriage return. End lines with CR LF.",
             Self::RequestLine => "The request does not begin with an HTTP/1.1 request line. Send METHOD PATH HTTP/1.1.",
             Self::Version => "This HTTP version is not spoken here. Use HTTP/1.1 or HTTP/2.",
-            Self::Method => "CONNECT and TRACE are not offered here.",
+            Self::Method => "CONNECT and TRACE are not offered here. Use GET, HEAD, POST or OPTIONS.",
             Self::Target => "The request's target is not a path. Send the path and query only, percent-encoded.",
             Self::Folded => "A header continues on a further line. Send each header in one line.",
             Self::FieldName => "A header's name is not valid. Send NAME: VALUE, without white space before the colon.",
