@@ -114,11 +114,11 @@ fn connections_are_counted_in_all_and_per_address_and_the_newest_closed() {
     let mut first = [crowd.connect(2), crowd.connect(2)];
     assert!(first.iter_mut().all(serves));
     assert!(!serves(&mut crowd.connect(2)));
-    assert_eq!(closed(&weir, "gateway", "too_many_of_address"), 1);
+    wait_closed(&weir, "gateway", "too_many_of_address", 1);
     let mut others = [crowd.connect(3), crowd.connect(4)];
     assert!(others.iter_mut().all(serves));
     assert!(!serves(&mut crowd.connect(5)));
-    assert_eq!(closed(&weir, "gateway", "too_many"), 1);
+    wait_closed(&weir, "gateway", "too_many", 1);
     assert!(weir.metrics().contains("weir_connections{listener=\"gateway\"} 4\n"));
     drop(first);
     wait_until("a place to be free again", || serves(&mut crowd.connect(5)));
