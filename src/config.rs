@@ -3,6 +3,7 @@
 //! [`Config::load`] is the only way in. What it returns is settled: defaults filled, limits held, paths absolute,
 //! secrets still references (see [`secret_source`]). `conf/weir.toml` describes every key.
 
+pub mod connections;
 mod host_port;
 mod load;
 pub mod money;
@@ -24,6 +25,7 @@ use tracing::level_filters::LevelFilter;
 
 pub use self::host_port::HostPort;
 use crate::domain::catalogue::{CatalogueSettings, SecretRef};
+use crate::domain::pace::PaceLimit;
 use crate::domain::secret::KeyPrefix;
 use crate::domain::strict_toml::FileError;
 
@@ -35,6 +37,8 @@ pub const DEFAULT_PATH: &str = "/etc/weir/weir.toml";
 pub struct Config {
     /// `[gateway]`: the listener for clients.
     pub gateway: GatewayConfig,
+    /// `[connections]`: limits of clients' connections.
+    pub connections: connections::ConnectionsConfig,
     /// `[upstream]`: connections to providers.
     pub upstream: UpstreamConfig,
     /// `[retry]`: whether an unanswered request goes to another provider.
@@ -88,10 +92,30 @@ pub struct GatewayConfig {
     pub keepalive: Duration,
     /// Longest wait for a client to take bytes.
     pub write: Duration,
+    /// The least bytes per second of a body, and of an answer that waits to be taken; 0 for no rate.
+    pub bytes_per_second_min: u64,
     /// How long running requests may take to end after SIGTERM; may be zero.
     pub drain: Duration,
     /// How many requests that count tokens one key may have under way.
     pub count_tokens_concurrency: usize,
+}
+
+impl GatewayConfig {
+    /// The least speed of a request's body.
+    pub fn body_pace(&self) -> PaceLimit {
+        PaceLimit {
+            wait_max: self.body_read,
+            bytes_per_second_min: self.bytes_per_second_min,
+        }
+    }
+
+    /// The least speed at which a client takes its answer.
+    pub fn answer_pace(&self) -> PaceLimit {
+        PaceLimit {
+            wait_max: self.write,
+            bytes_per_second_min: self.bytes_per_second_min,
+        }
+    }
 }
 
 /// `[upstream]`: how providers are reached.
@@ -301,6 +325,7 @@ impl Config {
                 config.key_prefix.clone(),
             )
         };
+        let places = |config: &Self| (config.connections.max, config.connections.per_address_max);
         let pool = |config: &UpstreamConfig| {
             (
                 config.pool_size,
@@ -312,6 +337,7 @@ impl Config {
         };
         [
             ("gateway", listener(new) != listener(old)),
+            ("connections", places(self) != places(before)),
             ("upstream", pool(&self.upstream) != pool(&before.upstream)),
             ("store", self.store != before.store),
             ("key_cache", self.key_cache != before.key_cache),

@@ -29,6 +29,7 @@ pub mod switches;
 pub mod live;
 
 pub mod billing;
+pub mod front;
 pub mod gateway;
 pub mod public;
 pub mod side;

@@ -16,6 +16,7 @@ use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, Registry};
 
 use crate::access_log::RequestRecord;
 
+mod connections;
 mod gauge_guard;
 mod gen_ai;
 mod health;
@@ -26,17 +27,15 @@ mod providers;
 mod store;
 mod unattended;
 
+pub use connections::{CloseReason, ListenerFigures};
 pub use gauge_guard::GaugeGuard;
-use gen_ai::GenAi;
 pub use health::Health;
 use maker::{Maker, NONE, raise};
 pub use money::MoneyFigures;
-use money::MoneyMetrics;
 pub use providers::ProviderFigures;
-use providers::ProviderMetrics;
-use store::StoreMetrics;
-use unattended::Unattended;
 pub use unattended::UnattendedEnd;
+use {connections::Connections, gen_ai::GenAi, money::MoneyMetrics};
+use {providers::ProviderMetrics, store::StoreMetrics, unattended::Unattended};
 
 /// The content type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -53,6 +52,7 @@ const BODY_BUCKETS: [f64; 9] = [
 pub struct Metrics {
     registry: Registry,
     labels: ArcSwap<Labels>,
+    connections: Connections,
     gen_ai: GenAi,
     requests: IntCounterVec,
     refusals: IntCounterVec,
@@ -93,6 +93,7 @@ impl Metrics {
         let make = Maker { registry: &registry };
         let metrics = Self {
             labels: ArcSwap::default(),
+            connections: Connections::new(&make)?,
             gen_ai: GenAi::new(&make)?,
             requests: make.counters(
                 "weir_requests_total",

@@ -5,7 +5,8 @@ mod check;
 mod configuration;
 #[cfg(feature = "sample-provider")]
 mod demo;
-pub mod gateway_service;
+mod descriptors;
+pub mod front_service;
 mod greeting;
 #[cfg(not(feature = "sample-provider"))]
 mod left_out;

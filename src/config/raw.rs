@@ -11,6 +11,7 @@ use crate::domain::catalogue::RawModel;
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawConfig {
     pub(super) gateway: RawGateway,
+    pub(super) connections: super::connections::RawConnections,
     pub(super) upstream: RawUpstream,
     pub(super) retry: super::retry::RawRetry,
     pub(super) store: RawStore,
@@ -42,6 +43,7 @@ pub(super) struct RawGateway {
     pub(super) body_read_seconds: Option<u64>,
     pub(super) keepalive_seconds: Option<u64>,
     pub(super) write_seconds: Option<u64>,
+    pub(super) bytes_per_second_min: Option<u64>,
     pub(super) drain_seconds: Option<u64>,
     pub(super) count_tokens_concurrency: Option<u64>,
 }

@@ -46,6 +46,7 @@ pub(super) fn resolve(
     .unwrap_or_else(|_| folder.to_owned());
     let mut values = Values::new(file, text, &folder, struck);
     let gateway = gateway(&mut values, &raw.gateway);
+    let connections = super::connections::resolve(&mut values, &raw.connections);
     let upstream = upstream(&mut values, &raw.upstream);
     let retry = super::retry::resolve(&raw.retry);
     let store = store(&mut values, raw.store);
@@ -89,6 +90,7 @@ pub(super) fn resolve(
     alone(&mut values, &["stability", "listen"], stability.listen, taken);
     let config = Config {
         gateway,
+        connections,
         upstream,
         retry,
         store,
@@ -177,6 +179,7 @@ fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> GatewayConfig {
             day.clone(),
         ),
         write: values.seconds(&["gateway", "write_seconds"], raw.write_seconds, 60, day),
+        bytes_per_second_min: least_speed(values, raw.bytes_per_second_min),
         drain: values.seconds(&["gateway", "drain_seconds"], raw.drain_seconds, 600, 0..=DAY_SECONDS),
         count_tokens_concurrency: values.count(
             &["gateway", "count_tokens_concurrency"],
@@ -186,6 +189,10 @@ fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> GatewayConfig {
         ),
         key_prefix: key_prefix.unwrap_or_default(),
     }
+}
+
+fn least_speed(values: &mut Values<'_>, given: Option<u64>) -> u64 {
+    values.number(&["gateway", "bytes_per_second_min"], given, 240, 0..=1 << 30)
 }
 
 fn upstream(values: &mut Values<'_>, raw: &RawUpstream) -> UpstreamConfig {

@@ -227,6 +227,28 @@ fn trusted_proxies_are_networks_or_addresses() {
 }
 
 #[test]
+fn connections_have_limits_and_only_their_number_needs_a_new_start() {
+    let config = parse("[connections]\nmax = 5\nhead_seconds = 3").unwrap();
+    let connections = &config.connections;
+    assert_eq!((connections.max, connections.head), (5, Duration::from_secs(3)));
+    assert!(
+        config
+            .needs_restart(&parse("[connections]\nmax = 5").unwrap())
+            .is_empty()
+    );
+    assert_eq!(config.needs_restart(&parse("").unwrap()), ["connections"]);
+    for wrong in [
+        "max = 0",
+        "requests_max = 0",
+        "h2_streams_max = 0",
+        "handshake_seconds = 61",
+        "maximum = 1",
+    ] {
+        assert!(parse(&format!("[connections]\n{wrong}")).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn a_secret_in_the_file_is_refused_without_an_echo() {
     for text in [
         "[provider.x]\nsecret = \"sk-canary-1234\"",

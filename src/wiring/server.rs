@@ -30,14 +30,14 @@ use crate::{
         admin::{self, AdminState, CredentialView, ModelView, PassedOverView, ProviderView, Providers},
         audit::Audit,
         ops::{self, OpsState, Readiness},
-        public,
         service::{Bound, SideService},
     },
     store::StoreWarning,
     switches::Switches,
     wiring::{
         StartError,
-        gateway_service::GatewayService,
+        descriptors::Descriptors,
+        front_service,
         listen_fds::HandedOver,
         parts::Parts,
         signals::{self, Phase, TerminationWatch},
@@ -98,15 +98,10 @@ pub fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
 
     let mut server = Server::new_with_opt_and_conf(None, server_conf(&parts.config, roots.as_ref()));
     server.bootstrap();
-    let (gateway, gateway_bound) = GatewayService::new(&server.configuration, parts.gateway());
+    let (gateway, gateway_bound) = front_service::gateway(&server.configuration, &parts);
     let (admin, admin_bound) = admin_service(&parts)?;
     let (ops, ops_bound) = ops_service(&parts, phase.clone(), admin_bound.clone());
-    let stability = parts.config.stability.listen;
-    let (stability, stability_bound) = SideService::http(
-        "stability",
-        stability,
-        public::router(Arc::clone(&parts.public), Arc::clone(parts.money.billing.time())),
-    );
+    let (stability, stability_bound) = front_service::stability(&parts);
     handed_over.before(&mut server, |server| {
         vec![
             server.add_service(gateway),
@@ -155,7 +150,7 @@ fn server_conf(config: &Config, roots: Option<&NamedTempFile>) -> ServerConf {
     ServerConf {
         threads: config.gateway.threads,
         max_retries: TRIES_MAX,
-        upstream_keepalive_pool_size: config.upstream.pool_size,
+        upstream_keepalive_pool_size: Descriptors::share(config.connections.max, config.upstream.pool_size).pool,
         ca_file: roots.map(|roots| roots.path().to_string_lossy().into_owned()),
         // Pingora is told to end when the gateway has drained.
         grace_period_seconds: Some(0),

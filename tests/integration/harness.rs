@@ -8,6 +8,7 @@ pub(crate) mod browser;
 pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod cluster;
+pub(crate) mod crowd;
 pub(crate) mod h2_frames;
 pub(crate) mod h2c;
 pub(crate) mod halting;

@@ -25,6 +25,7 @@ mod errors;
 mod examples;
 mod expectations;
 mod failover;
+mod front;
 mod fuzz;
 mod headers;
 mod held_bodies;
