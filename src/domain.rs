@@ -20,6 +20,7 @@ pub mod json_pick;
 pub mod outcome;
 pub mod protocol;
 pub mod provider_state;
+pub mod proxy_protocol;
 pub mod query;
 pub mod refusal;
 pub mod session_hint;

@@ -23,6 +23,7 @@ mod money;
 mod process;
 mod providers;
 mod store;
+mod tls;
 mod unattended;
 
 use gen_ai::GenAi;
@@ -31,6 +32,8 @@ pub use money::MoneyFigures;
 pub use providers::ProviderFigures;
 use providers::Providers;
 use store::Store;
+pub use tls::CertificateFigure;
+use tls::Tls;
 use unattended::Unattended;
 pub use unattended::UnattendedEnd;
 
@@ -66,6 +69,7 @@ pub struct Metrics {
     sessions_unwritten: IntCounter,
     key_cache: IntCounterVec,
     store: Store,
+    tls: Tls,
     resolver_failures: IntCounterVec,
     panics: IntCounter,
     reloads: IntCounterVec,
@@ -121,6 +125,7 @@ impl Metrics {
             )?,
             key_cache: make.counters("weir_key_cache_total", "What the key cache did.", &["event"])?,
             store: Store::new(&make)?,
+            tls: Tls::new(&make)?,
             resolver_failures: make.counters(
                 "weir_resolver_failures_total",
                 "Failed lookups of provider hosts.",

@@ -17,6 +17,7 @@ mod stop;
 pub mod store;
 mod store_check;
 mod store_commands;
+pub mod tls;
 pub mod trust;
 
 use std::{

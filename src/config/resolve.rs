@@ -76,21 +76,43 @@ pub(super) fn resolve(
         models: raw.model,
         places: Places {
             file: file.to_owned(),
-            lines: strict_toml::all::lines(text, &["provider", "model", "rules", "prices", "upstream", "store"]),
+            lines: strict_toml::all::lines(
+                text,
+                &[
+                    "gateway",
+                    "stability",
+                    "admin",
+                    "provider",
+                    "model",
+                    "rules",
+                    "prices",
+                    "upstream",
+                    "store",
+                ],
+            ),
             unread: struck.clone(),
         },
     };
-    let taken: &[(&str, KeyPath<'_>, SocketAddr)] = &[
+    let mut listeners: Vec<(&str, KeyPath<'_>, SocketAddr)> = vec![
         ("the gateway", &["gateway", "listen"], gateway.listen),
         ("[ops]", &["ops", "listen"], ops.listen),
+        ("[stability]", &["stability", "listen"], stability.listen),
     ];
-    alone(
-        &mut values,
-        &["ops", "listen"],
-        ops.listen,
-        taken.get(..1).unwrap_or_default(),
+    let redirect = gateway.tls.redirect_listen;
+    listeners.extend(redirect.map(|at| {
+        (
+            "the redirect",
+            &["gateway", "tls", "redirect_listen"] as KeyPath<'_>,
+            at,
+        )
+    }));
+    listeners.extend(
+        admin
+            .tcp
+            .as_ref()
+            .map(|tcp| ("[admin]", &["admin", "listen"] as KeyPath<'_>, tcp.listen)),
     );
-    alone(&mut values, &["stability", "listen"], stability.listen, taken);
+    alone(&mut values, &listeners);
     let config = Config {
         gateway,
         upstream,
@@ -110,15 +132,14 @@ pub(super) fn resolve(
     (config, values.errors)
 }
 
-/// Notes that somebody listens at the address already. Free ports are never the same.
-fn alone(values: &mut Values<'_>, at: KeyPath<'_>, address: SocketAddr, others: &[(&str, KeyPath<'_>, SocketAddr)]) {
-    let there = others.iter().find(|(_, _, taken)| *taken == address);
-    if let Some((who, theirs, _)) = there.filter(|_| address.port() != 0) {
-        values.wrong_beside(
-            &[theirs],
-            at,
-            format_args!("{who} listens there already, give it a port of its own"),
-        );
+/// Notes where somebody listens already. Free ports are never the same.
+fn alone(values: &mut Values<'_>, listeners: &[(&str, KeyPath<'_>, SocketAddr)]) {
+    for (count, (_, at, address)) in listeners.iter().enumerate().filter(|(_, (_, _, at))| at.port() != 0) {
+        let there = listeners.iter().take(count).find(|(_, _, taken)| taken == address);
+        if let Some((who, theirs, _)) = there {
+            let message = format_args!("{who} listens there already, give it a port of its own");
+            values.wrong_beside(&[theirs], at, message);
+        }
     }
 }
 
@@ -189,6 +210,8 @@ fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> GatewayConfig {
             1..=65_536,
         ),
         key_prefix: key_prefix.unwrap_or_default(),
+        proxy_protocol_from: values.networks(&["gateway", "proxy_protocol_from"], raw.proxy_protocol_from.as_deref()),
+        tls: super::tls::gateway(values, &raw.tls),
     }
 }
 
@@ -293,6 +316,7 @@ fn admin(values: &mut Values<'_>, raw: &RawAdmin) -> AdminConfig {
     AdminConfig {
         socket,
         audit: values.path(&["admin", "audit"], audit),
+        tcp: super::tls::admin(values, raw.listen.as_deref(), &raw.tls),
     }
 }
 

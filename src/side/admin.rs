@@ -1,5 +1,6 @@
-//! The admin API on a unix socket: accounts, keys, the log, models and providers, for the subcommands and a console to come.
-//! Who may connect is decided by the socket's file mode; every change is in the audit record before it is made.
+//! The admin API: accounts, keys, the log, models and providers, for the subcommands and a console to come. On a unix socket
+//! the file's mode decides who may connect, over TCP ([`tcp`]) a certificate; every change is in the audit record before it
+//! is made.
 
 mod accounts;
 mod backup;
@@ -9,6 +10,7 @@ mod keys;
 mod log;
 mod providers;
 mod reply;
+pub mod tcp;
 
 use std::{
     collections::BTreeMap,
@@ -33,7 +35,8 @@ use hyper_util::{
 use serde::Serialize;
 use serde_json::json;
 use tokio::{
-    net::{UnixListener, UnixStream},
+    io::{AsyncRead, AsyncWrite},
+    net::UnixListener,
     sync::{Mutex, Semaphore, watch},
 };
 
@@ -157,11 +160,13 @@ pub trait Providers: Send + Sync {
     fn switch(&self, provider: &str, on: bool) -> std::io::Result<bool>;
 }
 
-/// The process at the other end of a connection.
-#[derive(Clone, Copy, Debug, Default)]
-struct Peer {
-    uid: Option<u32>,
-    pid: Option<i32>,
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug)]
+enum Peer {
+    /// A process on this machine, as far as the system tells.
+    Process { uid: Option<u32>, pid: Option<i32> },
+    /// The holder of a certificate.
+    Certified(Arc<str>),
 }
 
 /// How long a connection may last, which one of its calls can extend.
@@ -197,10 +202,15 @@ impl AdminState {
         key_id: &str,
         values: serde_json::Value,
     ) -> Result<(), AuditError> {
+        let (peer_uid, peer_pid, peer_certificate) = match peer {
+            Peer::Process { uid, pid } => (uid, pid, None),
+            Peer::Certified(holder) => (None, None, Some(holder)),
+        };
         let record = AuditRecord {
             time_unix_ms: clock::unix_millis(),
-            peer_uid: peer.uid,
-            peer_pid: peer.pid,
+            peer_uid,
+            peer_pid,
+            peer_certificate,
             operation,
             key_id: key_id.to_owned(),
             values,
@@ -262,32 +272,34 @@ pub async fn serve(listener: UnixListener, state: AdminState, mut shutdown: watc
         };
         let router = router.clone();
         tokio::spawn(async move {
-            // Errors of one connection are its client's to see.
-            let patience = Patience::default();
-            let mut serving = pin!(connection(stream, router, patience.clone()));
-            let ended = tokio::time::timeout(CONNECTION_WAIT, &mut serving).await;
-            if ended.is_err() && patience.0.load(Ordering::Relaxed) {
-                let _ = tokio::time::timeout(BACKUP_WAIT, serving).await;
-            }
+            let credentials = stream.peer_cred().ok();
+            let peer = Peer::Process {
+                uid: credentials.map(|credentials| credentials.uid()),
+                pid: credentials.and_then(|credentials| credentials.pid()),
+            };
+            served(stream, peer, router).await;
             drop(permit);
         });
     }
 }
 
-async fn connection(stream: UnixStream, router: Router, patience: Patience) -> Result<(), hyper::Error> {
-    let peer = stream.peer_cred().map_or_else(
-        |_| Peer::default(),
-        |cred| Peer {
-            uid: Some(cred.uid()),
-            pid: cred.pid(),
-        },
+/// Serves a connection for as long as one may last. Its errors are its client's to see.
+async fn served<S>(stream: S, peer: Peer, router: Router)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let patience = Patience::default();
+    let service = TowerToHyperService::new(router.layer(Extension(peer)).layer(Extension(patience.clone())));
+    let mut serving = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_READ)
+            .serve_connection(TokioIo::new(stream), service)
     );
-    let service = TowerToHyperService::new(router.layer(Extension(peer)).layer(Extension(patience)));
-    http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_READ)
-        .serve_connection(TokioIo::new(stream), service)
-        .await
+    let ended = tokio::time::timeout(CONNECTION_WAIT, &mut serving).await;
+    if ended.is_err() && patience.0.load(Ordering::Relaxed) {
+        let _ = tokio::time::timeout(BACKUP_WAIT, serving).await;
+    }
 }
 
 #[cfg(test)]

@@ -82,7 +82,8 @@ pub fn check(config: &Config) -> Result<(Catalogue, Vec<Warning>), Vec<FileError
     Err(errors)
 }
 
-fn refused(errors: &[FileError]) -> StartError {
+/// All of them, as one that ends the start.
+pub fn refused(errors: &[FileError]) -> StartError {
     let lines: Vec<String> = errors.iter().map(FileError::to_string).collect();
     StartError::Configuration(lines.join("\n"))
 }

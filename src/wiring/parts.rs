@@ -21,7 +21,7 @@ use crate::{
     store::{KeyStore, StoreWarning, archive::Archive},
     switches::Switches,
     usual::Learnt,
-    wiring::{StartError, catalogue, money::Money, public, reload::Reloader, stability::Stability, store},
+    wiring::{StartError, catalogue, money::Money, public, reload::Reloader, stability::Stability, store, tls},
 };
 
 /// What is shared between the gateway, the side services and the background.
@@ -44,6 +44,8 @@ pub struct Parts {
     pub keys: Arc<KeyCache>,
     /// Resolves the providers' names in the background.
     pub resolver: Arc<Resolver>,
+    /// TLS of the listeners.
+    pub tls: Arc<tls::Listeners>,
     /// Metrics and access log.
     pub sinks: Arc<Sinks>,
     /// Counts running requests, for the shutdown.
@@ -67,6 +69,9 @@ impl Parts {
     pub fn build(config: Config, conf: &Path, background: &Runtime) -> Result<Self, StartError> {
         let config = Arc::new(config);
         let catalogue = Arc::new(catalogue::build(&config)?);
+        let identities = tls::read(&config).map_err(|errors| catalogue::refused(&errors))?;
+        tls::warn(&identities);
+        let tls = Arc::new(tls::listeners(identities)?);
         let store::Opened {
             keys: store,
             sessions: session_store,
@@ -98,6 +103,7 @@ impl Parts {
             conf: conf.to_owned(),
             live: Arc::clone(&live),
             resolver: Arc::clone(&resolver),
+            tls: Arc::clone(&tls),
             metrics: Arc::clone(&sinks.metrics),
             pools_task,
         };
@@ -122,6 +128,7 @@ impl Parts {
             session_task,
             keys,
             resolver,
+            tls,
             sinks,
             drain: Drain::default(),
             budget,
@@ -161,6 +168,7 @@ impl Parts {
         let metrics = &self.sinks.metrics;
         self.money.observe(metrics);
         self.stability.observe(metrics);
+        self.tls.observe(metrics);
         tell_metrics(metrics, &self.live.get().catalogue);
         let (live, switches) = (Arc::clone(&self.live), Arc::clone(&self.switches));
         let (keys, budget) = (Arc::clone(&self.keys), self.budget.clone());
