@@ -170,6 +170,8 @@ pub fn serve(config: Config, conf: &Path, ready_file: Option<PathBuf>) -> Result
             "ops": addresses.ops.to_string(),
             "stability": addresses.stability.to_string(),
             "admin": addresses.admin,
+            "admin_tcp": addresses.admin_tcp.map(|address| address.to_string()),
+            "redirect": addresses.redirect.map(|address| address.to_string()),
         });
         // Renamed into place, so that nobody reads half of it.
         let partial = path.with_extension("partial");
@@ -177,7 +179,10 @@ pub fn serve(config: Config, conf: &Path, ready_file: Option<PathBuf>) -> Result
             .and_then(|()| std::fs::rename(&partial, &path))
             .map_err(|error| StartError::failed("the ready file", error))?;
     }
-    tracing::info!("{}", greeting::ready(&running.addresses, conf));
+    tracing::info!(
+        "{}",
+        greeting::ready(&running.addresses, running.parts.tls.gateway.is_some(), conf)
+    );
     running.until_stopped();
     Ok(())
 }

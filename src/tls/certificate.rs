@@ -129,4 +129,4 @@ pub fn holder(der: &[u8]) -> Option<String> {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;

@@ -248,3 +248,6 @@ impl Listeners {
         figures
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@
 
 mod harness;
 
+mod admin_over_tcp;
 mod agents;
 mod bodies;
 mod broken_streams;
@@ -33,6 +34,7 @@ mod http_1_0;
 mod json;
 mod keep_alive;
 mod keys;
+mod listener_tls;
 mod log_lines;
 mod made_up_keys;
 mod model_lists;
@@ -44,6 +46,7 @@ mod peers;
 mod prices;
 mod prometheus;
 mod providers;
+mod proxy_protocol;
 mod readme;
 mod redis_setup;
 mod reload;
