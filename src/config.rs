@@ -3,6 +3,7 @@
 //! [`Config::load`] is the only way in. What it returns is settled: defaults filled, limits held, paths absolute,
 //! secrets still references (see [`secret_source`]). `conf/weir.toml` describes every key.
 
+pub mod connections;
 mod load;
 pub mod money;
 mod raw;
@@ -34,6 +35,8 @@ pub const DEFAULT_PATH: &str = "/etc/weir/weir.toml";
 pub struct Config {
     /// `[gateway]`: the listener for clients.
     pub gateway: GatewayConfig,
+    /// `[connections]`: limits of clients' connections.
+    pub connections: connections::ConnectionsConfig,
     /// `[upstream]`: connections to providers.
     pub upstream: UpstreamConfig,
     /// `[retry]`: whether an unanswered request goes to another provider.

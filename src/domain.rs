@@ -1,9 +1,11 @@
 //! The pure core: bytes and values in, decisions and bytes out. Time and randomness come in as arguments.
 
 pub mod credential;
+pub mod http1;
 pub mod key;
 pub mod not_forwarded;
 pub mod operation;
+pub mod pace;
 pub mod secret;
 
 pub mod catalogue;

@@ -31,6 +31,7 @@ pub mod usual;
 pub mod live;
 
 pub mod billing;
+pub mod front;
 pub mod gateway;
 pub mod public;
 pub mod side;

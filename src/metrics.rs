@@ -18,6 +18,7 @@ use prometheus::{
 
 use crate::access_log::RequestRecord;
 
+mod connections;
 mod gen_ai;
 mod money;
 mod process;
@@ -26,6 +27,8 @@ mod store;
 mod tls;
 mod unattended;
 
+use connections::Connections;
+pub use connections::{CloseReason, ListenerFigures};
 use gen_ai::GenAi;
 use money::Money;
 pub use money::MoneyFigures;
@@ -54,6 +57,7 @@ const BODY_BUCKETS: [f64; 9] = [
 pub struct Metrics {
     registry: Registry,
     labels: ArcSwap<Labels>,
+    connections: Connections,
     gen_ai: GenAi,
     requests: IntCounterVec,
     refusals: IntCounterVec,
@@ -95,6 +99,7 @@ impl Metrics {
         let make = Maker { registry: &registry };
         let metrics = Self {
             labels: ArcSwap::default(),
+            connections: Connections::new(&make)?,
             gen_ai: GenAi::new(&make)?,
             requests: make.counters(
                 "weir_requests_total",

@@ -3,7 +3,7 @@
 pub mod catalogue;
 mod check;
 pub mod demo;
-pub mod gateway_service;
+pub mod front_service;
 mod greeting;
 pub mod money;
 pub mod parts;

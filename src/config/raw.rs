@@ -12,6 +12,7 @@ use crate::domain::catalogue::RawModel;
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawConfig {
     pub(super) gateway: RawGateway,
+    pub(super) connections: super::connections::RawConnections,
     pub(super) upstream: RawUpstream,
     pub(super) retry: super::retry::RawRetry,
     pub(super) store: RawStore,

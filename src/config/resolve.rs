@@ -50,6 +50,7 @@ pub(super) fn resolve(
     .unwrap_or_else(|_| folder.to_owned());
     let mut values = Values::new(file, text, &folder, struck);
     let gateway = gateway(&mut values, &raw.gateway);
+    let connections = super::connections::resolve(&mut values, &raw.connections);
     let upstream = upstream(&mut values, &raw.upstream);
     let retry = super::retry::resolve(&raw.retry);
     let store = store(&mut values, raw.store);
@@ -115,6 +116,7 @@ pub(super) fn resolve(
     alone(&mut values, &listeners);
     let config = Config {
         gateway,
+        connections,
         upstream,
         retry,
         store,

@@ -54,7 +54,6 @@ pub fn presence(
     let terms = Terms {
         stream,
         finish: live.config.upstream.client_gone_finish,
-        write: live.config.gateway.write,
     };
     let (places, metrics) = (Arc::clone(&gateway.finishing), Arc::clone(&gateway.sinks.metrics));
     Some(Presence::new(terms, places, metrics))

@@ -6,7 +6,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::IntoRawFd;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use axum::{Extension, Router};
+use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -32,7 +32,7 @@ use crate::side::unix_socket::{self, LiveSocket};
 mod write_limit;
 
 /// Connections that wait to be accepted.
-const BACKLOG: u32 = 256;
+const BACKLOG: u32 = 1024;
 /// Connections served at once per listener; more are closed unanswered.
 pub const CONNECTIONS_MAX: usize = 256;
 /// The longest a client may take to send a request's head, and so also the longest an idle connection is kept.
@@ -261,31 +261,18 @@ struct HttpApp {
     answer_write: Duration,
 }
 
-/// The address at the other end of a connection, an extension of each of its requests. Unspecified if it is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer(pub IpAddr);
-
-impl Peer {
-    fn of(session: &Stream) -> Self {
-        let digest = session.get_socket_digest();
-        let address = digest.as_ref().and_then(|digest| digest.peer_addr()?.as_inet());
-        Self(address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip))
-    }
-}
-
 #[async_trait]
 impl ServerApp for HttpApp {
     async fn process_new(self: &Arc<Self>, session: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
         // Closed unanswered when full: whoever holds all the places must not make weir hold more.
         let _place = self.connections.try_acquire().ok()?;
-        let router = self.router.clone().layer(Extension(Peer::of(&session)));
         let stream = WriteLimit::new(session, self.answer_write);
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.header_read)
             .max_headers(HEADERS_MAX)
             .max_buf_size(HEAD_BYTES_MAX)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router.clone()));
         let mut connection = pin!(connection);
         let mut shutdown = shutdown.clone();
         // A connection that fails is its client's affair and says nothing about weir: its result is not looked at.

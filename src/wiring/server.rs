@@ -30,15 +30,13 @@ use crate::{
         admin::{self, AdminState, CredentialView, ModelView, PassedOverView, ProviderView, Providers},
         audit::Audit,
         ops::{self, OpsState, Readiness},
-        public,
         service::{Bound, SideService},
         unix_socket::LiveSocket,
     },
     store::StoreWarning,
     switches::Switches,
     wiring::{
-        StartError,
-        gateway_service::GatewayService,
+        StartError, front_service,
         parts::Parts,
         signals::{self, End, Phase},
         trust,
@@ -100,23 +98,22 @@ pub fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
 
     let mut server = Server::new_with_opt_and_conf(None, server_conf(&parts.config, roots.as_ref()));
     server.bootstrap();
-    let (gateway, gateway_bound) = GatewayService::new(&server.configuration, parts.gateway());
+    let (gateway, gateway_bound) = front_service::gateway(&server.configuration, &parts);
+    let (redirect, redirect_bound) = front_service::redirect(&parts, gateway_bound.clone()).unzip();
     let state = admin_state(&parts)?;
     let (admin_tcp, admin_tcp_bound) = admin_tcp_service(&parts, &state).unzip();
     let (admin, admin_bound) = admin_service(&parts, state);
     let (ops, ops_bound) = ops_service(&parts, phase.clone(), admin_bound.clone());
-    let stability = parts.config.stability.listen;
-    let (stability, stability_bound) = SideService::http(
-        "stability",
-        stability,
-        public::router(Arc::clone(&parts.public), Arc::clone(parts.money.billing.time())),
-    );
+    let (stability, stability_bound) = front_service::stability(&parts);
     server.add_service(gateway);
     server.add_service(ops);
     server.add_service(stability);
     server.add_service(admin);
     if let Some(admin_tcp) = admin_tcp {
         server.add_service(admin_tcp);
+    }
+    if let Some(redirect) = redirect {
+        server.add_service(redirect);
     }
 
     let end = watch::Sender::new(false);
@@ -139,7 +136,7 @@ pub fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
         stability: stability_bound,
         admin: admin_bound,
         admin_tcp: admin_tcp_bound,
-        redirect: None,
+        redirect: redirect_bound,
     }))?;
     Ok(Running {
         addresses,

@@ -206,7 +206,7 @@ pub fn listeners(identities: Identities) -> Result<Listeners, StartError> {
     };
     Ok(ByListener {
         gateway: made(Speaks::Http2, identities.gateway)?,
-        stability: made(Speaks::Http1, identities.stability)?,
+        stability: made(Speaks::Http2, identities.stability)?,
         admin: made(Speaks::Http1, identities.admin)?,
     })
 }

@@ -48,7 +48,7 @@ const DOMAIN_BANS: [&str; 9] = [
 ];
 
 /// Module by module of `src/`, what it must not know. `wiring` and `main` may know everything.
-const IMPORT_BANS: [(&str, &[&str]); 25] = [
+const IMPORT_BANS: [(&str, &[&str]); 27] = [
     (
         "domain",
         &[
@@ -73,6 +73,7 @@ const IMPORT_BANS: [(&str, &[&str]); 25] = [
             "stability",
             "store",
             "switches",
+            "tls",
             "usual",
             "wiring",
         ],
@@ -91,6 +92,7 @@ const IMPORT_BANS: [(&str, &[&str]); 25] = [
     ("access_log", UPPER),
     ("body_budget", UPPER),
     ("limiter", UPPER),
+    ("tls", UPPER),
     ("metrics", UPPER),
     ("resolver", UPPER),
     ("pools", UPPER),
@@ -100,6 +102,7 @@ const IMPORT_BANS: [(&str, &[&str]); 25] = [
     ("live", UPPER),
     ("stability", UPPER),
     ("public", UPPER),
+    ("front", UPPER),
     ("gateway", &["cli", "side", "wiring"]),
     ("side", &["cli", "gateway", "wiring"]),
     ("sample_provider", &["cli", "gateway", "side", "store", "wiring"]),

@@ -197,6 +197,11 @@ fn message(refusal: &Refusal) -> String {
         Refusal::LengthRequired => "The length of the body is missing. Send a content-length header.".to_owned(),
         Refusal::BodyTimeout => "The request body did not arrive in time. Send the request again.".to_owned(),
         Refusal::HeadersTooLarge => "The request headers are too large. Send fewer or shorter headers.".to_owned(),
+        Refusal::HeadInvalid(fault) => fault.message().to_owned(),
+        Refusal::HeadTimeout => "The request's head did not arrive in time. Send the request again.".to_owned(),
+        Refusal::BodyFramingInvalid => {
+            "The chunks of the request body do not follow their framing. Send the body with a content-length.".to_owned()
+        }
         Refusal::ExpectationUnknown => {
             "The expect header asks for something unknown. Only `Expect: 100-continue` is understood.".to_owned()
         }
