@@ -23,6 +23,7 @@ mod gen_ai;
 mod money;
 mod process;
 mod providers;
+mod reloads;
 mod store;
 mod tls;
 mod unattended;
@@ -34,6 +35,7 @@ use money::Money;
 pub use money::MoneyFigures;
 pub use providers::ProviderFigures;
 use providers::Providers;
+use reloads::Reloads;
 use store::Store;
 pub use tls::CertificateFigure;
 use tls::Tls;
@@ -76,9 +78,7 @@ pub struct Metrics {
     tls: Tls,
     resolver_failures: IntCounterVec,
     panics: IntCounter,
-    reloads: IntCounterVec,
-    reload_failed: IntGauge,
-    reloaded_at: IntGauge,
+    reloads: Reloads,
     process: process::Process,
     samplers: Mutex<Vec<Sampler>>,
 }
@@ -137,19 +137,7 @@ impl Metrics {
                 &["host"],
             )?,
             panics: make.counter("weir_panics_total", "Panics caught; each is a bug.")?,
-            reloads: make.counters(
-                "weir_config_reloads_total",
-                "Reloads of the configuration.",
-                &["result"],
-            )?,
-            reload_failed: make.gauge(
-                "weir_config_reload_failed",
-                "1 while the last reload failed and an older configuration is in force.",
-            )?,
-            reloaded_at: make.gauge(
-                "weir_config_reloaded_timestamp_seconds",
-                "When the configuration in force was loaded anew; 0 since the start.",
-            )?,
+            reloads: Reloads::new(&make)?,
             process: process::Process::new(),
             samplers: Mutex::default(),
             registry: registry.clone(),
@@ -171,17 +159,6 @@ impl Metrics {
             }
         }
         self.labels.store(labels.into());
-    }
-
-    /// A reload has ended at `now`, in seconds since the epoch.
-    pub fn reloaded(&self, good: bool, now: i64) {
-        self.reloads
-            .with_label_values(&[if good { "ok" } else { "failed" }])
-            .inc();
-        self.reload_failed.set(i64::from(!good));
-        if good {
-            self.reloaded_at.set(now);
-        }
     }
 
     /// Counts a finished request in everything it belongs to, its refusal included.
