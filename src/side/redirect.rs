@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, header, uri::Authority};
+use http::{HeaderValue, Method, StatusCode, header, uri::Authority};
 use pingora::{
     Result,
     apps::{HttpServerApp, ReusedHttpStream},
@@ -105,9 +105,11 @@ async fn write(session: &mut ServerSession, target: Option<HeaderValue>) -> Resu
     if let Some(target) = target {
         head.insert_header(header::LOCATION, target)?;
     }
-    let body = HttpTask::Body(Some(Bytes::from_static(text.as_bytes())), true);
-    session
-        .response_duplex_vec(vec![HttpTask::Header(Box::new(head), false), body])
-        .await?;
+    let is_head = session.req_header().method == Method::HEAD;
+    let mut tasks = vec![HttpTask::Header(Box::new(head), is_head)];
+    if !is_head {
+        tasks.push(HttpTask::Body(Some(Bytes::from_static(text.as_bytes())), true));
+    }
+    session.response_duplex_vec(tasks).await?;
     Ok(())
 }

@@ -12,6 +12,7 @@ use rustls::{ClientConfig, HandshakeKind};
 use crate::harness::certificates::{Authority, BOTH_VERSIONS, Files, Kind, Offer};
 use crate::harness::request::ALL_WIRES;
 use crate::harness::tools::rounds;
+use crate::harness::wait::DEADLINE;
 use crate::harness::{Client, RecordingProvider, Request, Weir, WeirBuilder, h2c, https, wait_until};
 
 const SUMMARY: &str = "/web/v1/model-stability/summary";
@@ -265,6 +266,11 @@ fn the_plain_listener_sends_clients_to_the_one_with_tls_and_names_no_other_host(
         assert_eq!((answer.status, answer.header("location")), (421, None), "{host}");
         assert!(answer.text().contains("Use HTTPS"), "{}", answer.text());
     }
+    let mut client = Client::connect(redirect);
+    client.write(b"HEAD /status HTTP/1.1\r\nhost: api.test\r\n\r\n");
+    let answer = client.response_to("HEAD");
+    assert_eq!(answer.status, 308);
+    assert!(client.closed_within(DEADLINE), "nothing follows the head");
     let key = weir.key().text;
     let posted = Client::connect(redirect).exchange(&ALL_WIRES[0].request(&key, "hi").header("host", "api.test"));
     assert_ne!(posted.status, 200, "nothing is served in clear");
