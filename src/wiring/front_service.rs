@@ -25,7 +25,7 @@ use crate::{
 /// The most connections to the public stability service.
 const STABILITY_CONNECTIONS_MAX: usize = 256;
 /// The most connections to the listener that sends clients on.
-const REDIRECT_CONNECTIONS_MAX: usize = 256;
+const REDIRECT_CONNECTIONS_MAX: usize = 64;
 
 /// Listens for clients. Built before the server runs, so that a broken configuration is found in time.
 pub struct FrontService<H> {
