@@ -4,6 +4,7 @@
 //! secrets still references (see [`secret_source`]). `conf/weir.toml` describes every key.
 
 pub mod connections;
+mod listeners;
 mod load;
 pub mod money;
 mod raw;

@@ -23,6 +23,18 @@ use crate::domain::strict_toml::{self, FileError};
 mod redis;
 
 const DAY_SECONDS: u64 = 86_400;
+/// The sections of which more is found wrong when what they name is read.
+const JUDGED_LATER: [&str; 9] = [
+    "gateway",
+    "stability",
+    "admin",
+    "provider",
+    "model",
+    "rules",
+    "prices",
+    "upstream",
+    "store",
+];
 /// Pingora's own limit for a header block, in bytes.
 const HEADER_BYTES_CEILING: u64 = 1_048_575;
 /// Pingora's own limit for header fields.
@@ -77,43 +89,11 @@ pub(super) fn resolve(
         models: raw.model,
         places: Places {
             file: file.to_owned(),
-            lines: strict_toml::all::lines(
-                text,
-                &[
-                    "gateway",
-                    "stability",
-                    "admin",
-                    "provider",
-                    "model",
-                    "rules",
-                    "prices",
-                    "upstream",
-                    "store",
-                ],
-            ),
+            lines: strict_toml::all::lines(text, &JUDGED_LATER),
             unread: struck.clone(),
         },
     };
-    let mut listeners: Vec<(&str, KeyPath<'_>, SocketAddr)> = vec![
-        ("the gateway", &["gateway", "listen"], gateway.listen),
-        ("[ops]", &["ops", "listen"], ops.listen),
-        ("[stability]", &["stability", "listen"], stability.listen),
-    ];
-    let redirect = gateway.tls.redirect_listen;
-    listeners.extend(redirect.map(|at| {
-        (
-            "the redirect",
-            &["gateway", "tls", "redirect_listen"] as KeyPath<'_>,
-            at,
-        )
-    }));
-    listeners.extend(
-        admin
-            .tcp
-            .as_ref()
-            .map(|tcp| ("[admin]", &["admin", "listen"] as KeyPath<'_>, tcp.listen)),
-    );
-    alone(&mut values, &listeners);
+    super::listeners::alone(&mut values, (&gateway, &ops, &stability, &admin));
     let config = Config {
         gateway,
         connections,
@@ -132,17 +112,6 @@ pub(super) fn resolve(
         catalogue,
     };
     (config, values.errors)
-}
-
-/// Notes where somebody listens already. Free ports are never the same.
-fn alone(values: &mut Values<'_>, listeners: &[(&str, KeyPath<'_>, SocketAddr)]) {
-    for (count, (_, at, address)) in listeners.iter().enumerate().filter(|(_, (_, _, at))| at.port() != 0) {
-        let there = listeners.iter().take(count).find(|(_, _, taken)| taken == address);
-        if let Some((who, theirs, _)) = there {
-            let message = format_args!("{who} listens there already, give it a port of its own");
-            values.wrong_beside(&[theirs], at, message);
-        }
-    }
 }
 
 fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> GatewayConfig {

@@ -57,7 +57,7 @@ impl Certificate {
             .iter()
             .enumerate()
             .map(|(index, der)| match X509Certificate::from_der(der) {
-                Ok((rest, parsed)) if rest.is_empty() => Ok(parsed),
+                Ok(([], parsed)) => Ok(parsed),
                 _ => Err(CertificateError::Damaged(index + 1)),
             })
             .collect::<Result<Vec<_>, _>>()?;

@@ -69,9 +69,7 @@ impl Parts {
     pub fn build(config: Config, conf: &Path, background: &Runtime) -> Result<Self, StartError> {
         let config = Arc::new(config);
         let catalogue = Arc::new(catalogue::build(&config)?);
-        let identities = tls::read(&config).map_err(|errors| catalogue::refused(&errors))?;
-        tls::warn(&identities);
-        let tls = Arc::new(tls::listeners(identities)?);
+        let tls = Arc::new(tls::build(&config)?);
         let store::Opened {
             keys: store,
             sessions: session_store,
@@ -118,7 +116,6 @@ impl Parts {
         );
         background.spawn(reloader.run(stopped));
         let public = public::build(&config, &live, &stability.snapshots);
-        let budget = BodyBudget::new(config.gateway.body_budget_bytes);
         let parts = Self {
             live,
             switches: Arc::new(switches),
@@ -131,7 +128,7 @@ impl Parts {
             tls,
             sinks,
             drain: Drain::default(),
-            budget,
+            budget: BodyBudget::new(config.gateway.body_budget_bytes),
             money,
             stability,
             public,

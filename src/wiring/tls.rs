@@ -21,7 +21,7 @@ use crate::{
         certificate::Certificate,
         listener::{Clients, Identity, Listener, Speaks, crypto},
     },
-    wiring::StartError,
+    wiring::{StartError, catalogue},
 };
 
 /// The largest file that is read for a listener: a chain, a key, or authorities.
@@ -198,8 +198,10 @@ pub fn day(unix_seconds: i64) -> String {
     Timestamp::from_second(unix_seconds).map_or_else(|_| unix_seconds.to_string(), |time| time.to_string())
 }
 
-/// The listeners that have something to show.
-pub fn listeners(identities: Identities) -> Result<Listeners, StartError> {
+/// The listeners that have something to show, with their certificates read.
+pub fn build(config: &Config) -> Result<Listeners, StartError> {
+    let identities = read(config).map_err(|errors| catalogue::refused(&errors))?;
+    warn(&identities);
     let made = |speaks, identity: Option<Identity>| {
         let listener = identity.map(|identity| Listener::new(speaks, identity).map(Arc::new));
         listener.transpose().map_err(|error| StartError::failed("TLS", error))

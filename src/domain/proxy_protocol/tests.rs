@@ -131,8 +131,8 @@ fn the_longest_headers_are_read() {
 
 proptest! {
     #[test]
-    fn whatever_comes_is_read_to_an_end(bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 0..3) {
-        let begin: &[u8] = [&b""[..], b"PROXY ", SIGNATURE][kind as usize];
+    fn whatever_comes_is_read_to_an_end(bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 0..3_usize) {
+        let begin: &[u8] = [&b""[..], b"PROXY ", SIGNATURE][kind];
         let _ = connection(&[begin, &bytes].concat());
         let _ = read(&bytes);
     }

@@ -21,7 +21,7 @@ fn an_operator_is_warned_before_a_certificate_ends_and_before_it_begins() {
     assert_eq!(warned(from), Vec::<String>::new());
     assert_eq!(warned(until - RENEWED_BEFORE), Vec::<String>::new());
     let soon = format!("{what}ends at 2036-01-01T00:00:00Z, replace it before");
-    assert_eq!(warned(until - RENEWED_BEFORE + 1), [soon.clone()]);
+    assert_eq!(warned(until - RENEWED_BEFORE + 1), [soon.as_str()]);
     assert_eq!(warned(until), [soon]);
     assert_eq!(
         warned(until + 1),
