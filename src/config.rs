@@ -5,6 +5,7 @@
 
 pub mod connections;
 mod host_port;
+mod listeners;
 mod load;
 pub mod money;
 mod raw;
@@ -13,13 +14,15 @@ mod resolve;
 pub mod retry;
 pub mod secret_source;
 pub mod stability;
+pub mod tls;
 pub mod unknown_keys;
 mod values;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ipnet::IpNet;
 use thiserror::Error;
 use tracing::level_filters::LevelFilter;
 
@@ -98,6 +101,10 @@ pub struct GatewayConfig {
     pub drain: Duration,
     /// How many requests that count tokens one key may have under way.
     pub count_tokens_concurrency: usize,
+    /// Peers whose connections begin with a header of the PROXY protocol.
+    pub proxy_protocol_from: Vec<IpNet>,
+    /// `[gateway.tls]`
+    pub tls: tls::GatewayTlsConfig,
 }
 
 impl GatewayConfig {
@@ -254,6 +261,15 @@ pub struct AdminConfig {
     pub socket: PathBuf,
     /// The append-only record of every change.
     pub audit: PathBuf,
+    /// The same API over TCP; `None`: off.
+    pub tcp: Option<tls::AdminTcpConfig>,
+}
+
+impl AdminConfig {
+    /// What is read only at the start: all but the certificates and authorities.
+    fn at_start(&self) -> (&Path, &Path, Option<SocketAddr>) {
+        (&self.socket, &self.audit, self.tcp.as_ref().map(|tcp| tcp.listen))
+    }
 }
 
 /// `[log]`: access log and messages.
@@ -323,6 +339,8 @@ impl Config {
                 config.body_budget_bytes,
                 config.drain,
                 config.key_prefix.clone(),
+                config.proxy_protocol_from.clone(),
+                (config.tls.tls.is_on(), config.tls.redirect_listen),
             )
         };
         let places = |config: &Self| (config.connections.max, config.connections.per_address_max);
@@ -343,8 +361,8 @@ impl Config {
             ("key_cache", self.key_cache != before.key_cache),
             ("journal", self.journal != before.journal),
             ("ops", self.ops != before.ops),
-            ("stability", self.stability != before.stability),
-            ("admin", self.admin != before.admin),
+            ("stability", self.stability.at_start() != before.stability.at_start()),
+            ("admin", self.admin.at_start() != before.admin.at_start()),
             ("log", self.log != before.log),
         ]
         .into_iter()

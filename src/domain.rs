@@ -23,6 +23,7 @@ pub mod json_pick;
 pub mod outcome;
 pub mod protocol;
 pub mod provider_state;
+pub mod proxy_protocol;
 pub mod query;
 pub mod query_value;
 pub mod refusal;

@@ -9,6 +9,7 @@ mod farewell;
 pub mod guarded;
 pub mod handler;
 pub mod http2;
+pub mod layers;
 pub mod places;
 pub mod transport;
 

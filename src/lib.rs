@@ -17,6 +17,7 @@ pub mod body_budget;
 pub mod limiter;
 pub mod metrics;
 pub mod resolver;
+pub mod tls;
 
 pub mod account_changes;
 pub mod learnt_usage;

@@ -46,6 +46,8 @@ pub(super) struct RawGateway {
     pub(super) bytes_per_second_min: Option<u64>,
     pub(super) drain_seconds: Option<u64>,
     pub(super) count_tokens_concurrency: Option<u64>,
+    pub(super) proxy_protocol_from: Option<Vec<String>>,
+    pub(super) tls: super::tls::RawGatewayTls,
 }
 
 /// `[upstream]`
@@ -138,6 +140,8 @@ pub(super) struct RawOps {
 pub(super) struct RawAdmin {
     pub(super) socket: Option<String>,
     pub(super) audit: Option<String>,
+    pub(super) listen: Option<String>,
+    pub(super) tls: super::tls::RawAdminTls,
 }
 
 /// `[log]`

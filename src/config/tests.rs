@@ -5,6 +5,8 @@ use std::path::Path;
 use super::*;
 use crate::domain::{catalogue::Catalogue, price::PriceList, rules, secret::Secret};
 
+mod tls;
+
 const SHIPPED: &str = include_str!("../../conf/weir.toml");
 
 fn parse(text: &str) -> Result<Config, Vec<FileError>> {
@@ -61,12 +63,18 @@ fn the_shipped_file_names_every_key() {
     assert_eq!(config.catalogue.overrides.len(), 1);
     for (section, table) in [
         ("gateway", "[gateway]"),
+        ("gateway.tls", "[gateway.tls]"),
+        (
+            "gateway.tls.certificate",
+            "[[gateway.tls.certificate]]\nchain = \"c\"\nkey = \"env:K\"",
+        ),
         ("upstream", "[upstream]"),
         ("store.redis", "[store.redis]"),
         ("key_cache", "[key_cache]"),
         ("key_cache.unknown", "[key_cache.unknown]"),
         ("stability", "[stability]"),
         ("admin", "[admin]"),
+        ("admin.tls", "[admin.tls]"),
         ("log", "[log]"),
         ("rules", "[rules]"),
         ("prices", "[prices]"),
@@ -81,6 +89,7 @@ fn the_shipped_file_names_every_key() {
         let document: toml::Table = text.parse().unwrap();
         let mut place = &toml::Value::Table(document);
         for name in section.split('.') {
+            place = place.as_array().map_or(place, |list| &list[0]);
             place = &place[name];
         }
         let place = place.as_array().map_or(place, |list| &list[0]);

@@ -18,14 +18,3 @@ pub trait Transport: Send + Sync {
     /// error closes the connection without a word.
     async fn open(&self, stream: Stream) -> io::Result<Stream>;
 }
-
-/// HTTP on the socket itself.
-#[derive(Clone, Copy, Debug)]
-pub struct Plain;
-
-#[async_trait]
-impl Transport for Plain {
-    async fn open(&self, stream: Stream) -> io::Result<Stream> {
-        Ok(stream)
-    }
-}

@@ -6,7 +6,7 @@ use super::{GaugeGuard, Maker, Metrics};
 use crate::domain::http1::head::HeadFault;
 
 /// The listeners that clients connect to.
-const LISTENERS: [&str; 2] = ["gateway", "stability"];
+const LISTENERS: [&str; 3] = ["gateway", "stability", "redirect"];
 
 pub(super) struct Connections {
     open: IntGaugeVec,

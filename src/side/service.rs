@@ -61,7 +61,10 @@ pub enum Bound {
 /// Serves a unix socket until the watch turns true.
 pub type UnixServe = Box<dyn Fn(UnixListener, watch::Receiver<bool>) -> ServeFuture + Send + Sync>;
 
-/// What [`UnixServe`] returns.
+/// Serves one connection of a TCP listener to its end.
+pub type TcpServe = Box<dyn Fn(Stream) -> ServeFuture + Send + Sync>;
+
+/// What [`UnixServe`] and [`TcpServe`] return.
 pub type ServeFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A listener and what is behind it, for `Server::add_service`.
@@ -73,6 +76,7 @@ pub struct SideService {
 
 enum Kind {
     Http { address: SocketAddr, router: Router },
+    Tcp { address: SocketAddr, serve: Arc<TcpServe> },
     Unix { path: PathBuf, serve: UnixServe },
 }
 
@@ -80,6 +84,12 @@ impl SideService {
     /// HTTP/1.1 on a TCP address; port 0 takes a free one. The watch tells where.
     pub fn http(name: &str, address: SocketAddr, router: Router) -> (Self, watch::Receiver<Bound>) {
         Self::new(name, Kind::Http { address, router })
+    }
+
+    /// A TCP address whose connections are given to `serve`; port 0 takes a free one. The watch tells where.
+    pub fn tcp(name: &str, address: SocketAddr, serve: TcpServe) -> (Self, watch::Receiver<Bound>) {
+        let serve = Arc::new(serve);
+        Self::new(name, Kind::Tcp { address, serve })
     }
 
     /// A unix socket, mode 0660, given to `serve`. The watch tells when.
@@ -112,19 +122,16 @@ impl SideService {
         ready.notify_ready();
     }
 
-    async fn serve_http(&self, address: SocketAddr, router: Router, shared: ServiceStart) {
+    async fn serve_tcp<A>(&self, address: SocketAddr, app: A, shared: ServiceStart)
+    where
+        A: ServerApp + Send + Sync + 'static,
+    {
         let fds = shared.fds.unwrap_or_else(|| Arc::new(Fds::new().into()));
         let bound = match bind_or_inherit(address, &fds) {
             Ok(bound) => bound,
             Err(error) => {
                 return self.fail(format!("{address}: {error}; free the address or configure another one"));
             }
-        };
-        let app = HttpApp {
-            router,
-            connections: Semaphore::new(CONNECTIONS_MAX),
-            header_read: HEADER_READ,
-            answer_write: ANSWER_WRITE,
         };
         let mut service = Listening::new(self.name.clone(), app);
         service.add_tcp(&bound.to_string());
@@ -185,7 +192,21 @@ impl ServiceWithDependents for SideService {
             ready,
         };
         match &self.kind {
-            Kind::Http { address, router } => self.serve_http(*address, router.clone(), shared).await,
+            Kind::Http { address, router } => {
+                let app = HttpApp {
+                    router: router.clone(),
+                    connections: Semaphore::new(CONNECTIONS_MAX),
+                    header_read: HEADER_READ,
+                    answer_write: ANSWER_WRITE,
+                };
+                self.serve_tcp(*address, app, shared).await;
+            }
+            Kind::Tcp { address, serve } => {
+                let app = TcpApp {
+                    serve: Arc::clone(serve),
+                };
+                self.serve_tcp(*address, app, shared).await;
+            }
             Kind::Unix { path, serve } => self.serve_unix(path, serve, shared).await,
         }
     }
@@ -202,9 +223,22 @@ impl ServiceWithDependents for SideService {
     /// What an upgrade must keep open for this service; unix sockets are taken over by path instead.
     fn listen_addresses(&self) -> Option<Vec<String>> {
         match &self.kind {
-            Kind::Http { address, .. } => Some(vec![address.to_string()]),
+            Kind::Http { address, .. } | Kind::Tcp { address, .. } => Some(vec![address.to_string()]),
             Kind::Unix { .. } => Some(Vec::new()),
         }
+    }
+}
+
+/// Gives Pingora's connections to whoever serves them.
+struct TcpApp {
+    serve: Arc<TcpServe>,
+}
+
+#[async_trait]
+impl ServerApp for TcpApp {
+    async fn process_new(self: &Arc<Self>, session: Stream, _shutdown: &ShutdownWatch) -> Option<Stream> {
+        (self.serve)(session).await;
+        None
     }
 }
 

@@ -1,5 +1,5 @@
-//! A listener for clients as a Pingora service that knows where it listens: the gateway's, and the public stability
-//! service's.
+//! A listener for clients as a Pingora service that knows where it listens: the gateway's, the public stability service's,
+//! and the one that sends clients from the plain port to the one with TLS.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -12,10 +12,11 @@ use pingora::{
 use tokio::sync::watch;
 
 use crate::{
-    front::{Front, handler::Handler, places::Places, transport::Plain},
+    front::{Front, handler::Handler, layers::Layers, places::Places},
     gateway::front::GatewayHandler,
     side::{
         public::PublicHandler,
+        redirect::RedirectHandler,
         service::{Bound, bind_or_inherit},
     },
     wiring::{descriptors::Descriptors, parts::Parts},
@@ -23,6 +24,8 @@ use crate::{
 
 /// The most connections to the public stability service's own listener.
 const STABILITY_CONNECTIONS_MAX: usize = 256;
+/// The most connections to the listener that sends clients on.
+const REDIRECT_CONNECTIONS_MAX: usize = 64;
 
 /// Listens for clients. Built before the server runs, so that a broken configuration is found in time.
 pub struct FrontService<H> {
@@ -47,7 +50,11 @@ pub fn gateway(conf: &Arc<ServerConf>, parts: &Parts) -> (FrontService<GatewayHa
             "fewer connections than [connections] max: raise the limit of open files (LimitNOFILE=, ulimit -n)"
         );
     }
-    let front = front("gateway", connections_max, handler, parts);
+    let layers = Layers {
+        announced_by: settings.proxy_protocol_from.clone(),
+        tls: parts.tls.gateway.clone(),
+    };
+    let front = front("gateway", connections_max, handler, layers, parts);
     let (mut service, bound) = FrontService::new("gateway", settings.listen, settings.threads, front);
     service.closing = Some(parts.drain.closing());
     (service, bound)
@@ -56,11 +63,37 @@ pub fn gateway(conf: &Arc<ServerConf>, parts: &Parts) -> (FrontService<GatewayHa
 /// The public stability service's, and the watch that tells where it listens.
 pub fn stability(parts: &Parts) -> (FrontService<PublicHandler>, watch::Receiver<Bound>) {
     let handler = PublicHandler::new(Arc::clone(&parts.public), Arc::clone(parts.money.billing.time()));
-    let front = front("stability", STABILITY_CONNECTIONS_MAX, handler, parts);
+    let layers = Layers {
+        announced_by: parts.config.stability.proxy_protocol_from.clone(),
+        tls: parts.tls.stability.clone(),
+    };
+    let front = front("stability", STABILITY_CONNECTIONS_MAX, handler, layers, parts);
     FrontService::new("stability", parts.config.stability.listen, 1, front)
 }
 
-fn front<H: Handler>(name: &'static str, connections_max: usize, handler: H, parts: &Parts) -> Front<H> {
+/// The redirect's, if it is configured, and the watch that tells where it listens. `gateway` tells where it sends clients.
+pub fn redirect(
+    parts: &Parts,
+    gateway: watch::Receiver<Bound>,
+) -> Option<(FrontService<RedirectHandler>, watch::Receiver<Bound>)> {
+    let settings = &parts.config.gateway;
+    let listen = settings.tls.redirect_listen?;
+    let handler = RedirectHandler::new(parts.tls.gateway.clone()?, gateway);
+    let layers = Layers {
+        announced_by: settings.proxy_protocol_from.clone(),
+        tls: None,
+    };
+    let front = front("redirect", REDIRECT_CONNECTIONS_MAX, handler, layers, parts);
+    Some(FrontService::new("redirect", listen, 1, front))
+}
+
+fn front<H: Handler>(
+    name: &'static str,
+    connections_max: usize,
+    handler: H,
+    layers: Layers,
+    parts: &Parts,
+) -> Front<H> {
     let config = &parts.config;
     // One address never has all of them.
     let per_address_max = config.connections.per_address_max.min(connections_max.div_ceil(2));
@@ -69,7 +102,7 @@ fn front<H: Handler>(name: &'static str, connections_max: usize, handler: H, par
         handler,
         Arc::clone(&parts.live),
         Places::new(connections_max, per_address_max, trusted),
-        Arc::new(Plain),
+        Arc::new(layers),
         parts.sinks.metrics.listener(name),
     )
 }

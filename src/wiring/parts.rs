@@ -21,7 +21,7 @@ use crate::{
     sessions::Sessions,
     store::{KeyStore, StoreWarning, archive::Archive},
     switches::Switches,
-    wiring::{StartError, catalogue, money::Money, public, reload::Reloader, stability::Stability, store},
+    wiring::{StartError, catalogue, money::Money, public, reload::Reloader, stability::Stability, store, tls},
 };
 
 /// What is shared between the gateway, the side services and the background.
@@ -44,6 +44,8 @@ pub struct Parts {
     pub keys: Arc<KeyCache>,
     /// Resolves the providers' names in the background.
     pub resolver: Arc<Resolver>,
+    /// TLS of the listeners.
+    pub tls: Arc<tls::Listeners>,
     /// Metrics and access log.
     pub sinks: Arc<Sinks>,
     /// Counts running requests, for the shutdown.
@@ -67,6 +69,7 @@ impl Parts {
     pub fn build(config: Config, conf: &Path, background: &Runtime) -> Result<Self, StartError> {
         let config = Arc::new(config);
         let catalogue = Arc::new(catalogue::build(&config)?);
+        let tls = Arc::new(tls::build(&config)?);
         let store::Opened {
             keys: store,
             sessions: session_store,
@@ -98,6 +101,7 @@ impl Parts {
             conf: conf.to_owned(),
             live: Arc::clone(&live),
             resolver: Arc::clone(&resolver),
+            tls: Arc::clone(&tls),
             metrics: Arc::clone(&sinks.metrics),
             pools_task,
         };
@@ -112,7 +116,6 @@ impl Parts {
         );
         background.spawn(reloader.run(stopped));
         let public = public::build(&config, &live, &stability.snapshots);
-        let budget = BodyBudget::new(config.gateway.body_budget_bytes);
         let parts = Self {
             live,
             switches: Arc::new(switches),
@@ -122,9 +125,10 @@ impl Parts {
             session_task,
             keys,
             resolver,
+            tls,
             sinks,
             drain: Drain::default(),
-            budget,
+            budget: BodyBudget::new(config.gateway.body_budget_bytes),
             money,
             stability,
             public,
@@ -161,6 +165,7 @@ impl Parts {
         let metrics = &self.sinks.metrics;
         self.money.observe(metrics);
         self.stability.observe(metrics);
+        self.tls.observe(metrics);
         catalogue::tell_metrics(metrics, &self.live.get().catalogue);
         let (live, switches) = (Arc::clone(&self.live), Arc::clone(&self.switches));
         let (keys, budget) = (Arc::clone(&self.keys), self.budget.clone());

@@ -13,6 +13,7 @@ pub(crate) mod h2_frames;
 pub(crate) mod h2c;
 pub(crate) mod halting;
 pub(crate) mod hours;
+pub(crate) mod https;
 pub(crate) mod leaving;
 pub(crate) mod load;
 pub(crate) mod models;

@@ -12,6 +12,7 @@
 
 mod harness;
 
+mod admin_over_tcp;
 mod agents;
 mod bodies;
 mod broken_streams;
@@ -34,6 +35,7 @@ mod http_1_0;
 mod json;
 mod keep_alive;
 mod keys;
+mod listener_tls;
 mod log_lines;
 mod made_up_keys;
 mod model_lists;
@@ -45,6 +47,7 @@ mod peers;
 mod prices;
 mod prometheus;
 mod providers;
+mod proxy_protocol;
 mod readme;
 mod redis_setup;
 mod reload;

@@ -56,6 +56,8 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
     let mut headers = vec![
         ("content-type", "application/json".to_owned()),
         (protocol.request_id_header(), request_id.to_owned()),
+        // Messages repeat words of the client: no browser is to take them for a page.
+        ("x-content-type-options", "nosniff".to_owned()),
     ];
     if let Refusal::MethodNotAllowed { allow } = refusal {
         headers.push(("allow", (*allow).to_owned()));

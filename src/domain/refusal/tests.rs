@@ -270,6 +270,7 @@ fn headers_tell_clients_when_to_come_back() {
                 "x-request-id"
             };
             assert_eq!(header(&reply, id).as_deref(), Some("req_1"));
+            assert_eq!(header(&reply, "x-content-type-options").as_deref(), Some("nosniff"));
         }
     }
     let reply = Refusal::BodyBudgetExhausted.reply(Protocol::Messages, "req_1");

@@ -1,9 +1,10 @@
-//! An HTTP/2 client with prior knowledge (h2c) that decides where END_STREAM stands.
+//! An HTTP/2 client, with prior knowledge (h2c) or over TLS, that decides where END_STREAM stands.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,6 +13,10 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
 
 use super::client::Response;
 use super::request::Request;
@@ -46,6 +51,29 @@ pub(crate) fn exchange(address: SocketAddr, request: &Request, end: EndStream, l
         runtime.block_on(async { tokio::time::timeout(EXCHANGE_MAX, talk(address, request, end, length)).await });
     runtime.shutdown_timeout(Duration::from_millis(100));
     answer.unwrap_or_else(|_| panic!("no answer over h2c within {EXCHANGE_MAX:?}"))
+}
+
+/// Sends one request over TLS and reads the whole answer.
+#[track_caller]
+pub(crate) fn exchange_tls(
+    tls: Arc<ClientConfig>,
+    name: &'static str,
+    address: SocketAddr,
+    request: &Request,
+) -> Response {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let talk = async {
+        let socket = tokio::net::TcpStream::connect(address).await.unwrap();
+        let name = ServerName::try_from(name).unwrap();
+        let stream = TlsConnector::from(tls).connect(name, socket).await.unwrap();
+        talk_over(stream, request, EndStream::OnLastFrame, Length::Said).await
+    };
+    let answer = runtime.block_on(async { tokio::time::timeout(EXCHANGE_MAX, talk).await });
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    answer.unwrap_or_else(|_| panic!("no answer over h2 within {EXCHANGE_MAX:?}"))
 }
 
 /// Sends one request over a new h2c connection and leaves, without an answer, when `wait` has returned.
@@ -164,7 +192,14 @@ fn head(request: &Request, length: Length) -> http::request::Builder {
 
 async fn talk(address: SocketAddr, request: &Request, end: EndStream, length: Length) -> Response {
     let socket = tokio::net::TcpStream::connect(address).await.unwrap();
-    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(socket))
+    talk_over(socket, request, end, length).await
+}
+
+async fn talk_over<S>(stream: S, request: &Request, end: EndStream, length: Length) -> Response
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
         .await
         .unwrap();
     tokio::spawn(connection);
