@@ -3,7 +3,9 @@
 //! [`Config::load`] is the only way in. What it returns is settled: defaults filled, limits held, paths absolute,
 //! secrets still references (see [`secret_source`]). `conf/weir.toml` describes every key.
 
+pub mod connections;
 mod host_port;
+mod listeners;
 mod load;
 pub mod money;
 mod raw;
@@ -12,18 +14,21 @@ mod resolve;
 pub mod retry;
 pub mod secret_source;
 pub mod stability;
+pub mod tls;
 pub mod unknown_keys;
 mod values;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ipnet::IpNet;
 use thiserror::Error;
 use tracing::level_filters::LevelFilter;
 
 pub use self::host_port::HostPort;
 use crate::domain::catalogue::{CatalogueSettings, SecretRef};
+use crate::domain::faults::pace::PaceLimit;
 use crate::domain::keys::secret::KeyPrefix;
 use crate::domain::strict_toml::FileError;
 
@@ -35,6 +40,8 @@ pub const DEFAULT_PATH: &str = "/etc/weir/weir.toml";
 pub struct Config {
     /// `[gateway]`: the listener for clients.
     pub gateway: GatewayConfig,
+    /// `[connections]`: limits of clients' connections.
+    pub connections: connections::ConnectionsConfig,
     /// `[upstream]`: connections to providers.
     pub upstream: UpstreamConfig,
     /// `[retry]`: whether an unanswered request goes to another provider.
@@ -88,10 +95,34 @@ pub struct GatewayConfig {
     pub keepalive: Duration,
     /// Longest wait for a client to take bytes.
     pub write: Duration,
+    /// The least bytes per second of a body, and of an answer that waits to be taken; 0 for no rate.
+    pub bytes_per_second_min: u64,
     /// How long running requests may take to end after SIGTERM; may be zero.
     pub drain: Duration,
     /// How many requests that count tokens one key may have under way.
     pub count_tokens_concurrency: usize,
+    /// Peers whose connections begin with a header of the PROXY protocol.
+    pub proxy_protocol_from: Vec<IpNet>,
+    /// `[gateway.tls]`
+    pub tls: tls::GatewayTlsConfig,
+}
+
+impl GatewayConfig {
+    /// The least speed of a request's body.
+    pub fn body_pace(&self) -> PaceLimit {
+        PaceLimit {
+            wait_max: self.body_read,
+            bytes_per_second_min: self.bytes_per_second_min,
+        }
+    }
+
+    /// The least speed at which a client takes its answer.
+    pub fn answer_pace(&self) -> PaceLimit {
+        PaceLimit {
+            wait_max: self.write,
+            bytes_per_second_min: self.bytes_per_second_min,
+        }
+    }
 }
 
 /// `[upstream]`: how providers are reached.
@@ -230,6 +261,15 @@ pub struct AdminConfig {
     pub socket: PathBuf,
     /// The append-only record of every change.
     pub audit: PathBuf,
+    /// The same API over TCP; `None`: off.
+    pub tcp: Option<tls::AdminTcpConfig>,
+}
+
+impl AdminConfig {
+    /// What is read only at the start: all but the certificates and authorities.
+    fn at_start(&self) -> (&Path, &Path, Option<SocketAddr>) {
+        (&self.socket, &self.audit, self.tcp.as_ref().map(|tcp| tcp.listen))
+    }
 }
 
 /// `[log]`: access log and messages.
@@ -299,8 +339,11 @@ impl Config {
                 config.body_budget_bytes,
                 config.drain,
                 config.key_prefix.clone(),
+                config.proxy_protocol_from.clone(),
+                (config.tls.tls.is_on(), config.tls.redirect_listen),
             )
         };
+        let places = |config: &Self| (config.connections.max, config.connections.per_address_max);
         let pool = |config: &UpstreamConfig| {
             (
                 config.pool_size,
@@ -312,13 +355,14 @@ impl Config {
         };
         [
             ("gateway", listener(new) != listener(old)),
+            ("connections", places(self) != places(before)),
             ("upstream", pool(&self.upstream) != pool(&before.upstream)),
             ("store", self.store != before.store),
             ("key_cache", self.key_cache != before.key_cache),
             ("journal", self.journal != before.journal),
             ("ops", self.ops != before.ops),
-            ("stability", self.stability != before.stability),
-            ("admin", self.admin != before.admin),
+            ("stability", self.stability.at_start() != before.stability.at_start()),
+            ("admin", self.admin.at_start() != before.admin.at_start()),
             ("log", self.log != before.log),
         ]
         .into_iter()

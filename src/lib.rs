@@ -7,6 +7,7 @@ pub mod cli;
 pub mod config;
 pub mod domain;
 pub mod edges;
+pub mod front;
 pub mod gateway;
 pub mod journal;
 pub mod money;

@@ -4,5 +4,6 @@ pub mod admin;
 pub mod audit;
 pub mod ops;
 pub mod public;
+pub mod redirect;
 pub mod service;
 pub mod unix_socket;

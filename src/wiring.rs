@@ -5,7 +5,8 @@ mod check;
 mod configuration;
 #[cfg(feature = "sample-provider")]
 mod demo;
-pub mod gateway_service;
+mod descriptors;
+pub mod front_service;
 mod greeting;
 #[cfg(not(feature = "sample-provider"))]
 mod left_out;
@@ -28,6 +29,7 @@ mod stop;
 pub mod store;
 mod store_check;
 mod store_commands;
+pub mod tls;
 pub mod trust;
 
 use std::{
@@ -115,6 +117,8 @@ pub fn serve(config: Config, conf: &Path, ready_file: Option<PathBuf>) -> Result
             "ops": addresses.ops.to_string(),
             "stability": addresses.stability.to_string(),
             "admin": addresses.admin,
+            "admin_tcp": addresses.admin_tcp.map(|address| address.to_string()),
+            "redirect": addresses.redirect.map(|address| address.to_string()),
         });
         // Renamed into place, so that nobody reads half of it.
         let partial = path.with_extension("partial");
@@ -122,7 +126,8 @@ pub fn serve(config: Config, conf: &Path, ready_file: Option<PathBuf>) -> Result
             .and_then(|()| std::fs::rename(&partial, &path))
             .map_err(|error| StartError::failed("the ready file", error))?;
     }
-    tracing::info!("{}", greeting::ready(&running.addresses, conf));
+    let (addresses, tls) = (&running.addresses, running.parts.tls.gateway.is_some());
+    tracing::info!("{}", greeting::ready(addresses, tls, conf));
     running.background.spawn(notify::watchdog());
     notify::ready();
     running.until_stopped();

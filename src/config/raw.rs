@@ -11,6 +11,7 @@ use crate::domain::catalogue::RawModel;
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawConfig {
     pub(super) gateway: RawGateway,
+    pub(super) connections: super::connections::RawConnections,
     pub(super) upstream: RawUpstream,
     pub(super) retry: super::retry::RawRetry,
     pub(super) store: RawStore,
@@ -42,8 +43,11 @@ pub(super) struct RawGateway {
     pub(super) body_read_seconds: Option<u64>,
     pub(super) keepalive_seconds: Option<u64>,
     pub(super) write_seconds: Option<u64>,
+    pub(super) bytes_per_second_min: Option<u64>,
     pub(super) drain_seconds: Option<u64>,
     pub(super) count_tokens_concurrency: Option<u64>,
+    pub(super) proxy_protocol_from: Option<Vec<String>>,
+    pub(super) tls: super::tls::RawGatewayTls,
 }
 
 /// `[upstream]`
@@ -136,6 +140,8 @@ pub(super) struct RawOps {
 pub(super) struct RawAdmin {
     pub(super) socket: Option<String>,
     pub(super) audit: Option<String>,
+    pub(super) listen: Option<String>,
+    pub(super) tls: super::tls::RawAdminTls,
 }
 
 /// `[log]`

@@ -1,7 +1,6 @@
 //! Turns the raw file into the checked configuration: defaults, limits, and values that depend on each other.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,6 +22,18 @@ use crate::domain::strict_toml::{self, FileError};
 mod redis;
 
 const DAY_SECONDS: u64 = 86_400;
+/// The sections of which more is found wrong when what they name is read.
+const JUDGED_LATER: [&str; 9] = [
+    "gateway",
+    "stability",
+    "admin",
+    "provider",
+    "model",
+    "rules",
+    "prices",
+    "upstream",
+    "store",
+];
 /// Pingora's own limit for a header block, in bytes.
 const HEADER_BYTES_CEILING: u64 = 1_048_575;
 /// Pingora's own limit for header fields.
@@ -46,6 +57,7 @@ pub(super) fn resolve(
     .unwrap_or_else(|_| folder.to_owned());
     let mut values = Values::new(file, text, &folder, struck);
     let gateway = gateway(&mut values, &raw.gateway);
+    let connections = super::connections::resolve(&mut values, &raw.connections);
     let upstream = upstream(&mut values, &raw.upstream);
     let retry = super::retry::resolve(&raw.retry);
     let store = store(&mut values, raw.store);
@@ -72,23 +84,14 @@ pub(super) fn resolve(
         models: raw.model,
         places: Places {
             file: file.to_owned(),
-            lines: strict_toml::all::lines(text, &["provider", "model", "rules", "prices", "upstream", "store"]),
+            lines: strict_toml::all::lines(text, &JUDGED_LATER),
             unread: struck.clone(),
         },
     };
-    let taken: &[(&str, KeyPath<'_>, SocketAddr)] = &[
-        ("the gateway", &["gateway", "listen"], gateway.listen),
-        ("[ops]", &["ops", "listen"], ops.listen),
-    ];
-    alone(
-        &mut values,
-        &["ops", "listen"],
-        ops.listen,
-        taken.get(..1).unwrap_or_default(),
-    );
-    alone(&mut values, &["stability", "listen"], stability.listen, taken);
+    super::listeners::alone(&mut values, (&gateway, &ops, &stability, &admin));
     let config = Config {
         gateway,
+        connections,
         upstream,
         retry,
         store,
@@ -104,18 +107,6 @@ pub(super) fn resolve(
         catalogue,
     };
     (config, values.errors)
-}
-
-/// Notes that somebody listens at the address already. Free ports are never the same.
-fn alone(values: &mut Values<'_>, at: KeyPath<'_>, address: SocketAddr, others: &[(&str, KeyPath<'_>, SocketAddr)]) {
-    let there = others.iter().find(|(_, _, taken)| *taken == address);
-    if let Some((who, theirs, _)) = there.filter(|_| address.port() != 0) {
-        values.wrong_combination(
-            &[theirs],
-            at,
-            format_args!("{who} listens there already, give it a port of its own"),
-        );
-    }
 }
 
 fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> GatewayConfig {
@@ -177,6 +168,7 @@ fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> GatewayConfig {
             day.clone(),
         ),
         write: values.seconds(&["gateway", "write_seconds"], raw.write_seconds, 60, day),
+        bytes_per_second_min: least_speed(values, raw.bytes_per_second_min),
         drain: values.seconds(&["gateway", "drain_seconds"], raw.drain_seconds, 600, 0..=DAY_SECONDS),
         count_tokens_concurrency: values.count(
             &["gateway", "count_tokens_concurrency"],
@@ -185,7 +177,13 @@ fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> GatewayConfig {
             1..=65_536,
         ),
         key_prefix: key_prefix.unwrap_or_default(),
+        proxy_protocol_from: values.networks(&["gateway", "proxy_protocol_from"], raw.proxy_protocol_from.as_deref()),
+        tls: super::tls::gateway(values, &raw.tls),
     }
+}
+
+fn least_speed(values: &mut Values<'_>, given: Option<u64>) -> u64 {
+    values.number(&["gateway", "bytes_per_second_min"], given, 240, 0..=1 << 30)
 }
 
 fn upstream(values: &mut Values<'_>, raw: &RawUpstream) -> UpstreamConfig {
@@ -289,6 +287,7 @@ fn admin(values: &mut Values<'_>, raw: &RawAdmin) -> AdminConfig {
     AdminConfig {
         socket,
         audit: values.path(&["admin", "audit"], audit),
+        tcp: super::tls::admin(values, raw.listen.as_deref(), &raw.tls),
     }
 }
 

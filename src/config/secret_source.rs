@@ -16,15 +16,22 @@ pub const SECRET_BYTES_MAX: usize = 8 * 1024;
 /// It exists but is unreadable, empty, not text or longer than [`SECRET_BYTES_MAX`]. The text names the reference, never
 /// the content.
 pub fn read(reference: &SecretRef) -> Result<Option<Secret>, String> {
-    let text = match (reference, path(reference)) {
-        (SecretRef::Env(name), _) => std::env::var_os(name).map(std::ffi::OsString::into_encoded_bytes),
-        (SecretRef::File(_) | SecretRef::Credential(_), Some(path)) => {
-            file(&path).map_err(|why| format!("secret {reference}: {why}"))?
-        }
-        (SecretRef::File(_) | SecretRef::Credential(_), None) => None,
-    };
+    // Three more than a secret may have: its line break, and one that tells it is too long.
+    let text = content(reference, SECRET_BYTES_MAX + 3).map_err(|why| format!("secret {reference}: {why}"))?;
     text.map(|bytes| checked(&bytes).map_err(|why| format!("secret {reference}: {why}")))
         .transpose()
+}
+
+/// What a reference names, whatever it is, as far as `bytes_max`. `Ok(None)` as for [`read`].
+///
+/// # Errors
+/// The system's, without the reference.
+pub fn content(reference: &SecretRef, bytes_max: usize) -> Result<Option<Vec<u8>>, String> {
+    match (reference, path(reference)) {
+        (SecretRef::Env(name), _) => Ok(std::env::var_os(name).map(std::ffi::OsString::into_encoded_bytes)),
+        (SecretRef::File(_) | SecretRef::Credential(_), Some(path)) => file(&path, bytes_max),
+        (SecretRef::File(_) | SecretRef::Credential(_), None) => Ok(None),
+    }
 }
 
 /// The file that holds a secret; `None`: it is in no file.
@@ -39,15 +46,14 @@ pub fn path(reference: &SecretRef) -> Option<PathBuf> {
     }
 }
 
-fn file(path: &Path) -> Result<Option<Vec<u8>>, String> {
+fn file(path: &Path, bytes_max: usize) -> Result<Option<Vec<u8>>, String> {
     let file = match std::fs::File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(format!("cannot be read: {error}")),
     };
     let mut bytes = Vec::new();
-    // Three more than a secret may have: its line break, and one that tells it is too long.
-    file.take(SECRET_BYTES_MAX as u64 + 3)
+    file.take(bytes_max as u64)
         .read_to_end(&mut bytes)
         .map_err(|error| format!("cannot be read: {error}"))?;
     Ok(Some(bytes))

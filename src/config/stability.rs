@@ -6,6 +6,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::Deserialize;
 
+use super::tls::{self, RawTls, TlsConfig};
 use super::values::{Values, loopback};
 
 /// The section as in the file.
@@ -18,6 +19,8 @@ pub(super) struct RawStability {
     burst: Option<u64>,
     addresses_max: Option<u64>,
     trusted_proxies: Option<Vec<String>>,
+    proxy_protocol_from: Option<Vec<String>>,
+    tls: RawTls,
 }
 
 /// The section, checked and with defaults.
@@ -35,6 +38,21 @@ pub struct StabilityConfig {
     pub addresses_max: usize,
     /// Peers whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// Peers whose connections begin with a header of the PROXY protocol.
+    pub proxy_protocol_from: Vec<IpNet>,
+    /// What the listener shows.
+    pub tls: TlsConfig,
+}
+
+impl StabilityConfig {
+    /// What is read only at the start: all but which certificates there are.
+    pub(super) fn at_start(&self) -> (bool, Self) {
+        let rest = Self {
+            tls: TlsConfig::default(),
+            ..self.clone()
+        };
+        (self.tls.is_on(), rest)
+    }
 }
 
 pub(super) fn resolve(values: &mut Values<'_>, raw: &RawStability) -> StabilityConfig {
@@ -56,5 +74,10 @@ pub(super) fn resolve(values: &mut Values<'_>, raw: &RawStability) -> StabilityC
             1..=10_000_000,
         ),
         trusted_proxies: values.networks(&["stability", "trusted_proxies"], raw.trusted_proxies.as_deref()),
+        proxy_protocol_from: values.networks(
+            &["stability", "proxy_protocol_from"],
+            raw.proxy_protocol_from.as_deref(),
+        ),
+        tls: tls::resolve(values, "stability", &raw.tls),
     }
 }

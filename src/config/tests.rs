@@ -5,6 +5,8 @@ use std::path::Path;
 use super::*;
 use crate::domain::{catalogue::Catalogue, keys::secret::Secret, money::price::PriceList, rules};
 
+mod tls;
+
 const SHIPPED: &str = include_str!("../../conf/weir.toml");
 
 fn parse(text: &str) -> Result<Config, Vec<FileError>> {
@@ -61,12 +63,18 @@ fn the_shipped_file_names_every_key() {
     assert_eq!(config.catalogue.overrides.len(), 1);
     for (section, table) in [
         ("gateway", "[gateway]"),
+        ("gateway.tls", "[gateway.tls]"),
+        (
+            "gateway.tls.certificate",
+            "[[gateway.tls.certificate]]\nchain = \"c\"\nkey = \"env:K\"",
+        ),
         ("upstream", "[upstream]"),
         ("store.redis", "[store.redis]"),
         ("key_cache", "[key_cache]"),
         ("key_cache.unknown", "[key_cache.unknown]"),
         ("stability", "[stability]"),
         ("admin", "[admin]"),
+        ("admin.tls", "[admin.tls]"),
         ("log", "[log]"),
         ("rules", "[rules]"),
         ("prices", "[prices]"),
@@ -81,6 +89,7 @@ fn the_shipped_file_names_every_key() {
         let document: toml::Table = text.parse().unwrap();
         let mut place = &toml::Value::Table(document);
         for name in section.split('.') {
+            place = place.as_array().map_or(place, |list| &list[0]);
             place = &place[name];
         }
         let place = place.as_array().map_or(place, |list| &list[0]);
@@ -224,6 +233,28 @@ fn trusted_proxies_are_networks_or_addresses() {
     assert_eq!(shown, ["10.0.0.0/8", "192.0.2.1/32", "fd00::/8", "::1/128"]);
     let changed = parse("").unwrap();
     assert_eq!(config.needs_restart(&changed), ["stability"]);
+}
+
+#[test]
+fn connections_have_limits_and_only_their_number_needs_a_new_start() {
+    let config = parse("[connections]\nmax = 5\nhead_seconds = 3").unwrap();
+    let connections = &config.connections;
+    assert_eq!((connections.max, connections.head), (5, Duration::from_secs(3)));
+    assert!(
+        config
+            .needs_restart(&parse("[connections]\nmax = 5").unwrap())
+            .is_empty()
+    );
+    assert_eq!(config.needs_restart(&parse("").unwrap()), ["connections"]);
+    for wrong in [
+        "max = 0",
+        "requests_max = 0",
+        "h2_streams_max = 0",
+        "handshake_seconds = 61",
+        "maximum = 1",
+    ] {
+        assert!(parse(&format!("[connections]\n{wrong}")).is_err(), "{wrong}");
+    }
 }
 
 #[test]

@@ -122,6 +122,11 @@ impl<'a> Values<'a> {
         })
     }
 
+    /// As [`Values::address`], for a listener that is off by default.
+    pub(super) fn optional_address(&mut self, at: KeyPath<'_>, given: Option<&str>) -> Option<SocketAddr> {
+        given.map(|given| self.address(at, Some(given), loopback(0)))
+    }
+
     /// Networks: `ADDRESS/BITS` each, or an address alone.
     pub(super) fn networks(&mut self, at: KeyPath<'_>, given: Option<&[String]>) -> Vec<IpNet> {
         let mut networks = Vec::new();
@@ -214,16 +219,22 @@ fn fault(file: &str, text: &str, at: KeyPath<'_>, message: impl std::fmt::Displa
     }
 }
 
-/// Where a key stands, found by reading the text again: the strict parser keeps no places of what it accepted.
+/// Where a key stands, found by reading the text again: the strict parser keeps no places of what it accepted. Elements of
+/// lists are named by their number, from 1.
 fn span_of(text: &str, at: KeyPath<'_>) -> Option<Range<usize>> {
-    let (last, tables) = at.split_last()?;
+    let (first, rest) = at.split_first()?;
     let document = DeTable::parse(text).ok()?.into_inner();
-    let mut table = &document;
-    for name in tables {
-        let DeValue::Table(inner) = table.get(*name)?.get_ref() else {
-            return None;
+    let (key, mut value) = document.get_key_value(*first)?;
+    let mut span = key.span();
+    for name in rest {
+        (span, value) = match value.get_ref() {
+            DeValue::Table(table) => table.get_key_value(*name).map(|(key, value)| (key.span(), value))?,
+            DeValue::Array(list) => {
+                let element = list.get(name.parse::<usize>().ok()?.checked_sub(1)?)?;
+                (element.span(), element)
+            }
+            _ => return None,
         };
-        table = inner;
     }
-    table.get_key_value(*last).map(|(key, _)| key.span())
+    Some(span)
 }

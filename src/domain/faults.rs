@@ -2,6 +2,7 @@
 
 pub mod circuit;
 pub mod outcome;
+pub mod pace;
 pub mod refusal;
 pub mod retry;
 pub mod stability;

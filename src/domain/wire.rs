@@ -1,12 +1,14 @@
 //! The wire protocols that clients speak.
 
 pub mod finish_reason;
+pub mod http1;
 pub mod json_array;
 pub mod json_pick;
 pub mod json_scan;
 pub mod operation;
 pub mod protocol;
 pub mod provider_state;
+pub mod proxy_protocol;
 pub mod query_value;
 pub mod session_hint;
 pub mod sse;

@@ -170,7 +170,7 @@ async fn read_body(
         session,
         body_head,
         limits.body_bytes_max,
-        limits.body_read,
+        limits.body_pace(),
         &gateway.budget,
     );
     let body = tokio::select! {

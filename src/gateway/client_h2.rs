@@ -6,7 +6,10 @@
 //! whatever waits for the client waits forever. The connection belongs to the accept loop, which closes it as soon as
 //! it ends, whatever runs here.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -26,7 +29,11 @@ use pingora::{
     },
 };
 
-use crate::gateway::{gate::Gate, presence::Presence};
+use crate::{
+    domain::faults::pace::{Pace, PaceLimit},
+    edges::clock,
+    gateway::{gate::Gate, presence::Presence},
+};
 
 /// Pingora's session for one HTTP/2 stream, wrapped.
 pub struct ClientH2 {
@@ -34,17 +41,20 @@ pub struct ClientH2 {
     /// `None` if the request ends with its client.
     presence: Option<Arc<Presence>>,
     gate: Arc<Gate>,
+    /// How fast the client takes its answer.
+    taking: Pace,
     /// The answer's head, if the client was gone before it was written.
     swallowed_head: Option<Box<ResponseHeader>>,
 }
 
 impl ClientH2 {
     /// Wraps `session`.
-    pub fn new(session: HttpSession, presence: Option<Arc<Presence>>, gate: Arc<Gate>) -> Self {
+    pub fn new(session: HttpSession, presence: Option<Arc<Presence>>, gate: Arc<Gate>, taking: PaceLimit) -> Self {
         Self {
             session,
             presence,
             gate,
+            taking: Pace::new(taking),
             swallowed_head: None,
         }
     }
@@ -80,6 +90,20 @@ impl ClientH2 {
         if !head.status.is_informational() {
             self.swallowed_head.get_or_insert(head);
         }
+    }
+}
+
+/// The result of a write, unless it takes too long.
+async fn within<T>(due: Instant, write: impl Future<Output = Result<T>>) -> Result<T> {
+    let late = || Error::explain(ErrorType::WriteTimedout, "the client takes its answer too slowly").into_down();
+    let written = tokio::time::timeout_at(due.into(), write).await;
+    written.unwrap_or_else(|_| Err(late()))
+}
+
+fn body_bytes(task: &HttpTask) -> usize {
+    match task {
+        HttpTask::Body(Some(data), _) => data.len(),
+        _ => 0,
     }
 }
 
@@ -120,10 +144,11 @@ impl Session for ClientH2 {
             return Ok(());
         }
         self.gate.open().await;
-        match self.session.write_body(data, end).await {
-            Ok(()) => Ok(()),
-            Err(error) => self.outlive(error),
-        }
+        let bytes = data.len();
+        let due = self.taking.wait(clock::instant());
+        let written = within(due, self.session.write_body(data, end)).await;
+        self.taking.moved(bytes, clock::instant);
+        written.or_else(|error| self.outlive(error))
     }
 
     async fn write_trailers(&mut self, trailers: HeaderMap) -> Result<()> {
@@ -141,7 +166,11 @@ impl Session for ClientH2 {
         }
         self.gate.open().await;
         let end = tasks.iter().any(HttpTask::is_end);
-        match self.session.response_duplex_vec(tasks).await {
+        let bytes = tasks.iter().map(body_bytes).sum();
+        let due = self.taking.wait(clock::instant());
+        let written = within(due, self.session.response_duplex_vec(tasks)).await;
+        self.taking.moved(bytes, clock::instant);
+        match written {
             Err(error) if *error.esource() == ErrorSource::Downstream => self.outlive(error).map(|()| end),
             done => done,
         }

@@ -1,12 +1,12 @@
-//! A client's connection under Pingora's HTTP/1.1 parser.
+//! A client's connection during one HTTP/1.1 request.
 //!
-//! It passes everything through until a request asks to outlive its client ([`ClientStream::watch`]). If the client
+//! It passes everything through until the request asks to outlive its client ([`ClientStream::watch`]). If the client
 //! then disconnects and its [`Presence`] says that the answer is to be read anyway, the socket is closed at once. From
 //! then on writes are discarded and reads stay pending, so Pingora reads the answer to its end. An HTTP/2 connection
-//! carries many requests, so nothing is watched or delayed here then (see [`super::client_h2`]).
+//! carries many requests, so it is not wrapped so (see [`super::client_h2`]).
 
 use std::{
-    io::{self, ErrorKind, IoSlice},
+    io::{self, IoSlice},
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll, ready},
@@ -14,64 +14,53 @@ use std::{
 };
 
 use async_trait::async_trait;
-use bytes::{Buf, BytesMut};
 use parking_lot::Mutex;
-use pingora::{
-    protocols::{
-        ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream,
-        TimingDigest, UniqueID, UniqueIDType,
-        raw_connect::ProxyDigest,
-        tls::{SslDigest, TlsRef},
-    },
-    server::ShutdownWatch,
+use pingora::protocols::{
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest, UniqueID,
+    UniqueIDType,
+    raw_connect::ProxyDigest,
+    tls::{SslDigest, TlsRef},
 };
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
-    time::Sleep,
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::{
+    front::guarded::Guarded,
+    gateway::{gate::Gate, keepalive::Parking, presence::Presence},
 };
 
-use crate::gateway::{gate::Gate, keepalive::Parking, presence::Presence};
-
-/// How an HTTP/2 connection begins (RFC 9113 section 3.4).
-const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-/// A client's TCP stream, wrapped. [`super::front`] makes one for each connection.
+/// A client's connection, wrapped for one request. [`super::front`] makes one for each.
 #[derive(Debug)]
 pub struct ClientStream {
     /// `None` once the socket has been given up.
-    stream: Option<Stream>,
+    stream: Option<Guarded>,
     id: UniqueIDType,
-    /// The client of the running request. The reference is weak, so it ends with the request and the next one finds a
-    /// plain connection. Read when a read completes or something fails, never by a write that succeeds.
+    /// The client of the running request. The reference is weak, so it ends with the request. Read when a read completes
+    /// or something fails, never by a write that succeeds.
     presence: Mutex<Weak<Presence>>,
     /// Delays the last bytes of an answer.
     gate: Arc<Gate>,
     /// The client has closed its sending side.
     ended: bool,
-    /// Runs while the client accepts no bytes.
-    stalled: Option<Pin<Box<Sleep>>>,
-    /// Bytes read by `try_peek` and not consumed yet.
-    peeked: BytesMut,
     /// Where the connection waits if its request has failed but it can carry others.
     parking: Weak<Parking>,
-    /// Turns true when the gateway accepts no new requests.
-    closing: ShutdownWatch,
 }
 
 impl ClientStream {
-    /// Wraps a connection. A connection without a request ends when `closing` turns true.
-    pub fn new(stream: Stream, parking: Weak<Parking>, closing: ShutdownWatch) -> Self {
+    /// Wraps a connection.
+    pub fn new(stream: Guarded, parking: Weak<Parking>) -> Self {
         Self {
             id: stream.id(),
             stream: Some(stream),
             presence: Mutex::new(Weak::new()),
             gate: Arc::default(),
             ended: false,
-            stalled: None,
-            peeked: BytesMut::new(),
             parking,
-            closing,
         }
+    }
+
+    /// The connection, for the next request; `None` if it has been given up.
+    pub fn into_guarded(self) -> Option<Guarded> {
+        self.stream
     }
 
     /// Where the connection waits after a failed request; `None` once nobody would take it from there.
@@ -104,27 +93,11 @@ impl ClientStream {
     }
 
     /// The result of a write. A failure becomes `swallowed` if the request goes on without its client.
-    fn written<T>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<T>>, swallowed: T) -> Poll<io::Result<T>> {
-        let error = match result {
-            Poll::Ready(Ok(done)) => {
-                self.stalled = None;
-                return Poll::Ready(Ok(done));
-            }
-            Poll::Ready(Err(error)) => error,
-            Poll::Pending => {
-                // Without a watched request Pingora's own write timeout applies.
-                let Some(presence) = self.presence() else {
-                    return Poll::Pending;
-                };
-                let stalled = self
-                    .stalled
-                    .get_or_insert_with(|| Box::pin(tokio::time::sleep(presence.write_limit())));
-                ready!(stalled.as_mut().poll(cx));
-                ErrorKind::TimedOut.into()
-            }
-        };
-        self.stalled = None;
-        Poll::Ready(if self.give_up() { Ok(swallowed) } else { Err(error) })
+    fn written<T>(&mut self, result: Poll<io::Result<T>>, swallowed: T) -> Poll<io::Result<T>> {
+        match result {
+            Poll::Ready(Err(error)) => Poll::Ready(if self.give_up() { Ok(swallowed) } else { Err(error) }),
+            done => done,
+        }
     }
 }
 
@@ -138,14 +111,6 @@ impl AsyncRead for ClientStream {
         let Some(stream) = &mut this.stream else {
             return Poll::Ready(Ok(()));
         };
-        if !this.peeked.is_empty() {
-            let count = buffer.remaining().min(this.peeked.len());
-            buffer.put_slice(&this.peeked.split_to(count));
-            if this.peeked.is_empty() {
-                this.peeked = BytesMut::new();
-            }
-            return Poll::Ready(Ok(()));
-        }
         let (before, has_room) = (buffer.filled().len(), buffer.remaining() > 0);
         let result = ready!(Pin::new(stream).poll_read(cx, buffer));
         let Some(presence) = this.presence().filter(|presence| presence.has_asked()) else {
@@ -156,7 +121,6 @@ impl AsyncRead for ClientStream {
             this.ended = presence.stops_sending();
             this.ended
         } else {
-            // A client that sends more while its answer runs ends the exchange, too.
             this.give_up()
         };
         if goes_on {
@@ -175,7 +139,7 @@ impl AsyncWrite for ClientStream {
         };
         ready!(this.gate.poll_open(cx));
         let result = Pin::new(stream).poll_write(cx, bytes);
-        this.written(cx, result, bytes.len())
+        this.written(result, bytes.len())
     }
 
     fn poll_write_vectored(
@@ -190,7 +154,7 @@ impl AsyncWrite for ClientStream {
         };
         ready!(this.gate.poll_open(cx));
         let result = Pin::new(stream).poll_write_vectored(cx, slices);
-        this.written(cx, result, all())
+        this.written(result, all())
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -202,7 +166,7 @@ impl AsyncWrite for ClientStream {
             return Poll::Ready(Ok(()));
         };
         let result = Pin::new(stream).poll_flush(cx);
-        self.written(cx, result, ())
+        self.written(result, ())
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -222,31 +186,7 @@ impl Shutdown for ClientStream {
     }
 }
 
-#[async_trait]
-impl Peek for ClientStream {
-    /// Pingora asks for as many bytes as the HTTP/2 preface has. A whole request may be shorter (`GET / HTTP/1.0`), so
-    /// this waits only while the bytes may still be the preface; the rest of `buffer` stays untouched.
-    async fn try_peek(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
-        let Some(stream) = &mut self.stream else {
-            return Ok(false);
-        };
-        while self.peeked.len() < buffer.len() && H2_PREFACE.starts_with(&self.peeked) {
-            let mut missing = stream.take((buffer.len() - self.peeked.len()) as u64);
-            // Pingora looks at a connection's first bytes before anything else, however long they take to come.
-            let read = tokio::select! {
-                biased;
-                read = missing.read_buf(&mut self.peeked) => read?,
-                Ok(_) = self.closing.wait_for(|closing| *closing) => return Err(ErrorKind::ConnectionAborted.into()),
-            };
-            if read == 0 {
-                return Err(ErrorKind::UnexpectedEof.into());
-            }
-        }
-        let count = buffer.len().min(self.peeked.len());
-        self.peeked.as_ref().copy_to_slice(buffer.split_at_mut(count).0);
-        Ok(true)
-    }
-}
+impl Peek for ClientStream {}
 
 impl UniqueID for ClientStream {
     fn id(&self) -> UniqueIDType {

@@ -1,57 +1,60 @@
-//! Accepts clients' connections and wraps each before Pingora's parsers get it.
+//! Answers the requests that [`crate::front`] lets in with Pingora's proxy.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use pingora::{
-    apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp},
-    protocols::{Stream, http::ServerSession},
-    server::{ShutdownWatch, configuration::ServerConf},
-};
+use pingora::{apps::HttpServerApp, server::ShutdownWatch, server::configuration::ServerConf};
 use pingora_proxy::{HttpProxy, http_proxy};
 
-use crate::gateway::{Gateway, client_stream::ClientStream, drain::Drain, keepalive::Parking};
+use crate::{
+    front::{
+        guarded::Guarded,
+        handler::{Arrived, Handler},
+    },
+    gateway::{
+        Gateway,
+        client_stream::ClientStream,
+        drain::{Connected, Drain},
+        keepalive::Parking,
+    },
+};
 
-/// The application that the listening service passes connections to.
-pub struct Front {
+/// The gateway behind its front.
+pub struct GatewayHandler {
     proxy: Arc<HttpProxy<Gateway>>,
     drain: Drain,
 }
 
-impl Front {
+impl GatewayHandler {
     /// Wraps Pingora's proxy for this gateway.
-    pub fn new(conf: &Arc<ServerConf>, gateway: Gateway, options: HttpServerOptions) -> Self {
-        let drain = gateway.drain.clone();
-        let mut proxy = http_proxy(conf, gateway);
-        proxy.server_options = Some(options);
+    pub fn new(conf: &Arc<ServerConf>, gateway: Gateway) -> Self {
         Self {
-            proxy: Arc::new(proxy),
-            drain,
+            drain: gateway.drain.clone(),
+            proxy: Arc::new(http_proxy(conf, gateway)),
         }
     }
 }
 
 #[async_trait]
-impl ServerApp for Front {
-    async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        let _connected = self.drain.connect();
-        let parking = Arc::new(Parking::default());
-        let stream = Box::new(ClientStream::new(stream, parking.sign(), shutdown.clone()));
-        let left = self.proxy.process_new(stream, shutdown).await;
-        // Pingora is done with the connection, but a parked one can go on. Only HTTP/1.1 connections are parked.
-        let mut next = parking.take();
-        while let Some((stream, settings)) = next.map(ReusedHttpStream::consume) {
-            let mut session = ServerSession::new_http1(stream);
-            if let Some(settings) = settings {
-                settings.apply_to_session(&mut session);
-            }
-            let reused = self.proxy.process_new_http(session, shutdown).await;
-            next = reused.or_else(|| parking.take());
-        }
-        left
+impl Handler for GatewayHandler {
+    type App = HttpProxy<Gateway>;
+    type Visit = Connected;
+
+    fn app(&self) -> &Arc<HttpProxy<Gateway>> {
+        &self.proxy
     }
 
-    async fn cleanup(&self) {
-        self.proxy.cleanup().await;
+    fn enter(&self) -> Connected {
+        self.drain.connect()
+    }
+
+    async fn request(&self, arrived: Arrived, over: Guarded, shutdown: &ShutdownWatch) -> Option<Guarded> {
+        let parking = Arc::new(Parking::default());
+        let stream = ClientStream::new(over, parking.sign());
+        let session = arrived.session(Box::new(stream));
+        let reused = self.proxy.process_new_http(session, shutdown).await;
+        // Pingora may be done with a connection that goes on nevertheless.
+        let stream = reused.map(|reused| reused.consume().0).or_else(|| parking.take())?;
+        stream.into_any().downcast::<ClientStream>().ok()?.into_guarded()
     }
 }

@@ -12,10 +12,7 @@ use std::{
 
 use http::Version;
 use parking_lot::Mutex;
-use pingora::{
-    apps::{HttpPersistentSettings, ReusedHttpStream},
-    protocols::http::ServerSession,
-};
+use pingora::protocols::{Stream, http::ServerSession};
 use pingora_proxy::Session;
 
 use crate::gateway::{client_stream::ClientStream, drain::Drain};
@@ -43,11 +40,10 @@ pub async fn park(session: &mut Session) {
     let Some(parking) = parking(session) else {
         return;
     };
-    let settings = HttpPersistentSettings::for_session(session);
     let nobody = ServerSession::new_custom(Box::new(()));
     let finished = std::mem::replace(&mut *session.downstream_session, nobody);
     if let Ok(Some(stream)) = finished.finish().await {
-        parking.put(ReusedHttpStream::from_reusable_stream(stream, settings));
+        parking.put(stream.into_parts().0);
     }
 }
 
@@ -56,9 +52,9 @@ fn parking(session: &Session) -> Option<Arc<Parking>> {
     (**stream).as_any().downcast_ref::<ClientStream>()?.parking()
 }
 
-/// Where a connection waits to be continued. Each connection has its own, so it holds one at most.
+/// Where a connection waits to be continued. Each request has its own, so it holds one at most.
 #[derive(Debug, Default)]
-pub struct Parking(Mutex<Option<ReusedHttpStream>>);
+pub struct Parking(Mutex<Option<Stream>>);
 
 impl Parking {
     /// A weak reference for the connection itself, which must not keep itself alive.
@@ -66,12 +62,12 @@ impl Parking {
         Arc::downgrade(self)
     }
 
-    fn put(&self, stream: ReusedHttpStream) {
+    fn put(&self, stream: Stream) {
         *self.0.lock() = Some(stream);
     }
 
     /// Takes the parked connection out, if there is one.
-    pub fn take(&self) -> Option<ReusedHttpStream> {
+    pub fn take(&self) -> Option<Stream> {
         self.0.lock().take()
     }
 }

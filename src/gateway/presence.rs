@@ -31,8 +31,6 @@ pub struct Terms {
     pub stream: bool,
     /// How long the answer may run on.
     pub finish: Duration,
-    /// How long the client may accept no bytes before it counts as disconnected.
-    pub write: Duration,
 }
 
 /// Whether the client of one request is still connected. Exists only for answers that may outlive their client.
@@ -88,11 +86,6 @@ impl Presence {
     /// Whether a client that only closes its sending side may still be waiting.
     pub fn listens_on(&self) -> bool {
         !self.terms.stream
-    }
-
-    /// How long the client may accept no bytes before it counts as disconnected.
-    pub fn write_limit(&self) -> Duration {
-        self.terms.write
     }
 
     /// The client has closed its sending side, but may still be waiting. Returns false if the request is to end as if
@@ -184,7 +177,6 @@ mod tests {
         let terms = Terms {
             stream,
             finish: Duration::from_secs(10),
-            write: Duration::from_secs(1),
         };
         let metrics = Metrics::new(&[], &[]).expect("metrics");
         let presence = Presence::new(terms, Arc::clone(places), Arc::new(metrics));

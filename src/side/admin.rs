@@ -1,5 +1,6 @@
-//! The admin API on a unix socket: accounts, keys, the log, models and providers, for the subcommands and a console to come.
-//! Who may connect is decided by the socket's file mode; every change is in the audit record before it is made.
+//! The admin API: accounts, keys, the log, models and providers, for the subcommands and a console to come. On a unix socket
+//! the file's mode decides who may connect, over TCP ([`tcp`]) a certificate; every change is in the audit record before it
+//! is made.
 
 mod accounts;
 mod backup;
@@ -12,6 +13,7 @@ mod providers;
 mod reply;
 mod served;
 mod state;
+pub mod tcp;
 
 use std::{
     pin::pin,
@@ -31,7 +33,8 @@ use hyper_util::{
 };
 use serde_json::json;
 use tokio::{
-    net::{UnixListener, UnixStream},
+    io::{AsyncRead, AsyncWrite},
+    net::UnixListener,
     sync::{Semaphore, watch},
 };
 
@@ -106,32 +109,34 @@ pub async fn serve(listener: UnixListener, state: AdminState, mut shutdown: watc
         };
         let router = router.clone();
         tokio::spawn(async move {
-            // Errors of one connection are its client's to see.
-            let extension = ConnectionExtension::default();
-            let mut serving = pin!(connection(stream, router, extension.clone()));
-            let ended = tokio::time::timeout(CONNECTION_WAIT, &mut serving).await;
-            if ended.is_err() && extension.0.load(Ordering::Relaxed) {
-                let _ = tokio::time::timeout(BACKUP_WAIT, serving).await;
-            }
+            let credentials = stream.peer_cred().ok();
+            let peer = Peer::Process {
+                uid: credentials.map(|credentials| credentials.uid()),
+                pid: credentials.and_then(|credentials| credentials.pid()),
+            };
+            served(stream, peer, router).await;
             drop(permit);
         });
     }
 }
 
-async fn connection(stream: UnixStream, router: Router, extension: ConnectionExtension) -> Result<(), hyper::Error> {
-    let peer = stream.peer_cred().map_or_else(
-        |_| Peer::default(),
-        |cred| Peer {
-            uid: Some(cred.uid()),
-            pid: cred.pid(),
-        },
+/// Serves a connection for as long as one may last. Its errors are its client's to see.
+async fn served<S>(stream: S, peer: Peer, router: Router)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let extension = ConnectionExtension::default();
+    let service = TowerToHyperService::new(router.layer(Extension(peer)).layer(Extension(extension.clone())));
+    let mut serving = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_READ)
+            .serve_connection(TokioIo::new(stream), service)
     );
-    let service = TowerToHyperService::new(router.layer(Extension(peer)).layer(Extension(extension)));
-    http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_READ)
-        .serve_connection(TokioIo::new(stream), service)
-        .await
+    let ended = tokio::time::timeout(CONNECTION_WAIT, &mut serving).await;
+    if ended.is_err() && extension.0.load(Ordering::Relaxed) {
+        let _ = tokio::time::timeout(BACKUP_WAIT, serving).await;
+    }
 }
 
 #[cfg(test)]

@@ -33,6 +33,9 @@ pub struct AuditRecord {
     pub peer_uid: Option<u32>,
     /// The process at the other end of the socket.
     pub peer_pid: Option<i32>,
+    /// The holder of the certificate at the other end of a TCP connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer_certificate: Option<Arc<str>>,
     /// What was asked for: `key.create`, `account.credit` and so on.
     pub operation: &'static str,
     /// The key concerned; empty where none is.

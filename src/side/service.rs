@@ -6,7 +6,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::IntoRawFd;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use axum::{Extension, Router};
+use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -32,7 +32,7 @@ use crate::side::unix_socket;
 mod write_limit;
 
 /// Connections that wait to be accepted.
-const BACKLOG: u32 = 256;
+const BACKLOG: u32 = 1024;
 /// Connections served at once per listener; more are closed unanswered.
 pub const CONNECTIONS_MAX: usize = 256;
 /// The longest a client may take to send a request's head, and so also the longest an idle connection is kept.
@@ -61,7 +61,10 @@ pub enum Bound {
 /// Serves a unix socket until the watch turns true.
 pub type UnixServe = Box<dyn Fn(UnixListener, watch::Receiver<bool>) -> ServeFuture + Send + Sync>;
 
-/// What [`UnixServe`] returns.
+/// Serves one connection of a TCP listener to its end.
+pub type TcpServe = Box<dyn Fn(Stream) -> ServeFuture + Send + Sync>;
+
+/// What [`UnixServe`] and [`TcpServe`] return.
 pub type ServeFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A listener and what is behind it, for `Server::add_service`.
@@ -73,6 +76,7 @@ pub struct SideService {
 
 enum Kind {
     Http { address: SocketAddr, router: Router },
+    Tcp { address: SocketAddr, serve: Arc<TcpServe> },
     Unix { path: PathBuf, serve: UnixServe },
 }
 
@@ -80,6 +84,12 @@ impl SideService {
     /// HTTP/1.1 on a TCP address; port 0 takes a free one. The watch tells where.
     pub fn http(name: &str, address: SocketAddr, router: Router) -> (Self, watch::Receiver<Bound>) {
         Self::new(name, Kind::Http { address, router })
+    }
+
+    /// A TCP address whose connections are given to `serve`; port 0 takes a free one. The watch tells where.
+    pub fn tcp(name: &str, address: SocketAddr, serve: TcpServe) -> (Self, watch::Receiver<Bound>) {
+        let serve = Arc::new(serve);
+        Self::new(name, Kind::Tcp { address, serve })
     }
 
     /// A unix socket, mode 0660, given to `serve`. The watch tells when.
@@ -112,19 +122,16 @@ impl SideService {
         ready.notify_ready();
     }
 
-    async fn serve_http(&self, address: SocketAddr, router: Router, shared: ServiceStart) {
+    async fn serve_tcp<A>(&self, address: SocketAddr, app: A, shared: ServiceStart)
+    where
+        A: ServerApp + Send + Sync + 'static,
+    {
         let fds = shared.fds.unwrap_or_else(|| Arc::new(Fds::new().into()));
         let bound = match bind_or_inherit(address, &fds) {
             Ok(bound) => bound,
             Err(error) => {
                 return self.fail(format!("{address}: {error}; free the address or configure another one"));
             }
-        };
-        let app = HttpApp {
-            router,
-            connections: Semaphore::new(CONNECTIONS_MAX),
-            header_read: HEADER_READ,
-            answer_write: ANSWER_WRITE,
         };
         let mut service = Listening::new(self.name.clone(), app);
         service.add_tcp(&bound.to_string());
@@ -185,7 +192,21 @@ impl ServiceWithDependents for SideService {
             ready,
         };
         match &self.kind {
-            Kind::Http { address, router } => self.serve_http(*address, router.clone(), shared).await,
+            Kind::Http { address, router } => {
+                let app = HttpApp {
+                    router: router.clone(),
+                    connections: Semaphore::new(CONNECTIONS_MAX),
+                    header_read: HEADER_READ,
+                    answer_write: ANSWER_WRITE,
+                };
+                self.serve_tcp(*address, app, shared).await;
+            }
+            Kind::Tcp { address, serve } => {
+                let app = TcpApp {
+                    serve: Arc::clone(serve),
+                };
+                self.serve_tcp(*address, app, shared).await;
+            }
             Kind::Unix { path, serve } => self.serve_unix(path, serve, shared).await,
         }
     }
@@ -202,9 +223,22 @@ impl ServiceWithDependents for SideService {
     /// What an upgrade must keep open for this service; unix sockets are taken over by path instead.
     fn listen_addresses(&self) -> Option<Vec<String>> {
         match &self.kind {
-            Kind::Http { address, .. } => Some(vec![address.to_string()]),
+            Kind::Http { address, .. } | Kind::Tcp { address, .. } => Some(vec![address.to_string()]),
             Kind::Unix { .. } => Some(Vec::new()),
         }
+    }
+}
+
+/// Gives Pingora's connections to whoever serves them.
+struct TcpApp {
+    serve: Arc<TcpServe>,
+}
+
+#[async_trait]
+impl ServerApp for TcpApp {
+    async fn process_new(self: &Arc<Self>, session: Stream, _shutdown: &ShutdownWatch) -> Option<Stream> {
+        (self.serve)(session).await;
+        None
     }
 }
 
@@ -216,31 +250,18 @@ struct HttpApp {
     answer_write: Duration,
 }
 
-/// The address at the other end of a connection, an extension of each of its requests. Unspecified if it is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer(pub IpAddr);
-
-impl Peer {
-    fn of(session: &Stream) -> Self {
-        let digest = session.get_socket_digest();
-        let address = digest.as_ref().and_then(|digest| digest.peer_addr()?.as_inet());
-        Self(address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip))
-    }
-}
-
 #[async_trait]
 impl ServerApp for HttpApp {
     async fn process_new(self: &Arc<Self>, session: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
         // Closed unanswered when full: whoever holds all the places must not make weir hold more.
         let _place = self.connections.try_acquire().ok()?;
-        let router = self.router.clone().layer(Extension(Peer::of(&session)));
         let stream = WriteLimit::new(session, self.answer_write);
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.header_read)
             .max_headers(HEADERS_MAX)
             .max_buf_size(HEAD_BYTES_MAX)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router.clone()));
         let mut connection = pin!(connection);
         let mut shutdown = shutdown.clone();
         // A connection that fails is its client's affair and says nothing about weir: its result is not looked at.

@@ -16,6 +16,7 @@ use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, Registry};
 
 use crate::telemetry::access_log::RequestRecord;
 
+mod connections;
 mod gauge_guard;
 mod gen_ai;
 mod health;
@@ -23,20 +24,21 @@ mod maker;
 mod money;
 mod process;
 mod providers;
+mod reloads;
 mod store;
+mod tls;
 mod unattended;
 
+pub use connections::{CloseReason, ListenerFigures};
 pub use gauge_guard::GaugeGuard;
-use gen_ai::GenAi;
 pub use health::Health;
 use maker::{Maker, NONE, raise};
 pub use money::MoneyFigures;
-use money::MoneyMetrics;
 pub use providers::ProviderFigures;
-use providers::ProviderMetrics;
-use store::StoreMetrics;
-use unattended::Unattended;
+pub use tls::CertificateFigure;
 pub use unattended::UnattendedEnd;
+use {connections::Connections, gen_ai::GenAi, money::MoneyMetrics};
+use {providers::ProviderMetrics, reloads::Reloads, store::StoreMetrics, tls::Tls, unattended::Unattended};
 
 /// The content type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -53,6 +55,7 @@ const BODY_BUCKETS: [f64; 9] = [
 pub struct Metrics {
     registry: Registry,
     labels: ArcSwap<Labels>,
+    connections: Connections,
     gen_ai: GenAi,
     requests: IntCounterVec,
     refusals: IntCounterVec,
@@ -68,11 +71,10 @@ pub struct Metrics {
     sessions_unwritten: IntCounter,
     key_cache: IntCounterVec,
     store: StoreMetrics,
+    tls: Tls,
     resolver_failures: IntCounterVec,
     panics: IntCounter,
-    reloads: IntCounterVec,
-    reload_failed: IntGauge,
-    reloaded_at: IntGauge,
+    reloads: Reloads,
     process: process::Process,
     samplers: Mutex<Vec<Sampler>>,
 }
@@ -93,6 +95,7 @@ impl Metrics {
         let make = Maker { registry: &registry };
         let metrics = Self {
             labels: ArcSwap::default(),
+            connections: Connections::new(&make)?,
             gen_ai: GenAi::new(&make)?,
             requests: make.counters(
                 "weir_requests_total",
@@ -123,25 +126,14 @@ impl Metrics {
             )?,
             key_cache: make.counters("weir_key_cache_total", "What the key cache did.", &["event"])?,
             store: StoreMetrics::new(&make)?,
+            tls: Tls::new(&make)?,
             resolver_failures: make.counters(
                 "weir_resolver_failures_total",
                 "Failed lookups of provider hosts.",
                 &["host"],
             )?,
             panics: make.counter("weir_panics_total", "Panics caught; each is a bug.")?,
-            reloads: make.counters(
-                "weir_config_reloads_total",
-                "Reloads of the configuration.",
-                &["result"],
-            )?,
-            reload_failed: make.gauge(
-                "weir_config_reload_failed",
-                "1 while the last reload failed and an older configuration is in force.",
-            )?,
-            reloaded_at: make.gauge(
-                "weir_config_reloaded_timestamp_seconds",
-                "When the configuration in force was loaded anew; 0 since the start.",
-            )?,
+            reloads: Reloads::new(&make)?,
             process: process::Process::new(),
             samplers: Mutex::default(),
             registry: registry.clone(),
@@ -163,17 +155,6 @@ impl Metrics {
             }
         }
         self.labels.store(labels.into());
-    }
-
-    /// A reload has ended at `now`, in seconds since the epoch.
-    pub fn reloaded(&self, good: bool, now: i64) {
-        self.reloads
-            .with_label_values(&[if good { "ok" } else { "failed" }])
-            .inc();
-        self.reload_failed.set(i64::from(!good));
-        if good {
-            self.reloaded_at.set(now);
-        }
     }
 
     /// Counts a finished request in everything it belongs to, its refusal included.
@@ -339,6 +320,21 @@ impl Metrics {
         }
         self.process.render(&mut text);
         text
+    }
+
+    /// The figures of a listener.
+    pub fn listener(&self, listener: &'static str) -> ListenerFigures {
+        self.connections.listener(listener)
+    }
+
+    /// A reload has ended at `now`, in seconds since the epoch.
+    pub fn reloaded(&self, good: bool, now: i64) {
+        self.reloads.ended(good, now);
+    }
+
+    /// The certificates in use, all of them; for use in a sampler. Those of one name and kind count as the first to end.
+    pub fn certificates_are(&self, certificates: &[CertificateFigure]) {
+        self.tls.certificates_are(certificates);
     }
 }
 

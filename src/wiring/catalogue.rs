@@ -82,6 +82,7 @@ pub fn check(config: &Config) -> Result<(Catalogue, Vec<Warning>), Vec<FileError
     Err(errors)
 }
 
+/// All of them, as one that ends the start.
 pub(super) fn refused(errors: &[FileError]) -> StartError {
     let lines: Vec<String> = errors.iter().map(FileError::to_string).collect();
     StartError::Configuration(lines.join("\n"))

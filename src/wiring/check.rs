@@ -9,7 +9,9 @@ use crate::{
     cli::CheckArgs,
     config::Config,
     domain::strict_toml::FileError,
-    wiring::{catalogue, output::printed, start_error::StartError, store_check, trust},
+    edges::clock,
+    front::tls::certificate::Certificate,
+    wiring::{catalogue, output::printed, start_error::StartError, store_check, tls, trust},
 };
 
 /// What is wrong nowhere, and of what nobody would be served.
@@ -20,6 +22,7 @@ struct Sound {
     providers: usize,
     on: usize,
     models: usize,
+    certificates: tls::Identities,
     warnings: Vec<String>,
 }
 
@@ -56,15 +59,25 @@ fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<Sound> {
     {
         errors.push(places.fault("upstream.ca_file", message));
     }
+    let certificates = tls::read(config)
+        .map_err(|found| errors.extend(found))
+        .unwrap_or_default();
     match catalogue::check(config) {
         Ok((catalogue, warnings)) => {
+            let expiring = tls::warnings(&certificates, clock::unix_seconds());
             let on = catalogue.providers().filter(|provider| provider.is_on()).count();
             let nothing = (on == 0).then(|| NOTHING_ON.to_owned());
             Some(Sound {
                 providers: catalogue.providers().count(),
                 on,
                 models: catalogue.models().count(),
-                warnings: warnings.iter().map(ToString::to_string).chain(nothing).collect(),
+                warnings: warnings
+                    .iter()
+                    .map(ToString::to_string)
+                    .chain(nothing)
+                    .chain(expiring)
+                    .collect(),
+                certificates,
             })
         }
         Err(found) => {
@@ -83,12 +96,41 @@ fn tell(args: &CheckArgs, sound: &Sound, out: &mut impl Write) -> std::io::Resul
         providers,
         on,
         models,
+        certificates,
         warnings,
     } = sound;
+    let certificates = certificates.iter().flat_map(|(listener, identity)| {
+        let certificates = identity.certificates.iter();
+        certificates.map(move |certificate| (listener, certificate))
+    });
     if args.json {
-        let result =
-            json!({ "ok": true, "providers": providers, "providers_on": on, "models": models, "warnings": warnings });
+        let certificate = |(listener, one): (&str, &Certificate)| {
+            json!({
+                "listener": listener,
+                "names": one.names().all().collect::<Vec<_>>(),
+                "key": one.kind(),
+                "valid_from": tls::day(one.valid_from()),
+                "valid_until": tls::day(one.valid_until()),
+            })
+        };
+        let result = json!({
+            "ok": true,
+            "providers": providers,
+            "providers_on": on,
+            "models": models,
+            "certificates": certificates.map(certificate).collect::<Vec<_>>(),
+            "warnings": warnings,
+        });
         return writeln!(out, "{result}");
+    }
+    for (listener, one) in certificates {
+        let until = tls::day(one.valid_until());
+        writeln!(
+            out,
+            "certificate: [{listener}] good for {} until {until} ({} key)",
+            one.names(),
+            one.kind()
+        )?;
     }
     for warning in warnings {
         writeln!(out, "warning: {warning}")?;

@@ -26,7 +26,7 @@ use crate::{
         access_log::{AccessLog, AccessLogTarget},
         metrics::{Health, Metrics, ProviderFigures},
     },
-    wiring::{StartError, catalogue, money::Money, public, reload::Reloader, stability::Stability, store},
+    wiring::{StartError, catalogue, money::Money, public, reload::Reloader, stability::Stability, store, tls},
 };
 
 /// What is shared between the gateway, the side services and the background.
@@ -49,6 +49,8 @@ pub struct Parts {
     pub keys: Arc<KeyCache>,
     /// Resolves the providers' names in the background.
     pub resolver: Arc<Resolver>,
+    /// TLS of the listeners.
+    pub tls: Arc<tls::Listeners>,
     /// Metrics and access log.
     pub sinks: Arc<Sinks>,
     /// Counts running requests, for the shutdown.
@@ -72,6 +74,7 @@ impl Parts {
     pub fn build(config: Config, conf: &Path, background: &Runtime) -> Result<Self, StartError> {
         let config = Arc::new(config);
         let catalogue = Arc::new(catalogue::build(&config)?);
+        let tls = Arc::new(tls::build(&config)?);
         let store::Opened {
             keys: store,
             sessions: session_store,
@@ -103,6 +106,7 @@ impl Parts {
             conf: conf.to_owned(),
             live: Arc::clone(&live),
             resolver: Arc::clone(&resolver),
+            tls: Arc::clone(&tls),
             metrics: Arc::clone(&sinks.metrics),
             pools_task,
         };
@@ -117,7 +121,6 @@ impl Parts {
         );
         background.spawn(reloader.run(stopped));
         let public = public::build(&config, &live, &stability.snapshots);
-        let budget = BodyBudget::new(config.gateway.body_budget_bytes);
         let parts = Self {
             live,
             switches: Arc::new(switches),
@@ -127,9 +130,10 @@ impl Parts {
             session_task,
             keys,
             resolver,
+            tls,
             sinks,
             drain: Drain::default(),
-            budget,
+            budget: BodyBudget::new(config.gateway.body_budget_bytes),
             money,
             stability,
             public,
@@ -166,6 +170,7 @@ impl Parts {
         let metrics = &self.sinks.metrics;
         self.money.observe(metrics);
         self.stability.observe(metrics);
+        self.tls.observe(metrics);
         catalogue::tell_metrics(metrics, &self.live.get().catalogue);
         let (live, switches) = (Arc::clone(&self.live), Arc::clone(&self.switches));
         let (keys, budget) = (Arc::clone(&self.keys), self.budget.clone());

@@ -26,7 +26,7 @@ use crate::{
         pools::Pools,
     },
     telemetry::metrics::Metrics,
-    wiring::{StartError, catalogue, notify as service_manager},
+    wiring::{StartError, catalogue, notify as service_manager, tls},
 };
 
 /// Editors write a file in several steps: this long after the last of them it is read.
@@ -43,6 +43,8 @@ pub struct Reloader {
     pub live: Arc<LiveCell>,
     /// Resolves the providers' names in the background.
     pub resolver: Arc<Resolver>,
+    /// What the listeners show.
+    pub tls: Arc<tls::Listeners>,
     /// Where the outcome is counted.
     pub metrics: Arc<Metrics>,
     /// Ends the background work of the version in force.
@@ -111,14 +113,16 @@ impl Reloader {
     async fn reload(&mut self, stop: &watch::Receiver<bool>) -> (Result<(), StartError>, Option<Candidate>) {
         let conf = self.conf.clone();
         let read = tokio::task::spawn_blocking(move || read(&conf)).await;
-        let (candidate, catalogue) = match read {
+        let (candidate, content) = match read {
             Ok(Ok(read)) => read,
             Ok(Err(error)) => return (Err(error), None),
             Err(error) => return (Err(StartError::failed("the reload", error)), None),
         };
-        let outcome = match catalogue {
-            Ok(catalogue) => {
+        let outcome = match content {
+            Ok((catalogue, identities)) => {
                 self.put_in_force(candidate.config.clone(), catalogue, stop).await;
+                tls::warn(&identities);
+                self.tls.show(identities);
                 Ok(())
             }
             Err(error) => Err(error),
@@ -187,12 +191,18 @@ struct Candidate {
     contents: Contents,
 }
 
+/// What the files hold that a configuration names.
+type Content = (Catalogue, tls::Identities);
+
 /// Reads a configuration, and what it names.
-fn read(conf: &Path) -> Result<(Candidate, Result<Catalogue, StartError>), StartError> {
+fn read(conf: &Path) -> Result<(Candidate, Result<Content, StartError>), StartError> {
     let config = Config::load(conf).map_err(|error| StartError::Configuration(error.to_string()))?;
     let contents = contents(conf, &config);
-    let catalogue = catalogue::build(&config);
-    Ok((Candidate { config, contents }, catalogue))
+    let content = catalogue::build(&config).and_then(|catalogue| {
+        let identities = tls::read(&config).map_err(|errors| catalogue::refused(&errors))?;
+        Ok((catalogue, identities))
+    });
+    Ok((Candidate { config, contents }, content))
 }
 
 /// Files, each with a digest of what it holds. A file that is not there, and a folder, count by their name alone.
@@ -202,6 +212,7 @@ type Contents = BTreeMap<PathBuf, [u8; 32]>;
 fn contents(conf: &Path, config: &Config) -> Contents {
     let mut files = catalogue::files(config);
     files.insert(conf.to_owned());
+    files.extend(tls::files(config));
     let digest = |file: PathBuf| {
         let digest = Sha256::digest(std::fs::read(&file).unwrap_or_default());
         (file, digest.into())

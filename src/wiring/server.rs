@@ -32,13 +32,13 @@ use crate::{
         admin::{self, AdminState, CredentialView, ModelView, PassedOverView, ProviderView, Providers},
         audit::Audit,
         ops::{self, OpsState, Readiness},
-        public,
         service::{Bound, SideService},
     },
     store::StoreWarning,
     wiring::{
         StartError,
-        gateway_service::GatewayService,
+        descriptors::Descriptors,
+        front_service,
         listen_fds::HandedOver,
         parts::Parts,
         signals::{self, Phase, TerminationWatch},
@@ -63,6 +63,10 @@ pub struct Addresses {
     pub stability: SocketAddr,
     /// The admin API's unix socket.
     pub admin: PathBuf,
+    /// The admin API over TCP.
+    pub admin_tcp: Option<SocketAddr>,
+    /// The listener that sends clients to the one with TLS.
+    pub redirect: Option<SocketAddr>,
 }
 
 /// A weir that serves, until [`Running::until_stopped`].
@@ -81,7 +85,9 @@ pub struct Running {
 
 /// Starts everything; returns when it serves. To be called before there are threads.
 pub fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
-    let listeners = [config.gateway.listen, config.ops.listen, config.stability.listen];
+    let mut listeners = vec![config.gateway.listen, config.ops.listen, config.stability.listen];
+    listeners.extend(config.gateway.tls.redirect_listen);
+    listeners.extend(config.admin.tcp.as_ref().map(|tcp| tcp.listen));
     let handed_over = HandedOver::take(&listeners)?;
     let background = background()?;
     let no_signals = |error| StartError::failed("listening for signals", error);
@@ -99,22 +105,23 @@ pub fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
 
     let mut server = Server::new_with_opt_and_conf(None, server_conf(&parts.config, roots.as_ref()));
     server.bootstrap();
-    let (gateway, gateway_bound) = GatewayService::new(&server.configuration, parts.gateway());
-    let (admin, admin_bound) = admin_service(&parts)?;
+    let (gateway, gateway_bound) = front_service::gateway(&server.configuration, &parts);
+    let (redirect, redirect_bound) = front_service::redirect(&parts, gateway_bound.clone()).unzip();
+    let state = admin_state(&parts)?;
+    let (admin_tcp, admin_tcp_bound) = admin_tcp_service(&parts, &state).unzip();
+    let (admin, admin_bound) = admin_service(&parts, state);
     let (ops, ops_bound) = ops_service(&parts, phase.clone(), admin_bound.clone());
-    let stability = parts.config.stability.listen;
-    let (stability, stability_bound) = SideService::http(
-        "stability",
-        stability,
-        public::router(Arc::clone(&parts.public), Arc::clone(parts.money.billing.time())),
-    );
+    let (stability, stability_bound) = front_service::stability(&parts);
     handed_over.before(&mut server, |server| {
-        vec![
+        let mut services = vec![
             server.add_service(gateway),
             server.add_service(ops),
             server.add_service(stability),
             server.add_service(admin),
-        ]
+        ];
+        services.extend(admin_tcp.map(|admin_tcp| server.add_service(admin_tcp)));
+        services.extend(redirect.map(|redirect| server.add_service(redirect)));
+        services
     });
 
     let end = watch::Sender::new(false);
@@ -131,7 +138,14 @@ pub fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
         .name("server".to_owned())
         .spawn(serve)
         .map_err(|error| StartError::failed("the server's thread", error))?;
-    let addresses = background.block_on(addresses(gateway_bound, ops_bound, stability_bound, admin_bound))?;
+    let addresses = background.block_on(addresses(Bounds {
+        gateway: gateway_bound,
+        ops: ops_bound,
+        stability: stability_bound,
+        admin: admin_bound,
+        admin_tcp: admin_tcp_bound,
+        redirect: redirect_bound,
+    }))?;
     Ok(Running {
         addresses,
         parts,
@@ -156,7 +170,7 @@ fn server_conf(config: &Config, roots: Option<&NamedTempFile>) -> ServerConf {
     ServerConf {
         threads: config.gateway.threads,
         max_retries: TRIES_MAX,
-        upstream_keepalive_pool_size: config.upstream.pool_size,
+        upstream_keepalive_pool_size: Descriptors::share(config.connections.max, config.upstream.pool_size).pool,
         ca_file: roots.map(|roots| roots.path().to_string_lossy().into_owned()),
         // Pingora is told to end when the gateway has drained.
         grace_period_seconds: Some(0),
@@ -198,11 +212,11 @@ fn ops_service(
     SideService::http("ops", parts.config.ops.listen, ops::router(state))
 }
 
-fn admin_service(parts: &Parts) -> Result<(SideService, watch::Receiver<Bound>), StartError> {
+fn admin_state(parts: &Parts) -> Result<AdminState, StartError> {
     let audit =
         Audit::open(&parts.config.admin.audit).map_err(|error| StartError::failed("the audit record", error))?;
     let prefix = parts.config.gateway.key_prefix.clone();
-    let state = AdminState::new(
+    Ok(AdminState::new(
         admin::Stores {
             keys: Arc::clone(&parts.store),
             ledger: Arc::clone(&parts.money.ledger),
@@ -219,9 +233,21 @@ fn admin_service(parts: &Parts) -> Result<(SideService, watch::Receiver<Bound>),
         }),
         prefix,
         audit,
-    );
+    ))
+}
+
+fn admin_service(parts: &Parts, state: AdminState) -> (SideService, watch::Receiver<Bound>) {
     let serve = move |listener, shutdown| admin::serve(listener, state.clone(), shutdown);
-    Ok(SideService::unix("admin", parts.config.admin.socket.clone(), serve))
+    let socket = parts.config.admin.socket.clone();
+    SideService::unix("admin", socket, serve)
+}
+
+/// The same over TCP, if it is configured: only with TLS.
+fn admin_tcp_service(parts: &Parts, state: &AdminState) -> Option<(SideService, watch::Receiver<Bound>)> {
+    let tcp = parts.config.admin.tcp.as_ref()?;
+    let tls = Arc::clone(parts.tls.admin.as_ref()?);
+    let serve = admin::tcp::serve(state.clone(), tls);
+    Some(SideService::tcp("admin over TCP", tcp.listen, Box::new(serve)))
 }
 
 /// What the admin API shows and switches.
@@ -299,30 +325,49 @@ fn models(catalogue: &Catalogue, switches: &Switches) -> Vec<ModelView> {
     catalogue.models().filter(serves).map(view).collect()
 }
 
-async fn addresses(
+/// What tells where each listener is bound.
+struct Bounds {
     gateway: watch::Receiver<Bound>,
     ops: watch::Receiver<Bound>,
     stability: watch::Receiver<Bound>,
     admin: watch::Receiver<Bound>,
-) -> Result<Addresses, StartError> {
-    let tcp = |bound: Bound| match bound {
-        Bound::Tcp(address) => Ok(address),
-        Bound::Failed(reason) => Err(StartError::Listen(reason)),
-        Bound::Waiting | Bound::Unix(_) => Err(StartError::Listen("a listener of the wrong kind".to_owned())),
-    };
-    let admin = async {
-        match bound(admin).await? {
-            Bound::Unix(path) => Ok(path),
-            Bound::Failed(reason) => Err(StartError::Listen(reason)),
-            Bound::Waiting | Bound::Tcp(_) => Err(StartError::Listen("a listener of the wrong kind".to_owned())),
-        }
+    admin_tcp: Option<watch::Receiver<Bound>>,
+    redirect: Option<watch::Receiver<Bound>>,
+}
+
+async fn addresses(bounds: Bounds) -> Result<Addresses, StartError> {
+    let admin = match bound(bounds.admin).await? {
+        Bound::Unix(path) => path,
+        Bound::Failed(reason) => return Err(StartError::Listen(reason)),
+        Bound::Waiting | Bound::Tcp(_) => return Err(of_the_wrong_kind()),
     };
     Ok(Addresses {
-        gateway: tcp(bound(gateway).await?)?,
-        ops: tcp(bound(ops).await?)?,
-        stability: tcp(bound(stability).await?)?,
-        admin: admin.await?,
+        gateway: tcp(bounds.gateway).await?,
+        ops: tcp(bounds.ops).await?,
+        stability: tcp(bounds.stability).await?,
+        admin,
+        admin_tcp: optional(bounds.admin_tcp).await?,
+        redirect: optional(bounds.redirect).await?,
     })
+}
+
+async fn optional(watch: Option<watch::Receiver<Bound>>) -> Result<Option<SocketAddr>, StartError> {
+    match watch {
+        Some(watch) => tcp(watch).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn tcp(watch: watch::Receiver<Bound>) -> Result<SocketAddr, StartError> {
+    match bound(watch).await? {
+        Bound::Tcp(address) => Ok(address),
+        Bound::Failed(reason) => Err(StartError::Listen(reason)),
+        Bound::Waiting | Bound::Unix(_) => Err(of_the_wrong_kind()),
+    }
+}
+
+fn of_the_wrong_kind() -> StartError {
+    StartError::Listen("a listener of the wrong kind".to_owned())
 }
 
 async fn bound(mut watch: watch::Receiver<Bound>) -> Result<Bound, StartError> {

@@ -6,6 +6,8 @@ use std::process::{Command, Output};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
+use crate::harness::certificates::{Authority, Kind};
+
 /// The exit code of a configuration that cannot be used (sysexits.h).
 const EX_CONFIG: i32 = 78;
 
@@ -142,4 +144,47 @@ fn a_configuration_that_serves_nothing_is_warned_of() {
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("(1 on)") && !text.contains("no provider is on"), "{text}");
+}
+
+#[test]
+fn certificates_are_told_with_their_names_and_ends() {
+    let authority = Authority::new();
+    let good = authority.files("good", &["api.test", "*.b.test"], Kind::Rsa);
+    let ended = authority.files_until("ended", &["old.test"], Kind::Ecdsa, 2021);
+    let table = |section: &str, chain: &Path, key: &Path| {
+        let (chain, key) = (chain.display(), key.display());
+        format!("[[{section}.tls.certificate]]\nchain = \"{chain}\"\nkey = \"file:{key}\"\n")
+    };
+    let conf = table("gateway", &good.chain, &good.key) + &table("stability", &ended.chain, &ended.key);
+    let folder = folder(&conf);
+    let output = check(folder.path(), &["--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let told: Json = serde_json::from_slice(&output.stdout).unwrap();
+    let first = json!({
+        "listener": "gateway", "names": ["api.test", "*.b.test"], "key": "RSA",
+        "valid_from": "2020-01-01T00:00:00Z", "valid_until": "2040-01-01T00:00:00Z",
+    });
+    assert_eq!(told["certificates"][0], first);
+    assert_eq!(told["certificates"][1]["listener"], "stability");
+    let output = check(folder.path(), &[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("certificate: [gateway] good for api.test, *.b.test until 2040-01-01T00:00:00Z (RSA key)"),
+        "{text}"
+    );
+    assert!(
+        text.contains("warning: [stability] certificate for old.test: ended at 2021-01-01T00:00:00Z"),
+        "{text}"
+    );
+
+    let conf = table("gateway", &good.chain, &ended.key);
+    std::fs::write(folder.path().join("weir.toml"), conf).unwrap();
+    let output = check(folder.path(), &[]);
+    assert_eq!(output.status.code(), Some(EX_CONFIG));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        text.contains("weir.toml:1: key `gateway.tls.certificate.1`: chain "),
+        "{text}"
+    );
+    assert!(text.contains("the key is not that of the first certificate"), "{text}");
 }

@@ -12,6 +12,7 @@
 
 mod harness;
 
+mod admin_over_tcp;
 mod agents;
 mod bodies;
 mod broken_streams;
@@ -25,6 +26,7 @@ mod errors;
 mod examples;
 mod expectations;
 mod failover;
+mod front;
 mod fuzz;
 mod headers;
 mod held_bodies;
@@ -33,6 +35,7 @@ mod http_1_0;
 mod json;
 mod keep_alive;
 mod keys;
+mod listener_tls;
 mod log_lines;
 mod made_up_keys;
 mod model_lists;
@@ -44,6 +47,7 @@ mod peers;
 mod prices;
 mod prometheus;
 mod providers;
+mod proxy_protocol;
 mod readme;
 mod redis_setup;
 mod reload;

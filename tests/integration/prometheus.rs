@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value as Json;
 
+use crate::harness::certificates::{Authority, Kind};
 use crate::harness::prometheus::{Prometheus, promtool, shipped};
 use crate::harness::redis::RedisServer;
 use crate::harness::request::ALL_WIRES;
@@ -23,9 +24,11 @@ const PROMPTS: [&str; 6] = [
 ];
 
 /// A gateway that has had traffic of every kind, with a provider whose name cannot be resolved.
-fn busy(provider: &SampleProvider) -> Weir {
+fn busy(provider: &SampleProvider, authority: &Authority) -> Weir {
+    let certificate = authority.files("stability", &["status.test"], Kind::Ecdsa);
     let weir = WeirBuilder::new()
         .all_providers(&provider.base_url())
+        .set("stability.tls.certificate", vec![certificate.setting()])
         .provider("zai", "http://provider.invalid:9")
         .start();
     let key = weir.key().text;
@@ -91,7 +94,8 @@ fn rules_and_dashboard_ask_for_what_weir_has() {
         skip!("prometheus is not installed")
     }
     let provider = SampleProvider::start();
-    let weir = busy(&provider);
+    let authority = Authority::new();
+    let weir = busy(&provider, &authority);
     wait_until("a lookup in vain", || {
         weir.metrics().contains("weir_resolver_failures_total{")
     });

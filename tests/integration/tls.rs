@@ -7,7 +7,7 @@ use crate::harness::provider::Welcome;
 use crate::harness::request::{ALL_WIRES, Wire};
 use crate::harness::{RecordingProvider, Weir, WeirBuilder};
 
-fn provider_with(tls: &Arc<tokio_rustls::rustls::ServerConfig>) -> RecordingProvider {
+fn provider_with(tls: &Arc<rustls::ServerConfig>) -> RecordingProvider {
     RecordingProvider::start_with(Some(Arc::clone(tls)), |_| Welcome::Serve, |_, answer| answer.json("{}"))
 }
 
@@ -73,6 +73,13 @@ fn a_certificate_of_an_unknown_authority_is_refused() {
     let provider = provider_with(&unknown.server(Flaw::None));
     let weir = WeirBuilder::new().all_providers(&provider.base_url()).start();
     assert_refused(&weir, &provider, "an unknown authority, with the platform's roots");
+}
+
+#[test]
+fn a_certificate_that_nobody_signed_is_refused() {
+    let authority = Authority::new();
+    let provider = provider_with(&authority.server(Flaw::SelfSigned));
+    assert_refused(&trusting(&authority, &provider), &provider, "a self-signed certificate");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::domain::wire::{protocol::Protocol, provider_state::StateKind};
+use crate::domain::wire::{http1::head::HeadFault, protocol::Protocol, provider_state::StateKind};
 
 mod limit;
 mod reply;
@@ -104,6 +104,12 @@ pub enum Refusal {
     BodyTimeout,
     /// The request's head is too large.
     HeadersTooLarge,
+    /// The request's head leaves open what is meant, or is not offered.
+    HeadInvalid(HeadFault),
+    /// The request's head did not arrive in time.
+    HeadTimeout,
+    /// The chunks of the body do not follow their framing.
+    BodyFramingInvalid,
     /// An `expect` header other than `100-continue`.
     ExpectationUnknown,
     /// The query is not valid.
@@ -163,8 +169,10 @@ impl Refusal {
             | Self::BodyInvalid { .. }
             | Self::BodyEncodingUnsupported { .. }
             | Self::BodyEncodingInvalid { .. }
+            | Self::BodyFramingInvalid
             | Self::QueryInvalid { .. }
             | Self::UsageUnseen { .. } => 400,
+            Self::HeadInvalid(fault) => fault.status(),
             // As the vendor says it of a response; of everything else it says 404.
             Self::StateUnknown { kind, .. } if *kind == StateKind::Response => 400,
             Self::CredentialMissing
@@ -180,7 +188,7 @@ impl Refusal {
             | Self::CountTokensUnsupported { .. }
             | Self::StateUnknown { .. } => 404,
             Self::MethodNotAllowed { .. } => 405,
-            Self::BodyTimeout => 408,
+            Self::BodyTimeout | Self::HeadTimeout => 408,
             Self::LengthRequired => 411,
             Self::BodyTooLarge { .. } | Self::BodyTooLargeDecoded { .. } => 413,
             Self::ExpectationUnknown => 417,
@@ -227,6 +235,9 @@ impl Refusal {
             Self::LengthRequired => "length_required",
             Self::BodyTimeout => "body_timeout",
             Self::HeadersTooLarge => "headers_too_large",
+            Self::HeadInvalid(fault) => fault.reason(),
+            Self::HeadTimeout => "head_timeout",
+            Self::BodyFramingInvalid => "body_framing_invalid",
             Self::ExpectationUnknown => "expectation_unknown",
             Self::QueryInvalid { .. } => "query_invalid",
             Self::UsageUnseen { .. } => "usage_unseen",

@@ -52,7 +52,6 @@ pub fn presence(gateway: &Gateway, request: &Request, provider: &Provider) -> Op
     let terms = Terms {
         stream: request.stream,
         finish: request.live.config.upstream.client_gone_finish,
-        write: request.live.config.gateway.write,
     };
     let (places, metrics) = (Arc::clone(&gateway.finishing), Arc::clone(&gateway.sinks.metrics));
     Some(Presence::new(terms, places, metrics))
@@ -79,7 +78,12 @@ pub fn connection(session: &mut Session, request: &Request, presence: Option<&Ar
     let nobody = ServerSession::new_custom(Box::new(()));
     *session.downstream_session = match std::mem::replace(&mut *session.downstream_session, nobody) {
         ServerSession::H2(h2) => {
-            let h2 = ClientH2::new(h2, presence.cloned(), Arc::clone(&gate));
+            let h2 = ClientH2::new(
+                h2,
+                presence.cloned(),
+                Arc::clone(&gate),
+                request.live.config.gateway.answer_pace(),
+            );
             ServerSession::new_custom(Box::new(h2))
         }
         other => other,

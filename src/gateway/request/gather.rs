@@ -7,18 +7,22 @@
 //! - Without one, reading stops when the JSON value (or the compressed stream) is complete, and Pingora's own loop
 //!   reads the end of the body.
 
-use std::time::Duration;
-
 use bytes::{Bytes, BytesMut};
-use pingora::ErrorType;
+use pingora::{Error, ErrorType};
 use pingora_proxy::Session;
 
 use crate::{
     domain::{
-        faults::refusal::Refusal,
+        faults::{
+            pace::{Pace, PaceLimit},
+            refusal::Refusal,
+        },
         wire::json_scan::{JsonEnd, Progress},
     },
-    edges::body_budget::{BodyBudget, BodyLease},
+    edges::{
+        body_budget::{BodyBudget, BodyLease},
+        clock,
+    },
     gateway::{
         coding::Coding,
         request::{
@@ -36,13 +40,13 @@ const REPLAY_BYTES_MAX: u64 = 64 * 1024;
 /// The most that is allocated for a body before any of its bytes have arrived.
 const FIRST_ALLOCATION_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Reads the body. `read_wait` limits each wait for more bytes; `bytes_max` limits the whole body, both as received and
+/// Reads the body. `pace` limits the waiting for bytes; `bytes_max` limits the whole body, both as received and
 /// decoded.
 pub async fn gather(
     session: &mut Session,
     head: BodyHead,
     bytes_max: usize,
-    read_wait: Duration,
+    pace: PaceLimit,
     budget: &BodyBudget,
 ) -> Result<RequestBody, Rejection> {
     let declared = content_length(&session.req_header().headers);
@@ -55,8 +59,9 @@ pub async fn gather(
         coding: head.coding,
         bytes_max,
         lease,
+        pace: Pace::new(pace),
     };
-    session.set_read_timeout(Some(read_wait));
+    session.set_read_timeout(Some(pace.wait_max));
     if head.expectation == Expectation::Continue {
         session
             .write_continue_response()
@@ -76,6 +81,7 @@ struct Gathering {
     coding: Option<Coding>,
     bytes_max: usize,
     lease: BodyLease,
+    pace: Pace,
 }
 
 enum Text {
@@ -108,7 +114,9 @@ async fn sized(session: &mut Session, length: u64, mut body: Gathering) -> Resul
         if left <= REPLAY_BYTES_MAX {
             session.enable_retry_buffering();
         }
-        let Some(piece) = read(session).await? else { break };
+        let Some(piece) = read(session, &mut body.pace).await? else {
+            break;
+        };
         body.received += piece.len();
         match &mut body.text {
             Text::Plain(text) => text.extend_from_slice(&piece),
@@ -126,7 +134,7 @@ async fn sized(session: &mut Session, length: u64, mut body: Gathering) -> Resul
 async fn open(session: &mut Session, mut body: Gathering) -> Result<RequestBody, Rejection> {
     session.enable_retry_buffering();
     let mut end = JsonEnd::new();
-    while let Some(piece) = read(session).await? {
+    while let Some(piece) = read(session, &mut body.pace).await? {
         body.received += piece.len();
         if body.received > body.bytes_max {
             return Err(Refusal::BodyTooLarge {
@@ -157,11 +165,24 @@ async fn open(session: &mut Session, mut body: Gathering) -> Result<RequestBody,
     body.finish(BodyForm::Open { replayable })
 }
 
-async fn read(session: &mut Session) -> Result<Option<Bytes>, Rejection> {
-    session.read_request_body().await.map_err(|error| match error.etype() {
+/// Reads a piece. Pingora's own time limit does nothing over HTTP/2.
+async fn read(session: &mut Session, pace: &mut Pace) -> Result<Option<Bytes>, Rejection> {
+    let due = pace.wait(clock::instant());
+    let reading = tokio::time::timeout_at(due.into(), session.read_request_body());
+    let late = |_| Rejection::Refused(Refusal::BodyTimeout);
+    let piece = reading.await.map_err(late)?.map_err(|error| match error.etype() {
         ErrorType::ReadTimedout => Rejection::Refused(Refusal::BodyTimeout),
+        _ if is_malformed(&error) => Rejection::Refused(Refusal::BodyFramingInvalid),
         _ => Rejection::ClientGone,
-    })
+    })?;
+    pace.moved(piece.as_ref().map_or(0, Bytes::len), clock::instant);
+    Ok(piece)
+}
+
+/// Whether the front has refused the chunks (`front/guarded.rs`).
+fn is_malformed(error: &Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<std::io::Error>();
+    cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::InvalidData)
 }
 
 fn allocation(length: u64) -> usize {

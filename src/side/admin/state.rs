@@ -40,11 +40,13 @@ pub struct Stores {
     pub archive: Option<Arc<dyn Archive>>,
 }
 
-/// The process at the other end of a connection.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Peer {
-    pub(super) uid: Option<u32>,
-    pub(super) pid: Option<i32>,
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug)]
+pub(super) enum Peer {
+    /// A process on this machine, as far as the system tells.
+    Process { uid: Option<u32>, pid: Option<i32> },
+    /// The holder of a certificate.
+    Certified(Arc<str>),
 }
 
 impl AdminState {
@@ -70,10 +72,15 @@ impl AdminState {
         key_id: &str,
         values: serde_json::Value,
     ) -> Result<(), AuditError> {
+        let (peer_uid, peer_pid, peer_certificate) = match peer {
+            Peer::Process { uid, pid } => (uid, pid, None),
+            Peer::Certified(holder) => (None, None, Some(holder)),
+        };
         let record = AuditRecord {
             time_unix_ms: clock::unix_millis(),
-            peer_uid: peer.uid,
-            peer_pid: peer.pid,
+            peer_uid,
+            peer_pid,
+            peer_certificate,
             operation,
             key_id: key_id.to_owned(),
             values,

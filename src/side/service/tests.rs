@@ -230,17 +230,6 @@ async fn a_client_that_does_not_take_its_answer_loses_its_place() {
 }
 
 #[tokio::test]
-async fn the_peers_address_reaches_the_routes() {
-    let whoami = async |Extension(peer): Extension<Peer>| peer.0.to_string();
-    let router = Router::new().route("/hello", get(whoami));
-    let (service, mut watch) = SideService::http("ops", any_port(), router);
-    let running = start(service, &table());
-    let address = tcp(&mut watch).await;
-    assert!(ask(address).await.ends_with("\r\n127.0.0.1"));
-    running.stop().await;
-}
-
-#[tokio::test]
 async fn a_unix_socket_is_given_to_its_server_and_removed_at_the_stop() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("admin.sock");

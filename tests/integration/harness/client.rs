@@ -1,17 +1,26 @@
-//! A byte-exact HTTP/1.1 client over one TCP connection: it writes what it is told and reads piece by piece.
+//! A byte-exact HTTP/1.1 client over one TCP connection, plain or with TLS: it writes what it is told and reads piece by piece.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
+
+use rustls::{ClientConnection, StreamOwned};
 
 use super::request::{Request, Upload};
 use super::wait::DEADLINE;
 
 /// A connection.
 pub(crate) struct Client {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
+    /// The same connection, for what concerns the socket.
+    socket: TcpStream,
     buffer: Vec<u8>,
 }
+
+/// What bytes go through.
+trait Stream: Read + Write + Send {}
+
+impl<S: Read + Write + Send> Stream for S {}
 
 /// How the end of a body is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,14 +65,26 @@ pub(crate) struct Response {
 impl Client {
     /// Connects.
     pub(crate) fn connect(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect(address).unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"));
-        stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        stream.set_write_timeout(Some(DEADLINE)).unwrap();
-        stream.set_nodelay(true).unwrap();
+        let socket = TcpStream::connect(address).unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"));
+        Client::over(socket)
+    }
+
+    /// Over a connection that is there.
+    pub(crate) fn over(socket: TcpStream) -> Client {
+        socket.set_read_timeout(Some(DEADLINE)).unwrap();
+        socket.set_write_timeout(Some(DEADLINE)).unwrap();
+        socket.set_nodelay(true).unwrap();
         Client {
-            stream,
+            stream: Box::new(socket.try_clone().unwrap()),
+            socket,
             buffer: Vec::new(),
         }
+    }
+
+    /// Goes on with TLS, as `tls` has begun it or not.
+    pub(crate) fn with_tls(self, tls: ClientConnection) -> Client {
+        let stream = Box::new(StreamOwned::new(tls, self.socket.try_clone().unwrap()));
+        Client { stream, ..self }
     }
 
     /// Sends a request and reads the whole answer.
@@ -90,7 +111,7 @@ impl Client {
 
     /// Says that nothing more will be written; reads on.
     pub(crate) fn half_close(&mut self) {
-        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+        let _ = self.socket.shutdown(std::net::Shutdown::Write);
     }
 
     /// Leaves with a reset (RST) instead of an end (FIN).
@@ -100,8 +121,8 @@ impl Client {
             .build()
             .unwrap();
         let _inside = runtime.enter();
-        self.stream.set_nonblocking(true).unwrap();
-        let stream = tokio::net::TcpStream::from_std(self.stream).unwrap();
+        self.socket.set_nonblocking(true).unwrap();
+        let stream = tokio::net::TcpStream::from_std(self.socket).unwrap();
         stream.set_zero_linger().unwrap();
     }
 
@@ -202,14 +223,14 @@ impl Client {
 
     /// True when the peer closes within `limit` without sending anything more.
     pub(crate) fn closed_within(&mut self, limit: Duration) -> bool {
-        self.stream.set_read_timeout(Some(limit)).unwrap();
+        self.socket.set_read_timeout(Some(limit)).unwrap();
         let mut space = [0_u8; 1024];
         let closed = match self.stream.read(&mut space) {
             Ok(0) => true,
             Ok(_) => false,
             Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
         };
-        self.stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        self.socket.set_read_timeout(Some(DEADLINE)).unwrap();
         closed
     }
 

@@ -1,9 +1,10 @@
-//! An HTTP/2 client with prior knowledge (h2c) that decides where END_STREAM stands.
+//! An HTTP/2 client, with prior knowledge (h2c) or over TLS, that decides where END_STREAM stands.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,6 +13,10 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
 
 use super::client::Response;
 use super::request::Request;
@@ -48,6 +53,29 @@ pub(crate) fn exchange(address: SocketAddr, request: &Request, end: EndStream, l
     answer.unwrap_or_else(|_| panic!("no answer over h2c within {EXCHANGE_MAX:?}"))
 }
 
+/// Sends one request over TLS and reads the whole answer.
+#[track_caller]
+pub(crate) fn exchange_tls(
+    tls: Arc<ClientConfig>,
+    name: &'static str,
+    address: SocketAddr,
+    request: &Request,
+) -> Response {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let talk = async {
+        let socket = tokio::net::TcpStream::connect(address).await.unwrap();
+        let name = ServerName::try_from(name).unwrap();
+        let stream = TlsConnector::from(tls).connect(name, socket).await.unwrap();
+        talk_over(stream, request, EndStream::OnLastFrame, Length::Said).await
+    };
+    let answer = runtime.block_on(async { tokio::time::timeout(EXCHANGE_MAX, talk).await });
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    answer.unwrap_or_else(|_| panic!("no answer over h2 within {EXCHANGE_MAX:?}"))
+}
+
 /// Sends one request over a new h2c connection and leaves, without an answer, when `wait` has returned.
 #[track_caller]
 pub(crate) fn abandon(address: SocketAddr, request: &Request, wait: impl FnOnce()) {
@@ -74,12 +102,82 @@ pub(crate) fn abandon(address: SocketAddr, request: &Request, wait: impl FnOnce(
     });
 }
 
-async fn talk(address: SocketAddr, request: &Request, end: EndStream, length: Length) -> Response {
-    let socket = tokio::net::TcpStream::connect(address).await.unwrap();
-    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(socket))
-        .await
-        .unwrap();
-    tokio::spawn(connection);
+/// One h2c connection for several requests.
+pub(crate) struct Requests {
+    runtime: tokio::runtime::Runtime,
+    sender: http2::SendRequest<Uploaded>,
+    /// Answers that are not read.
+    unread: Vec<hyper::body::Incoming>,
+}
+
+type Uploaded = http_body_util::Either<Frames, Unending>;
+
+impl Requests {
+    /// Connects.
+    pub(crate) fn connect(address: SocketAddr) -> Requests {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let sender = runtime.block_on(async {
+            let socket = tokio::net::TcpStream::connect(address).await.unwrap();
+            let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(socket))
+                .await
+                .unwrap();
+            tokio::spawn(connection);
+            sender
+        });
+        Requests {
+            runtime,
+            sender,
+            unread: Vec::new(),
+        }
+    }
+
+    /// The status of a request's answer, which is left unread; `None` if the connection takes no more.
+    pub(crate) fn send(&mut self, request: &Request) -> Option<u16> {
+        let body = Frames::of(&request.body, EndStream::OnLastFrame);
+        self.ask(request, http_body_util::Either::Left(body))
+    }
+
+    /// The same, with an upload that begins and never ends.
+    pub(crate) fn send_without_end(&mut self, request: &Request) -> Option<u16> {
+        let begin = Some(Bytes::copy_from_slice(&request.body[..1]));
+        self.ask(request, http_body_util::Either::Right(Unending { begin }))
+    }
+
+    fn ask(&mut self, request: &Request, body: Uploaded) -> Option<u16> {
+        let request = head(request, Length::Said).body(body).unwrap();
+        let sending = self.sender.send_request(request);
+        let answer = self
+            .runtime
+            .block_on(async { tokio::time::timeout(EXCHANGE_MAX, sending).await });
+        let answer = answer.expect("no answer over h2c in time").ok()?;
+        let status = answer.status().as_u16();
+        self.unread.push(answer.into_body());
+        Some(status)
+    }
+}
+
+/// A body whose end does not come.
+struct Unending {
+    begin: Option<Bytes>,
+}
+
+impl Body for Unending {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.begin.take() {
+            Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+            None => Poll::Pending,
+        }
+    }
+}
+
+fn head(request: &Request, length: Length) -> http::request::Builder {
     let mut builder = hyper::Request::builder()
         .method(request.method.as_str())
         .uri(format!("http://weir.test{}", request.target));
@@ -89,8 +187,24 @@ async fn talk(address: SocketAddr, request: &Request, end: EndStream, length: Le
     if length == Length::Said {
         builder = builder.header("content-length", request.body.len());
     }
+    builder
+}
+
+async fn talk(address: SocketAddr, request: &Request, end: EndStream, length: Length) -> Response {
+    let socket = tokio::net::TcpStream::connect(address).await.unwrap();
+    talk_over(socket, request, end, length).await
+}
+
+async fn talk_over<S>(stream: S, request: &Request, end: EndStream, length: Length) -> Response
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .unwrap();
+    tokio::spawn(connection);
     let answer = sender
-        .send_request(builder.body(Frames::of(&request.body, end)).unwrap())
+        .send_request(head(request, length).body(Frames::of(&request.body, end)).unwrap())
         .await
         .unwrap();
     let status = answer.status().as_u16();

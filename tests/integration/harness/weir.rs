@@ -39,6 +39,7 @@ pub(crate) struct WeirBuilder {
     settings: toml::Table,
     environment: Vec<(String, String)>,
     panics: Panics,
+    open_files_max: Option<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -81,6 +82,7 @@ impl WeirBuilder {
             settings: toml::Table::new(),
             environment: Vec::new(),
             panics: Panics::Fail,
+            open_files_max: None,
         };
         let builder = builder
             .set("gateway.listen", "127.0.0.1:0")
@@ -148,6 +150,12 @@ impl WeirBuilder {
         self
     }
 
+    /// Limits the files that the gateway may open.
+    pub(crate) fn open_files_max(mut self, limit: u32) -> WeirBuilder {
+        self.open_files_max = Some(limit);
+        self
+    }
+
     /// This test makes the gateway panic: it is no failure to find that in its log.
     pub(crate) fn panics_expected(mut self) -> WeirBuilder {
         self.panics = Panics::Expected;
@@ -178,7 +186,7 @@ impl WeirBuilder {
         )
         .unwrap();
         set_up(folder.path(), &self.environment);
-        let (process, [gateway, ops, stability]) = serve(folder.path(), &self.environment);
+        let (process, [gateway, ops, stability]) = serve(folder.path(), &self.environment, self.open_files_max);
         let keys = std::sync::Mutex::default();
         Weir {
             process,
@@ -204,10 +212,14 @@ fn set_up(folder: &Path, environment: &[(String, String)]) {
 
 /// Runs `weir serve` in `folder` and waits for its ready file: the gateway's, the ops and the stability address.
 #[track_caller]
-fn serve(folder: &Path, environment: &[(String, String)]) -> (Process, [SocketAddr; 3]) {
+fn serve(folder: &Path, environment: &[(String, String)], open_files_max: Option<u32>) -> (Process, [SocketAddr; 3]) {
     let ready = folder.join("ready.json");
     let _ = std::fs::remove_file(&ready);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    let binary = env!("CARGO_BIN_EXE_weir");
+    let mut command = Command::new(open_files_max.map_or(binary, |_| "sh"));
+    if let Some(limit) = open_files_max {
+        command.args(["-c", &format!("ulimit -n {limit} && exec \"$0\" \"$@\""), binary]);
+    }
     command
         .args(["serve", "--conf"])
         .arg(folder.join("weir.toml"))
@@ -415,7 +427,7 @@ impl Weir {
     #[track_caller]
     pub(crate) fn kill_and_restart(&mut self) {
         self.process.kill();
-        let (process, [gateway, ops, stability]) = serve(self.folder.path(), &self.environment);
+        let (process, [gateway, ops, stability]) = serve(self.folder.path(), &self.environment, None);
         (self.process, self.gateway, self.ops, self.stability) = (process, gateway, ops, stability);
     }
 

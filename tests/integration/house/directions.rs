@@ -10,7 +10,7 @@ use super::source::sources;
 
 /// The rooms of `src/`, the lowest first, each with those that it may use. `wiring` is where all of them meet, and uses
 /// whatever it builds.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("domain", &[]),
     ("edges", &[]),
     ("telemetry", &["domain", "edges"]),
@@ -22,6 +22,8 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ("providers", &["config", "domain", "edges", "store"]),
     ("money", &["config", "domain", "edges", "journal", "store"]),
     ("stability", &["domain", "edges", "journal", "store"]),
+    // How clients come in.
+    ("front", &["config", "domain", "edges", "providers", "telemetry"]),
     // What is served.
     (
         "gateway",
@@ -29,6 +31,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
             "config",
             "domain",
             "edges",
+            "front",
             "money",
             "providers",
             "stability",
@@ -38,7 +41,16 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ),
     (
         "side",
-        &["domain", "edges", "journal", "money", "stability", "store", "telemetry"],
+        &[
+            "domain",
+            "edges",
+            "front",
+            "journal",
+            "money",
+            "stability",
+            "store",
+            "telemetry",
+        ],
     ),
     ("sample_provider", &["domain", "edges"]),
     ("cli", &["config", "domain", "sample_provider"]),

@@ -288,19 +288,24 @@ fn a_client_that_takes_no_more_bytes_pays_the_whole() {
 }
 
 #[test]
-fn a_client_that_talks_into_its_answer_pays_the_whole() {
+fn a_client_that_talks_into_its_answer_gets_and_pays_the_whole() {
     let halting = Halting::start();
     let weir = Weir::start(&halting.provider.base_url());
     let key = weir.key().text;
-    for wire in ALL_WIRES {
+    let talking = ALL_WIRES.map(|wire| {
         let mut client = weir.connect();
         client.write(&wire.streaming(&key, "hi").bytes(Upload::Length));
-        let mut head = client.head_to("POST");
-        client.write(b"GET / HTTP/1.1\r\n");
-        while client.piece(&mut head) != Piece::Cut {}
-    }
+        let head = client.head_to("POST");
+        client.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n");
+        (client, head)
+    });
     assert_eq!(halting.dropped(), 0);
     halting.go_on.permit();
+    // What it says is a request of its own, whose turn comes then.
+    for (mut client, head) in talking {
+        assert!(client.rest(head).complete);
+        assert_eq!(client.response_to("GET").status, 404);
+    }
     let books = weir.books(ALL_WIRES.len());
     assert!(
         books.rows.iter().all(|row| row["usage_source"] == "reported"),

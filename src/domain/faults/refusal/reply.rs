@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::domain::faults::refusal::{Refusal, limit::retry_info};
+use crate::domain::wire::http1::head::HeadFault;
 use crate::domain::wire::protocol::{ErrorForm, Protocol, gemini, messages, responses};
 use crate::domain::wire::provider_state::StateKind;
 
@@ -55,9 +56,14 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
     let mut headers = vec![
         ("content-type", "application/json".to_owned()),
         (protocol.request_id_header(), request_id.to_owned()),
+        // Messages repeat words of the client: no browser is to take them for a page.
+        ("x-content-type-options", "nosniff".to_owned()),
     ];
     if let Refusal::MethodNotAllowed { allow } = refusal {
         headers.push(("allow", (*allow).to_owned()));
+    }
+    if *refusal == Refusal::HeadInvalid(HeadFault::Method) {
+        headers.push(("allow", "GET, HEAD, POST, OPTIONS".to_owned()));
     }
     if *refusal == Refusal::UpgradeUnavailable {
         // RFC 9110 section 15.5.22: the protocol to use instead.
@@ -178,9 +184,6 @@ fn message(refusal: &Refusal) -> String {
             POST /v1beta/models/{model}:generateContent; GET /v1/models lists the models."
             .to_owned(),
         Refusal::MethodNotAllowed { allow } => format!("This path does not take this method. Use {allow}."),
-        Refusal::UpgradeUnavailable => {
-            "WebSockets are not offered here. Send POST /v1/responses over HTTP.".to_owned()
-        }
         Refusal::ChatCompletionsRemoved => "Chat completions have been removed from this service. Use POST /v1/responses: \
             put the messages into `input`."
             .to_owned(),
@@ -209,12 +212,14 @@ fn message(refusal: &Refusal) -> String {
         Refusal::BodyTooLargeDecoded { limit_bytes } => format!(
             "The decoded request body is larger than the {limit_bytes} bytes that are allowed. Send a smaller request."
         ),
-        Refusal::LengthRequired => "The length of the body is missing. Send a content-length header.".to_owned(),
-        Refusal::BodyTimeout => "The request body did not arrive in time. Send the request again.".to_owned(),
-        Refusal::HeadersTooLarge => "The request headers are too large. Send fewer or shorter headers.".to_owned(),
-        Refusal::ExpectationUnknown => {
-            "The expect header asks for something unknown. Only `Expect: 100-continue` is understood.".to_owned()
-        }
+        Refusal::HeadersTooLarge
+        | Refusal::HeadInvalid(_)
+        | Refusal::HeadTimeout
+        | Refusal::BodyFramingInvalid
+        | Refusal::BodyTimeout
+        | Refusal::LengthRequired
+        | Refusal::ExpectationUnknown
+        | Refusal::UpgradeUnavailable => transfer_message(refusal).to_owned(),
         Refusal::BodyBudgetExhausted => "The service has no room for another request body now. Try again shortly.".to_owned(),
         Refusal::Limited(limit) => limit.message(),
         Refusal::JournalFull => {
@@ -242,6 +247,24 @@ fn message(refusal: &Refusal) -> String {
         | Refusal::ModelNotServed { .. }
         | Refusal::CountTokensUnsupported { .. }
         | Refusal::ProviderDisabled { .. } => model_message(refusal),
+    }
+}
+
+/// Of refusals that concern how the request is sent, not what it asks.
+fn transfer_message(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::UpgradeUnavailable => "WebSockets are not offered here. Send POST /v1/responses over HTTP.",
+        Refusal::LengthRequired => "The length of the body is missing. Send a content-length header.",
+        Refusal::BodyTimeout => "The request body did not arrive in time. Send the request again.",
+        Refusal::ExpectationUnknown => {
+            "The expect header asks for something unknown. Only `Expect: 100-continue` is understood."
+        }
+        Refusal::HeadInvalid(fault) => fault.message(),
+        Refusal::HeadTimeout => "The request's head did not arrive in time. Send the request again.",
+        Refusal::BodyFramingInvalid => {
+            "The chunks of the request body do not follow their framing. Send the body with a content-length."
+        }
+        _ => HeadFault::TooLarge.message(),
     }
 }
 

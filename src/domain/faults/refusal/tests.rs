@@ -12,6 +12,9 @@ const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Proto
 fn all() -> Vec<Refusal> {
     let model = || "sample-large".to_owned();
     vec![
+        Refusal::HeadInvalid(HeadFault::Host),
+        Refusal::HeadTimeout,
+        Refusal::BodyFramingInvalid,
         Refusal::UnknownPath,
         Refusal::MethodNotAllowed { allow: "POST" },
         Refusal::ChatCompletionsRemoved,
@@ -194,6 +197,34 @@ fn types_and_codes_are_those_that_clients_act_on() {
     check(&cases);
 }
 
+#[test]
+fn what_is_refused_before_it_is_parsed_has_the_same_forms() {
+    let cases = [
+        (
+            Refusal::HeadInvalid(HeadFault::Host),
+            400,
+            "invalid_request_error",
+            "host_invalid",
+            "INVALID_ARGUMENT",
+        ),
+        (
+            Refusal::HeadTimeout,
+            408,
+            "timeout_error",
+            "head_timeout",
+            "DEADLINE_EXCEEDED",
+        ),
+        (
+            Refusal::BodyFramingInvalid,
+            400,
+            "invalid_request_error",
+            "body_framing_invalid",
+            "INVALID_ARGUMENT",
+        ),
+    ];
+    check(&cases);
+}
+
 fn check(cases: &[(Refusal, u16, &str, &str, &str)]) {
     for (refusal, status, kind, code, name) in cases {
         assert_eq!(refusal.status(), *status);
@@ -239,6 +270,7 @@ fn headers_tell_clients_when_to_come_back() {
                 "x-request-id"
             };
             assert_eq!(header(&reply, id).as_deref(), Some("req_1"));
+            assert_eq!(header(&reply, "x-content-type-options").as_deref(), Some("nosniff"));
         }
     }
     let reply = Refusal::BodyBudgetExhausted.reply(Protocol::Messages, "req_1");

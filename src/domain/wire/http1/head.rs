@@ -1,0 +1,333 @@
+//! Checks a request's head: request line and field lines, to the empty line behind them.
+
+use self::HeadFault as Fault;
+
+/// The most digits of a `content-length`; so many always fit into 64 bits.
+const LENGTH_DIGITS_MAX: usize = 19;
+
+/// Protocols that an `upgrade` may name: WebSocket, which has an answer of its own, and HTTP/2, which common clients
+/// offer with every request over cleartext and which is passed over (RFC 9110 section 7.8).
+const UPGRADES: [&[u8]; 2] = [b"websocket", b"h2c"];
+
+/// How large a head may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadLimits {
+    /// The most bytes, from the request line to the empty line.
+    pub bytes_max: usize,
+    /// The most field lines.
+    pub fields_max: usize,
+}
+
+/// How the end of a request's body is found (RFC 9112 section 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// There is no body.
+    Empty,
+    /// By its length in bytes.
+    Length(u64),
+    /// By its chunks.
+    Chunked,
+}
+
+/// Why a head is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadFault {
+    /// It has too many bytes or field lines.
+    TooLarge,
+    /// A line feed without a carriage return before it (RFC 9112 section 2.2).
+    BareLineFeed,
+    /// The first line is not `METHOD SP TARGET SP VERSION`.
+    RequestLine,
+    /// A version other than HTTP/1.1 and HTTP/1.0.
+    Version,
+    /// CONNECT or TRACE.
+    Method,
+    /// The target is not a path with an optional query (RFC 9112 section 3.2.1).
+    Target,
+    /// A field continues on a further line (RFC 9112 section 5.2).
+    Folded,
+    /// A field's name is no token, or white space stands before its colon (RFC 9112 section 5.1).
+    FieldName,
+    /// A field's value has a control character.
+    FieldValue,
+    /// `host` is missing, repeated or no authority (RFC 9112 section 3.2).
+    Host,
+    /// `content-length` is repeated or not one number (RFC 9112 section 6.3).
+    ContentLength,
+    /// `transfer-encoding` is repeated or not `chunked`, or the version is HTTP/1.0 (RFC 9112 section 6.1).
+    TransferEncoding,
+    /// Both of the two (RFC 9112 section 6.1).
+    TwoLengths,
+    /// `upgrade` names an unknown protocol.
+    Upgrade,
+}
+
+impl HeadFault {
+    /// The status of the answer.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::TooLarge => 431,
+            Self::Version => 505,
+            Self::Method => 405,
+            _ => 400,
+        }
+    }
+
+    /// The label for metrics, out of a closed set.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::TooLarge => "headers_too_large",
+            Self::BareLineFeed => "bare_line_feed",
+            Self::RequestLine => "request_line_invalid",
+            Self::Version => "version_unsupported",
+            Self::Method => "method_unsupported",
+            Self::Target => "target_invalid",
+            Self::Folded => "header_folded",
+            Self::FieldName => "header_name_invalid",
+            Self::FieldValue => "header_value_invalid",
+            Self::Host => "host_invalid",
+            Self::ContentLength => "content_length_invalid",
+            Self::TransferEncoding => "transfer_encoding_invalid",
+            Self::TwoLengths => "two_lengths",
+            Self::Upgrade => "upgrade_unknown",
+        }
+    }
+
+    /// What the client is told: what is wrong, and what to send instead.
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::TooLarge => "The request headers are too large. Send fewer or shorter headers.",
+            Self::BareLineFeed => "A line of the request's head ends without a carriage return. End lines with CR LF.",
+            Self::RequestLine => "The request does not begin with an HTTP/1.1 request line. Send METHOD PATH HTTP/1.1.",
+            Self::Version => "This HTTP version is not spoken here. Use HTTP/1.1 or HTTP/2.",
+            Self::Method => "CONNECT and TRACE are not offered here. Use GET, HEAD, POST or OPTIONS.",
+            Self::Target => "The request's target is not a path. Send the path and query only, percent-encoded.",
+            Self::Folded => "A header continues on a further line. Send each header in one line.",
+            Self::FieldName => "A header's name is not valid. Send NAME: VALUE, without white space before the colon.",
+            Self::FieldValue => "A header's value has a control character. Remove it.",
+            Self::Host => "The request needs exactly one host header with a host and an optional port.",
+            Self::ContentLength => "The content-length is not one decimal number. Send it once.",
+            Self::TransferEncoding => {
+                "The transfer-encoding is not `chunked` alone, or HTTP/1.0. Send it once, over HTTP/1.1."
+            }
+            Self::TwoLengths => "The request has both content-length and transfer-encoding. Send one of them.",
+            Self::Upgrade => "The upgrade header asks for a protocol that is not spoken here. Leave it out.",
+        }
+    }
+
+    /// All of them, for metrics.
+    pub const ALL: [Self; 14] = [
+        Self::TooLarge,
+        Self::BareLineFeed,
+        Self::RequestLine,
+        Self::Version,
+        Self::Method,
+        Self::Target,
+        Self::Folded,
+        Self::FieldName,
+        Self::FieldValue,
+        Self::Host,
+        Self::ContentLength,
+        Self::TransferEncoding,
+        Self::TwoLengths,
+        Self::Upgrade,
+    ];
+}
+
+/// Finds the end of a head that arrives in pieces, each byte looked at once.
+#[derive(Debug, Default)]
+pub struct HeadEnd {
+    searched: usize,
+}
+
+impl HeadEnd {
+    /// The length of the head, the empty line included, once `bytes` has all of it. `bytes` begins with the head and
+    /// has only grown since the last call.
+    pub fn find(&mut self, bytes: &[u8], limits: HeadLimits) -> Result<Option<usize>, Fault> {
+        if bytes.first().is_some_and(|first| !is_token(*first)) {
+            // Such as the beginning of a TLS handshake: nothing to wait for.
+            return Err(Fault::RequestLine);
+        }
+        let within = bytes.get(..limits.bytes_max).unwrap_or(bytes);
+        while let Some(at) = memchr::memchr(b'\n', within.get(self.searched..).unwrap_or_default()) {
+            let end = self.searched + at + 1;
+            let before = within.get(..end).unwrap_or_default();
+            if !before.ends_with(b"\r\n") {
+                return Err(Fault::BareLineFeed);
+            }
+            self.searched = end;
+            if before.ends_with(b"\r\n\r\n") {
+                return Ok(Some(end));
+            }
+        }
+        self.searched = within.len();
+        match bytes.len() < limits.bytes_max {
+            true => Ok(None),
+            false => Err(Fault::TooLarge),
+        }
+    }
+}
+
+/// Checks a whole head, the empty line included.
+pub fn check(head: &[u8], limits: HeadLimits) -> Result<Framing, Fault> {
+    let lines = head.strip_suffix(b"\n\r\n").ok_or(Fault::RequestLine)?;
+    let mut lines = lines
+        .split(|byte| *byte == b'\n')
+        .map(|line| line.strip_suffix(b"\r").ok_or(Fault::BareLineFeed));
+    let version = request_line(lines.next().unwrap_or(Err(Fault::RequestLine))?)?;
+    let mut fields = Fields::default();
+    for (count, line) in lines.enumerate() {
+        if count >= limits.fields_max {
+            return Err(Fault::TooLarge);
+        }
+        fields.line(line?)?;
+    }
+    fields.framing(version)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Version {
+    Old,
+    Current,
+}
+
+fn request_line(line: &[u8]) -> Result<Version, Fault> {
+    if line.iter().any(u8::is_ascii_control) {
+        return Err(Fault::RequestLine);
+    }
+    let mut parts = line.split(|byte| *byte == b' ');
+    let (Some(method), Some(target), Some(version), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err(Fault::RequestLine);
+    };
+    if method.is_empty() || !method.iter().copied().all(is_token) {
+        return Err(Fault::RequestLine);
+    }
+    let version = match version {
+        b"HTTP/1.1" => Version::Current,
+        b"HTTP/1.0" => Version::Old,
+        other if other.starts_with(b"HTTP/") => return Err(Fault::Version),
+        _ => return Err(Fault::RequestLine),
+    };
+    if matches!(method, b"CONNECT" | b"TRACE") {
+        return Err(Fault::Method);
+    }
+    let is_plain = |byte: &u8| byte.is_ascii_graphic() && *byte != b'#';
+    if !target.starts_with(b"/") || !target.iter().all(is_plain) {
+        return Err(Fault::Target);
+    }
+    Ok(version)
+}
+
+/// What the field lines say about the message.
+#[derive(Default)]
+struct Fields {
+    has_host: bool,
+    length: Option<u64>,
+    is_chunked: bool,
+}
+
+impl Fields {
+    fn line(&mut self, line: &[u8]) -> Result<(), Fault> {
+        if line.starts_with(b" ") || line.starts_with(b"\t") {
+            return Err(Fault::Folded);
+        }
+        let colon = memchr::memchr(b':', line).ok_or(Fault::FieldName)?;
+        let (name, value) = line.split_at_checked(colon).ok_or(Fault::FieldName)?;
+        if name.is_empty() || !name.iter().copied().all(is_token) {
+            return Err(Fault::FieldName);
+        }
+        let value = value.strip_prefix(b":").unwrap_or_default();
+        if !value.iter().all(|byte| is_field_content(*byte)) {
+            return Err(Fault::FieldValue);
+        }
+        let value = value.trim_ascii();
+        if name.eq_ignore_ascii_case(b"host") {
+            if self.has_host || !is_authority(value) {
+                return Err(Fault::Host);
+            }
+            self.has_host = true;
+        } else if name.eq_ignore_ascii_case(b"content-length") {
+            let number = length(value).ok_or(Fault::ContentLength)?;
+            if self.length.replace(number).is_some() {
+                return Err(Fault::ContentLength);
+            }
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            if self.is_chunked || !value.eq_ignore_ascii_case(b"chunked") {
+                return Err(Fault::TransferEncoding);
+            }
+            self.is_chunked = true;
+        } else if name.eq_ignore_ascii_case(b"upgrade") && !is_known_upgrade(value) {
+            return Err(Fault::Upgrade);
+        }
+        Ok(())
+    }
+
+    fn framing(&self, version: Version) -> Result<Framing, Fault> {
+        match (self.is_chunked, self.length) {
+            // An HTTP/1.0 client may leave the host out.
+            _ if !self.has_host && version == Version::Current => Err(Fault::Host),
+            (true, Some(_)) => Err(Fault::TwoLengths),
+            (true, None) if version == Version::Old => Err(Fault::TransferEncoding),
+            (true, None) => Ok(Framing::Chunked),
+            (false, None | Some(0)) => Ok(Framing::Empty),
+            (false, Some(length)) => Ok(Framing::Length(length)),
+        }
+    }
+}
+
+/// RFC 9110 section 5.6.2.
+pub(super) fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// RFC 9110 section 5.5, obsolete text included.
+pub(super) fn is_field_content(byte: u8) -> bool {
+    byte == b'\t' || byte >= b' ' && byte != 0x7f
+}
+
+fn length(value: &[u8]) -> Option<u64> {
+    if value.is_empty() || value.len() > LENGTH_DIGITS_MAX || !value.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+/// `HOST[:PORT]` (RFC 9110 section 7.2), without a user.
+fn is_authority(value: &[u8]) -> bool {
+    let (host, port) = match value.strip_prefix(b"[") {
+        Some(rest) => {
+            let Some(end) = memchr::memchr(b']', rest) else {
+                return false;
+            };
+            let (inside, behind) = rest.split_at_checked(end).unwrap_or_default();
+            if inside.is_empty()
+                || !inside
+                    .iter()
+                    .all(|byte| byte.is_ascii_hexdigit() || b":.".contains(byte))
+            {
+                return false;
+            }
+            (inside, behind.strip_prefix(b"]").unwrap_or_default())
+        }
+        None => {
+            let end = memchr::memchr(b':', value).unwrap_or(value.len());
+            let (host, behind) = value.split_at_checked(end).unwrap_or_default();
+            let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=".contains(byte);
+            if !host.iter().all(is_name) {
+                return false;
+            }
+            (host, behind)
+        }
+    };
+    let port_is_number = |digits: &[u8]| digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit);
+    !host.is_empty() && (port.is_empty() || port.strip_prefix(b":").is_some_and(port_is_number))
+}
+
+fn is_known_upgrade(value: &[u8]) -> bool {
+    let mut names = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    names.all(|name| UPGRADES.iter().any(|known| name.eq_ignore_ascii_case(known)))
+}
+
+#[cfg(test)]
+mod tests;

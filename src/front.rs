@@ -1,0 +1,169 @@
+//! The front: accepts clients' connections, and lets in what may be let in.
+//!
+//! It stands before Pingora's parsers, at the gateway and at the public stability service. A connection needs a place
+//! ([`places`]), becomes a stream of HTTP ([`transport`]), and is read head by head within limits ([`arrival`]), each
+//! head checked (`domain/wire/http1/head.rs`) before anything else sees it. What answers is behind it ([`handler`]).
+
+pub mod arrival;
+mod farewell;
+pub mod guarded;
+pub mod handler;
+pub mod http2;
+pub mod layers;
+pub mod places;
+pub mod tls;
+pub mod transport;
+
+use std::{net::IpAddr, sync::Arc};
+
+use async_trait::async_trait;
+use pingora::{
+    apps::{HttpServerApp, ServerApp},
+    protocols::{ALPN, Ssl, Stream},
+    server::ShutdownWatch,
+};
+
+use crate::{
+    config::Config,
+    domain::wire::http1::head::HeadLimits,
+    front::{
+        arrival::{Arrival, ArrivalLimits, Spoken},
+        guarded::Guarded,
+        handler::{Arrived, Handler},
+        http2::Http2Settings,
+        places::{Place, Places},
+        transport::Transport,
+    },
+    providers::live::LiveCell,
+    telemetry::metrics::{CloseReason, ListenerFigures},
+};
+
+/// What a head may have beyond what the gateway counts of it (`gateway/intake.rs`): the words of the request line and
+/// the line ends.
+const UNCOUNTED_BYTES: usize = 64;
+
+/// The application that a listening service passes connections to.
+pub struct Front<H> {
+    handler: H,
+    live: Arc<LiveCell>,
+    places: Arc<Places>,
+    transport: Arc<dyn Transport>,
+    figures: ListenerFigures,
+}
+
+impl<H: Handler> Front<H> {
+    /// In front of `handler`. A connection keeps the configuration that it began with.
+    pub fn new(
+        handler: H,
+        live: Arc<LiveCell>,
+        places: Arc<Places>,
+        transport: Arc<dyn Transport>,
+        figures: ListenerFigures,
+    ) -> Self {
+        Self {
+            handler,
+            live,
+            places,
+            transport,
+            figures,
+        }
+    }
+
+    /// Gives the connection a place and makes it a stream of HTTP.
+    async fn open(&self, stream: Stream, config: &Config) -> Result<Guarded, CloseReason> {
+        let mut place = self.places.take().ok_or(CloseReason::TooMany)?;
+        let peer = address(&stream);
+        let announced = peer.is_some_and(|peer| self.transport.announces_client(peer));
+        if !announced {
+            claim(&mut place, peer)?;
+        }
+        let opening = tokio::time::timeout(config.connections.handshake, self.transport.open(stream));
+        let Ok(Ok(stream)) = opening.await else {
+            return Err(CloseReason::Handshake);
+        };
+        if announced {
+            claim(&mut place, address(&stream))?;
+        }
+        let taking = config.gateway.answer_pace();
+        Ok(Guarded::new(stream, Some(place), taking, self.figures.clone()))
+    }
+
+    async fn serve(&self, mut connection: Guarded, config: &Config, closing: &ShutdownWatch) {
+        let mut spoken = match connection.selected_alpn_proto() {
+            Some(ALPN::H2) => Spoken::Http2,
+            _ if connection.get_ssl_digest().is_some() => Spoken::Http1,
+            _ => Spoken::Either,
+        };
+        let mut limits = ArrivalLimits {
+            silence: config.connections.first_byte,
+            head: config.connections.head,
+            size: HeadLimits {
+                bytes_max: config.gateway.header_bytes_max + UNCOUNTED_BYTES,
+                fields_max: config.gateway.header_count_max,
+            },
+        };
+        let requests_max = config.connections.requests_max;
+        for count in 1..=requests_max {
+            let arrival = arrival::next(&mut connection, spoken, limits, &mut closing.clone()).await;
+            let bytes = match arrival {
+                Ok(Arrival::Request(bytes)) => bytes,
+                Ok(Arrival::Http2) => {
+                    let settings = Http2Settings::new(config);
+                    return http2::serve(self.handler.app(), connection, settings, closing.clone()).await;
+                }
+                Ok(Arrival::Nothing) => return,
+                Err(CloseReason::Silent) if count > 1 => return self.figures.closed(CloseReason::Idle),
+                Err(reason) => {
+                    self.figures.closed(reason);
+                    return farewell::say(&mut connection, reason).await;
+                }
+            };
+            let is_last = count == requests_max;
+            if is_last {
+                self.figures.closed(CloseReason::Requests);
+            }
+            let arrived = Arrived { bytes, is_last };
+            match self.handler.request(arrived, connection, closing).await {
+                Some(back) if back.is_at_end() => connection = back,
+                _ => break,
+            }
+            spoken = Spoken::Http1;
+            limits.silence = config.gateway.keepalive;
+        }
+    }
+}
+
+fn claim(place: &mut Place, client: Option<IpAddr>) -> Result<(), CloseReason> {
+    // A connection without an address, as over a unix socket, has no client to be counted for.
+    let claimed = client.is_none_or(|client| place.claim(client));
+    claimed.then_some(()).ok_or(CloseReason::TooManyOfAddress)
+}
+
+fn address(stream: &Stream) -> Option<IpAddr> {
+    let digest = stream.get_socket_digest()?;
+    let address = digest.peer_addr()?.as_inet()?;
+    Some(address.ip())
+}
+
+#[async_trait]
+impl<H: Handler> ServerApp for Front<H> {
+    async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let _visit = self.handler.enter();
+        let config = Arc::clone(&self.live.get().config);
+        let mut closing = shutdown.clone();
+        let opened = tokio::select! {
+            biased;
+            opened = self.open(stream, &config) => opened,
+            _ = closing.wait_for(|closing| *closing) => return None,
+        };
+        match opened {
+            Ok(connection) => self.serve(connection, &config, shutdown).await,
+            Err(reason) => self.figures.closed(reason),
+        }
+        None
+    }
+
+    async fn cleanup(&self) {
+        self.handler.app().http_cleanup().await;
+    }
+}

@@ -1,0 +1,116 @@
+//! Waits for a client's next request, and reads its head within limits of time and size.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use pingora::server::ShutdownWatch;
+
+use crate::{
+    domain::wire::http1::head::{self, HeadEnd, HeadLimits},
+    front::guarded::Guarded,
+    telemetry::metrics::CloseReason,
+};
+
+/// How an HTTP/2 connection begins (RFC 9113 section 3.4).
+const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// What a client may begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spoken {
+    /// A request of HTTP/1.1 or the preface of HTTP/2: the first bytes decide.
+    Either,
+    /// A request of HTTP/1.1.
+    Http1,
+    /// The preface of HTTP/2, as agreed on by TLS.
+    Http2,
+}
+
+/// The limits of what is waited for.
+#[derive(Clone, Copy, Debug)]
+pub struct ArrivalLimits {
+    /// The longest silence before the first byte.
+    pub silence: Duration,
+    /// The longest time from the first byte to the end of the head.
+    pub head: Duration,
+    /// How large the head may be.
+    pub size: HeadLimits,
+}
+
+/// What has come.
+#[derive(Debug)]
+pub enum Arrival {
+    /// A request's head, checked, and what came of the body with it.
+    Request(BytesMut),
+    /// The preface of HTTP/2; it is to be read yet.
+    Http2,
+    /// The client has left, or weir takes nothing new.
+    Nothing,
+}
+
+/// Waits for a request. An error says what the client has done wrong; what it has sent so far can still be seen.
+pub async fn next(
+    connection: &mut Guarded,
+    spoken: Spoken,
+    limits: ArrivalLimits,
+    closing: &mut ShutdownWatch,
+) -> Result<Arrival, CloseReason> {
+    tokio::select! {
+        biased;
+        arrived = arrive(connection, spoken, limits) => arrived,
+        _ = closing.wait_for(|closing| *closing) => Ok(Arrival::Nothing),
+    }
+}
+
+async fn arrive(connection: &mut Guarded, spoken: Spoken, limits: ArrivalLimits) -> Result<Arrival, CloseReason> {
+    if connection.ahead().is_empty() {
+        match tokio::time::timeout(limits.silence, connection.read_ahead()).await {
+            Err(_) => return Err(CloseReason::Silent),
+            Ok(Err(_) | Ok(0)) => return Ok(Arrival::Nothing),
+            Ok(Ok(_)) => {}
+        }
+    }
+    let whole = tokio::time::timeout(limits.head, whole_head(connection, spoken, limits.size));
+    whole.await.unwrap_or(Err(CloseReason::HeadLate))
+}
+
+async fn whole_head(connection: &mut Guarded, spoken: Spoken, limits: HeadLimits) -> Result<Arrival, CloseReason> {
+    let mut end = HeadEnd::default();
+    let mut may_skip_line = true;
+    loop {
+        let ahead = connection.ahead();
+        // RFC 9112 section 2.2: one empty line may stand before a request.
+        if may_skip_line && ahead.starts_with(b"\r\n") {
+            connection.skip_ahead(2);
+            may_skip_line = false;
+            continue;
+        }
+        let is_preface = spoken != Spoken::Http1 && H2_PREFACE.starts_with(prefix(ahead));
+        if is_preface && ahead.len() >= H2_PREFACE.len() {
+            connection.begin_http2();
+            return Ok(Arrival::Http2);
+        }
+        let undecided = is_preface || ahead.is_empty() || may_skip_line && ahead == b"\r";
+        if !undecided {
+            if spoken == Spoken::Http2 {
+                return Err(CloseReason::Handshake);
+            }
+            if let Some(length) = end.find(ahead, limits).map_err(CloseReason::Head)? {
+                let head = ahead.get(..length).unwrap_or_default();
+                let framing = head::check(head, limits).map_err(CloseReason::Head)?;
+                let request = connection.begin_request(length, framing);
+                return request.map(Arrival::Request).map_err(|_| CloseReason::ChunksInvalid);
+            }
+        }
+        if !matches!(connection.read_ahead().await, Ok(1..)) {
+            return Ok(Arrival::Nothing);
+        }
+    }
+}
+
+/// As much of the beginning as the preface has.
+fn prefix(bytes: &[u8]) -> &[u8] {
+    bytes.get(..H2_PREFACE.len()).unwrap_or(bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! What a client may begin with, and how long it may take for it.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+use super::*;
+use crate::{
+    domain::{faults::pace::PaceLimit, wire::http1::head::HeadFault},
+    telemetry::metrics::Metrics,
+};
+
+const LIMITS: ArrivalLimits = ArrivalLimits {
+    silence: Duration::from_secs(5),
+    head: Duration::from_secs(10),
+    size: HeadLimits {
+        bytes_max: 100,
+        fields_max: 3,
+    },
+};
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+
+fn pair() -> (DuplexStream, Guarded) {
+    let (client, server) = duplex(1024);
+    let metrics = Metrics::new(&[], &[]).expect("metrics");
+    let taking = PaceLimit {
+        wait_max: Duration::from_secs(60),
+        bytes_per_second_min: 0,
+    };
+    let guarded = Guarded::new(Box::new(server), None, taking, metrics.listener("gateway"));
+    (client, guarded)
+}
+
+fn open() -> (tokio::sync::watch::Sender<bool>, ShutdownWatch) {
+    tokio::sync::watch::channel(false)
+}
+
+/// What comes of these bytes, sent one by one; the client stays.
+async fn after(sent: &[u8], spoken: Spoken) -> Result<Arrival, CloseReason> {
+    let (mut client, mut guarded) = pair();
+    let (_closing, mut closing) = open();
+    let sending = async {
+        for byte in sent {
+            client.write_all(&[*byte]).await.expect("room");
+            tokio::task::yield_now().await;
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        arrived = next(&mut guarded, spoken, LIMITS, &mut closing) => arrived,
+        () = sending => unreachable!("the client stays"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_bytes_decide_between_the_versions() {
+    for (sent, spoken) in [
+        (REQUEST, Spoken::Either),
+        (REQUEST, Spoken::Http1),
+        (b"\r\nGET / HTTP/1.1\r\nhost: x\r\n\r\n", Spoken::Http1),
+        (b"P / HTTP/1.0\r\n\r\n", Spoken::Either),
+    ] {
+        assert!(matches!(after(sent, spoken).await, Ok(Arrival::Request(head)) if sent.ends_with(&head)));
+    }
+    for spoken in [Spoken::Either, Spoken::Http2] {
+        assert!(matches!(after(H2_PREFACE, spoken).await, Ok(Arrival::Http2)));
+    }
+    let refused = |fault| Some(CloseReason::Head(fault));
+    assert_eq!(
+        after(H2_PREFACE, Spoken::Http1).await.err(),
+        refused(HeadFault::Version)
+    );
+    assert_eq!(after(REQUEST, Spoken::Http2).await.err(), Some(CloseReason::Handshake));
+    assert_eq!(
+        after(b"\r\n\r\n", Spoken::Either).await.err(),
+        refused(HeadFault::RequestLine)
+    );
+    assert_eq!(
+        after(b"\x16\x03\x01", Spoken::Either).await.err(),
+        refused(HeadFault::RequestLine)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_and_a_head_have_limits_of_their_own() {
+    let started = tokio::time::Instant::now();
+    assert_eq!(after(b"", Spoken::Either).await.err(), Some(CloseReason::Silent));
+    assert_eq!(started.elapsed().as_secs(), LIMITS.silence.as_secs());
+    for half in [&REQUEST[..20], b"PRI * HTTP/2.0\r\n", b"\r"] {
+        let started = tokio::time::Instant::now();
+        assert_eq!(after(half, Spoken::Either).await.err(), Some(CloseReason::HeadLate));
+        assert_eq!(started.elapsed().as_secs(), LIMITS.head.as_secs());
+    }
+    let long = [b"GET /", "x".repeat(100).as_bytes()].concat();
+    let too_large = Some(CloseReason::Head(HeadFault::TooLarge));
+    assert_eq!(after(&long, Spoken::Either).await.err(), too_large);
+}
+
+#[tokio::test]
+async fn who_leaves_or_comes_while_weir_closes_brings_nothing() {
+    let (client, mut guarded) = pair();
+    let (closing, mut told) = open();
+    drop(client);
+    let arrived = next(&mut guarded, Spoken::Either, LIMITS, &mut told).await;
+    assert!(matches!(arrived, Ok(Arrival::Nothing)));
+    let (_client, mut guarded) = pair();
+    closing.send_replace(true);
+    let arrived = next(&mut guarded, Spoken::Either, LIMITS, &mut told).await;
+    assert!(matches!(arrived, Ok(Arrival::Nothing)));
+}
+
+#[tokio::test]
+async fn the_preface_is_still_to_be_read_by_who_speaks_http2() {
+    let (mut client, mut guarded) = pair();
+    let (_closing, mut told) = open();
+    client.write_all(H2_PREFACE).await.expect("room");
+    client.write_all(b"more").await.expect("room");
+    let arrived = next(&mut guarded, Spoken::Either, LIMITS, &mut told).await;
+    assert!(matches!(arrived, Ok(Arrival::Http2)));
+    let mut peeked = [0; H2_PREFACE.len()];
+    assert!(
+        pingora::protocols::Peek::try_peek(&mut guarded, &mut peeked)
+            .await
+            .expect("bytes")
+    );
+    assert_eq!(peeked, H2_PREFACE);
+    drop(client);
+    let mut all = Vec::new();
+    guarded.read_to_end(&mut all).await.expect("bytes");
+    assert_eq!(all, [H2_PREFACE, b"more"].concat());
+}

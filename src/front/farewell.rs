@@ -1,0 +1,74 @@
+//! The last answer on a connection whose request could not be read.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use rand::RngExt;
+use tokio::io::AsyncWriteExt;
+
+use crate::{
+    domain::{
+        faults::refusal::Refusal,
+        wire::{http1::head::HeadFault, operation},
+    },
+    front::guarded::Guarded,
+    telemetry::metrics::CloseReason,
+};
+
+/// How long the client may go on sending after its answer. A connection that is closed on unread bytes is reset, and the
+/// answer may be lost.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Tells the client why its connection is closed, if HTTP/1.1 has an answer for it, in the form of the requested
+/// path's protocol.
+pub(super) async fn say(connection: &mut Guarded, reason: CloseReason) {
+    let refusal = match reason {
+        CloseReason::Head(HeadFault::TooLarge) => Refusal::HeadersTooLarge,
+        CloseReason::Head(fault) => Refusal::HeadInvalid(fault),
+        CloseReason::HeadLate => Refusal::HeadTimeout,
+        CloseReason::ChunksInvalid => Refusal::BodyFramingInvalid,
+        _ => return,
+    };
+    let form = operation::shape_of(path(connection.ahead()));
+    let reply = refusal.reply(form, &request_id());
+    let phrase = StatusCode::from_u16(reply.status)
+        .ok()
+        .and_then(|status| status.canonical_reason());
+    let mut answer = format!("HTTP/1.1 {} {}\r\n", reply.status, phrase.unwrap_or_default());
+    for (name, value) in &reply.headers {
+        answer.push_str(&format!("{name}: {value}\r\n"));
+    }
+    answer.push_str(&format!(
+        "content-length: {}\r\nconnection: close\r\n\r\n",
+        reply.body.len()
+    ));
+    let answer = [answer.as_bytes(), &reply.body].concat();
+    // A client that takes no answer gets none.
+    let _ = tokio::time::timeout(LINGER, async {
+        connection.write_all(&answer).await?;
+        connection.flush().await?;
+        AsyncWriteExt::shutdown(connection).await?;
+        while connection.read_ahead().await? > 0 {
+            connection.skip_ahead(usize::MAX);
+        }
+        std::io::Result::Ok(())
+    })
+    .await;
+}
+
+/// The path of a request line that may be anything.
+fn path(bytes: &[u8]) -> &str {
+    let mut words = bytes.split(|byte| b" \r\n".contains(byte));
+    let target = words.nth(1).unwrap_or_default();
+    let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+    std::str::from_utf8(path).unwrap_or_default()
+}
+
+/// Like that of a request that could be read.
+fn request_id() -> String {
+    let random = rand::rng()
+        .sample_iter(rand::distr::Alphanumeric)
+        .take(24)
+        .map(char::from);
+    format!("req_{}", random.collect::<String>())
+}

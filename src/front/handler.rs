@@ -1,0 +1,55 @@
+//! What answers the requests that the front lets in.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::BytesMut;
+use pingora::{
+    apps::HttpServerApp,
+    protocols::{Stream, http::ServerSession},
+    server::ShutdownWatch,
+};
+
+use crate::front::guarded::Guarded;
+
+/// A request whose head has been checked.
+#[derive(Debug)]
+pub struct Arrived {
+    /// The head, and what came of the body with it.
+    pub bytes: BytesMut,
+    /// It is the last one that its connection carries.
+    pub is_last: bool,
+}
+
+impl Arrived {
+    /// Pingora's session for it over `stream`.
+    pub fn session(self, stream: Stream) -> ServerSession {
+        let mut session = ServerSession::new_http1(stream);
+        session.set_pipelined_prefix(self.bytes);
+        session.set_keepalive_reuses_remaining(self.is_last.then_some(0));
+        session
+    }
+}
+
+/// Answers requests.
+#[async_trait]
+pub trait Handler: Send + Sync + 'static {
+    /// Takes Pingora's sessions.
+    type App: HttpServerApp + Send + Sync + 'static;
+    /// Held while a connection is served.
+    type Visit: Send;
+
+    /// The application behind.
+    fn app(&self) -> &Arc<Self::App>;
+
+    /// A connection begins.
+    fn enter(&self) -> Self::Visit;
+
+    /// Answers one request over HTTP/1.1; the connection comes back if it can carry another.
+    async fn request(&self, arrived: Arrived, over: Guarded, shutdown: &ShutdownWatch) -> Option<Guarded> {
+        let session = arrived.session(Box::new(over));
+        let (stream, _) = self.app().process_new_http(session, shutdown).await?.consume();
+        let guarded = stream.into_any().downcast::<Guarded>().ok()?;
+        Some(*guarded)
+    }
+}

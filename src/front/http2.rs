@@ -1,0 +1,111 @@
+//! One client's HTTP/2 connection: its settings, and its end after as many requests as it may carry.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use async_trait::async_trait;
+use pingora::{
+    apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp},
+    protocols::http::{
+        ServerSession,
+        v2::server::{H2Options, default_h2_options},
+    },
+    server::ShutdownWatch,
+};
+use tokio::sync::watch;
+
+use crate::{
+    config::Config,
+    front::guarded::Guarded,
+    telemetry::metrics::{CloseReason, ListenerFigures},
+};
+
+/// What HTTP/2 adds to each header field when it measures a list of them (RFC 9113 section 6.5.2).
+const FIELD_OVERHEAD_BYTES: usize = 32;
+
+/// The limits of an HTTP/2 connection.
+pub struct Http2Settings {
+    options: H2Options,
+    server: HttpServerOptions,
+    requests_max: u32,
+}
+
+impl Http2Settings {
+    /// As configured.
+    pub fn new(config: &Config) -> Self {
+        let (gateway, connections) = (&config.gateway, &config.connections);
+        let mut options = default_h2_options();
+        // What is within the gateway's own limits must get as far as its own answer.
+        let list = gateway.header_bytes_max + gateway.header_count_max * FIELD_OVERHEAD_BYTES;
+        options.max_header_list_size(u32::try_from(list).unwrap_or(u32::MAX));
+        options.max_concurrent_streams(connections.h2_streams_max);
+        options.max_pending_accept_reset_streams(connections.h2_resets_max);
+        let mut server = HttpServerOptions::default();
+        server.h2c = true;
+        server.h2_idle_timeout = Some(gateway.keepalive);
+        Self {
+            options,
+            server,
+            requests_max: connections.requests_max,
+        }
+    }
+}
+
+/// The application for one connection.
+struct Http2<A> {
+    app: Arc<A>,
+    settings: Http2Settings,
+    figures: ListenerFigures,
+    requests: AtomicU32,
+    /// Turns true when the connection is to take no more requests; Pingora says GOAWAY then.
+    end: watch::Sender<bool>,
+}
+
+/// Serves a connection whose preface has arrived, to its end.
+pub async fn serve<A>(app: &Arc<A>, connection: Guarded, settings: Http2Settings, mut closing: ShutdownWatch)
+where
+    A: HttpServerApp + Send + Sync + 'static,
+{
+    let end = watch::Sender::new(false);
+    let told = end.subscribe();
+    let served = Arc::new(Http2 {
+        app: Arc::clone(app),
+        settings,
+        figures: connection.figures().clone(),
+        requests: AtomicU32::new(0),
+        end,
+    });
+    let mut serving = std::pin::pin!(served.process_new(Box::new(connection), &told));
+    tokio::select! {
+        _ = &mut serving => return,
+        _ = closing.wait_for(|closing| *closing) => {}
+    }
+    served.end.send_replace(true);
+    serving.await;
+}
+
+#[async_trait]
+impl<A: HttpServerApp + Send + Sync + 'static> HttpServerApp for Http2<A> {
+    async fn process_new_http(
+        self: &Arc<Self>,
+        session: ServerSession,
+        shutdown: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        let before = self.requests.fetch_add(1, Ordering::Relaxed);
+        if before + 1 == self.settings.requests_max {
+            self.figures.closed(CloseReason::Requests);
+            self.end.send_replace(true);
+        }
+        self.app.process_new_http(session, shutdown).await
+    }
+
+    fn h2_options(&self) -> Option<H2Options> {
+        Some(self.settings.options.clone())
+    }
+
+    fn server_options(&self) -> Option<&HttpServerOptions> {
+        Some(&self.settings.server)
+    }
+}

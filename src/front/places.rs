@@ -1,0 +1,139 @@
+//! Counts clients' connections, in all and per address.
+
+use std::{collections::HashMap, net::IpAddr, sync::Arc};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use ipnet::IpNet;
+
+use crate::edges::limiter::client::Client;
+
+/// The places that a listener has for connections.
+#[derive(Debug)]
+pub struct Places {
+    max: usize,
+    per_client_max: usize,
+    trusted: Vec<IpNet>,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    /// Only clients that have a connection, so never more than `all`.
+    by_client: HashMap<Client, usize>,
+}
+
+/// The place of one connection, free again when dropped.
+#[derive(Debug)]
+pub struct Place {
+    places: Arc<Places>,
+    client: Option<Client>,
+}
+
+impl Places {
+    /// `max` places, `per_client_max` of them for one client; peers in `trusted` speak for many and are not counted.
+    pub fn new(max: usize, per_client_max: usize, trusted: Vec<IpNet>) -> Arc<Self> {
+        Arc::new(Self {
+            max,
+            per_client_max,
+            trusted,
+            taken: Mutex::default(),
+        })
+    }
+
+    /// Takes a place; `None` if there is none left.
+    pub fn take(self: &Arc<Self>) -> Option<Place> {
+        let mut taken = self.lock();
+        if taken.all >= self.max {
+            return None;
+        }
+        taken.all += 1;
+        Some(Place {
+            places: Arc::clone(self),
+            client: None,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock()
+    }
+}
+
+impl Place {
+    /// Counts the place for its client. False if the client has as many as it may.
+    pub fn claim(&mut self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        if self.places.trusted.iter().any(|network| network.contains(&address)) {
+            return true;
+        }
+        let client = Client::from(address);
+        let mut taken = self.places.lock();
+        let count = taken.by_client.entry(client).or_default();
+        if *count >= self.places.per_client_max {
+            return false;
+        }
+        *count += 1;
+        drop(taken);
+        self.client = Some(client);
+        true
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.lock();
+        taken.all = taken.all.saturating_sub(1);
+        let Some(client) = self.client else { return };
+        if let Some(count) = taken.by_client.get_mut(&client) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                taken.by_client.remove(&client);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn places_come_back_when_connections_end() {
+        let places = Places::new(2, 2, Vec::new());
+        let (first, second) = (places.take(), places.take());
+        assert!(first.is_some() && second.is_some() && places.take().is_none());
+        drop(first);
+        assert!(places.take().is_some());
+    }
+
+    #[test]
+    fn a_client_has_its_share_and_an_ipv6_network_is_one_client() {
+        let places = Places::new(9, 2, Vec::new());
+        let claim = |address: &str| {
+            let mut place = places.take()?;
+            place.claim(ip(address)).then_some(place)
+        };
+        let first = claim("2001:db8::1").expect("a place");
+        let second = claim("2001:db8::2").expect("a place");
+        assert!(claim("2001:db8::3").is_none());
+        assert!(claim("2001:db8:0:1::1").is_some() && claim("192.0.2.1").is_some());
+        drop(first);
+        assert!(claim("2001:db8::3").is_some());
+        drop(second);
+        let taken = places.lock();
+        assert!(taken.all == 0 && taken.by_client.is_empty(), "nothing is remembered");
+    }
+
+    #[test]
+    fn a_trusted_proxy_has_all_places() {
+        let places = Places::new(3, 1, vec!["10.0.0.0/8".parse().unwrap()]);
+        let mut held: Vec<Place> = (0..3).map(|_| places.take().expect("a place")).collect();
+        assert!(held.iter_mut().all(|place| place.claim(ip("::ffff:10.1.2.3"))));
+        assert!(places.take().is_none());
+    }
+}

@@ -1,0 +1,83 @@
+//! Shares the files that the process may open between clients' connections and everything else.
+
+/// What the process opens besides connections of clients and providers: its own files, the store, and the ops and admin
+/// listeners, which are to answer however many clients there are. Some are accepted before they are counted.
+const RESERVED: u64 = 200;
+
+/// What one client's connection may need: itself, a connection to a provider with two handles on it, and its share of
+/// those kept for later.
+const PER_CLIENT: u64 = 4;
+
+/// The share of each part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Descriptors {
+    /// Connections of clients to the gateway.
+    pub(super) clients: usize,
+    /// Unused connections to providers.
+    pub(super) pool: usize,
+}
+
+impl Descriptors {
+    /// As many as are configured, or as the process may open.
+    pub(super) fn share(clients: usize, pool: usize) -> Self {
+        match open_files_max() {
+            Some(limit) => Self { clients, pool }.within(limit),
+            None => Self { clients, pool },
+        }
+    }
+
+    fn within(self, open_files_max: u64) -> Self {
+        let left = open_files_max.saturating_sub(RESERVED) / PER_CLIENT;
+        let left = usize::try_from(left).unwrap_or(usize::MAX).max(1);
+        Self {
+            clients: self.clients.min(left),
+            pool: self.pool.min((left / 2).max(1)),
+        }
+    }
+}
+
+/// The soft limit of this process; `None` if there is none, or it cannot be read.
+fn open_files_max() -> Option<u64> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_files_mean_few_connections_and_many_leave_the_settings_as_they_are() {
+        let wanted = Descriptors {
+            clients: 16_384,
+            pool: 256,
+        };
+        let few = Descriptors { clients: 100, pool: 50 };
+        assert_eq!(wanted.within(600), few);
+        assert_eq!(wanted.within(1 << 20), wanted);
+        let least = Descriptors { clients: 1, pool: 1 };
+        assert_eq!(wanted.within(10), least);
+    }
+
+    #[test]
+    fn all_that_may_be_open_fits() {
+        for limit in [250_u64, 600, 1024, 4096, 65_536] {
+            let share = Descriptors {
+                clients: usize::MAX,
+                pool: usize::MAX,
+            };
+            let share = share.within(limit);
+            let most = 3 * share.clients + 2 * share.pool;
+            assert!(
+                most as u64 + RESERVED <= limit.max(RESERVED + 5),
+                "{share:?} of {limit}"
+            );
+        }
+    }
+
+    #[test]
+    fn this_process_has_a_limit() {
+        assert!(open_files_max().is_some_and(|limit| limit > 0));
+    }
+}

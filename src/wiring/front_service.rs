@@ -1,0 +1,168 @@
+//! A listener for clients as a Pingora service that knows where it listens: the gateway's, the public stability service's,
+//! and the one that sends clients from the plain port to the one with TLS.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use async_trait::async_trait;
+use pingora::{
+    listeners::{L4BufferSettings, ListenerConfig},
+    server::{Fds, ListenFds, ShutdownWatch, configuration::ServerConf},
+    services::{Service, ServiceReadyNotifier, ServiceWithDependents},
+};
+use tokio::sync::watch;
+
+use crate::{
+    front::{Front, handler::Handler, layers::Layers, places::Places},
+    gateway::front::GatewayHandler,
+    side::{
+        public::PublicHandler,
+        redirect::RedirectHandler,
+        service::{Bound, bind_or_inherit},
+    },
+    wiring::{descriptors::Descriptors, parts::Parts},
+};
+
+/// The most connections to the public stability service's own listener.
+const STABILITY_CONNECTIONS_MAX: usize = 256;
+/// The most connections to the listener that sends clients on.
+const REDIRECT_CONNECTIONS_MAX: usize = 64;
+
+/// Listens for clients. Built before the server runs, so that a broken configuration is found in time.
+pub struct FrontService<H> {
+    name: &'static str,
+    listen: SocketAddr,
+    threads: usize,
+    /// Turns true when it is to take nothing new, if that is before Pingora ends.
+    closing: Option<ShutdownWatch>,
+    service: pingora::services::listening::Service<Front<H>>,
+    bound: watch::Sender<Bound>,
+}
+
+/// The gateway's service, and the watch that tells where it listens.
+pub fn gateway(conf: &Arc<ServerConf>, parts: &Parts) -> (FrontService<GatewayHandler>, watch::Receiver<Bound>) {
+    let settings = &parts.config.gateway;
+    let handler = GatewayHandler::new(conf, parts.gateway());
+    let (wanted, pool) = (parts.config.connections.max, parts.config.upstream.pool_size);
+    let connections_max = Descriptors::share(wanted, pool).clients;
+    if connections_max < wanted {
+        tracing::info!(
+            connections_max,
+            "fewer connections than [connections] max: raise the limit of open files (LimitNOFILE=, ulimit -n)"
+        );
+    }
+    let layers = Layers {
+        announced_by: settings.proxy_protocol_from.clone(),
+        tls: parts.tls.gateway.clone(),
+    };
+    let front = front("gateway", connections_max, handler, layers, parts);
+    let (mut service, bound) = FrontService::new("gateway", settings.listen, settings.threads, front);
+    service.closing = Some(parts.drain.closing());
+    (service, bound)
+}
+
+/// The public stability service's, and the watch that tells where it listens.
+pub fn stability(parts: &Parts) -> (FrontService<PublicHandler>, watch::Receiver<Bound>) {
+    let handler = PublicHandler::new(Arc::clone(&parts.public), Arc::clone(parts.money.billing.time()));
+    let layers = Layers {
+        announced_by: parts.config.stability.proxy_protocol_from.clone(),
+        tls: parts.tls.stability.clone(),
+    };
+    let front = front("stability", STABILITY_CONNECTIONS_MAX, handler, layers, parts);
+    FrontService::new("stability", parts.config.stability.listen, 1, front)
+}
+
+/// The redirect's, if it is configured, and the watch that tells where it listens. `gateway` tells where it sends clients.
+pub fn redirect(
+    parts: &Parts,
+    gateway: watch::Receiver<Bound>,
+) -> Option<(FrontService<RedirectHandler>, watch::Receiver<Bound>)> {
+    let settings = &parts.config.gateway;
+    let listen = settings.tls.redirect_listen?;
+    let handler = RedirectHandler::new(parts.tls.gateway.clone()?, gateway);
+    let layers = Layers {
+        announced_by: settings.proxy_protocol_from.clone(),
+        tls: None,
+    };
+    let front = front("redirect", REDIRECT_CONNECTIONS_MAX, handler, layers, parts);
+    Some(FrontService::new("redirect", listen, 1, front))
+}
+
+fn front<H: Handler>(
+    name: &'static str,
+    connections_max: usize,
+    handler: H,
+    layers: Layers,
+    parts: &Parts,
+) -> Front<H> {
+    let config = &parts.config;
+    // One address never has all of them.
+    let per_address_max = config.connections.per_address_max.min(connections_max.div_ceil(2));
+    let trusted = config.stability.trusted_proxies.clone();
+    Front::new(
+        handler,
+        Arc::clone(&parts.live),
+        Places::new(connections_max, per_address_max, trusted),
+        Arc::new(layers),
+        parts.sinks.metrics.listener(name),
+    )
+}
+
+impl<H: Handler> FrontService<H> {
+    fn new(name: &'static str, listen: SocketAddr, threads: usize, front: Front<H>) -> (Self, watch::Receiver<Bound>) {
+        let service = pingora::services::listening::Service::new(name.to_owned(), front);
+        let (bound, watch) = watch::channel(Bound::Waiting);
+        let service = Self {
+            name,
+            listen,
+            threads,
+            closing: None,
+            service,
+            bound,
+        };
+        (service, watch)
+    }
+}
+
+#[async_trait]
+impl<H: Handler> ServiceWithDependents for FrontService<H> {
+    async fn start_service(
+        &mut self,
+        fds: Option<ListenFds>,
+        shutdown: ShutdownWatch,
+        listeners_per_fd: usize,
+        ready: ServiceReadyNotifier,
+    ) {
+        let fds = fds.unwrap_or_else(|| Arc::new(Fds::new().into()));
+        let address = match bind_or_inherit(self.listen, &fds) {
+            Ok(address) => address,
+            Err(error) => {
+                let listen = self.listen;
+                let reason = format!("{listen}: {error}; free the address or configure another one");
+                self.bound.send_replace(Bound::Failed(reason));
+                return;
+            }
+        };
+        // What is read goes where it belongs at once; a buffer of each idle connection would only take memory.
+        let buffers = L4BufferSettings::default().read(0);
+        self.service
+            .add_listener(ListenerConfig::tcp(address.to_string()).l4_buffer(buffers));
+        tracing::info!(service = self.name, at = %address, "listening");
+        self.bound.send_replace(Bound::Tcp(address));
+        ready.notify_ready();
+        let closing = self.closing.clone().unwrap_or(shutdown);
+        Service::start_service(&mut self.service, Some(fds), closing, listeners_per_fd).await;
+    }
+
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn threads(&self) -> Option<usize> {
+        Some(self.threads)
+    }
+
+    /// What an upgrade must keep open for this service.
+    fn listen_addresses(&self) -> Option<Vec<String>> {
+        Some(vec![self.listen.to_string()])
+    }
+}

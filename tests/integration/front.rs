@@ -1,0 +1,23 @@
+//! The front before the parsers: what it refuses, how long it waits, and whom it leaves room for.
+
+mod floods;
+mod limits;
+mod smuggling;
+
+use crate::harness::{Weir, wait_until};
+
+/// How many connections of a listener have been closed for this reason.
+fn closed(weir: &Weir, listener: &str, reason: &str) -> u64 {
+    let start = format!("weir_connections_closed_total{{listener=\"{listener}\",reason=\"{reason}\"}} ");
+    let text = weir.metrics();
+    let value = text.lines().find_map(|line| line.strip_prefix(&start));
+    value.unwrap_or_else(|| panic!("no {start}")).parse().unwrap()
+}
+
+/// Waits until so many have been, at least.
+#[track_caller]
+fn wait_closed(weir: &Weir, listener: &str, reason: &str, count: u64) {
+    wait_until(&format!("{count} connections closed as {reason}"), || {
+        closed(weir, listener, reason) >= count
+    });
+}
