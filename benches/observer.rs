@@ -10,8 +10,8 @@ use std::hint::black_box;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
-use weir::domain::wire::protocol::{Framing, Observer, Protocol};
-use weir::domain::wire::tokens::CharClasses;
+use weir::parts::CharClasses;
+use weir::parts::{Framing, Observer, Protocol};
 
 const CHUNK_BYTES: usize = 150;
 const EVENTS: usize = 500;

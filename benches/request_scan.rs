@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use weir::domain::wire::json_scan::{ScanLimits, scan};
+use weir::parts::{ScanLimits, scan};
 
 const LIMITS: ScanLimits = ScanLimits { depth_max: 256 };
 

@@ -6,13 +6,7 @@ use std::{fmt::Write, hint::black_box};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use http::HeaderMap;
-use weir::domain::{
-    rules::{BodyRules, RequestFacts, compile::compile, edit_body, shipped},
-    wire::{
-        json_scan::{Scan, ScanLimits, scan},
-        operation::Operation,
-    },
-};
+use weir::parts::{BodyRules, Operation, RequestFacts, Scan, ScanLimits, compile, edit_body, scan, shipped};
 
 /// Size of the body, in bytes, give or take one message.
 const BODY_BYTES: usize = 1 << 20;

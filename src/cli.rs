@@ -1,20 +1,20 @@
 //! The command line: what it says, and the subcommands that call the admin API.
 
-pub mod account;
-pub mod admin_client;
-pub mod key;
+pub(crate) mod account;
+pub(crate) mod admin_client;
+pub(crate) mod key;
 #[cfg(not(feature = "sample-provider"))]
 mod left_out;
-pub mod limits;
-pub mod log;
-pub mod manual;
-pub mod models;
-pub mod named;
-pub mod partial_file;
-pub mod provider;
-pub mod rules;
-pub mod socket_owner;
-pub mod store;
+pub(crate) mod limits;
+pub(crate) mod log;
+pub(crate) mod manual;
+pub(crate) mod models;
+pub(crate) mod named;
+pub(crate) mod partial_file;
+pub(crate) mod provider;
+pub(crate) mod rules;
+pub(crate) mod socket_owner;
+pub(crate) mod store;
 
 use std::{
     ffi::OsString,
@@ -37,12 +37,12 @@ use crate::{
 #[cfg(feature = "sample-provider")]
 use crate::sample_provider::SampleProviderArgs;
 #[cfg(not(feature = "sample-provider"))]
-pub use left_out::SampleProviderArgs;
+pub(crate) use left_out::SampleProviderArgs;
 
 /// weir: an authenticated, metering gateway in front of generative-model providers.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, about, propagate_version = true)]
-pub struct CommandLine {
+pub(crate) struct CommandLine {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -142,7 +142,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, clap::
 }
 
 /// Runs a command that talks to a running weir.
-pub async fn run_key(
+pub(crate) async fn run_key(
     command: &key::KeyCommand,
     socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
     out: &mut impl Write,
@@ -152,7 +152,7 @@ pub async fn run_key(
 }
 
 /// Runs `weir account ...`.
-pub async fn run_account(
+pub(crate) async fn run_account(
     command: &account::AccountCommand,
     socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
     out: &mut impl Write,
@@ -162,7 +162,7 @@ pub async fn run_account(
 }
 
 /// Runs `weir log ...`.
-pub async fn run_log(
+pub(crate) async fn run_log(
     command: &log::LogCommand,
     socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
     out: &mut impl Write,
@@ -172,7 +172,7 @@ pub async fn run_log(
 }
 
 /// Runs `weir provider ...`.
-pub async fn run_provider(
+pub(crate) async fn run_provider(
     command: &provider::ProviderCommand,
     socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
     out: &mut impl Write,
@@ -182,7 +182,7 @@ pub async fn run_provider(
 }
 
 /// Runs `weir models`.
-pub async fn run_models(
+pub(crate) async fn run_models(
     args: &ClientArgs,
     socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
     out: &mut impl Write,
@@ -192,7 +192,7 @@ pub async fn run_models(
 }
 
 /// Runs `weir manual`.
-pub fn write_manual(args: &manual::ManualArgs) -> std::io::Result<()> {
+pub(crate) fn write_manual(args: &manual::ManualArgs) -> std::io::Result<()> {
     manual::write(CommandLine::command(), &args.folder)
 }
 

@@ -3,19 +3,19 @@
 //! [`Config::load`] is the only way in. What it returns is settled: defaults filled, limits held, paths absolute,
 //! secrets still references (see [`secret_source`]). `conf/weir.toml` describes every key.
 
-pub mod connections;
+pub(crate) mod connections;
 mod host_port;
 mod listeners;
 mod load;
-pub mod money;
+pub(crate) mod money;
 mod raw;
 mod raw_secret;
 mod resolve;
-pub mod retry;
-pub mod secret_source;
-pub mod stability;
-pub mod tls;
-pub mod unknown_keys;
+pub(crate) mod retry;
+pub(crate) mod secret_source;
+pub(crate) mod stability;
+pub(crate) mod tls;
+pub(crate) mod unknown_keys;
 mod values;
 
 use std::net::SocketAddr;
@@ -26,18 +26,18 @@ use ipnet::IpNet;
 use thiserror::Error;
 use tracing::level_filters::LevelFilter;
 
-pub use self::host_port::HostPort;
+pub(crate) use self::host_port::HostPort;
 use crate::domain::catalogue::{CatalogueSettings, SecretRef};
 use crate::domain::faults::pace::PaceLimit;
 use crate::domain::keys::secret::KeyPrefix;
 use crate::domain::strict_toml::FileError;
 
 /// Where the configuration is looked for when no `--conf` is given.
-pub const DEFAULT_PATH: &str = "/etc/weir/weir.toml";
+pub(crate) const DEFAULT_PATH: &str = "/etc/weir/weir.toml";
 
 /// Everything `weir serve` needs to know, checked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Config {
+pub(crate) struct Config {
     /// `[gateway]`: the listener for clients.
     pub gateway: GatewayConfig,
     /// `[connections]`: limits of clients' connections.
@@ -72,7 +72,7 @@ pub struct Config {
 
 /// `[gateway]`: the listener for clients and its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GatewayConfig {
+pub(crate) struct GatewayConfig {
     /// Where clients connect; port 0 takes a free one.
     pub listen: SocketAddr,
     /// Worker threads, at least 1 (0 in the file means one per core and is settled here).
@@ -109,7 +109,7 @@ pub struct GatewayConfig {
 
 impl GatewayConfig {
     /// The least speed of a request's body.
-    pub fn body_pace(&self) -> PaceLimit {
+    pub(crate) fn body_pace(&self) -> PaceLimit {
         PaceLimit {
             wait_max: self.body_read,
             bytes_per_second_min: self.bytes_per_second_min,
@@ -117,7 +117,7 @@ impl GatewayConfig {
     }
 
     /// The least speed at which a client takes its answer.
-    pub fn answer_pace(&self) -> PaceLimit {
+    pub(crate) fn answer_pace(&self) -> PaceLimit {
         PaceLimit {
             wait_max: self.write,
             bytes_per_second_min: self.bytes_per_second_min,
@@ -127,7 +127,7 @@ impl GatewayConfig {
 
 /// `[upstream]`: how providers are reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UpstreamConfig {
+pub(crate) struct UpstreamConfig {
     /// Longest wait for a connection, TLS included.
     pub connect: Duration,
     /// Longest wait for the first byte of a streamed answer.
@@ -158,7 +158,7 @@ pub struct UpstreamConfig {
 
 /// `[store]`: the engine chosen, with its own settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreConfig {
+pub(crate) enum StoreConfig {
     /// Files of this node; for a single node only.
     Embedded(EmbeddedConfig),
     /// A Redis shared between nodes.
@@ -167,14 +167,14 @@ pub enum StoreConfig {
 
 /// `[store.embedded]`: the store in files of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EmbeddedConfig {
+pub(crate) struct EmbeddedConfig {
     /// The folder of the store's files.
     pub path: PathBuf,
 }
 
 /// `[store.redis]`: the store in Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RedisConfig {
+pub(crate) struct RedisConfig {
     /// How the servers in `nodes` belong together.
     pub mode: RedisModeConfig,
     /// Where Redis, or its sentinels, listen; never empty, one in standalone mode.
@@ -199,7 +199,7 @@ pub struct RedisConfig {
 
 /// How the servers of a Redis belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RedisModeConfig {
+pub(crate) enum RedisModeConfig {
     /// A single server.
     Standalone,
     /// A master and its replicas, watched by the nodes.
@@ -217,7 +217,7 @@ pub enum RedisModeConfig {
 
 /// `[key_cache]`: the local cache in front of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyCacheConfig {
+pub(crate) struct KeyCacheConfig {
     /// Longest use of a cached key record without asking the store.
     pub lifetime: Duration,
     /// Longest use of a cached key record while the store is away.
@@ -236,7 +236,7 @@ pub struct KeyCacheConfig {
 
 /// `[journal]`: this node's record of requests and charges.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JournalConfig {
+pub(crate) struct JournalConfig {
     /// The folder, of this process alone.
     pub path: PathBuf,
     /// The size of one segment file, in bytes.
@@ -249,14 +249,14 @@ pub struct JournalConfig {
 
 /// `[ops]`: the listener for metrics and health.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpsConfig {
+pub(crate) struct OpsConfig {
     /// Where `/metrics`, `/livez` and `/readyz` answer; port 0 takes a free one.
     pub listen: SocketAddr,
 }
 
 /// `[admin]`: the admin API.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AdminConfig {
+pub(crate) struct AdminConfig {
     /// The unix socket of the admin API; short enough for the kernel.
     pub socket: PathBuf,
     /// The append-only record of every change.
@@ -274,7 +274,7 @@ impl AdminConfig {
 
 /// `[log]`: access log and messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogConfig {
+pub(crate) struct LogConfig {
     /// Where access lines are written.
     pub access: AccessTarget,
     /// The least important message that is written to stderr.
@@ -285,7 +285,7 @@ pub struct LogConfig {
 
 /// Where access lines are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AccessTarget {
+pub(crate) enum AccessTarget {
     /// A file; lines are appended.
     File(PathBuf),
     /// Access lines are discarded.
@@ -296,7 +296,7 @@ pub enum AccessTarget {
 
 /// `[rules]`: which rule files are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RulesConfig {
+pub(crate) struct RulesConfig {
     /// Whether the rule files inside the binary are used.
     pub shipped: bool,
     /// A folder of further `*.toml`; one with a shipped file's name replaces it.
@@ -305,7 +305,7 @@ pub struct RulesConfig {
 
 /// `[prices]`: which price lists are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PricesConfig {
+pub(crate) struct PricesConfig {
     /// Whether the price list inside the binary is used.
     pub shipped: bool,
     /// A further list; its entries replace those with the same name and provider.
@@ -314,7 +314,7 @@ pub struct PricesConfig {
 
 /// Why a configuration cannot be used. Never contains a value that stood where a secret belongs.
 #[derive(Debug, Error)]
-pub enum ConfigError {
+pub(crate) enum ConfigError {
     /// The file could not be read.
     #[error("cannot read the configuration {path}: {reason}; name another with --conf FILE")]
     Unreadable {
@@ -330,7 +330,7 @@ pub enum ConfigError {
 
 impl Config {
     /// The sections that differ from `before` in what is read only at the start.
-    pub fn needs_restart(&self, before: &Self) -> Vec<&'static str> {
+    pub(crate) fn needs_restart(&self, before: &Self) -> Vec<&'static str> {
         let (new, old) = (&self.gateway, &before.gateway);
         let listener = |config: &GatewayConfig| {
             (

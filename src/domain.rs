@@ -1,10 +1,10 @@
 //! The pure core: bytes and values in, decisions and bytes out. Time and randomness come in as arguments.
 
-pub mod catalogue;
-pub mod faults;
-pub mod keys;
-pub mod ledger;
-pub mod money;
-pub mod rules;
-pub mod strict_toml;
-pub mod wire;
+pub(crate) mod catalogue;
+pub(crate) mod faults;
+pub(crate) mod keys;
+pub(crate) mod ledger;
+pub(crate) mod money;
+pub(crate) mod rules;
+pub(crate) mod strict_toml;
+pub(crate) mod wire;

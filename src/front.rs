@@ -4,15 +4,15 @@
 //! ([`places`]), becomes a stream of HTTP ([`transport`]), and is read head by head within limits ([`arrival`]), each
 //! head checked (`domain/wire/http1/head.rs`) before anything else sees it. What answers is behind it ([`handler`]).
 
-pub mod arrival;
+pub(crate) mod arrival;
 mod farewell;
-pub mod guarded;
-pub mod handler;
-pub mod http2;
-pub mod layers;
-pub mod places;
-pub mod tls;
-pub mod transport;
+pub(crate) mod guarded;
+pub(crate) mod handler;
+pub(crate) mod http2;
+pub(crate) mod layers;
+pub(crate) mod places;
+pub(crate) mod tls;
+pub(crate) mod transport;
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -38,12 +38,12 @@ use crate::{
     telemetry::metrics::{CloseReason, ListenerFigures},
 };
 
-/// What a head may have beyond what the gateway counts of it (`gateway/intake.rs`): the words of the request line and
+/// What a head may have beyond what the gateway counts of it (`gateway/request/head.rs`): the words of the request line and
 /// the line ends.
 const UNCOUNTED_BYTES: usize = 64;
 
 /// The application that a listening service passes connections to.
-pub struct Front<H> {
+pub(crate) struct Front<H> {
     handler: H,
     live: Arc<LiveCell>,
     places: Arc<Places>,
@@ -53,7 +53,7 @@ pub struct Front<H> {
 
 impl<H: Handler> Front<H> {
     /// In front of `handler`. A connection keeps the configuration that it began with.
-    pub fn new(
+    pub(crate) fn new(
         handler: H,
         live: Arc<LiveCell>,
         places: Arc<Places>,

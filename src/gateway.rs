@@ -1,35 +1,35 @@
 //! The gateway: Pingora's hooks. Each hook is a few lines that call one function of a module below. ARCHITECTURE.md
 //! follows one request through them.
 
-pub mod admission;
-pub mod answer;
-pub mod arrival;
-pub mod attempt;
-pub mod client_h2;
-pub mod client_stream;
-pub mod coding;
-pub mod drain;
-pub mod end;
-pub mod entry;
-pub mod estimate;
-pub mod exchange;
-pub mod failure_log;
-pub mod forward;
-pub mod front;
-pub mod gate;
-pub mod keepalive;
-pub mod key_slots;
-pub mod meter;
-pub mod outlet;
-pub mod panics;
-pub mod parts;
-pub mod peer;
-pub mod presence;
-pub mod recent_refusals;
-pub mod recipient;
-pub mod reply;
-pub mod request;
-pub mod ticket;
+pub(crate) mod admission;
+pub(crate) mod answer;
+pub(crate) mod arrival;
+pub(crate) mod attempt;
+pub(crate) mod client_h2;
+pub(crate) mod client_stream;
+pub(crate) mod coding;
+pub(crate) mod drain;
+pub(crate) mod end;
+pub(crate) mod entry;
+pub(crate) mod estimate;
+pub(crate) mod exchange;
+pub(crate) mod failure_log;
+pub(crate) mod forward;
+pub(crate) mod front;
+pub(crate) mod gate;
+pub(crate) mod keepalive;
+pub(crate) mod key_slots;
+pub(crate) mod meter;
+pub(crate) mod outlet;
+pub(crate) mod panics;
+pub(crate) mod parts;
+pub(crate) mod peer;
+pub(crate) mod presence;
+pub(crate) mod recent_refusals;
+pub(crate) mod recipient;
+pub(crate) mod reply;
+pub(crate) mod request;
+pub(crate) mod ticket;
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ use pingora::{
 };
 use pingora_proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 
-pub use self::parts::Gateway;
+pub(crate) use self::parts::Gateway;
 use self::{
     attempt::{connect, failure, send},
     exchange::Exchange,

@@ -40,12 +40,12 @@ mod tallies;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use crate::config::JournalConfig as JournalSettings;
-pub use error::{JournalError, JournalShut};
-pub use handle::{Journal, Opened};
-pub use position::Position;
-pub use reader::Reader;
-pub use replay::PossiblySettled;
-pub use reservation::Reservation;
-pub use sizes::{ADMIT_BYTES_MAX, RECORD_BYTES_MAX, REQUEST_BYTES, SEGMENT_BYTES_MIN, STEP_BYTES_MAX};
-pub use steps::{KeyKept, Unsent};
+pub(crate) use error::{JournalError, JournalShut};
+pub(crate) use handle::{Journal, Opened};
+pub(crate) use position::Position;
+pub(crate) use replay::PossiblySettled;
+pub(crate) use reservation::Reservation;
+#[cfg(test)]
+pub(crate) use sizes::{ADMIT_BYTES_MAX, SEGMENT_BYTES_MIN};
+pub(crate) use sizes::{REQUEST_BYTES, STEP_BYTES_MAX};
+pub(crate) use steps::{KeyKept, Unsent};

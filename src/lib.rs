@@ -1,21 +1,61 @@
 //! weir: an authenticated, metering gateway in front of generative-model providers.
 //!
 //! The map, in reading order. Who may use whom is a table, held by a test (`tests/integration/house/directions.rs`).
-//! [`domain`] is pure: no I/O, no async, no clock, no Pingora, no Redis.
+//! `domain` is pure: no I/O, no async, no clock, no Pingora, no Redis.
+//!
+//! Public is what the binary calls, and `parts`. All else is the crate's own, so that the compiler sees what is unused.
 
-pub mod cli;
-pub mod config;
-pub mod domain;
-pub mod edges;
-pub mod front;
-pub mod gateway;
-pub mod journal;
-pub mod money;
-pub mod providers;
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "the documentation is that of the private items too: cargo doc --document-private-items"
+)]
+
+mod cli;
+mod config;
+mod domain;
+mod edges;
+mod front;
+mod gateway;
+mod journal;
+mod money;
+mod providers;
 #[cfg(feature = "sample-provider")]
-pub mod sample_provider;
-pub mod side;
-pub mod stability;
-pub mod store;
-pub mod telemetry;
-pub mod wiring;
+mod sample_provider;
+mod side;
+mod stability;
+mod store;
+mod telemetry;
+mod wiring;
+
+pub use cli::parse;
+pub use wiring::{StartError, run};
+
+/// What the benches, the fuzz targets and the browser's test drive by itself. Nothing else may rely on it.
+#[doc(hidden)]
+pub mod parts {
+    pub use crate::{
+        domain::{
+            faults::stability::{Counters, Hour, ModelWindow, Window},
+            keys::key::{KeyId, KeyRecord, KeyState},
+            ledger::{Admission, Admit, Change, KeyTerms, NodeId, Step},
+            money::NanoUsd,
+            rules::{
+                BodyRules, EditError, RequestFacts, ResponseRewriter, RuleFile, compile::compile, edit_body, shipped,
+            },
+            wire::{
+                json_scan::{JsonEnd, Progress, Scan, ScanLimits, scan},
+                operation::Operation,
+                protocol::{
+                    FailureKind, Framing, MidStreamFailure, Observed, Observer, Protocol, observer::HEAP_BYTES_MAX,
+                },
+                tokens::CharClasses,
+            },
+        },
+        stability::public::page,
+        store::{
+            KeyStore,
+            ledger::LedgerStore,
+            redis::{Adopt, RedisLedger, RedisMode, RedisSettings, RedisStore},
+        },
+    };
+}

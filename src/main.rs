@@ -2,7 +2,7 @@
 
 use std::{io::Write, process::ExitCode};
 
-use weir::wiring::{self, StartError};
+use weir::StartError;
 
 // Cheaper per request than the system's allocator in a bare Pingora proxy, dearer in memory per open stream; not yet
 // measured beside it in weir.
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     // Reads FAILPOINTS; only builds for tests have it.
     #[cfg(feature = "failpoints")]
     let _scenario = fail::FailScenario::setup();
-    let command = match weir::cli::parse(std::env::args_os()) {
+    let command = match weir::parse(std::env::args_os()) {
         Ok(command) => command,
         Err(error) => {
             // Help and version go to standard output and are no mistake.
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
             };
         }
     };
-    match wiring::run(command) {
+    match weir::run(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "weir: {error}");

@@ -1,5 +1,5 @@
 //! The path of money: admission and bills, settlement, and operators' changes.
 
-pub mod account_changes;
-pub mod billing;
-pub mod settlement;
+pub(crate) mod account_changes;
+pub(crate) mod billing;
+pub(crate) mod settlement;

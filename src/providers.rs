@@ -1,6 +1,6 @@
 //! What this node knows of providers: pools, sessions, learnt usage, and the version of it all that a reload replaces.
 
-pub mod learnt_usage;
-pub mod live;
-pub mod pools;
-pub mod sessions;
+pub(crate) mod learnt_usage;
+pub(crate) mod live;
+pub(crate) mod pools;
+pub(crate) mod sessions;

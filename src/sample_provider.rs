@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tokio::net::TcpListener;
 
-pub mod script;
+pub(crate) mod script;
 
 mod answer;
 mod ask;
@@ -40,10 +40,10 @@ mod steps;
 mod tokens;
 mod tool;
 
-pub use error::SampleProviderError;
-pub use script::{Script, ScriptError};
-pub use server::serve;
-pub use settings::{Counting, OnClientGone, Settings};
+pub(crate) use error::SampleProviderError;
+pub(crate) use script::Script;
+pub(crate) use server::serve;
+pub(crate) use settings::{Counting, OnClientGone, Settings};
 
 /// The flags of `weir sample-provider`.
 #[derive(Args, Clone, Debug)]
@@ -122,7 +122,7 @@ impl SampleProviderArgs {
 
 /// Serves until the process is told to stop (SIGINT, SIGTERM). Prints one line
 /// `sample-provider listening on http://ADDR` to stdout once it listens.
-pub async fn run(args: &SampleProviderArgs) -> Result<(), SampleProviderError> {
+pub(crate) async fn run(args: &SampleProviderArgs) -> Result<(), SampleProviderError> {
     let settings = args.settings()?;
     let address = args.listen;
     let listener = TcpListener::bind(address)

@@ -1,9 +1,9 @@
 //! The services besides the gateway: the operators' endpoints, the public stability service and the admin API.
 
-pub mod admin;
-pub mod audit;
-pub mod ops;
-pub mod public;
-pub mod redirect;
-pub mod service;
-pub mod unix_socket;
+pub(crate) mod admin;
+pub(crate) mod audit;
+pub(crate) mod ops;
+pub(crate) mod public;
+pub(crate) mod redirect;
+pub(crate) mod service;
+pub(crate) mod unix_socket;

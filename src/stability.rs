@@ -2,9 +2,9 @@
 //! ([`publisher`]); what all nodes have counted is read every few seconds ([`snapshot`]). Readers only see the
 //! snapshot.
 
-pub mod public;
-pub mod publisher;
-pub mod snapshot;
+pub(crate) mod public;
+pub(crate) mod publisher;
+pub(crate) mod snapshot;
 
-pub use publisher::{Counted, Publisher};
-pub use snapshot::{Snapshot, Snapshots};
+pub(crate) use publisher::Publisher;
+pub(crate) use snapshot::{Snapshot, Snapshots};

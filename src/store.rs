@@ -14,24 +14,24 @@ use tokio::sync::watch;
 use crate::domain::keys::key::{KeyId, KeyRecord};
 use crate::domain::keys::secret::KeyDigest;
 
-pub use crate::domain::keys::key::KeyChange;
+pub(crate) use crate::domain::keys::key::KeyChange;
 
-pub mod archive;
+pub(crate) mod archive;
 #[cfg(test)]
 pub(crate) mod contract;
-pub mod embedded;
+pub(crate) mod embedded;
 mod feed;
-pub mod key_cache;
-pub mod ledger;
-pub mod redis;
-pub mod sessions;
-pub mod stability;
-pub mod time;
+pub(crate) mod key_cache;
+pub(crate) mod ledger;
+pub(crate) mod redis;
+pub(crate) mod sessions;
+pub(crate) mod stability;
+pub(crate) mod time;
 
 /// The most changes in the feed. A node that is further behind flushes its whole cache.
-pub const FEED_CHANGES_MAX: usize = 4096;
+pub(crate) const FEED_CHANGES_MAX: usize = 4096;
 /// The most keys on one page of a list.
-pub const LIST_KEYS_MAX: usize = 1000;
+pub(crate) const LIST_KEYS_MAX: usize = 1000;
 
 /// The keys of one installation.
 ///

@@ -1,4 +1,4 @@
 //! What weir tells about itself: metrics and the access log.
 
-pub mod access_log;
-pub mod metrics;
+pub(crate) mod access_log;
+pub(crate) mod metrics;

@@ -1,36 +1,36 @@
 //! The only place where concrete types meet.
 
-pub mod catalogue;
+pub(crate) mod catalogue;
 mod check;
 mod configuration;
 #[cfg(feature = "sample-provider")]
 mod demo;
 mod descriptors;
-pub mod front_service;
+pub(crate) mod front_service;
 mod greeting;
 #[cfg(not(feature = "sample-provider"))]
 mod left_out;
 mod listen_fds;
-pub mod money;
+pub(crate) mod money;
 mod notify;
 mod output;
-pub mod parts;
-pub mod prices;
-pub mod public;
-pub mod reload;
+pub(crate) mod parts;
+pub(crate) mod prices;
+pub(crate) mod public;
+pub(crate) mod reload;
 mod runtimes;
 #[cfg(feature = "sample-provider")]
 mod sample_provider;
-pub mod server;
-pub mod signals;
-pub mod stability;
+pub(crate) mod server;
+pub(crate) mod signals;
+pub(crate) mod stability;
 mod start_error;
 mod stop;
-pub mod store;
+pub(crate) mod store;
 mod store_check;
 mod store_commands;
-pub mod tls;
-pub mod trust;
+pub(crate) mod tls;
+pub(crate) mod trust;
 
 use std::{
     io::Write,
@@ -107,7 +107,7 @@ fn explain_rules(command: &RulesCommand, out: &mut impl Write) -> Result<(), Sta
 }
 
 /// `weir serve`: runs until a signal ends it. `ready_file` is written once everything listens.
-pub fn serve(config: Config, conf: &Path, ready_file: Option<PathBuf>) -> Result<(), StartError> {
+pub(crate) fn serve(config: Config, conf: &Path, ready_file: Option<PathBuf>) -> Result<(), StartError> {
     diagnostics(&config.log.level.to_string())?;
     let running = server::start(config, conf)?;
     if let Some(path) = ready_file {

@@ -8,17 +8,9 @@ use std::{
 use futures_util::future::join_all;
 use tempfile::TempDir;
 use tokio::sync::watch;
-use weir::{
-    domain::{
-        keys::key::{KeyId, KeyRecord, KeyState},
-        ledger::{Admission, Admit, Change, KeyTerms, NodeId, Step},
-        money::NanoUsd,
-    },
-    store::{
-        KeyStore,
-        ledger::LedgerStore,
-        redis::{Adopt, RedisLedger, RedisMode, RedisSettings, RedisStore},
-    },
+use weir::parts::{
+    Admission, Admit, Adopt, Change, KeyId, KeyRecord, KeyState, KeyStore, KeyTerms, LedgerStore, NanoUsd, NodeId,
+    RedisLedger, RedisMode, RedisSettings, RedisStore, Step,
 };
 
 use crate::{AT_ONCE, Scale, cells, fleet};

@@ -177,7 +177,11 @@ impl LimitArgs {
 }
 
 /// Runs the command against the admin API and prints the result.
-pub async fn run(command: &AccountCommand, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
+pub(crate) async fn run(
+    command: &AccountCommand,
+    client: &AdminClient,
+    out: &mut impl Write,
+) -> Result<(), AdminClientError> {
     let mut fields = Map::new();
     let mut once = None;
     let (method, path) = match command {

@@ -38,7 +38,7 @@ pub struct ClientArgs {
 
 /// Why a client command did not do as asked.
 #[derive(Debug, thiserror::Error)]
-pub enum AdminClientError {
+pub(crate) enum AdminClientError {
     /// The configuration does not tell the socket.
     #[error("{0}")]
     Configuration(String),
@@ -92,7 +92,7 @@ pub enum AdminClientError {
 }
 
 /// The socket to use: `--admin`, or what the configuration says.
-pub fn socket(
+pub(crate) fn socket(
     args: &ClientArgs,
     from_conf: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
 ) -> Result<PathBuf, AdminClientError> {
@@ -121,18 +121,23 @@ fn unix_path(address: &str) -> Result<PathBuf, &'static str> {
 
 /// Calls the API over its socket, one connection per call.
 #[derive(Clone, Debug)]
-pub struct AdminClient {
+pub(crate) struct AdminClient {
     socket: PathBuf,
 }
 
 impl AdminClient {
     /// A client of the weir that listens there.
-    pub fn new(socket: PathBuf) -> Self {
+    pub(crate) fn new(socket: PathBuf) -> Self {
         Self { socket }
     }
 
     /// One call; the answer's JSON, or the API's own message.
-    pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, AdminClientError> {
+    pub(crate) async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, AdminClientError> {
         match tokio::time::timeout(CALL_WAIT, self.exchange(method, path, body)).await {
             Ok(answer) => answer,
             Err(_) => Err(self.lost("no answer in time")),
@@ -141,7 +146,7 @@ impl AdminClient {
 
     /// One call that changes something and is counted once, by the operation id `id` in its body: when its answer is lost it
     /// is made once more.
-    pub async fn call_twice(
+    pub(crate) async fn call_twice(
         &self,
         method: Method,
         path: &str,
@@ -164,7 +169,7 @@ impl AdminClient {
     }
 
     /// Reads an answer of any length into `out`. Waits for each piece as long as for a whole call.
-    pub async fn download(&self, path: &str, out: &mut impl Write) -> Result<(), AdminClientError> {
+    pub(crate) async fn download(&self, path: &str, out: &mut impl Write) -> Result<(), AdminClientError> {
         let late = |_| self.lost("no answer in time");
         let sending = self.send(Method::GET, path, None);
         let answer = tokio::time::timeout(CALL_WAIT, sending).await.map_err(late)??;

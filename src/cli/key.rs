@@ -130,7 +130,11 @@ impl KeyCommand {
 }
 
 /// Runs the command against the admin API and prints the result.
-pub async fn run(command: &KeyCommand, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
+pub(crate) async fn run(
+    command: &KeyCommand,
+    client: &AdminClient,
+    out: &mut impl Write,
+) -> Result<(), AdminClientError> {
     let json = command.client().json;
     let answer = match command {
         KeyCommand::List(args) => return list(args, client, out).await,

@@ -78,7 +78,7 @@ impl QuotaArgs {
 }
 
 /// An update that names nothing is most often a forgotten option.
-pub fn something_to_change(fields: &Map<String, Value>) -> Result<(), AdminClientError> {
+pub(crate) fn something_to_change(fields: &Map<String, Value>) -> Result<(), AdminClientError> {
     if fields.is_empty() {
         let help = "nothing to change: give an option for what is to change, see --help";
         return Err(AdminClientError::Usage(help.to_owned()));
@@ -87,7 +87,7 @@ pub fn something_to_change(fields: &Map<String, Value>) -> Result<(), AdminClien
 }
 
 /// Adds a field that was given; one word stands for null.
-pub fn put_or_null(fields: &mut Map<String, Value>, name: &str, value: Option<&str>, null: &str) {
+pub(crate) fn put_or_null(fields: &mut Map<String, Value>, name: &str, value: Option<&str>, null: &str) {
     if let Some(value) = value {
         let value = if value == null { Value::Null } else { json!(value) };
         fields.insert(name.to_owned(), value);

@@ -111,7 +111,11 @@ impl LogCommand {
 }
 
 /// Runs the command against the admin API and prints what comes.
-pub async fn run(command: &LogCommand, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
+pub(crate) async fn run(
+    command: &LogCommand,
+    client: &AdminClient,
+    out: &mut impl Write,
+) -> Result<(), AdminClientError> {
     match command {
         LogCommand::Query(args) => {
             // What time it is, the store says.

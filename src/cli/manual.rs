@@ -20,7 +20,7 @@ pub struct ManualArgs {
 ///
 /// # Errors
 /// A folder or a file cannot be written.
-pub fn write(mut line: Command, folder: &Path) -> io::Result<()> {
+pub(crate) fn write(mut line: Command, folder: &Path) -> io::Result<()> {
     let (man, completions) = (folder.join("man"), folder.join("completions"));
     fs::create_dir_all(&man)?;
     fs::create_dir_all(&completions)?;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::admin_client::{AdminClient, AdminClientError, ClientArgs};
 
 /// Prints them, sorted by name.
-pub async fn run(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
+pub(crate) async fn run(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
     let answer = client.call(Method::GET, "/v1/models", None).await?;
     let models = answer
         .get("models")

@@ -40,7 +40,7 @@ impl ProviderCommand {
 }
 
 /// Runs one command.
-pub async fn run(
+pub(crate) async fn run(
     command: &ProviderCommand,
     client: &AdminClient,
     out: &mut impl Write,

@@ -61,7 +61,7 @@ pub struct ExplainArgs {
 
 /// Why nothing was explained.
 #[derive(Debug, thiserror::Error)]
-pub enum RulesCommandError {
+pub(crate) enum RulesCommandError {
     /// A rule file is wrong, or there is none of that provider.
     #[error("{0}")]
     Configuration(String),
@@ -97,7 +97,7 @@ fn header(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
 ///
 /// # Errors
 /// See [`RulesCommandError`].
-pub fn run(command: &RulesCommand, files: &[RuleFile], out: &mut impl Write) -> Result<(), RulesCommandError> {
+pub(crate) fn run(command: &RulesCommand, files: &[RuleFile], out: &mut impl Write) -> Result<(), RulesCommandError> {
     let RulesCommand::Explain(args) = command;
     let (file, compiled) = provider(&args.provider, files)?;
     let mut headers = HeaderMap::new();

@@ -8,7 +8,7 @@ use std::{
 
 /// Owner, group and mode of the socket, or of the nearest folder above it that can be looked at: it is that one which
 /// lets nobody else in. `None` where not even the root can.
-pub fn describe(socket: &Path) -> Option<String> {
+pub(crate) fn describe(socket: &Path) -> Option<String> {
     let (path, found) = socket
         .ancestors()
         .find_map(|path| Some((path, fs::symlink_metadata(path).ok()?)))?;

@@ -22,7 +22,7 @@ pub(super) struct RawConnections {
 
 /// The section, checked and with defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConnectionsConfig {
+pub(crate) struct ConnectionsConfig {
     /// The most connections of clients to the gateway; fewer if the process may not open so many files.
     pub max: usize,
     /// The most connections of one address (IPv6: one /64) to each of the two listeners.

@@ -2,7 +2,7 @@
 
 /// A host name or address with a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostPort {
+pub(crate) struct HostPort {
     /// A DNS name or an IP address, an IPv6 address without its brackets; never empty.
     pub host: String,
     /// The TCP port, never 0.

@@ -13,7 +13,7 @@ impl Config {
     ///
     /// # Errors
     /// The file is unreadable, not TOML, has unknown keys, or values are out of their limits (all of them are named).
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+    pub(crate) fn load(path: &Path) -> Result<Self, ConfigError> {
         Self::parse(&path.display().to_string(), &text(path)?, folder(path))
     }
 
@@ -22,7 +22,7 @@ impl Config {
     ///
     /// # Errors
     /// The file is unreadable.
-    pub fn examine(path: &Path) -> Result<(Option<Self>, Vec<FileError>), ConfigError> {
+    pub(crate) fn examine(path: &Path) -> Result<(Option<Self>, Vec<FileError>), ConfigError> {
         Ok(understood(&path.display().to_string(), &text(path)?, folder(path)))
     }
 

@@ -20,7 +20,7 @@ pub(super) struct RawMoney {
 
 /// How many requests may wait for what running ones hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WaitingMax {
+pub(crate) struct WaitingMax {
     /// On this node.
     pub all: usize,
     /// Of one account.
@@ -29,7 +29,7 @@ pub struct WaitingMax {
 
 /// The section, checked and with defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MoneyConfig {
+pub(crate) struct MoneyConfig {
     /// What each key may commit on this node while the store is away.
     pub grace: NanoUsd,
     /// The same for all keys of an account together.

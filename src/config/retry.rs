@@ -11,7 +11,7 @@ pub(super) struct RawRetry {
 
 /// The section, checked and with defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RetryConfig {
+pub(crate) struct RetryConfig {
     /// Whether a request goes on to the next provider if the first did not answer in time, or closed the connection
     /// before an answer. The first may have served it, and bill for it.
     pub after_timeout: bool,

@@ -7,7 +7,7 @@ use crate::domain::catalogue::SecretRef;
 use crate::domain::keys::secret::Secret;
 
 /// The longest secret, in bytes. Anything longer is a wrong file.
-pub const SECRET_BYTES_MAX: usize = 8 * 1024;
+pub(crate) const SECRET_BYTES_MAX: usize = 8 * 1024;
 
 /// The secret a reference names, without one closing line break. `Ok(None)` if the variable, file or credential does not
 /// exist.
@@ -15,7 +15,7 @@ pub const SECRET_BYTES_MAX: usize = 8 * 1024;
 /// # Errors
 /// It exists but is unreadable, empty, not text or longer than [`SECRET_BYTES_MAX`]. The text names the reference, never
 /// the content.
-pub fn read(reference: &SecretRef) -> Result<Option<Secret>, String> {
+pub(crate) fn read(reference: &SecretRef) -> Result<Option<Secret>, String> {
     // Three more than a secret may have: its line break, and one that tells it is too long.
     let text = content(reference, SECRET_BYTES_MAX + 3).map_err(|why| format!("secret {reference}: {why}"))?;
     text.map(|bytes| checked(&bytes).map_err(|why| format!("secret {reference}: {why}")))
@@ -26,7 +26,7 @@ pub fn read(reference: &SecretRef) -> Result<Option<Secret>, String> {
 ///
 /// # Errors
 /// The system's, without the reference.
-pub fn content(reference: &SecretRef, bytes_max: usize) -> Result<Option<Vec<u8>>, String> {
+pub(crate) fn content(reference: &SecretRef, bytes_max: usize) -> Result<Option<Vec<u8>>, String> {
     match (reference, path(reference)) {
         (SecretRef::Env(name), _) => Ok(std::env::var_os(name).map(std::ffi::OsString::into_encoded_bytes)),
         (SecretRef::File(_) | SecretRef::Credential(_), Some(path)) => file(&path, bytes_max),
@@ -35,7 +35,7 @@ pub fn content(reference: &SecretRef, bytes_max: usize) -> Result<Option<Vec<u8>
 }
 
 /// The file that holds a secret; `None`: it is in no file.
-pub fn path(reference: &SecretRef) -> Option<PathBuf> {
+pub(crate) fn path(reference: &SecretRef) -> Option<PathBuf> {
     match reference {
         SecretRef::Env(_) => None,
         SecretRef::File(path) => Some(PathBuf::from(path)),

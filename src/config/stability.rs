@@ -25,7 +25,7 @@ pub(super) struct RawStability {
 
 /// The section, checked and with defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StabilityConfig {
+pub(crate) struct StabilityConfig {
     /// The service's own listener, besides the gateway's port; port 0 takes a free one.
     pub listen: SocketAddr,
     /// How often the store is read, and so how long an answer is valid.

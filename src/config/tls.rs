@@ -41,14 +41,14 @@ struct RawCertificate {
 
 /// The certificates of a listener, in the order of preference; without any it speaks no TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TlsConfig {
+pub(crate) struct TlsConfig {
     /// One for each name or kind of key.
     pub certificates: Vec<CertificateConfig>,
 }
 
 /// Where a certificate is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateConfig {
+pub(crate) struct CertificateConfig {
     /// The certificate and those between it and its authority's root, PEM.
     pub chain: PathBuf,
     /// Its private key, PEM.
@@ -57,7 +57,7 @@ pub struct CertificateConfig {
 
 /// `[gateway.tls]`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GatewayTlsConfig {
+pub(crate) struct GatewayTlsConfig {
     /// What the listener shows.
     pub tls: TlsConfig,
     /// A plain listener whose every answer sends the client to the one with TLS; port 0 takes a free one.
@@ -66,7 +66,7 @@ pub struct GatewayTlsConfig {
 
 /// The admin API over TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AdminTcpConfig {
+pub(crate) struct AdminTcpConfig {
     /// Where it listens; port 0 takes a free one.
     pub listen: SocketAddr,
     /// What it shows; never empty.
@@ -77,7 +77,7 @@ pub struct AdminTcpConfig {
 
 impl TlsConfig {
     /// Whether the listener speaks TLS.
-    pub fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         !self.certificates.is_empty()
     }
 }

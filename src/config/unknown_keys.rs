@@ -18,7 +18,7 @@ pub(super) struct RawUnknownKeys {
 
 /// The section, checked and with defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownKeysConfig {
+pub(crate) struct UnknownKeysConfig {
     /// Keys that are remembered as unknown; at least 1.
     pub entries_max: usize,
     /// Lookups that found nothing which one address may cause in a minute, in the long run; at least 1.

@@ -5,12 +5,12 @@ mod build;
 mod models;
 mod places;
 mod pricing;
-pub mod route;
+pub(crate) mod route;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-pub use self::places::Places;
-pub use crate::domain::rules::{
+pub(crate) use self::places::Places;
+pub(crate) use crate::domain::rules::{
     RawModel,
     secret_ref::{SecretRef, SecretRefError},
 };
@@ -23,7 +23,7 @@ use crate::domain::{
 
 /// All models and providers of one configuration. Shared in an `Arc`.
 #[derive(Debug, Default)]
-pub struct Catalogue {
+pub(crate) struct Catalogue {
     models: BTreeMap<String, Arc<Model>>,
     /// Other names, with the public name that each stands for.
     aliases: BTreeMap<String, String>,
@@ -32,7 +32,7 @@ pub struct Catalogue {
 
 /// A model as clients see it.
 #[derive(Debug)]
-pub struct Model {
+pub(crate) struct Model {
     /// The public name, which clients request; also the label in logs and metrics.
     pub name: String,
     /// The human-readable name.
@@ -65,7 +65,10 @@ pub struct Model {
 
 impl Model {
     /// The providers that serve an operation, in order: those that are on and have the endpoint.
-    pub fn providers_for(&self, operation: Operation) -> impl Iterator<Item = (&Arc<Provider>, &EndpointTemplate)> {
+    pub(crate) fn providers_for(
+        &self,
+        operation: Operation,
+    ) -> impl Iterator<Item = (&Arc<Provider>, &EndpointTemplate)> {
         let allowed = self.protocols.contains(&operation.protocol());
         self.providers
             .iter()
@@ -74,35 +77,35 @@ impl Model {
     }
 
     /// Its price at a provider; `None` only for a provider that is off.
-    pub fn price_at(&self, provider: &Provider) -> Option<&Arc<Price>> {
+    pub(crate) fn price_at(&self, provider: &Provider) -> Option<&Arc<Price>> {
         self.prices.get(&provider.name)
     }
 
     /// The provider's name for it.
-    pub fn upstream_name_at(&self, provider: &Provider) -> &str {
+    pub(crate) fn upstream_name_at(&self, provider: &Provider) -> &str {
         self.upstream_names.get(&provider.name).unwrap_or(&self.upstream_name)
     }
 
     /// Whether it can be requested in this protocol now.
-    pub fn serves(&self, protocol: Protocol) -> bool {
+    pub(crate) fn serves(&self, protocol: Protocol) -> bool {
         let on = |provider: &Arc<Provider>| provider.is_on() && provider.protocols().contains(&protocol);
         self.protocols.contains(&protocol) && self.providers.iter().any(on)
     }
 
     /// Whether any of its providers is on.
-    pub fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.providers.iter().any(|provider| provider.is_on())
     }
 
     /// The name of its preferred provider, for lists of models.
-    pub fn owner(&self) -> &str {
+    pub(crate) fn owner(&self) -> &str {
         self.providers.first().map_or("", |provider| provider.name.as_str())
     }
 }
 
 /// What weir.toml says about the catalogue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CatalogueSettings {
+pub(crate) struct CatalogueSettings {
     /// `[provider.NAME]`: changes to shipped and own provider files.
     pub overrides: BTreeMap<String, ProviderOverride>,
     /// `[[model]]`: models added, or put in the place of those with the same name.
@@ -114,7 +117,7 @@ pub struct CatalogueSettings {
 /// `[provider.NAME]` of weir.toml.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ProviderOverride {
+pub(crate) struct ProviderOverride {
     /// `scheme://host[:port]` in the place of that of every endpoint; the endpoints' paths stay.
     pub base_url: Option<String>,
     /// Replaces the place of the secret.
@@ -125,7 +128,7 @@ pub struct ProviderOverride {
 
 /// What an operator should know although weir can serve.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Warning {
+pub(crate) enum Warning {
     /// A provider's secret is missing.
     #[error("provider `{provider}` is off: its secret {secret} is absent, its models are not listed")]
     SecretAbsent {
@@ -170,7 +173,7 @@ pub enum Warning {
 impl Catalogue {
     /// Models whose price differs from the one in `before` under one and the same version: what was charged before cannot be
     /// computed again from the new list.
-    pub fn repriced_under_one_version<'a>(&'a self, before: &Self) -> Vec<&'a str> {
+    pub(crate) fn repriced_under_one_version<'a>(&'a self, before: &Self) -> Vec<&'a str> {
         let repriced = |model: &&Arc<Model>| {
             let Some(old) = before.find(&model.name) else {
                 return false;
@@ -188,12 +191,12 @@ impl Catalogue {
     }
 
     /// The model with this public name, whether or not it can be served now.
-    pub fn find(&self, model: &str) -> Option<&Arc<Model>> {
+    pub(crate) fn find(&self, model: &str) -> Option<&Arc<Model>> {
         self.models.get(model)
     }
 
     /// The model with this public name or alias, whether or not it can be served now.
-    pub fn named(&self, name: &str) -> Option<&Arc<Model>> {
+    pub(crate) fn named(&self, name: &str) -> Option<&Arc<Model>> {
         self.models
             .get(name)
             .or_else(|| self.models.get(self.aliases.get(name)?))
@@ -201,7 +204,7 @@ impl Catalogue {
 
     /// The model that answers for a name: the one of that public name or alias, or else the one that a provider's file
     /// names for the rest of its family.
-    pub fn resolve(&self, protocol: Protocol, asked: &str) -> Option<&Arc<Model>> {
+    pub(crate) fn resolve(&self, protocol: Protocol, asked: &str) -> Option<&Arc<Model>> {
         self.named(asked).or_else(|| self.fallback(protocol, asked))
     }
 
@@ -213,12 +216,12 @@ impl Catalogue {
     }
 
     /// The models that can be served now, in the order of their names.
-    pub fn models(&self) -> impl Iterator<Item = &Arc<Model>> {
+    pub(crate) fn models(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.models.values().filter(|model| model.is_on())
     }
 
     /// The model that costs most at a provider for this usage.
-    pub fn dearest_at(
+    pub(crate) fn dearest_at(
         &self,
         provider: &str,
         usage: &Usage,
@@ -230,7 +233,7 @@ impl Catalogue {
     }
 
     /// All providers, on or off, in the order of their files.
-    pub fn providers(&self) -> impl Iterator<Item = &Arc<Provider>> {
+    pub(crate) fn providers(&self) -> impl Iterator<Item = &Arc<Provider>> {
         self.providers.iter()
     }
 }

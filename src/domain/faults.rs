@@ -1,8 +1,8 @@
 //! What goes wrong and what follows: outcomes, refusals, retries, circuit breakers, the record of each hour.
 
-pub mod circuit;
-pub mod outcome;
-pub mod pace;
-pub mod refusal;
-pub mod retry;
-pub mod stability;
+pub(crate) mod circuit;
+pub(crate) mod outcome;
+pub(crate) mod pace;
+pub(crate) mod refusal;
+pub(crate) mod retry;
+pub(crate) mod stability;

@@ -1,9 +1,9 @@
 //! Keys: where a head has them, what they may spend, and what never leaves weir.
 
-pub mod credential;
-pub mod key;
-pub mod key_id;
-pub mod not_forwarded;
-pub mod query;
-pub mod secret;
-pub mod terms;
+pub(crate) mod credential;
+pub(crate) mod key;
+pub(crate) mod key_id;
+pub(crate) mod not_forwarded;
+pub(crate) mod query;
+pub(crate) mod secret;
+pub(crate) mod terms;

@@ -5,31 +5,37 @@
 //! the hold. Steps are numbered per account and node; a store applies each exactly once, in order. [`account`] is the
 //! reference model that every store obeys.
 
-pub mod account;
+pub(crate) mod account;
 mod admission;
-pub mod calibration;
-pub mod consumption;
-pub mod crash;
-pub mod journaled;
-pub mod node;
-pub mod operation_id;
-pub mod period;
-pub mod retention;
-pub mod spend_limit;
+pub(crate) mod calibration;
+pub(crate) mod consumption;
+pub(crate) mod crash;
+pub(crate) mod journaled;
+pub(crate) mod node;
+pub(crate) mod operation_id;
+pub(crate) mod period;
+pub(crate) mod retention;
+pub(crate) mod spend_limit;
 mod step;
 mod top_up;
 mod view;
 
-pub use crate::domain::keys::terms::{
-    AccountTerms, AccountTermsChange, FinishFactor, KeyTerms, KeyTermsChange, OnExhausted, ProviderState, Rates,
-    RatesChange, Reset,
+pub use crate::domain::keys::terms::KeyTerms;
+#[cfg(test)]
+pub(crate) use crate::domain::keys::terms::KeyTermsChange;
+pub(crate) use crate::domain::keys::terms::{
+    AccountTerms, AccountTermsChange, FinishFactor, OnExhausted, ProviderState, Rates, RatesChange, Reset,
 };
-pub use account::Account;
-pub use admission::{Admission, Admit, Counted, Denied, Grant, QuotaUse, Scope};
-pub use crash::{settlement_after_crash, settlement_of_charged};
-pub use journaled::{Admitted, Checkpoint, Record};
-pub use node::{LEASE_MS, NodeId};
-pub use operation_id::OperationId;
-pub use step::{Change, Settlement, Step};
-pub use top_up::{TopUp, ToppedUp};
-pub use view::{AccountView, KeySpend};
+pub(crate) use account::Account;
+pub use admission::{Admission, Admit};
+pub(crate) use admission::{Counted, Denied, Grant, QuotaUse, Scope};
+pub(crate) use crash::{settlement_after_crash, settlement_of_charged};
+pub(crate) use journaled::{Admitted, Checkpoint, Record};
+#[cfg(test)]
+pub(crate) use node::LEASE_MS;
+pub use node::NodeId;
+pub(crate) use operation_id::OperationId;
+pub(crate) use step::Settlement;
+pub use step::{Change, Step};
+pub(crate) use top_up::{TopUp, ToppedUp};
+pub(crate) use view::{AccountView, KeySpend};

@@ -1,6 +1,6 @@
 //! Amounts of money: whole nano-USD, never a float.
 
-pub mod price;
+pub(crate) mod price;
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use thiserror::Error;
 /// Decimal places of a nano-USD amount written in USD.
 const PLACES: usize = 9;
 /// Nano-USD in one USD.
-pub const NANOS_PER_USD: i64 = 1_000_000_000;
+pub(crate) const NANOS_PER_USD: i64 = 1_000_000_000;
 
 /// An amount in nano-USD (10^-9 USD); negative where something is owed. In JSON an integer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,31 +1,30 @@
 //! Provider files: differences between providers are data, one TOML file each, checked and compiled once.
 
-pub mod apply;
-pub mod body;
-pub mod compile;
-pub mod condition;
-pub mod endpoint;
-pub mod error;
-pub mod explain;
-pub mod head;
+pub(crate) mod apply;
+pub(crate) mod body;
+pub(crate) mod compile;
+pub(crate) mod condition;
+pub(crate) mod endpoint;
+pub(crate) mod error;
+pub(crate) mod explain;
+pub(crate) mod head;
 mod number;
 pub(in crate::domain) mod pattern;
-pub mod provider;
-pub mod query;
-pub mod raw;
-pub mod response;
-pub mod secret_ref;
+pub(crate) mod provider;
+pub(crate) mod query;
+pub(crate) mod raw;
+pub(crate) mod response;
+pub(crate) mod secret_ref;
 
 pub use apply::{EditError, edit_body};
 pub use body::BodyRules;
 pub use condition::RequestFacts;
-pub use endpoint::Origin;
-pub use error::{ErrorRule, ErrorRules};
-pub use explain::{Change, Explanation, Passage, Question};
-pub use head::{Head, HeadEdits, edit_head};
-pub use provider::{Auth, Credential, Fallback, Provider, Timeouts, WeightedOrigin};
-pub use query::{QueryEdits, edit_query};
-pub use raw::{ClientGoneAction, ErrorMeaning, ErrorShape, OnClientGone, RawModel, RefusalShape};
+pub(crate) use endpoint::Origin;
+pub(crate) use explain::{Change, Explanation, Passage, Question};
+pub(crate) use head::{Head, edit_head};
+pub(crate) use provider::{Credential, Fallback, Provider, WeightedOrigin};
+pub(crate) use query::edit_query;
+pub(crate) use raw::{ClientGoneAction, ErrorShape, RawModel};
 pub use response::ResponseRewriter;
 
 /// A provider file before it is parsed.

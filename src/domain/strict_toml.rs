@@ -1,13 +1,13 @@
 //! Strict TOML: either weir understands a file completely, or the error names file, line, key and the nearest valid
 //! name. Errors never quote values, because a value may be a misplaced secret.
 
-pub mod all;
+pub(crate) mod all;
 mod faults;
 mod reader;
 
 use std::ops::Range;
 
-pub use all::{Parsed, parse_all};
+pub(crate) use all::{Parsed, parse_all};
 pub(in crate::domain) use faults::Faults;
 use reader::{ReadError, Reason};
 
@@ -60,7 +60,7 @@ impl FileError {
 }
 
 /// The candidate most like `name`, if one is near enough to be what was meant.
-pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let near_enough = (name.chars().count() / 3).max(2);
     candidates
         .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
@@ -70,7 +70,7 @@ pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
 }
 
 /// ", did you mean `x`?" or nothing: the tail of every error about an unknown name.
-pub fn suggestion<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn suggestion<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> String {
     nearest(name, candidates)
         .map(|near| format!(", did you mean `{near}`?"))
         .unwrap_or_default()

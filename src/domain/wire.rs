@@ -1,19 +1,19 @@
 //! The wire protocols that clients speak.
 
-pub mod finish_reason;
-pub mod http1;
-pub mod json_array;
-pub mod json_pick;
-pub mod json_scan;
-pub mod operation;
-pub mod protocol;
-pub mod provider_state;
-pub mod proxy_protocol;
-pub mod query_value;
-pub mod session_hint;
-pub mod sse;
-pub mod tokens;
-pub mod usage;
+pub(crate) mod finish_reason;
+pub(crate) mod http1;
+pub(crate) mod json_array;
+pub(crate) mod json_pick;
+pub(crate) mod json_scan;
+pub(crate) mod operation;
+pub(crate) mod protocol;
+pub(crate) mod provider_state;
+pub(crate) mod proxy_protocol;
+pub(crate) mod query_value;
+pub(crate) mod session_hint;
+pub(crate) mod sse;
+pub(crate) mod tokens;
+pub(crate) mod usage;
 
 use serde::{Deserialize, Serialize};
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A count of buffered bytes that never exceeds its maximum. Clones share the count.
 #[derive(Clone, Debug)]
-pub struct BodyBudget {
+pub(crate) struct BodyBudget {
     inner: Arc<Inner>,
 }
 
@@ -20,7 +20,7 @@ struct Inner {
 
 impl BodyBudget {
     /// A budget of `bytes_max` bytes for the whole process.
-    pub fn new(bytes_max: u64) -> Self {
+    pub(crate) fn new(bytes_max: u64) -> Self {
         Self {
             inner: Arc::new(Inner {
                 bytes_max,
@@ -30,7 +30,7 @@ impl BodyBudget {
     }
 
     /// Takes `bytes` from the budget until the lease is dropped; `None` when so much is not left. Never waits.
-    pub fn try_reserve(&self, bytes: u64) -> Option<BodyLease> {
+    pub(crate) fn try_reserve(&self, bytes: u64) -> Option<BodyLease> {
         self.inner.take(bytes).then(|| BodyLease {
             inner: Arc::clone(&self.inner),
             bytes,
@@ -38,7 +38,7 @@ impl BodyBudget {
     }
 
     /// The bytes leased out now.
-    pub fn in_use(&self) -> u64 {
+    pub(crate) fn in_use(&self) -> u64 {
         self.inner.bytes.load(Ordering::Relaxed)
     }
 }
@@ -61,7 +61,7 @@ impl Inner {
 /// Bytes taken from a [`BodyBudget`]; given back on drop.
 #[derive(Debug)]
 #[must_use = "the bytes are given back as soon as the lease is dropped"]
-pub struct BodyLease {
+pub(crate) struct BodyLease {
     inner: Arc<Inner>,
     bytes: u64,
 }
@@ -69,7 +69,7 @@ pub struct BodyLease {
 impl BodyLease {
     /// Takes `more` bytes in addition. Returns false, and takes nothing, if the budget has not enough left.
     #[must_use]
-    pub fn grow(&mut self, more: u64) -> bool {
+    pub(crate) fn grow(&mut self, more: u64) -> bool {
         let taken = self.inner.take(more);
         if taken {
             // Cannot overflow: the sum is a part of the shared count, which is at most `bytes_max`.
@@ -79,7 +79,7 @@ impl BodyLease {
     }
 
     /// The bytes held by this lease.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 }

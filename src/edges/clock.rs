@@ -4,12 +4,12 @@
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// The wall clock as whole seconds since the Unix epoch.
-pub fn unix_seconds() -> i64 {
+pub(crate) fn unix_seconds() -> i64 {
     unix_millis().div_euclid(1000)
 }
 
 /// The wall clock as milliseconds since the Unix epoch; 0 for a clock set before it.
-pub fn unix_millis() -> i64 {
+pub(crate) fn unix_millis() -> i64 {
     let millis = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
@@ -34,6 +34,6 @@ fn offset_ms() -> i64 {
 }
 
 /// The monotonic clock, for durations.
-pub fn instant() -> Instant {
+pub(crate) fn instant() -> Instant {
     Instant::now()
 }

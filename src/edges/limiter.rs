@@ -1,7 +1,7 @@
 //! Rate limits per client by the generic cell rate algorithm (ITU-T I.371): a token bucket kept as one time per client.
 //! In integers, so nothing is lost by rounding.
 
-pub mod client;
+pub(crate) mod client;
 
 use std::{
     hash::{Hash, RandomState},
@@ -20,7 +20,7 @@ const SWEPT_MAX: usize = 2;
 
 /// A rate limit, and how many clients it is kept for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowance {
+pub(crate) struct Allowance {
     /// Events per minute and client in the long run; at least 1.
     pub per_minute: u32,
     /// Events of one client at once after a rest; at least 1.
@@ -32,7 +32,7 @@ pub struct Allowance {
 /// Counts per client. Times are kept in nanoseconds since `start`, times the count per minute: one of what is counted then
 /// is worth exactly `MINUTE_NANOS` of them. A limit that all share has one client, `()`.
 #[derive(Debug)]
-pub struct Limiter<C: Hash + Eq> {
+pub(crate) struct Limiter<C: Hash + Eq> {
     start: Instant,
     per_minute: u128,
     /// How far a client may be ahead of its rate.
@@ -45,7 +45,7 @@ pub struct Limiter<C: Hash + Eq> {
 
 impl<C: Copy + Hash + Eq> Limiter<C> {
     /// Starts without any event. `start` is a time before the first use.
-    pub fn new(allowance: Allowance, start: Instant) -> Self {
+    pub(crate) fn new(allowance: Allowance, start: Instant) -> Self {
         let burst = u128::from(allowance.burst.max(1));
         Self {
             start,
@@ -61,7 +61,7 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
     ///
     /// # Errors
     /// The limit is reached; the time until the event would be admitted. A refused event is not counted.
-    pub fn try_acquire(&self, client: C, now: Instant) -> Result<(), Duration> {
+    pub(crate) fn try_acquire(&self, client: C, now: Instant) -> Result<(), Duration> {
         let now = self.at(now);
         let mut clients = self.clients.lock();
         let until = self.allowed(&mut clients, client, now)?;
@@ -73,12 +73,12 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
     ///
     /// # Errors
     /// As for [`Limiter::try_acquire`].
-    pub fn check(&self, client: C, now: Instant) -> Result<(), Duration> {
+    pub(crate) fn check(&self, client: C, now: Instant) -> Result<(), Duration> {
         self.allowed(&mut self.clients.lock(), client, self.at(now)).map(drop)
     }
 
     /// Counts an event of a client, even beyond its limit; it then waits longer.
-    pub fn count(&self, client: C, now: Instant) {
+    pub(crate) fn count(&self, client: C, now: Instant) {
         let now = self.at(now);
         let mut clients = self.clients.lock();
         let until = until(&mut clients, &client, now);

@@ -16,14 +16,14 @@ use futures_util::future::join_all;
 use tokio::sync::{Notify, watch};
 
 /// The first wait after a failed lookup; it doubles with each further failure, up to [`ResolverSettings::refresh`].
-pub const RETRY_FIRST: Duration = Duration::from_secs(1);
+pub(crate) const RETRY_FIRST: Duration = Duration::from_secs(1);
 
 /// At most so many addresses are kept per name and address family.
-pub const ADDRESSES_MAX: usize = 64;
+pub(crate) const ADDRESSES_MAX: usize = 64;
 
 /// How often and how patiently names are resolved.
 #[derive(Clone, Copy, Debug)]
-pub struct ResolverSettings {
+pub(crate) struct ResolverSettings {
     /// The wait between two good lookups of a name, and the longest wait after a failed one.
     pub refresh: Duration,
     /// The longest a single lookup may take.
@@ -32,14 +32,14 @@ pub struct ResolverSettings {
 
 /// Turns one name into addresses. The real one asks the system; tests bring their own.
 #[async_trait]
-pub trait Lookup: Send + Sync {
+pub(crate) trait Lookup: Send + Sync {
     /// The addresses of `host`, each with `port`. An empty answer counts as a failure.
     async fn lookup(&self, host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>>;
 }
 
 /// The system's resolver: honours `/etc/hosts` and `nsswitch.conf`.
 #[derive(Debug)]
-pub struct SystemLookup;
+pub(crate) struct SystemLookup;
 
 #[async_trait]
 impl Lookup for SystemLookup {
@@ -49,7 +49,7 @@ impl Lookup for SystemLookup {
 }
 
 /// The last good addresses of every provider host. Cheap to read, refreshed by [`Resolver::run`].
-pub struct Resolver {
+pub(crate) struct Resolver {
     settings: ResolverSettings,
     lookup: Box<dyn Lookup>,
     targets: ArcSwap<Vec<Arc<Target>>>,
@@ -80,12 +80,12 @@ struct Target {
 
 impl Resolver {
     /// A resolver of `hosts` that asks the system; nothing is resolved before [`Resolver::run`].
-    pub fn new(hosts: Vec<(String, u16)>, settings: ResolverSettings) -> Self {
+    pub(crate) fn new(hosts: Vec<(String, u16)>, settings: ResolverSettings) -> Self {
         Self::with_lookup(hosts, settings, Box::new(SystemLookup))
     }
 
     /// The same with another source of addresses.
-    pub fn with_lookup(hosts: Vec<(String, u16)>, settings: ResolverSettings, lookup: Box<dyn Lookup>) -> Self {
+    pub(crate) fn with_lookup(hosts: Vec<(String, u16)>, settings: ResolverSettings, lookup: Box<dyn Lookup>) -> Self {
         Self {
             settings,
             lookup,
@@ -98,7 +98,7 @@ impl Resolver {
 
     /// The last good addresses of the family that the system prefers; `None` for a name that is not configured or was never
     /// resolved. Never waits. A literal address (also `[::1]`) is its own answer.
-    pub fn addresses(&self, host: &str, port: u16) -> Option<Arc<[SocketAddr]>> {
+    pub(crate) fn addresses(&self, host: &str, port: u16) -> Option<Arc<[SocketAddr]>> {
         if let Some(literal) = literal(host) {
             return Some(Arc::from([SocketAddr::new(literal, port)]));
         }
@@ -112,7 +112,7 @@ impl Resolver {
 
     /// Where to connect when `address`, one of [`Resolver::addresses`], does not answer: an address of the same name and the
     /// other family, if there is one. Different addresses get different ones, as far as they go. Never waits.
-    pub fn other_family(&self, host: &str, port: u16, address: SocketAddr) -> Option<SocketAddr> {
+    pub(crate) fn other_family(&self, host: &str, port: u16, address: SocketAddr) -> Option<SocketAddr> {
         let table = self.table.load();
         let (_, found) = table.get(host)?.iter().find(|(known, _)| *known == port)?;
         let at = found.preferred.iter().position(|known| *known == address)?;
@@ -121,7 +121,7 @@ impl Resolver {
 
     /// Replaces the set of names, for a reload. Answers already known for names that stay are kept; names that went are
     /// forgotten at once; new ones are resolved by the running task.
-    pub fn set_hosts(&self, hosts: Vec<(String, u16)>) {
+    pub(crate) fn set_hosts(&self, hosts: Vec<(String, u16)>) {
         let next = targets(hosts, &self.targets.load());
         self.targets.store(Arc::new(next));
         // Read again inside: a lookup that ends meanwhile must not bring a forgotten name back.
@@ -138,7 +138,7 @@ impl Resolver {
     }
 
     /// Failed lookups so far, by host, for the metrics.
-    pub fn failures(&self) -> Vec<(String, u64)> {
+    pub(crate) fn failures(&self) -> Vec<(String, u64)> {
         let mut sums: HashMap<String, u64> = HashMap::new();
         for target in self.targets.load().iter() {
             *sums.entry(target.host.clone()).or_default() += target.failures.load(Ordering::Relaxed);
@@ -148,14 +148,14 @@ impl Resolver {
 
     /// Waits until every name was tried once by [`Resolver::run`], successfully or not: a start that waits for this
     /// answers its first request. Bounded by [`ResolverSettings::timeout`] once the task runs.
-    pub async fn first_pass(&self) {
+    pub(crate) async fn first_pass(&self) {
         // The sender lives in self, so waiting cannot fail.
         let mut tried = self.tried.subscribe();
         let _seen = tried.wait_for(|tried| *tried).await;
     }
 
     /// The task: resolves all names at once in parallel, then each again and again until `shutdown` turns true.
-    pub async fn run(self: Arc<Self>, mut shutdown: watch::Receiver<bool>) {
+    pub(crate) async fn run(self: Arc<Self>, mut shutdown: watch::Receiver<bool>) {
         loop {
             tokio::select! {
                 () = self.keep_resolved() => {}

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 /// The providers that an operator has switched off, kept in a file.
 #[derive(Debug)]
-pub struct Switches {
+pub(crate) struct Switches {
     off: ArcSwap<BTreeSet<String>>,
     path: PathBuf,
     /// Held while the file is written, so that two changes do not lose one.
@@ -24,7 +24,7 @@ impl Switches {
     ///
     /// # Errors
     /// The file is there and cannot be read.
-    pub fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let off: BTreeSet<String> = match std::fs::read(path) {
             Ok(bytes) => serde_json::from_slice(&bytes)
                 .map_err(|error| io::Error::other(format!("{}: {error}; delete it to start anew", path.display())))?,
@@ -39,7 +39,7 @@ impl Switches {
     }
 
     /// Whether a provider is switched off.
-    pub fn is_off(&self, provider: &str) -> bool {
+    pub(crate) fn is_off(&self, provider: &str) -> bool {
         self.off.load().contains(provider)
     }
 
@@ -47,7 +47,7 @@ impl Switches {
     ///
     /// # Errors
     /// The file cannot be written; then nothing has changed.
-    pub fn set(&self, provider: &str, on: bool) -> io::Result<bool> {
+    pub(crate) fn set(&self, provider: &str, on: bool) -> io::Result<bool> {
         let _writing = self.writing.lock();
         let mut off = BTreeSet::clone(&self.off.load());
         let changed = if on {

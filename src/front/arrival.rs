@@ -16,7 +16,7 @@ const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// What a client may begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spoken {
+pub(crate) enum Spoken {
     /// A request of HTTP/1.1 or the preface of HTTP/2: the first bytes decide.
     Either,
     /// A request of HTTP/1.1.
@@ -27,7 +27,7 @@ pub enum Spoken {
 
 /// The limits of what is waited for.
 #[derive(Clone, Copy, Debug)]
-pub struct ArrivalLimits {
+pub(crate) struct ArrivalLimits {
     /// The longest silence before the first byte.
     pub silence: Duration,
     /// The longest time from the first byte to the end of the head.
@@ -38,7 +38,7 @@ pub struct ArrivalLimits {
 
 /// What has come.
 #[derive(Debug)]
-pub enum Arrival {
+pub(crate) enum Arrival {
     /// A request's head, checked, and what came of the body with it.
     Request(BytesMut),
     /// The preface of HTTP/2; it is to be read yet.
@@ -48,7 +48,7 @@ pub enum Arrival {
 }
 
 /// Waits for a request. An error says what the client has done wrong; what it has sent so far can still be seen.
-pub async fn next(
+pub(crate) async fn next(
     connection: &mut Guarded,
     spoken: Spoken,
     limits: ArrivalLimits,

@@ -43,7 +43,7 @@ const AHEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// A connection that holds its place.
 #[derive(Debug)]
-pub struct Guarded {
+pub(crate) struct Guarded {
     stream: Stream,
     ahead: BytesMut,
     unread: Unread,
@@ -70,7 +70,7 @@ enum Unread {
 
 impl Guarded {
     /// `taking` limits how long the client may leave its answer. The place is kept as long as the socket.
-    pub fn new(stream: Stream, place: Option<Place>, taking: PaceLimit, figures: ListenerFigures) -> Self {
+    pub(crate) fn new(stream: Stream, place: Option<Place>, taking: PaceLimit, figures: ListenerFigures) -> Self {
         Self {
             stream,
             ahead: BytesMut::new(),
@@ -84,29 +84,29 @@ impl Guarded {
     }
 
     /// The figures of its listener.
-    pub fn figures(&self) -> &ListenerFigures {
+    pub(crate) fn figures(&self) -> &ListenerFigures {
         &self.figures
     }
 
     /// What has arrived and was not passed on.
-    pub fn ahead(&self) -> &[u8] {
+    pub(crate) fn ahead(&self) -> &[u8] {
         &self.ahead
     }
 
     /// Reads more of what comes ahead; 0 at the end of the connection. Nothing is lost if it is dropped.
-    pub async fn read_ahead(&mut self) -> io::Result<usize> {
+    pub(crate) async fn read_ahead(&mut self) -> io::Result<usize> {
         self.ahead.reserve(READ_BYTES);
         self.stream.read_buf(&mut self.ahead).await
     }
 
     /// Forgets the first bytes that have come ahead.
-    pub fn skip_ahead(&mut self, count: usize) {
+    pub(crate) fn skip_ahead(&mut self, count: usize) {
         self.ahead.advance(count.min(self.ahead.len()));
     }
 
     /// Begins a request with a head of `length` bytes, which have arrived: the head, with as much of the body as came
     /// with it. The rest of the body can be read then.
-    pub fn begin_request(&mut self, length: usize, framing: Framing) -> io::Result<BytesMut> {
+    pub(crate) fn begin_request(&mut self, length: usize, framing: Framing) -> io::Result<BytesMut> {
         self.unread = match framing {
             Framing::Empty => Unread::Nothing,
             Framing::Length(length) => Unread::Length(length),
@@ -121,12 +121,12 @@ impl Guarded {
     }
 
     /// Passes everything from now on.
-    pub fn begin_http2(&mut self) {
+    pub(crate) fn begin_http2(&mut self) {
         self.unread = Unread::Everything;
     }
 
     /// Whether the request has been read to its end, so that another one can follow.
-    pub fn is_at_end(&self) -> bool {
+    pub(crate) fn is_at_end(&self) -> bool {
         matches!(self.unread, Unread::Nothing)
     }
 

@@ -14,7 +14,7 @@ use crate::front::guarded::Guarded;
 
 /// A request whose head has been checked.
 #[derive(Debug)]
-pub struct Arrived {
+pub(crate) struct Arrived {
     /// The head, and what came of the body with it.
     pub bytes: BytesMut,
     /// It is the last one that its connection carries.
@@ -23,7 +23,7 @@ pub struct Arrived {
 
 impl Arrived {
     /// Pingora's session for it over `stream`.
-    pub fn session(self, stream: Stream) -> ServerSession {
+    pub(crate) fn session(self, stream: Stream) -> ServerSession {
         let mut session = ServerSession::new_http1(stream);
         session.set_pipelined_prefix(self.bytes);
         session.set_keepalive_reuses_remaining(self.is_last.then_some(0));
@@ -33,7 +33,7 @@ impl Arrived {
 
 /// Answers requests.
 #[async_trait]
-pub trait Handler: Send + Sync + 'static {
+pub(crate) trait Handler: Send + Sync + 'static {
     /// Takes Pingora's sessions.
     type App: HttpServerApp + Send + Sync + 'static;
     /// Held while a connection is served.

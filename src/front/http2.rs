@@ -26,7 +26,7 @@ use crate::{
 const FIELD_OVERHEAD_BYTES: usize = 32;
 
 /// The limits of an HTTP/2 connection.
-pub struct Http2Settings {
+pub(crate) struct Http2Settings {
     options: H2Options,
     server: HttpServerOptions,
     requests_max: u32,
@@ -34,7 +34,7 @@ pub struct Http2Settings {
 
 impl Http2Settings {
     /// As configured.
-    pub fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         let (gateway, connections) = (&config.gateway, &config.connections);
         let mut options = default_h2_options();
         // What is within the gateway's own limits must get as far as its own answer.
@@ -64,7 +64,7 @@ struct Http2<A> {
 }
 
 /// Serves a connection whose preface has arrived, to its end.
-pub async fn serve<A>(app: &Arc<A>, connection: Guarded, settings: Http2Settings, mut closing: ShutdownWatch)
+pub(crate) async fn serve<A>(app: &Arc<A>, connection: Guarded, settings: Http2Settings, mut closing: ShutdownWatch)
 where
     A: HttpServerApp + Send + Sync + 'static,
 {

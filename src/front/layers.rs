@@ -21,7 +21,7 @@ use crate::{
 
 /// The layers of a listener, from the socket up.
 #[derive(Debug)]
-pub struct Layers {
+pub(crate) struct Layers {
     /// Peers whose connections begin with a header of the PROXY protocol; no others may.
     pub announced_by: Vec<IpNet>,
     /// `None`: the listener is plain.

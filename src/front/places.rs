@@ -10,7 +10,7 @@ use crate::edges::limiter::client::Client;
 
 /// The places that a listener has for connections.
 #[derive(Debug)]
-pub struct Places {
+pub(crate) struct Places {
     max: usize,
     per_client_max: usize,
     trusted: Vec<IpNet>,
@@ -26,14 +26,14 @@ struct Taken {
 
 /// The place of one connection, free again when dropped.
 #[derive(Debug)]
-pub struct Place {
+pub(crate) struct Place {
     places: Arc<Places>,
     client: Option<Client>,
 }
 
 impl Places {
     /// `max` places, `per_client_max` of them for one client; peers in `trusted` speak for many and are not counted.
-    pub fn new(max: usize, per_client_max: usize, trusted: Vec<IpNet>) -> Arc<Self> {
+    pub(crate) fn new(max: usize, per_client_max: usize, trusted: Vec<IpNet>) -> Arc<Self> {
         Arc::new(Self {
             max,
             per_client_max,
@@ -43,7 +43,7 @@ impl Places {
     }
 
     /// Takes a place; `None` if there is none left.
-    pub fn take(self: &Arc<Self>) -> Option<Place> {
+    pub(crate) fn take(self: &Arc<Self>) -> Option<Place> {
         let mut taken = self.lock();
         if taken.all >= self.max {
             return None;
@@ -62,7 +62,7 @@ impl Places {
 
 impl Place {
     /// Counts the place for its client. False if the client has as many as it may.
-    pub fn claim(&mut self, address: IpAddr) -> bool {
+    pub(crate) fn claim(&mut self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         if self.places.trusted.iter().any(|network| network.contains(&address)) {
             return true;

@@ -3,7 +3,7 @@
 //!
 //! It reads no files: [`Certificate::read`](certificate::Certificate::read) takes their content, `wiring::tls` reads them.
 
-pub mod certificate;
+pub(crate) mod certificate;
 mod choice;
-pub mod listener;
-pub mod names;
+pub(crate) mod listener;
+pub(crate) mod names;

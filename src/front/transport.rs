@@ -7,7 +7,7 @@ use pingora::protocols::Stream;
 
 /// What stands between an accepted socket and HTTP, such as TLS or a header of the PROXY protocol.
 #[async_trait]
-pub trait Transport: Send + Sync {
+pub(crate) trait Transport: Send + Sync {
     /// Whether connections from this peer begin by naming the client that they are for. Such a peer is not counted per
     /// address; the client is, once [`Transport::open`] has returned.
     fn announces_client(&self, _peer: IpAddr) -> bool {

@@ -1,10 +1,10 @@
 //! Admission: reads the body, finds the model's route, puts the hold and issues the ticket.
 
-pub mod caller;
-pub mod funds;
-pub mod funds_wait;
-pub mod named_state;
-pub mod permits;
+pub(crate) mod caller;
+pub(crate) mod funds;
+pub(crate) mod funds_wait;
+pub(crate) mod named_state;
+pub(crate) mod permits;
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ use crate::{
 
 /// An admitted request, but for its line in the access log.
 #[derive(Debug)]
-pub struct Admitted {
+pub(crate) struct Admitted {
     dispatch: Dispatch,
     /// The charge; `None` for a free request.
     bill: Option<Bill>,
@@ -56,7 +56,7 @@ pub struct Admitted {
 
 impl Admitted {
     /// Issues the ticket: from here on the request accounts for itself, however it ends.
-    pub fn issue(self, mut entry: Entry) -> Forward {
+    pub(crate) fn issue(self, mut entry: Entry) -> Forward {
         let request = &self.dispatch.request;
         entry.record.model = Some(request.model.name.clone());
         entry.record.stream = request.stream;
@@ -70,7 +70,7 @@ impl Admitted {
 }
 
 /// Reads the body, finds the model and its route, and puts the hold.
-pub async fn admit(
+pub(crate) async fn admit(
     gateway: &Gateway,
     session: &mut Session,
     live: &Arc<Live>,

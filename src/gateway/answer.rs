@@ -1,10 +1,10 @@
 //! A provider's answer on its way to the client.
 
-pub mod body;
-pub mod broken_off;
-pub mod error;
-pub mod fields;
-pub mod head;
-pub mod interim;
-pub mod redirect;
-pub mod spend_limit;
+pub(crate) mod body;
+pub(crate) mod broken_off;
+pub(crate) mod error;
+pub(crate) mod fields;
+pub(crate) mod head;
+pub(crate) mod interim;
+pub(crate) mod redirect;
+pub(crate) mod spend_limit;

@@ -40,7 +40,7 @@ enum Decision {
 }
 
 /// First look at a request's head: sets the connection's timeouts and takes keys out of the query.
-pub fn arrive(gateway: &Gateway, session: &mut Session, exchange: &mut Exchange) {
+pub(crate) fn arrive(gateway: &Gateway, session: &mut Session, exchange: &mut Exchange) {
     let limits = &exchange.live.config.gateway;
     keepalive::offer(session, limits.keepalive);
     keepalive::withdraw(session, &gateway.drain);
@@ -57,7 +57,7 @@ pub fn arrive(gateway: &Gateway, session: &mut Session, exchange: &mut Exchange)
 }
 
 /// Reads and checks the request. Returns true if weir has answered it here and nothing is forwarded.
-pub async fn handle(gateway: &Gateway, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
+pub(crate) async fn handle(gateway: &Gateway, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
     fail::fail_point!("request_filter");
     let Stage::Arrived(arrived) = exchange.take_stage() else {
         return Error::e_explain(ErrorType::InternalError, "a request without a beginning");

@@ -1,14 +1,14 @@
 //! One attempt of a request at a provider.
 
-pub mod attempts;
-pub mod connect;
-pub mod connector;
-pub mod deadline;
-pub mod dispatch;
-pub mod failure;
-pub mod interruption;
-pub mod send;
-pub mod verdict;
+pub(crate) mod attempts;
+pub(crate) mod connect;
+pub(crate) mod connector;
+pub(crate) mod deadline;
+pub(crate) mod dispatch;
+pub(crate) mod failure;
+pub(crate) mod interruption;
+pub(crate) mod send;
+pub(crate) mod verdict;
 
 use std::time::{Duration, Instant};
 
@@ -16,11 +16,11 @@ use crate::gateway::attempt::deadline::{Fate, Watch};
 
 /// How soon after a request was written to a pooled connection its end counts as a stale connection: a few round trips,
 /// and what a busy machine takes to notice.
-pub const STALE_WITHIN: Duration = Duration::from_secs(1);
+pub(crate) const STALE_WITHIN: Duration = Duration::from_secs(1);
 
 /// How far the current attempt has come. Made afresh for each; where it goes is said by [`attempts::Attempts`].
 #[derive(Debug, Default)]
-pub struct Attempt {
+pub(crate) struct Attempt {
     progress: Progress,
     /// The time limits, from the connection to the answer's end.
     watch: Option<Watch>,
@@ -41,53 +41,53 @@ enum Progress {
 
 impl Attempt {
     /// The connection is established, and the time limits have begun.
-    pub fn connected(&mut self, watch: Option<Watch>, replay_bytes: usize) {
+    pub(crate) fn connected(&mut self, watch: Option<Watch>, replay_bytes: usize) {
         self.progress = Progress::Asking;
         self.watch = watch;
         self.replay_bytes = replay_bytes;
     }
 
     /// Whether a connection was established.
-    pub fn is_connected(&self) -> bool {
+    pub(crate) fn is_connected(&self) -> bool {
         self.progress != Progress::Connecting
     }
 
     /// How much of the next body piece is a replay. Zero for the pieces after it.
-    pub fn take_replay_bytes(&mut self) -> usize {
+    pub(crate) fn take_replay_bytes(&mut self) -> usize {
         std::mem::take(&mut self.replay_bytes)
     }
 
     /// Something of the answer has arrived, if only an interim head.
-    pub fn byte_seen(&self, now: Instant) {
+    pub(crate) fn byte_seen(&self, now: Instant) {
         if let Some(watch) = &self.watch {
             watch.byte_seen(now);
         }
     }
 
     /// The answer's final head has arrived.
-    pub fn head_seen(&mut self) {
+    pub(crate) fn head_seen(&mut self) {
         self.progress = Progress::Answering;
     }
 
     /// Whether the answer has a final head.
-    pub fn has_head(&self) -> bool {
+    pub(crate) fn has_head(&self) -> bool {
         self.progress == Progress::Answering
     }
 
     /// Whether a time limit, or the end of the process, has ended the attempt.
-    pub fn fate(&self) -> Fate {
+    pub(crate) fn fate(&self) -> Fate {
         self.watch.as_ref().map_or(Fate::Running, Watch::fate)
     }
 
     /// Whether the connection is so young that its end is that of a stale one. A provider that has worked for longer may
     /// have served the request, and bill it.
-    pub fn is_prompt(&self, now: Instant) -> bool {
+    pub(crate) fn is_prompt(&self, now: Instant) -> bool {
         self.watch.as_ref().is_some_and(|watch| watch.age(now) <= STALE_WITHIN)
     }
 
     /// The answer has ended: ends the time limits, and returns what they have done. If only the connection's end
     /// delimits an answer, a watch that shut it down looks like a proper end.
-    pub fn ended(&mut self) -> Fate {
+    pub(crate) fn ended(&mut self) -> Fate {
         self.watch.take().map_or(Fate::Running, |watch| watch.fate())
     }
 }

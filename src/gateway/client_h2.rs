@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// Pingora's session for one HTTP/2 stream, wrapped.
-pub struct ClientH2 {
+pub(crate) struct ClientH2 {
     session: HttpSession,
     /// `None` if the request ends with its client.
     presence: Option<Arc<Presence>>,
@@ -49,7 +49,12 @@ pub struct ClientH2 {
 
 impl ClientH2 {
     /// Wraps `session`.
-    pub fn new(session: HttpSession, presence: Option<Arc<Presence>>, gate: Arc<Gate>, taking: PaceLimit) -> Self {
+    pub(crate) fn new(
+        session: HttpSession,
+        presence: Option<Arc<Presence>>,
+        gate: Arc<Gate>,
+        taking: PaceLimit,
+    ) -> Self {
         Self {
             session,
             presence,

@@ -30,7 +30,7 @@ use crate::{
 
 /// A client's connection, wrapped for one request. [`super::front`] makes one for each.
 #[derive(Debug)]
-pub struct ClientStream {
+pub(crate) struct ClientStream {
     /// `None` once the socket has been given up.
     stream: Option<Guarded>,
     id: UniqueIDType,
@@ -47,7 +47,7 @@ pub struct ClientStream {
 
 impl ClientStream {
     /// Wraps a connection.
-    pub fn new(stream: Guarded, parking: Weak<Parking>) -> Self {
+    pub(crate) fn new(stream: Guarded, parking: Weak<Parking>) -> Self {
         Self {
             id: stream.id(),
             stream: Some(stream),
@@ -59,22 +59,22 @@ impl ClientStream {
     }
 
     /// The connection, for the next request; `None` if it has been given up.
-    pub fn into_guarded(self) -> Option<Guarded> {
+    pub(crate) fn into_guarded(self) -> Option<Guarded> {
         self.stream
     }
 
     /// Where the connection waits after a failed request; `None` once nobody would take it from there.
-    pub fn parking(&self) -> Option<Arc<Parking>> {
+    pub(crate) fn parking(&self) -> Option<Arc<Parking>> {
         self.parking.upgrade()
     }
 
     /// Lets this request outlive its client: while the request runs, a disconnect is reported to `presence`.
-    pub fn watch(&self, presence: &Arc<Presence>) {
+    pub(crate) fn watch(&self, presence: &Arc<Presence>) {
         *self.presence.lock() = Arc::downgrade(presence);
     }
 
     /// The gate that delays the last bytes of an answer.
-    pub fn gate(&self) -> &Arc<Gate> {
+    pub(crate) fn gate(&self) -> &Arc<Gate> {
         &self.gate
     }
 

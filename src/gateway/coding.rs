@@ -13,8 +13,8 @@ use zstd::{
     zstd_safe::DParameter,
 };
 
-pub mod answer_decoder;
-pub mod decoding;
+pub(crate) mod answer_decoder;
+pub(crate) mod decoding;
 #[cfg(test)]
 pub(in crate::gateway) mod tests;
 
@@ -29,7 +29,7 @@ const GZIP_WINDOW_LOG: u8 = 15;
 
 /// The content codings that weir decodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Coding {
+pub(crate) enum Coding {
     /// `gzip` (RFC 1952).
     Gzip,
     /// `deflate`: zlib (RFC 1950), and bare deflate (RFC 1951), which some clients send under the same name.
@@ -42,7 +42,7 @@ pub enum Coding {
 
 /// What a message's `content-encoding` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Coded {
+pub(crate) enum Coded {
     /// No coding.
     No,
     /// One coding, which weir decodes.
@@ -53,7 +53,7 @@ pub enum Coded {
 
 impl Coding {
     /// The coding with this name (RFC 9110 section 8.4.1, `x-gzip` included).
-    pub fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         match name.to_ascii_lowercase().as_str() {
             "gzip" | "x-gzip" => Some(Self::Gzip),
             "deflate" => Some(Self::Deflate),
@@ -64,7 +64,7 @@ impl Coding {
     }
 
     /// The name in `content-encoding`.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
             Self::Deflate => "deflate",
@@ -75,7 +75,7 @@ impl Coding {
 }
 
 /// The coding of a body by its headers. `identity` and empty list members are ignored.
-pub fn of(headers: &HeaderMap) -> Coded {
+pub(crate) fn of(headers: &HeaderMap) -> Coded {
     let mut names = Vec::new();
     for line in headers.get_all(header::CONTENT_ENCODING) {
         let line = line.to_str().unwrap_or("unreadable");
@@ -92,11 +92,11 @@ pub fn of(headers: &HeaderMap) -> Coded {
 /// The bytes do not follow their content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the bytes are not of their content coding")]
-pub struct CodingBroken;
+pub(crate) struct CodingBroken;
 
 /// The result of one decoding step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub(crate) struct Step {
     /// Bytes taken from the input.
     pub read: usize,
     /// Bytes put into the output.
@@ -104,7 +104,7 @@ pub struct Step {
 }
 
 /// Decodes one compressed stream.
-pub struct Decoder {
+pub(crate) struct Decoder {
     engine: Engine,
     ended: bool,
 }
@@ -140,7 +140,7 @@ impl Decoder {
     ///
     /// # Errors
     /// Fails if the library cannot allocate its state.
-    pub fn new(coding: Coding) -> Result<Self, CodingBroken> {
+    pub(crate) fn new(coding: Coding) -> Result<Self, CodingBroken> {
         let engine = match coding {
             Coding::Gzip => Engine::Zlib(Decompress::new_gzip(GZIP_WINDOW_LOG)),
             Coding::Deflate => Engine::DeflateUnknown,
@@ -162,7 +162,7 @@ impl Decoder {
     }
 
     /// Whether the compressed stream has ended. Later input is not part of it and is not read.
-    pub fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
 
@@ -171,7 +171,7 @@ impl Decoder {
     ///
     /// # Errors
     /// The bytes do not follow the coding. The decoder must not be used again.
-    pub fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<Step, CodingBroken> {
+    pub(crate) fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<Step, CodingBroken> {
         if self.ended {
             return Ok(Step { read: 0, written: 0 });
         }

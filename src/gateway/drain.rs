@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 /// Counts running requests and connections, and tells them how far the shutdown is. Clones share the state.
 #[derive(Clone, Debug, Default)]
-pub struct Drain {
+pub(crate) struct Drain {
     shared: Arc<Shared>,
 }
 
@@ -21,74 +21,74 @@ struct Shared {
 
 /// Counts one running request, until dropped.
 #[derive(Debug)]
-pub struct InFlight {
+pub(crate) struct InFlight {
     drain: Drain,
 }
 
 /// Counts one client connection, until dropped.
 #[derive(Debug)]
-pub struct Connected {
+pub(crate) struct Connected {
     drain: Drain,
 }
 
 impl Drain {
     /// Counts a request that begins.
-    pub fn enter(&self) -> InFlight {
+    pub(crate) fn enter(&self) -> InFlight {
         self.shared.requests.send_modify(|running| *running += 1);
         InFlight { drain: self.clone() }
     }
 
     /// Counts a client connection.
-    pub fn connect(&self) -> Connected {
+    pub(crate) fn connect(&self) -> Connected {
         self.shared.connections.send_modify(|open| *open += 1);
         Connected { drain: self.clone() }
     }
 
     /// The number of running requests.
-    pub fn running(&self) -> usize {
+    pub(crate) fn running(&self) -> usize {
         *self.shared.requests.borrow()
     }
 
     /// Waits until no request runs.
-    pub async fn idle(&self) {
+    pub(crate) async fn idle(&self) {
         let mut running = self.shared.requests.subscribe();
         // The sender lives as long as this value, so waiting cannot fail. The same holds for the waits below.
         let _ = running.wait_for(|running| *running == 0).await;
     }
 
     /// Waits until no client is connected.
-    pub async fn disconnected(&self) {
+    pub(crate) async fn disconnected(&self) {
         let mut open = self.shared.connections.subscribe();
         let _ = open.wait_for(|open| *open == 0).await;
     }
 
     /// Begins the shutdown: no new requests are accepted, and connections end with their running request.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.shared.closing.send_replace(true);
     }
 
     /// Whether the shutdown has begun.
-    pub fn is_closing(&self) -> bool {
+    pub(crate) fn is_closing(&self) -> bool {
         *self.shared.closing.borrow()
     }
 
     /// A receiver that turns true when the shutdown begins.
-    pub fn closing(&self) -> watch::Receiver<bool> {
+    pub(crate) fn closing(&self) -> watch::Receiver<bool> {
         self.shared.closing.subscribe()
     }
 
     /// Ends the grace period: whatever still runs is cut off.
-    pub fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.shared.cut.send_replace(true);
     }
 
     /// Whether the grace period is over.
-    pub fn is_cut(&self) -> bool {
+    pub(crate) fn is_cut(&self) -> bool {
         *self.shared.cut.borrow()
     }
 
     /// Returns when the grace period is over.
-    pub async fn out_of_time(&self) {
+    pub(crate) async fn out_of_time(&self) {
         let mut cut = self.shared.cut.subscribe();
         let _ = cut.wait_for(|cut| *cut).await;
     }

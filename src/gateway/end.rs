@@ -24,7 +24,7 @@ use crate::{
 const NO_STATUS: u16 = 0;
 
 /// Ends a request that Pingora is done with.
-pub async fn finish(sessions: &Sessions, session: &mut Session, exchange: &mut Exchange) {
+pub(crate) async fn finish(sessions: &Sessions, session: &mut Session, exchange: &mut Exchange) {
     match exchange.take_stage() {
         Stage::Forwarding(mut forward) => {
             send_withheld(session, &mut forward).await;
@@ -50,7 +50,7 @@ async fn send_withheld(session: &mut Session, forward: &mut Forward) {
 
 /// Ends a failed request. Before the answer's head the client gets a refusal; after it the protocol's in-band error,
 /// or, if it has none, a broken connection. The end never looks like a success. Returns the status that the client got.
-pub async fn fail(sessions: &Sessions, session: &mut Session, error: &Error, exchange: &mut Exchange) -> u16 {
+pub(crate) async fn fail(sessions: &Sessions, session: &mut Session, error: &Error, exchange: &mut Exchange) -> u16 {
     let (status, leftover) = match exchange.take_stage() {
         Stage::Forwarding(mut forward) => {
             let ended = fail_forward(session, error, &mut forward).await;

@@ -14,7 +14,7 @@ use crate::{
 
 /// Where finished requests are reported.
 #[derive(Debug)]
-pub struct Sinks {
+pub(crate) struct Sinks {
     /// The access log.
     pub access_log: AccessLog,
     /// The metrics registry.
@@ -23,7 +23,7 @@ pub struct Sinks {
 
 /// The log record of a request that is not over.
 #[derive(Debug)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// The record so far. [`Entry::close`] adds outcome and latency.
     pub record: RequestRecord,
     /// When the request's head arrived.
@@ -36,7 +36,7 @@ pub struct Entry {
 
 impl Entry {
     /// Opens the record of a request that has just arrived.
-    pub fn open(sinks: Arc<Sinks>, request_id: String, started: Instant, time_unix_ms: i64) -> Self {
+    pub(crate) fn open(sinks: Arc<Sinks>, request_id: String, started: Instant, time_unix_ms: i64) -> Self {
         let record = RequestRecord {
             time_unix_ms,
             request_id,
@@ -52,7 +52,7 @@ impl Entry {
     }
 
     /// Closes the record of a request that weir has refused.
-    pub fn refused(&mut self, refusal: &Refusal) {
+    pub(crate) fn refused(&mut self, refusal: &Refusal) {
         self.record.status = refusal.status();
         self.record.refusal = Some(refusal.reason());
         let outcome = if *refusal == Refusal::Internal {
@@ -64,12 +64,12 @@ impl Entry {
     }
 
     /// Whether the record is written.
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.written
     }
 
     /// Writes the record to log and metrics. Later calls do nothing.
-    pub fn close(&mut self, outcome: Outcome) {
+    pub(crate) fn close(&mut self, outcome: Outcome) {
         if self.written {
             return;
         }
@@ -97,6 +97,6 @@ impl Drop for Entry {
 }
 
 /// Whole milliseconds from `start` to `end`; 0 if `end` is earlier.
-pub fn millis_between(start: Instant, end: Instant) -> u64 {
+pub(crate) fn millis_between(start: Instant, end: Instant) -> u64 {
     u64::try_from(end.saturating_duration_since(start).as_millis()).unwrap_or(u64::MAX)
 }

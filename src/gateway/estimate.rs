@@ -27,7 +27,7 @@ use crate::{
 
 /// What the estimates of one request are based on.
 #[derive(Clone, Debug)]
-pub struct Basis {
+pub(crate) struct Basis {
     learnt: Arc<Learnt>,
     account: String,
     key: KeyId,
@@ -54,7 +54,7 @@ enum Ran<'a> {
 
 impl Basis {
     /// The basis for a request of this key to this model, with the scanned body.
-    pub fn new(
+    pub(crate) fn new(
         learnt: &Arc<Learnt>,
         catalogue: &Arc<Catalogue>,
         key: &KeyRecord,
@@ -79,12 +79,12 @@ impl Basis {
     }
 
     /// The route that the request was admitted to.
-    pub fn route(&self) -> &Arc<PricedRoute> {
+    pub(crate) fn route(&self) -> &Arc<PricedRoute> {
         &self.route
     }
 
     /// What the request is expected to use: the hold is computed from it.
-    pub fn estimate(&self, scan: &Scan) -> Estimate {
+    pub(crate) fn estimate(&self, scan: &Scan) -> Estimate {
         let kind = self.kind();
         let usual = self.learnt.typical(&kind);
         let factor = self.learnt.factors(&self.model.name).input;
@@ -107,7 +107,7 @@ impl Basis {
     }
 
     /// What a request has consumed at the provider of a leg. `outcome` says how it ended; `None` while it runs.
-    pub fn consumed(&self, meter: &Meter, leg: usize, outcome: Option<Outcome>) -> Consumed {
+    pub(crate) fn consumed(&self, meter: &Meter, leg: usize, outcome: Option<Outcome>) -> Consumed {
         let provider = &self.route.leg(leg).provider;
         let observed = meter.observed();
         let factors = self.learnt.factors(&self.model.name);
@@ -187,7 +187,7 @@ impl Basis {
     }
 
     /// Learns from a complete answer with a usage report.
-    pub fn learn(&self, meter: &Meter) {
+    pub(crate) fn learn(&self, meter: &Meter) {
         // The sum over several runs says nothing about a single one.
         let observed = meter.observed().filter(|observed| observed.runs.is_empty());
         if let Some(usage) = observed.and_then(|observed| observed.usage) {

@@ -19,7 +19,7 @@ use crate::{
 
 /// One request and its answer: Pingora's per-request context.
 #[derive(Debug)]
-pub struct Exchange {
+pub(crate) struct Exchange {
     /// The configuration that holds for this request from start to end.
     pub live: Arc<Live>,
     /// The protocol whose error form the client gets.
@@ -29,12 +29,13 @@ pub struct Exchange {
     /// How far the request has come. A stage is a value that the next one consumes.
     pub stage: Stage,
     /// Keeps the process running while the request runs.
+    #[expect(dead_code, reason = "held until the request ends")]
     pub in_flight: InFlight,
 }
 
 /// The stages of a request.
 #[derive(Debug)]
-pub enum Stage {
+pub(crate) enum Stage {
     /// Being read and checked. Nothing may be forwarded.
     Arrived(Box<Arrived>),
     /// Admitted: on its way to a provider.
@@ -45,7 +46,7 @@ pub enum Stage {
 
 /// A request whose head has been read.
 #[derive(Debug)]
-pub struct Arrived {
+pub(crate) struct Arrived {
     /// Its line in the access log.
     pub entry: Entry,
     /// Keys taken out of the query, until authentication reads them.
@@ -54,7 +55,7 @@ pub struct Arrived {
 
 /// What an ended request leaves of its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leftover {
+pub(crate) enum Leftover {
     /// Whatever Pingora makes of it.
     Pingoras,
     /// The request has failed, but its client got a complete answer, so the connection can carry further requests.
@@ -63,7 +64,7 @@ pub enum Leftover {
 
 impl Exchange {
     /// A request that has just arrived. Nothing is known of it yet.
-    pub fn begin(live: Arc<Live>, sinks: &Arc<Sinks>, in_flight: InFlight) -> Self {
+    pub(crate) fn begin(live: Arc<Live>, sinks: &Arc<Sinks>, in_flight: InFlight) -> Self {
         let request_id = new_request_id();
         let entry = Entry::open(
             Arc::clone(sinks),
@@ -84,7 +85,7 @@ impl Exchange {
     }
 
     /// Takes the stage out. Until another one is set, the request counts as given up.
-    pub fn take_stage(&mut self) -> Stage {
+    pub(crate) fn take_stage(&mut self) -> Stage {
         std::mem::replace(&mut self.stage, Stage::Ended(Leftover::Pingoras))
     }
 
@@ -92,7 +93,7 @@ impl Exchange {
     ///
     /// # Errors
     /// The request is in another stage, which Pingora's order of hooks rules out.
-    pub fn forward(&mut self) -> Result<&mut Forward> {
+    pub(crate) fn forward(&mut self) -> Result<&mut Forward> {
         match &mut self.stage {
             Stage::Forwarding(forward) => Ok(forward),
             Stage::Arrived(_) | Stage::Ended(_) => {

@@ -10,10 +10,10 @@ use std::net::SocketAddr;
 use crate::{domain::faults::outcome::Outcome, telemetry::access_log::RequestRecord};
 
 /// The cause of a request that ended in a panic. The panic hook has logged the panic and its place.
-pub const PANICKED: &str = "panicked";
+pub(crate) const PANICKED: &str = "panicked";
 
 /// Logs the end of a failed request. `cause` is a name out of a closed set.
-pub fn of_request(record: &RequestRecord, outcome: Outcome, cause: Option<&'static str>) {
+pub(crate) fn of_request(record: &RequestRecord, outcome: Outcome, cause: Option<&'static str>) {
     let request_id = record.request_id.as_str();
     let provider = record.provider.as_deref().unwrap_or("none");
     let cause = cause.unwrap_or("none");
@@ -54,7 +54,7 @@ pub fn of_request(record: &RequestRecord, outcome: Outcome, cause: Option<&'stat
 }
 
 /// Logs a failed connection to a provider's place; another attempt follows.
-pub fn of_connect(request_id: &str, provider: &str, place: Option<SocketAddr>, cause: &'static str) {
+pub(crate) fn of_connect(request_id: &str, provider: &str, place: Option<SocketAddr>, cause: &'static str) {
     let place = place.map(tracing::field::display);
     tracing::warn!(
         request_id,

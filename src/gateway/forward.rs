@@ -12,7 +12,7 @@ use crate::{
 
 /// An admitted request.
 #[derive(Debug)]
-pub struct Forward {
+pub(crate) struct Forward {
     /// The request and its attempts.
     pub dispatch: Dispatch,
     /// The right to forward and the duty to account, with what has been observed of the answer.
@@ -25,21 +25,21 @@ pub struct Forward {
 
 impl Forward {
     /// Marks the request as abandoned if its client disconnected before the answer was complete.
-    pub fn note_client(&mut self) {
+    pub(crate) fn note_client(&mut self) {
         if self.recipient.has_left() && !self.ticket.meter.is_complete() {
             self.ticket.client_left();
         }
     }
 
     /// Called before a piece of the answer, or its end, goes to the client: records the state that it has created.
-    pub fn remember(&mut self, sessions: &Sessions, end: bool) {
+    pub(crate) fn remember(&mut self, sessions: &Sessions, end: bool) {
         let write_limit = self.dispatch.request.live.config.gateway.write;
         let (attempts, meter) = (&self.dispatch.attempts, &self.ticket.meter);
         self.recipient.remember(sessions, attempts, meter, end, write_limit);
     }
 
     /// Settles the request, and records what it has created, however it has ended.
-    pub fn settle(mut self: Box<Self>, sessions: &Sessions) {
+    pub(crate) fn settle(mut self: Box<Self>, sessions: &Sessions) {
         let (attempts, meter) = (&self.dispatch.attempts, &self.ticket.meter);
         self.recipient.remember_rest(sessions, attempts, meter);
         self.ticket.end(Cause::Over);

@@ -20,14 +20,14 @@ use crate::{
 };
 
 /// The gateway behind its front.
-pub struct GatewayHandler {
+pub(crate) struct GatewayHandler {
     proxy: Arc<HttpProxy<Gateway>>,
     drain: Drain,
 }
 
 impl GatewayHandler {
     /// Wraps Pingora's proxy for this gateway.
-    pub fn new(conf: &Arc<ServerConf>, gateway: Gateway) -> Self {
+    pub(crate) fn new(conf: &Arc<ServerConf>, gateway: Gateway) -> Self {
         Self {
             drain: gateway.drain.clone(),
             proxy: Arc::new(http_proxy(conf, gateway)),

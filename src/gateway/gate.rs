@@ -16,7 +16,7 @@ use crate::providers::sessions::Written;
 
 /// Open by default; shut until a write has completed.
 #[derive(Default)]
-pub struct Gate {
+pub(crate) struct Gate {
     /// Read before each write. `until` is locked only while the gate is shut.
     is_shut: AtomicBool,
     until: Mutex<Option<Written>>,
@@ -24,13 +24,13 @@ pub struct Gate {
 
 impl Gate {
     /// Shuts the gate until `until` completes.
-    pub fn shut(&self, until: Written) {
+    pub(crate) fn shut(&self, until: Written) {
         *self.until.lock() = Some(until);
         self.is_shut.store(true, Ordering::Release);
     }
 
     /// Ready if bytes may pass; otherwise the task of `cx` is woken when they may.
-    pub fn poll_open(&self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_open(&self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.is_shut.load(Ordering::Acquire) {
             return Poll::Ready(());
         }
@@ -44,7 +44,7 @@ impl Gate {
     }
 
     /// Waits until bytes may pass.
-    pub async fn open(&self) {
+    pub(crate) async fn open(&self) {
         poll_fn(|cx| self.poll_open(cx)).await;
     }
 }

@@ -19,7 +19,7 @@ use crate::gateway::{client_stream::ClientStream, drain::Drain};
 
 /// Offers to keep the connection for `idle` after this request, if the client wants that. An HTTP/1.0 connection is
 /// closed, because only its end delimits an answer of unknown length.
-pub fn offer(session: &mut Session, idle: Duration) {
+pub(crate) fn offer(session: &mut Session, idle: Duration) {
     let is_old = session.req_header().version == Version::HTTP_10;
     let is_wanted = session.get_keepalive().is_some();
     session.set_keepalive((is_wanted && !is_old).then_some(idle.as_secs()));
@@ -29,14 +29,14 @@ pub fn offer(session: &mut Session, idle: Duration) {
 }
 
 /// During shutdown, announces that the connection closes after the current answer.
-pub fn withdraw(session: &mut Session, drain: &Drain) {
+pub(crate) fn withdraw(session: &mut Session, drain: &Drain) {
     if drain.is_closing() {
         session.set_keepalive(None);
     }
 }
 
 /// Parks the connection of a failed request whose client has a complete answer, if it can carry further requests.
-pub async fn park(session: &mut Session) {
+pub(crate) async fn park(session: &mut Session) {
     let Some(parking) = parking(session) else {
         return;
     };
@@ -54,11 +54,11 @@ fn parking(session: &Session) -> Option<Arc<Parking>> {
 
 /// Where a connection waits to be continued. Each request has its own, so it holds one at most.
 #[derive(Debug, Default)]
-pub struct Parking(Mutex<Option<Stream>>);
+pub(crate) struct Parking(Mutex<Option<Stream>>);
 
 impl Parking {
     /// A weak reference for the connection itself, which must not keep itself alive.
-    pub fn sign(self: &Arc<Self>) -> Weak<Self> {
+    pub(crate) fn sign(self: &Arc<Self>) -> Weak<Self> {
         Arc::downgrade(self)
     }
 
@@ -67,7 +67,7 @@ impl Parking {
     }
 
     /// Takes the parked connection out, if there is one.
-    pub fn take(&self) -> Option<Stream> {
+    pub(crate) fn take(&self) -> Option<Stream> {
         self.0.lock().take()
     }
 }

@@ -7,21 +7,21 @@ use parking_lot::Mutex;
 
 /// The counts by key. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct KeySlots {
+pub(crate) struct KeySlots {
     taken: Arc<Mutex<HashMap<Arc<str>, usize>>>,
 }
 
 /// One slot, returned on drop.
 #[derive(Debug)]
 #[must_use = "the place is given back as soon as the slot is dropped"]
-pub struct KeySlot {
+pub(crate) struct KeySlot {
     slots: KeySlots,
     key: Arc<str>,
 }
 
 impl KeySlots {
     /// Takes one of the key's `max` slots. Returns `None` if all are taken; never waits.
-    pub fn enter(&self, key: &str, max: usize) -> Option<KeySlot> {
+    pub(crate) fn enter(&self, key: &str, max: usize) -> Option<KeySlot> {
         let mut taken = self.taken.lock();
         let key = match taken.get_key_value(key) {
             Some((_, count)) if *count >= max => return None,
@@ -38,7 +38,8 @@ impl KeySlots {
     }
 
     /// The number of keys with a slot taken.
-    pub fn keys(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn keys(&self) -> usize {
         self.taken.lock().len()
     }
 }

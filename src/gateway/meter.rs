@@ -12,7 +12,7 @@ use crate::{
 
 /// What has been observed of the answer so far.
 #[derive(Debug, Default)]
-pub struct Meter {
+pub(crate) struct Meter {
     observer: Option<Observer>,
     /// Decodes for the observer, if the answer has a content coding.
     decoder: Option<AnswerDecoder>,
@@ -31,7 +31,7 @@ pub struct Meter {
 
 impl Meter {
     /// The answer's head has arrived. `protocol` and `framing` choose the observer of its body, `coded` the decoder.
-    pub fn head_seen(&mut self, status: u16, protocol: Protocol, framing: Framing, coded: &Coded) {
+    pub(crate) fn head_seen(&mut self, status: u16, protocol: Protocol, framing: Framing, coded: &Coded) {
         self.status = status;
         self.framing = Some(framing);
         self.is_coded = *coded != Coded::No;
@@ -49,7 +49,7 @@ impl Meter {
     }
 
     /// Observes a piece of the answer's body.
-    pub fn body_seen(&mut self, piece: &[u8], now: Instant) {
+    pub(crate) fn body_seen(&mut self, piece: &[u8], now: Instant) {
         self.response_bytes += piece.len() as u64;
         if let Some(observer) = &mut self.observer {
             match &mut self.decoder {
@@ -63,93 +63,93 @@ impl Meter {
     }
 
     /// The provider has ended the body properly.
-    pub fn body_ended(&mut self) {
+    pub(crate) fn body_ended(&mut self) {
         self.ended = true;
     }
 
     /// Whether the answer is complete by its protocol. An error answer always is, and so is one that cannot be decoded,
     /// because nothing better is known.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         let unreadable = self.decoder.as_ref().is_some_and(|decoder| !decoder.is_readable());
         self.status >= 400 || unreadable || self.observer.as_ref().is_some_and(Observer::is_complete)
     }
 
     /// Whether the provider has ended the body properly.
-    pub fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
 
     /// weir answers with this status instead of the provider.
-    pub fn replaced_by(&mut self, status: u16) {
+    pub(crate) fn replaced_by(&mut self, status: u16) {
         self.status = status;
     }
 
     /// Whether nothing more can be learnt about the answer.
-    pub fn is_final(&self) -> bool {
+    pub(crate) fn is_final(&self) -> bool {
         self.ended || self.ends_with_event && self.observer.as_ref().is_some_and(Observer::is_complete)
     }
 
     /// Whether the answer is complete and nothing more can be learnt about it.
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.is_final() && self.is_complete()
     }
 
     /// Whether the answer's bytes are compressed.
-    pub fn is_coded(&self) -> bool {
+    pub(crate) fn is_coded(&self) -> bool {
         self.is_coded
     }
 
     /// The bytes that a complete stream still lacks (see [`Observer::closing`]). `None` for a compressed one.
-    pub fn closing(&self) -> Option<Vec<u8>> {
+    pub(crate) fn closing(&self) -> Option<Vec<u8>> {
         self.observer.as_ref().filter(|_| !self.is_coded)?.closing()
     }
 
     /// How the body is framed; `None` before the head.
-    pub fn framing(&self) -> Option<Framing> {
+    pub(crate) fn framing(&self) -> Option<Framing> {
         self.framing
     }
 
     /// The answer's status; 0 before its head.
-    pub fn status(&self) -> u16 {
+    pub(crate) fn status(&self) -> u16 {
         self.status
     }
 
     /// The in-band error that tells the client of a failure in the middle of the answer. `None` if the protocol has
     /// none.
-    pub fn failure_tail(&self, failure: &MidStreamFailure) -> Option<Vec<u8>> {
+    pub(crate) fn failure_tail(&self, failure: &MidStreamFailure) -> Option<Vec<u8>> {
         self.observer.as_ref().filter(|_| !self.is_coded)?.failure_tail(failure)
     }
 
     /// The estimated tokens of the text so far, before calibration.
-    pub fn output_estimate(&self) -> u64 {
+    pub(crate) fn output_estimate(&self) -> u64 {
         self.observer.as_ref().map_or(0, Observer::output_estimate)
     }
 
     /// Whether the answer can name no further state. A body in one piece is complete with its last brace, even before
     /// the end of its framing.
-    pub fn has_named_all(&self) -> bool {
+    pub(crate) fn has_named_all(&self) -> bool {
         let is_whole_body =
             || self.framing == Some(Framing::Json) && self.observer.as_ref().is_some_and(Observer::is_complete);
         self.is_final() || is_whole_body()
     }
 
     /// How many names of state have been seen (see [`Observer::names`]).
-    pub fn names(&self) -> usize {
+    pub(crate) fn names(&self) -> usize {
         self.observer.as_ref().map_or(0, Observer::names)
     }
 
     /// The identifier under which the provider may keep the answer.
-    pub fn answer_id(&self) -> Option<Cow<'_, str>> {
+    pub(crate) fn answer_id(&self) -> Option<Cow<'_, str>> {
         self.observer.as_ref()?.answer_id()
     }
 
     /// The state that the answer has created at the provider.
-    pub fn made(&self) -> Option<Cow<'_, Made>> {
+    pub(crate) fn made(&self) -> Option<Cow<'_, Made>> {
         self.observer.as_ref().map(Observer::made)
     }
 
     /// All that has been observed so far: usage, finish reason, in-band error and more.
-    pub fn observed(&self) -> Option<Cow<'_, Observed>> {
+    pub(crate) fn observed(&self) -> Option<Cow<'_, Observed>> {
         let observer = self.observer.as_ref()?;
         if !self.is_final() {
             return Some(Cow::Owned(observer.observed()));
@@ -159,7 +159,7 @@ impl Meter {
     }
 
     /// The failure that the answer itself reports, by status or in band.
-    pub fn reported_failure(&self) -> Option<Outcome> {
+    pub(crate) fn reported_failure(&self) -> Option<Outcome> {
         if self.status >= 400 {
             return Some(Outcome::ProviderError);
         }

@@ -1,7 +1,7 @@
 //! The one way by which an answer's body leaves for the client.
 
-pub mod possible_error;
-pub mod withheld_error;
+pub(crate) mod possible_error;
+pub(crate) mod withheld_error;
 
 use bytes::{Bytes, BytesMut};
 
@@ -15,7 +15,7 @@ use crate::{
 
 /// How the body leaves for the client. Chosen with the answer's head.
 #[derive(Debug, Default)]
-pub enum Outlet {
+pub(crate) enum Outlet {
     /// As it comes.
     #[default]
     Pass,
@@ -31,7 +31,7 @@ pub enum Outlet {
 
 impl Outlet {
     /// Whether the body that leaves may differ in length from the provider's.
-    pub fn may_change_length(&self) -> bool {
+    pub(crate) fn may_change_length(&self) -> bool {
         match self {
             Self::Rewrite(_) | Self::PossibleError(_) => true,
             Self::Pass | Self::Withheld(_) | Self::WholeError(_) => false,
@@ -39,7 +39,7 @@ impl Outlet {
     }
 
     /// What an answer that breaks off still has in hand: the buffered part of an edited event.
-    pub fn rest(&mut self) -> Vec<u8> {
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
         match self {
             Self::Rewrite(rewriter) => rewriter.finish(),
             Self::Pass | Self::PossibleError(_) | Self::Withheld(_) | Self::WholeError(_) => Vec::new(),
@@ -48,7 +48,7 @@ impl Outlet {
 }
 
 /// Replaces a piece, or the end, of the provider's bytes by the edited ones.
-pub fn rewrite(rewriter: &mut ResponseRewriter, piece: &mut Option<Bytes>, end: bool) {
+pub(crate) fn rewrite(rewriter: &mut ResponseRewriter, piece: &mut Option<Bytes>, end: bool) {
     let mut edited = piece.take().map(|bytes| rewriter.push(&bytes)).unwrap_or_default();
     if end {
         edited.extend(rewriter.finish());
@@ -59,7 +59,7 @@ pub fn rewrite(rewriter: &mut ResponseRewriter, piece: &mut Option<Bytes>, end: 
 }
 
 /// Adds bytes behind a piece.
-pub fn append(piece: &mut Option<Bytes>, tail: &[u8]) {
+pub(crate) fn append(piece: &mut Option<Bytes>, tail: &[u8]) {
     let mut joined = BytesMut::from(piece.as_deref().unwrap_or_default());
     joined.extend_from_slice(tail);
     *piece = Some(joined.freeze());

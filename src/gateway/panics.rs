@@ -8,10 +8,10 @@ use pingora::{Error, ErrorType, Result};
 use crate::{gateway::failure_log, telemetry::metrics::Metrics};
 
 /// The error type of a caught panic.
-pub const PANICKED: ErrorType = ErrorType::Custom(failure_log::PANICKED);
+pub(crate) const PANICKED: ErrorType = ErrorType::Custom(failure_log::PANICKED);
 
 /// Runs an async hook and turns a panic into an error.
-pub async fn waiting<T>(metrics: &Metrics, hook: impl Future<Output = Result<T>>) -> Result<T> {
+pub(crate) async fn waiting<T>(metrics: &Metrics, hook: impl Future<Output = Result<T>>) -> Result<T> {
     // The request's state may be inconsistent after a panic. It is only used to answer and to settle.
     match AssertUnwindSafe(hook).catch_unwind().await {
         Ok(result) => result,
@@ -20,7 +20,7 @@ pub async fn waiting<T>(metrics: &Metrics, hook: impl Future<Output = Result<T>>
 }
 
 /// Runs a synchronous hook and turns a panic into an error.
-pub fn immediate<T>(metrics: &Metrics, hook: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn immediate<T>(metrics: &Metrics, hook: impl FnOnce() -> Result<T>) -> Result<T> {
     match std::panic::catch_unwind(AssertUnwindSafe(hook)) {
         Ok(result) => result,
         Err(panic) => Err(caught(metrics, &panic)),

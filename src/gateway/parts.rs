@@ -17,7 +17,7 @@ use crate::{
 
 /// What all requests share. Built once by `wiring`; Pingora holds it as the proxy application.
 #[derive(Debug)]
-pub struct Gateway {
+pub(crate) struct Gateway {
     /// Configuration, catalogue and pools. A reload replaces them as a whole; a running request keeps the version it
     /// began with.
     pub live: Arc<LiveCell>,
@@ -51,7 +51,7 @@ pub struct Gateway {
 
 impl Gateway {
     /// The metrics registry.
-    pub fn metrics(&self) -> &Metrics {
+    pub(crate) fn metrics(&self) -> &Metrics {
         &self.sinks.metrics
     }
 }

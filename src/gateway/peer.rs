@@ -8,12 +8,12 @@ use pingora_proxy::Session;
 use crate::edges::limiter::client::Client;
 
 /// The peer's address; unspecified if unknown.
-pub fn address(session: &Session) -> IpAddr {
+pub(crate) fn address(session: &Session) -> IpAddr {
     let peer = session.client_addr().and_then(|address| address.as_inet());
     peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip())
 }
 
 /// The client: the peer itself, or the one that a `trusted` proxy reports in `X-Forwarded-For`.
-pub fn client(session: &Session, trusted: &[IpNet]) -> Client {
+pub(crate) fn client(session: &Session, trusted: &[IpNet]) -> Client {
     Client::of(address(session), &session.req_header().headers, trusted)
 }

@@ -25,7 +25,7 @@ use crate::{
 
 /// The limits that apply once the client has disconnected.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms {
+pub(crate) struct Terms {
     /// The answer is a stream. A client that only closes its sending side has left a stream, but may wait for an answer
     /// in one piece.
     pub stream: bool,
@@ -35,7 +35,7 @@ pub struct Terms {
 
 /// Whether the client of one request is still connected. Exists only for answers that may outlive their client.
 #[derive(Debug)]
-pub struct Presence {
+pub(crate) struct Presence {
     terms: Terms,
     metrics: Arc<Metrics>,
     places: Arc<Semaphore>,
@@ -58,7 +58,7 @@ struct Place {
 
 impl Presence {
     /// For a connected client. `places` limits the answers that run on without their clients.
-    pub fn new(terms: Terms, places: Arc<Semaphore>, metrics: Arc<Metrics>) -> Arc<Self> {
+    pub(crate) fn new(terms: Terms, places: Arc<Semaphore>, metrics: Arc<Metrics>) -> Arc<Self> {
         Arc::new(Self {
             terms,
             metrics,
@@ -74,29 +74,29 @@ impl Presence {
     }
 
     /// The request has been read to its end. A client that disconnects earlier ends its request.
-    pub fn asked(&self) {
+    pub(crate) fn asked(&self) {
         self.asked.store(true, Ordering::Release);
     }
 
     /// Whether the request has been read to its end.
-    pub fn has_asked(&self) -> bool {
+    pub(crate) fn has_asked(&self) -> bool {
         self.asked.load(Ordering::Acquire)
     }
 
     /// Whether a client that only closes its sending side may still be waiting.
-    pub fn listens_on(&self) -> bool {
+    pub(crate) fn listens_on(&self) -> bool {
         !self.terms.stream
     }
 
     /// The client has closed its sending side, but may still be waiting. Returns false if the request is to end as if
     /// it were not.
-    pub fn stops_sending(&self) -> bool {
+    pub(crate) fn stops_sending(&self) -> bool {
         self.runs_on()
     }
 
     /// The client has disconnected. Returns true if the answer is to be read to its end anyway: then the caller must
     /// hide the disconnect and discard further writes. Returns false if the request is to end.
-    pub fn leaves(&self) -> bool {
+    pub(crate) fn leaves(&self) -> bool {
         let goes_on = self.has_asked() && self.runs_on();
         if goes_on {
             self.left.store(true, Ordering::Release);
@@ -105,12 +105,12 @@ impl Presence {
     }
 
     /// Whether the client has disconnected and the answer is read without it.
-    pub fn has_left(&self) -> bool {
+    pub(crate) fn has_left(&self) -> bool {
         self.left.load(Ordering::Acquire)
     }
 
     /// When the answer must end, once it runs on without its client.
-    pub fn due(&self) -> Option<Instant> {
+    pub(crate) fn due(&self) -> Option<Instant> {
         match self.since_ms.load(Ordering::Acquire) {
             0 => None,
             since => Some(self.started + Duration::from_millis(since) + self.terms.finish),
@@ -118,7 +118,7 @@ impl Presence {
     }
 
     /// Returns once [`Presence::due`] is set; never if it was set before the call.
-    pub async fn limited(&self) {
+    pub(crate) async fn limited(&self) {
         if self.due().is_some() {
             return std::future::pending().await;
         }
@@ -127,7 +127,7 @@ impl Presence {
 
     /// Ends the request; `whole` says whether its answer was read to its end. Later events on the connection no longer
     /// concern this request.
-    pub fn close(&self, whole: bool) {
+    pub(crate) fn close(&self, whole: bool) {
         if self.over.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -142,7 +142,7 @@ impl Presence {
     }
 
     /// Whether the request has ended.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
 

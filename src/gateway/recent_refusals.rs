@@ -20,7 +20,7 @@ const KEYS_MAX: usize = 10_000;
 
 /// The last refusal of each key.
 #[derive(Debug, Default)]
-pub struct RecentRefusals {
+pub(crate) struct RecentRefusals {
     refusals: Mutex<HashMap<KeyId, Remembered>>,
 }
 
@@ -34,7 +34,7 @@ struct Remembered {
 impl RecentRefusals {
     /// Remembers a refusal; `at` is when the store was asked. Only reasons that hold for every request of the key are
     /// remembered, and none that ends with a running request.
-    pub fn remember(&self, key: &KeyId, denied: Denied, at: Instant) {
+    pub(crate) fn remember(&self, key: &KeyId, denied: Denied, at: Instant) {
         let lasts = match denied {
             Denied::AccountUnknown
             | Denied::AccountSuspended
@@ -64,7 +64,7 @@ impl RecentRefusals {
     }
 
     /// Why the key was refused, if that may still hold at `now`. A rate limit's wait is reduced by the time passed.
-    pub fn recall(&self, key: &KeyId, now: Instant) -> Option<Denied> {
+    pub(crate) fn recall(&self, key: &KeyId, now: Instant) -> Option<Denied> {
         let mut refusals = self.refusals.lock();
         let Remembered { denied, at, until } = refusals.get(key)?;
         if *until <= now {
@@ -80,7 +80,7 @@ impl RecentRefusals {
     }
 
     /// Forgets a key's refusal, because it holds no longer.
-    pub fn forget(&self, key: &KeyId) {
+    pub(crate) fn forget(&self, key: &KeyId) {
         self.refusals.lock().remove(key);
     }
 }

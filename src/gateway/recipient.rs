@@ -1,6 +1,6 @@
 //! The client's side of a forwarded request: who gets the answer, and what is kept for it while the request runs.
 
-pub mod owner;
+pub(crate) mod owner;
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
 
 /// Whoever gets the answer of one request.
 #[derive(Debug)]
-pub struct Recipient {
+pub(crate) struct Recipient {
     /// Set if the answer may outlive its client; knows whether the client has disconnected.
     pub presence: Option<Arc<Presence>>,
     /// Delays the answer's last bytes until what it has created is recorded.
@@ -23,19 +23,21 @@ pub struct Recipient {
     /// Records which account owns the state that the answer creates; taken once all of it is recorded.
     pub owner: Option<Owner>,
     /// Counts an open stream, until dropped.
+    #[expect(dead_code, reason = "held until the request ends")]
     pub stream_gauge: Option<GaugeGuard>,
     /// The key's slot for counting tokens.
+    #[expect(dead_code, reason = "held until the request ends")]
     pub count_slot: Option<KeySlot>,
 }
 
 impl Recipient {
     /// Whether the client has disconnected and the answer is read without it.
-    pub fn has_left(&self) -> bool {
+    pub(crate) fn has_left(&self) -> bool {
         self.presence.as_ref().is_some_and(|presence| presence.has_left())
     }
 
     /// Ends the request; `whole` says whether its answer was read to its end.
-    pub fn close(&self, whole: bool) {
+    pub(crate) fn close(&self, whole: bool) {
         if let Some(presence) = &self.presence {
             presence.close(whole);
         }
@@ -44,7 +46,7 @@ impl Recipient {
     /// Called before a piece of the answer, or its end, goes to the client. Records the state that the answer has
     /// created, and shuts the gate before the last bytes until that is written, because the client's next request may
     /// come as soon as it has them. Never waits itself.
-    pub fn remember(
+    pub(crate) fn remember(
         &mut self,
         sessions: &Sessions,
         attempts: &Attempts,
@@ -63,7 +65,7 @@ impl Recipient {
     }
 
     /// Records the rest when the exchange ends before the answer was read to its end.
-    pub fn remember_rest(&mut self, sessions: &Sessions, attempts: &Attempts, meter: &Meter) {
+    pub(crate) fn remember_rest(&mut self, sessions: &Sessions, attempts: &Attempts, meter: &Meter) {
         if let Some(mut owner) = self.owner.take() {
             owner.remember(sessions, attempts, meter);
         }

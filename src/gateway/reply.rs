@@ -1,8 +1,8 @@
 //! Sends weir's own answers.
 
-pub mod greeting;
-pub mod listing;
-pub mod published;
+pub(crate) mod greeting;
+pub(crate) mod listing;
+pub(crate) mod published;
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The header with weir's request id; a provider's own id keeps its header.
-pub const REQUEST_ID: &str = "x-weir-request-id";
+pub(crate) const REQUEST_ID: &str = "x-weir-request-id";
 
 /// An unread body up to this size is discarded after a refusal, so that the connection stays usable.
 const DISCARD_BYTES_MAX: u64 = 64 * 1024;
@@ -34,14 +34,14 @@ const DISCARD_WAIT: Duration = Duration::from_secs(1);
 
 /// Whether the final head of the answer has been sent. An interim one (RFC 9110 section 15.2), such as `100 Continue`,
 /// does not count.
-pub fn has_begun(session: &Session) -> bool {
+pub(crate) fn has_begun(session: &Session) -> bool {
     session
         .response_written()
         .is_some_and(|head| !head.status.is_informational())
 }
 
 /// Answers with a refusal and closes the log record.
-pub async fn refuse(
+pub(crate) async fn refuse(
     session: &mut Session,
     live: &Live,
     shape: Protocol,
@@ -60,7 +60,7 @@ pub async fn refuse(
 }
 
 /// Sends an answer of weir's own that is not a refusal, and closes the log record.
-pub async fn give(session: &mut Session, shape: Protocol, mut entry: Entry, mut reply: Reply) {
+pub(crate) async fn give(session: &mut Session, shape: Protocol, mut entry: Entry, mut reply: Reply) {
     entry.record.status = reply.status;
     let request_id = entry.record.request_id.clone();
     reply.headers.push((shape.request_id_header(), request_id.clone()));
@@ -83,7 +83,7 @@ fn form(live: &Live, shape: Protocol, entry: &Entry) -> ErrorForm {
 }
 
 /// Sends a complete answer of weir's own.
-pub async fn write(session: &mut Session, reply: Reply, request_id: &str) -> Result<()> {
+pub(crate) async fn write(session: &mut Session, reply: Reply, request_id: &str) -> Result<()> {
     let mut head = ResponseHeader::build(reply.status, Some(reply.headers.len() + 3))?;
     for (name, value) in reply.headers {
         head.insert_header(name, value)?;
@@ -94,7 +94,7 @@ pub async fn write(session: &mut Session, reply: Reply, request_id: &str) -> Res
 }
 
 /// Sends head and body. HEAD requests get the head only.
-pub async fn send(session: &mut Session, head: ResponseHeader, body: Bytes) -> Result<()> {
+pub(crate) async fn send(session: &mut Session, head: ResponseHeader, body: Bytes) -> Result<()> {
     leave_body_unread(session);
     let bare = session.req_header().method == Method::HEAD || body.is_empty();
     if bare && session.req_header().version == Version::HTTP_2 {

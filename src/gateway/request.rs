@@ -1,10 +1,10 @@
 //! What the client asks: its head, its body, and what both together ask for.
 
-pub mod body;
-pub mod compressed_body;
-pub mod gather;
-pub mod head;
-pub mod model;
+pub(crate) mod body;
+pub(crate) mod compressed_body;
+pub(crate) mod gather;
+pub(crate) mod head;
+pub(crate) mod model;
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::{
 
 /// What the client asks. Made by admission; nothing of it changes afterwards.
 #[derive(Debug)]
-pub struct Request {
+pub(crate) struct Request {
     /// The configuration that holds for this request from start to end.
     pub live: Arc<Live>,
     /// The requested operation, which implies the protocol.
@@ -44,7 +44,7 @@ pub struct Request {
 
 impl Request {
     /// What the conditions of a provider's file are about. `headers` are the client's.
-    pub fn facts<'a>(&'a self, headers: &'a HeaderMap, leg: &'a Leg) -> RequestFacts<'a> {
+    pub(crate) fn facts<'a>(&'a self, headers: &'a HeaderMap, leg: &'a Leg) -> RequestFacts<'a> {
         RequestFacts {
             operation: self.operation,
             model: &self.asked,
@@ -56,7 +56,7 @@ impl Request {
 
 /// Why a request is not admitted.
 #[derive(Debug)]
-pub enum Rejection {
+pub(crate) enum Rejection {
     /// It is to be answered with this refusal.
     Refused(Refusal),
     /// The client disconnected or broke the framing; there is nobody to answer.

@@ -24,7 +24,7 @@ use crate::{
 
 /// Why a request ends.
 #[derive(Clone, Copy, Debug)]
-pub enum Cause<'a> {
+pub(crate) enum Cause<'a> {
     /// The answer is complete by its protocol: only its own content can make it a failure.
     Complete,
     /// No more of the answer comes: how far it came decides.
@@ -37,7 +37,7 @@ pub enum Cause<'a> {
 
 /// The right to forward one request, and the duty to account for it. Issued by admission; `forward::Forward` holds it.
 #[derive(Debug)]
-pub struct Ticket {
+pub(crate) struct Ticket {
     /// What has been observed of the current attempt's answer.
     pub meter: Meter,
     entry: Entry,
@@ -65,12 +65,12 @@ impl Ticket {
     }
 
     /// weir's request id.
-    pub fn request_id(&self) -> &str {
+    pub(crate) fn request_id(&self) -> &str {
         &self.entry.record.request_id
     }
 
     /// An attempt at a provider begins. The observations of an earlier one are discarded.
-    pub fn attempt(&mut self, leg: &Leg) {
+    pub(crate) fn attempt(&mut self, leg: &Leg) {
         let record = &mut self.entry.record;
         record.attempts += 1;
         if record.provider.as_ref() != Some(&leg.provider.name) {
@@ -81,18 +81,18 @@ impl Ticket {
     }
 
     /// Sets the name, out of a closed set, under which the log reports the failure.
-    pub fn because(&mut self, cause: &'static str) {
+    pub(crate) fn because(&mut self, cause: &'static str) {
         self.entry.cause = Some(cause);
     }
 
     /// The client has left. The request ends later: its answer may be read without the client.
-    pub fn client_left(&mut self) {
+    pub(crate) fn client_left(&mut self) {
         self.failure.get_or_insert(Outcome::ClientGone);
     }
 
     /// Called with each piece of the answer: from time to time, notes what has been consumed for the journal, and has
     /// the hold grow.
-    pub fn look(&mut self, now: Instant) {
+    pub(crate) fn look(&mut self, now: Instant) {
         let Some(bill) = &mut self.bill else { return };
         let text = self.meter.output_estimate();
         if bill.is_due(now, text) {
@@ -105,17 +105,17 @@ impl Ticket {
     }
 
     /// Whether the answer must end because nothing is left to pay for it.
-    pub fn is_cut(&self) -> bool {
+    pub(crate) fn is_cut(&self) -> bool {
         self.bill.as_ref().is_some_and(Bill::is_cut)
     }
 
     /// The key's quota at admission; `None` if it has none.
-    pub fn quota(&self) -> Option<QuotaUse> {
+    pub(crate) fn quota(&self) -> Option<QuotaUse> {
         self.bill.as_ref().and_then(Bill::quota)
     }
 
     /// Ends the request: charges it, unless that is done, and writes its line in the access log. Later calls do nothing.
-    pub fn end(&mut self, cause: Cause<'_>) {
+    pub(crate) fn end(&mut self, cause: Cause<'_>) {
         self.charge(cause);
         self.report();
     }
@@ -123,7 +123,7 @@ impl Ticket {
     /// The first half of the end: the charge. It comes before the client has the last bytes, so that its next request
     /// finds neither the hold nor the concurrency slot still in use. The first cause is charged; of a later one only the
     /// log tells.
-    pub fn charge(&mut self, cause: Cause<'_>) {
+    pub(crate) fn charge(&mut self, cause: Cause<'_>) {
         match cause {
             Cause::Complete | Cause::Over => {}
             Cause::Failed(outcome) => {

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 /// Why nothing can be recorded, so that nothing is admitted. Each ends by itself when its cause does.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum JournalShut {
+pub(crate) enum JournalShut {
     /// There is no room and none can be made.
     #[error("the journal has no room: {0}; free some space on its disk, nothing is served until then")]
     Full(String),
@@ -26,7 +26,7 @@ pub enum JournalShut {
 
 /// Why the journal did not do as asked.
 #[derive(Debug, Error)]
-pub enum JournalError {
+pub(crate) enum JournalError {
     /// Another process uses the folder.
     #[error("another weir process has the journal {} open, stop it first or give this one a folder of its own (journal.path)", .0.display())]
     InUse(PathBuf),

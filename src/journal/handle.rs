@@ -38,11 +38,9 @@ use crate::{
 
 /// An open journal and what it contained.
 #[derive(Debug)]
-pub struct Opened {
+pub(crate) struct Opened {
     /// The opened journal.
     pub journal: Arc<Journal>,
-    /// The name of the node, from the journal's folder.
-    pub node: NodeId,
     /// Requests that were running when the previous process ended, in the order of their admission, with their last
     /// checkpoint. [`crate::money::settlement::settle_left_over`] charges them.
     pub unsettled: Vec<(Admitted, Option<Checkpoint>)>,
@@ -52,7 +50,7 @@ pub struct Opened {
 
 /// The journal of this node. Every method may be called from any thread.
 #[derive(Debug)]
-pub struct Journal {
+pub(crate) struct Journal {
     pub(super) engine: Arc<JournalEngine>,
     thread: Option<JoinHandle<()>>,
 }
@@ -62,7 +60,7 @@ impl Journal {
     ///
     /// # Errors
     /// Another process has it, it is a copy, or the file system refuses. Damaged records are no error.
-    pub fn open(settings: &JournalConfig) -> Result<Opened, JournalError> {
+    pub(crate) fn open(settings: &JournalConfig) -> Result<Opened, JournalError> {
         Self::open_with(settings, Arc::new(RealDisk))
     }
 
@@ -75,7 +73,6 @@ impl Journal {
             segment: replayed.next,
             offset: frame::HEADER as u64,
         };
-        let node = folder.node.clone();
         let mut contents = replayed.contents;
         contents.begin(begin, settings.segment_bytes, clock::unix_millis());
         let engine = Arc::new(JournalEngine {
@@ -107,14 +104,13 @@ impl Journal {
         });
         Ok(Opened {
             journal,
-            node,
             unsettled: replayed.unsettled,
             possibly_settled: replayed.possibly_settled,
         })
     }
 
     /// The name of the node.
-    pub fn node(&self) -> &NodeId {
+    pub(crate) fn node(&self) -> &NodeId {
         &self.engine.folder.node
     }
 
@@ -123,7 +119,7 @@ impl Journal {
     ///
     /// # Errors
     /// There is no room and none can be had: the request must not be served. It may work again a second later.
-    pub fn reserve(&self, bytes: u64) -> Result<Reservation, JournalShut> {
+    pub(crate) fn reserve(&self, bytes: u64) -> Result<Reservation, JournalShut> {
         self.engine.lock().tail.promise(bytes, &self.engine.folder)?;
         Ok(Reservation::new(Arc::clone(&self.engine), bytes))
     }
@@ -133,7 +129,7 @@ impl Journal {
     ///
     /// # Errors
     /// The record is too large, is a step, or there is no room, or the disk fails. Nothing is recorded then.
-    pub fn append(&self, record: &Record, reservation: &mut Reservation) -> Result<Position, JournalError> {
+    pub(crate) fn append(&self, record: &Record, reservation: &mut Reservation) -> Result<Position, JournalError> {
         match record {
             Record::Step { .. } => Err(JournalError::Numbered),
             Record::Checkpoint(_) => {
@@ -151,7 +147,7 @@ impl Journal {
     ///
     /// # Errors
     /// As for [`Journal::append`]. The number is not used up then.
-    pub fn append_step(
+    pub(crate) fn append_step(
         &self,
         account: &str,
         change: Change,
@@ -226,7 +222,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalError::NotDurable`].
-    pub async fn synced(&self, position: Position) -> Result<(), JournalError> {
+    pub(crate) async fn synced(&self, position: Position) -> Result<(), JournalError> {
         let mut synced = self.engine.synced.subscribe();
         match synced.wait_for(|synced| synced.knows(position)).await {
             Ok(synced) if synced.has(position) => Ok(()),
@@ -235,22 +231,22 @@ impl Journal {
     }
 
     /// Reads records from a position on.
-    pub fn reader(&self, from: Position) -> Reader {
+    pub(crate) fn reader(&self, from: Position) -> Reader {
         Reader::new(Arc::clone(&self.engine), from)
     }
 
     /// How many requests of a key, and of its account, this process has settled that the store has not acknowledged.
-    pub fn pending(&self, account: &str, key: &KeyId) -> (u64, u64) {
+    pub(crate) fn pending(&self, account: &str, key: &KeyId) -> (u64, u64) {
         self.engine.lock().contents.accounts.pending(account, key)
     }
 
     /// Notified whenever the store has acknowledged steps of an account, which may have ended holds.
-    pub fn acknowledgements(&self, account: &str) -> Arc<Notify> {
+    pub(crate) fn acknowledgements(&self, account: &str) -> Arc<Notify> {
         self.engine.lock().contents.accounts.acknowledgements(account)
     }
 
     /// The journal's size on disk, in bytes.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         let state = self.engine.lock();
         let segments = state
             .contents
@@ -262,12 +258,12 @@ impl Journal {
     }
 
     /// The number of steps that the store has not acknowledged.
-    pub fn unacknowledged_steps(&self) -> u64 {
+    pub(crate) fn unacknowledged_steps(&self) -> u64 {
         self.engine.lock().contents.accounts.unacknowledged()
     }
 
     /// The age of the oldest unacknowledged step, in milliseconds; 0 if there is none.
-    pub fn oldest_unacknowledged_ms(&self) -> u64 {
+    pub(crate) fn oldest_unacknowledged_ms(&self) -> u64 {
         let oldest = self.engine.lock().contents.accounts.oldest_ms();
         oldest.map_or(0, |at| {
             u64::try_from(clock::unix_millis().saturating_sub(at)).unwrap_or(0)
@@ -275,17 +271,18 @@ impl Journal {
     }
 
     /// How often writing or syncing has failed since the start.
-    pub fn failures(&self) -> u64 {
+    pub(crate) fn failures(&self) -> u64 {
         self.engine.failures.load(Ordering::Relaxed)
     }
 
     /// Steps found lost since the start: numbered, not applied by the store, and no longer in the journal.
-    pub fn lost_steps(&self) -> u64 {
+    pub(crate) fn lost_steps(&self) -> u64 {
         self.engine.lost.load(Ordering::Relaxed)
     }
 
     /// The position of the next record.
-    pub fn end(&self) -> Position {
+    #[cfg(test)]
+    pub(crate) fn end(&self) -> Position {
         let state = self.engine.lock();
         Position {
             segment: state.tail.current.number,
@@ -294,17 +291,17 @@ impl Journal {
     }
 
     /// Why nothing is admitted now; `None`: a request can be recorded.
-    pub fn shut(&self) -> Option<JournalShut> {
+    pub(crate) fn shut(&self) -> Option<JournalShut> {
         self.engine.lock().tail.shut(REQUEST_BYTES)
     }
 
     /// How many damaged parts were found since the start, and kept aside.
-    pub fn damaged_parts(&self) -> u64 {
+    pub(crate) fn damaged_parts(&self) -> u64 {
         self.engine.damaged.load(Ordering::Relaxed)
     }
 
     /// How many accounts have steps here, or had some that are not kept any more.
-    pub fn accounts_known(&self) -> usize {
+    pub(crate) fn accounts_known(&self) -> usize {
         self.engine.lock().contents.accounts.numbers().len()
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Where a record begins. Later records have greater positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Position {
+pub(crate) struct Position {
     /// The number of the segment.
     pub segment: u64,
     /// The byte offset in the segment.
@@ -13,10 +13,10 @@ pub struct Position {
 
 impl Position {
     /// The position before the first record.
-    pub const START: Self = Self { segment: 0, offset: 0 };
+    pub(crate) const START: Self = Self { segment: 0, offset: 0 };
 
     /// Reads what [`Position`]'s `Display` writes.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (segment, offset) = text.trim().split_once(':')?;
         Some(Self {
             segment: segment.parse().ok()?,

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A place in the journal to read on from. Reading blocks on the disk, seldom for long.
-pub struct Reader {
+pub(crate) struct Reader {
     engine: Arc<JournalEngine>,
     position: Position,
     frames: Option<(u64, Frames)>,
@@ -36,17 +36,12 @@ impl Reader {
         }
     }
 
-    /// Where it will read on.
-    pub fn position(&self) -> Position {
-        self.position
-    }
-
     /// The next record; `None`: there is no further one yet. A record that is damaged is no error: what follows it in its
     /// segment is put into quarantine and passed over.
     ///
     /// # Errors
     /// A segment cannot be read. Reading again tries again.
-    pub fn read(&mut self) -> Result<Option<(Position, Record)>, JournalError> {
+    pub(crate) fn read(&mut self) -> Result<Option<(Position, Record)>, JournalError> {
         while let Some(extent) = self.extent() {
             if extent.number != self.position.segment {
                 self.position = Position {

@@ -51,7 +51,7 @@ type Admission = (Position, Unsettled);
 
 /// A request whose settlement is perhaps among the steps that damage has taken.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PossiblySettled {
+pub(crate) struct PossiblySettled {
     /// The request, with the last that is known of it.
     pub request: Unsettled,
     /// The number of the missing step: a store that has applied it has charged the request.

@@ -6,7 +6,7 @@ use crate::journal::engine::JournalEngine;
 
 /// Room in the journal that nobody else can take. What is not used is given back when it is dropped.
 #[derive(Debug)]
-pub struct Reservation {
+pub(crate) struct Reservation {
     engine: Arc<JournalEngine>,
     left: u64,
 }
@@ -17,7 +17,7 @@ impl Reservation {
     }
 
     /// The bytes that are still reserved.
-    pub fn left(&self) -> u64 {
+    pub(crate) fn left(&self) -> u64 {
         self.left
     }
 

@@ -19,7 +19,7 @@ use crate::{
 
 /// Steps of an account that are to be sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unsent {
+pub(crate) struct Unsent {
     /// In order, without a gap, from the acknowledged one on.
     pub steps: Vec<Step>,
     /// How many of them stand for steps that the journal has lost: they change nothing, and let the later ones pass.
@@ -28,7 +28,7 @@ pub struct Unsent {
 
 /// The last record of a key in the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyKept {
+pub(crate) enum KeyKept {
     /// The key exists in this form.
     Is(KeyDigest, Box<KeyRecord>),
     /// The key was deleted, with its last revision.
@@ -37,7 +37,7 @@ pub enum KeyKept {
 
 impl Journal {
     /// Waits until steps are on disk; answers with their accounts. For one caller.
-    pub async fn woken(&self) -> HashSet<String> {
+    pub(crate) async fn woken(&self) -> HashSet<String> {
         loop {
             let woken = std::mem::take(&mut self.engine.lock().ready);
             if !woken.is_empty() {
@@ -48,13 +48,13 @@ impl Journal {
     }
 
     /// How many steps of an account the store has not acknowledged.
-    pub fn waiting(&self, account: &str) -> usize {
+    pub(crate) fn waiting(&self, account: &str) -> usize {
         self.engine.lock().contents.accounts.waiting(account)
     }
 
     /// What [`Journal::unsent`] would answer with, where that needs no disk: the steps are still in memory, which each is
     /// until it is given here. `None`: ask [`Journal::unsent`].
-    pub fn unsent_at_hand(&self, account: &str, max: usize) -> Option<Unsent> {
+    pub(crate) fn unsent_at_hand(&self, account: &str, max: usize) -> Option<Unsent> {
         let synced = *self.engine.synced.borrow();
         let steps = self.engine.lock().contents.accounts.take_kept(account, max, &synced)?;
         Some(Unsent { steps, lost: 0 })
@@ -65,7 +65,7 @@ impl Journal {
     ///
     /// # Errors
     /// A segment cannot be read; trying again may help.
-    pub fn unsent(&self, account: &str, max: usize) -> Result<Unsent, JournalError> {
+    pub(crate) fn unsent(&self, account: &str, max: usize) -> Result<Unsent, JournalError> {
         if self.engine.lock().contents.accounts.is_rewound(account) {
             self.look_up_forgotten()?;
         }
@@ -113,14 +113,14 @@ impl Journal {
 
     /// The store has applied the steps of an account up to `watermark`. `false`: it has forgotten steps that it had
     /// acknowledged before; [`Journal::look_up_forgotten`] finds them again.
-    pub fn acknowledged(&self, account: &str, watermark: u64) -> bool {
+    pub(crate) fn acknowledged(&self, account: &str, watermark: u64) -> bool {
         let forward = self.engine.lock().contents.accounts.acknowledged(account, watermark);
         self.engine.progress.notify_waiters();
         forward
     }
 
     /// Steps that were passed over as lost; said aloud.
-    pub fn note_lost(&self, account: &str, lost: u64) {
+    pub(crate) fn note_lost(&self, account: &str, lost: u64) {
         if lost > 0 {
             self.engine.lost.fetch_add(lost, Ordering::Relaxed);
             tracing::error!(
@@ -135,7 +135,7 @@ impl Journal {
     ///
     /// # Errors
     /// A segment cannot be read.
-    pub fn look_up_forgotten(&self) -> Result<(), JournalError> {
+    pub(crate) fn look_up_forgotten(&self) -> Result<(), JournalError> {
         // One at a time: whoever waited may find the work done.
         let _turn = self.engine.lookup.lock();
         let wanted = self.engine.lock().contents.accounts.rewound();
@@ -195,7 +195,7 @@ impl Journal {
     }
 
     /// Every account with steps in the journal.
-    pub fn accounts(&self) -> Vec<String> {
+    pub(crate) fn accounts(&self) -> Vec<String> {
         self.engine.lock().contents.account_names()
     }
 
@@ -203,7 +203,7 @@ impl Journal {
     ///
     /// # Errors
     /// A segment cannot be read.
-    pub fn keys(&self) -> Result<Vec<KeyKept>, JournalError> {
+    pub(crate) fn keys(&self) -> Result<Vec<KeyKept>, JournalError> {
         let mut positions: Vec<Position> = self.engine.lock().contents.keys.values().copied().collect();
         positions.sort_unstable();
         let mut files = Files::default();
@@ -219,7 +219,7 @@ impl Journal {
     }
 
     /// Waits until all steps that are recorded now are acknowledged.
-    pub async fn drained(&self) {
+    pub(crate) async fn drained(&self) {
         let mut behind = self.engine.lock().contents.accounts.behind();
         loop {
             let progress = self.engine.progress.notified();

@@ -9,6 +9,7 @@ use std::{
 
 use super::*;
 use crate::{
+    config::JournalConfig,
     domain::{
         faults::stability::Share,
         keys::key::KeyId,
@@ -33,8 +34,8 @@ mod shut;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-fn settings(path: &Path) -> JournalSettings {
-    JournalSettings {
+fn settings(path: &Path) -> JournalConfig {
+    JournalConfig {
         path: path.to_owned(),
         segment_bytes: SEGMENT_BYTES_MIN * 4,
         keep: DAY,
@@ -164,10 +165,11 @@ fn a_start_finds_what_was_recorded_and_what_had_not_ended() {
     );
     let before = records(&first.journal);
     assert_eq!(before.len(), 7);
+    let node = first.journal.node().clone();
     drop((room, first.journal));
 
     let second = open(folder.path());
-    assert_eq!((second.node, second.journal.damaged_parts()), (first.node, 0));
+    assert_eq!((second.journal.node(), second.journal.damaged_parts()), (&node, 0));
     let left: Vec<_> = second
         .unsettled
         .iter()
@@ -392,9 +394,6 @@ fn a_running_request_keeps_its_segment() {
 }
 
 fn quarantined(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder.join("quarantine"));
-    entries.map_or_else(
-        |_| Vec::new(),
-        |entries| entries.map(|entry| entry.unwrap().path()).collect(),
-    )
+    let entries = fs::read_dir(folder.join("quarantine")).into_iter().flatten();
+    entries.map(|entry| entry.unwrap().path()).collect()
 }

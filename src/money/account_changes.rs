@@ -16,14 +16,14 @@ use crate::domain::{
 
 #[cfg(test)]
 pub(crate) mod direct;
-pub mod journaled;
+pub(crate) mod journaled;
 
 /// How long an operator waits until the store has applied a change that is in the journal.
-pub const APPLIED_WAIT: Duration = Duration::from_secs(2);
+pub(crate) const APPLIED_WAIT: Duration = Duration::from_secs(2);
 
 /// Writes changes down, on disk before it answers, and sees to it that the store learns of them.
 #[async_trait]
-pub trait AccountChanges: Send + Sync {
+pub(crate) trait AccountChanges: Send + Sync {
     /// Makes the change the next step of this node on the account: in the journal, synced to disk, then applied by the store.
     /// Waits at most [`APPLIED_WAIT`] for the latter. Dropping the future after the step is in the journal does not undo it.
     async fn submit(&self, account: &str, change: Change) -> Result<Submitted, AccountChangeError>;
@@ -37,7 +37,7 @@ pub trait AccountChanges: Send + Sync {
 
 /// How far a change has come. Either way it is not lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Submitted {
+pub(crate) enum Submitted {
     /// The store has applied it: it holds.
     Applied,
     /// It is recorded, and will hold as soon as the store answers.
@@ -47,4 +47,4 @@ pub enum Submitted {
 /// The journal cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the journal cannot be written: {0}; check its folder and the space on its disk")]
-pub struct AccountChangeError(pub String);
+pub(crate) struct AccountChangeError(pub String);

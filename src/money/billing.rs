@@ -20,10 +20,12 @@ mod unconfirmed;
 mod upkeep;
 mod wanted;
 
-pub use bill::{Bill, Consumed, Progress};
-pub use engine::NotAdmitted;
-pub use last_seen::GraceLimits;
-pub use priced_route::{PricedLeg, PricedRoute};
-pub use queue::QueuePosition;
-pub use service::Billing;
-pub use wanted::Wanted;
+pub(crate) use bill::{Bill, Consumed, Progress};
+pub(crate) use engine::NotAdmitted;
+pub(crate) use last_seen::GraceLimits;
+#[cfg(test)]
+pub(crate) use priced_route::PricedLeg;
+pub(crate) use priced_route::PricedRoute;
+pub(crate) use queue::QueuePosition;
+pub(crate) use service::Billing;
+pub(crate) use wanted::Wanted;

@@ -29,7 +29,7 @@ mod left_over;
 #[cfg(test)]
 mod tests;
 
-pub use left_over::{judge_possibly_settled, settle_left_over};
+pub(crate) use left_over::{judge_possibly_settled, settle_left_over};
 
 /// The most concurrent calls to the store.
 const CALLS_MAX: usize = 16;
@@ -39,7 +39,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// The task that sends steps to the store.
 #[derive(Clone)]
-pub struct Settler {
+pub(crate) struct Settler {
     journal: Arc<Journal>,
     store: Arc<dyn LedgerStore>,
     keys: Arc<dyn KeyHealer>,
@@ -81,7 +81,7 @@ struct Tasks {
 
 impl Settler {
     /// Sends the steps of this journal to this store.
-    pub fn new(journal: Arc<Journal>, store: Arc<dyn LedgerStore>, keys: Arc<dyn KeyHealer>) -> Self {
+    pub(crate) fn new(journal: Arc<Journal>, store: Arc<dyn LedgerStore>, keys: Arc<dyn KeyHealer>) -> Self {
         Self {
             journal,
             store,
@@ -93,7 +93,7 @@ impl Settler {
 
     /// Runs until `shutdown` turns true. Steps that are not sent then stay in the journal; [`Journal::drained`]
     /// completes when there are none.
-    pub async fn run(&self, mut shutdown: watch::Receiver<bool>) {
+    pub(crate) async fn run(&self, mut shutdown: watch::Receiver<bool>) {
         let mut epochs = self.store.epochs();
         epochs.mark_changed();
         let mut watching = true;

@@ -16,22 +16,22 @@ use crate::domain::{
 };
 
 /// The most kinds of requests remembered, over keys and accounts.
-pub const KINDS_MAX: usize = 65_536;
+pub(crate) const KINDS_MAX: usize = 65_536;
 /// The most models remembered.
-pub const MODELS_MAX: usize = 4_096;
+pub(crate) const MODELS_MAX: usize = 4_096;
 /// The number of tables, each with its own lock.
 const SHARDS: usize = 16;
 
 /// The learnt values. Shared in an `Arc`.
 #[derive(Debug, Default)]
-pub struct Learnt {
+pub(crate) struct Learnt {
     kinds: Table<TypicalUsage>,
     models: Table<Factors>,
 }
 
 /// A kind of request: those of one key to one model that begin or continue a conversation, with or without cache marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind<'a> {
+pub(crate) struct Kind<'a> {
     /// The account that pays.
     pub account: &'a str,
     /// The key of the requests.
@@ -44,7 +44,7 @@ pub struct Kind<'a> {
 
 /// Typical usage of requests of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TypicalUsage {
+pub(crate) struct TypicalUsage {
     /// Their typical input, by parts.
     pub input: TypicalInput,
     /// Their typical output.
@@ -60,7 +60,7 @@ struct Factors {
 
 /// Correction factors for a model's estimates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ModelFactors {
+pub(crate) struct ModelFactors {
     /// For estimates of input.
     pub input: Factor,
     /// For estimates of the observed text.
@@ -69,19 +69,19 @@ pub struct ModelFactors {
 
 impl Learnt {
     /// Starts without anything learnt.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Typical usage of this kind. A new key takes the values of its account's other keys; `None` if there are none
     /// either. Other accounts are never used.
-    pub fn typical(&self, kind: &Kind<'_>) -> Option<TypicalUsage> {
+    pub(crate) fn typical(&self, kind: &Kind<'_>) -> Option<TypicalUsage> {
         let of = |hash| self.kinds.get(hash, KINDS_MAX);
         of(kind.of_key()).or_else(|| of(kind.of_account()))
     }
 
     /// The model's factors; 1 where nothing was learnt.
-    pub fn factors(&self, model: &str) -> ModelFactors {
+    pub(crate) fn factors(&self, model: &str) -> ModelFactors {
         let factors = self.models.get(hash(&model), MODELS_MAX).unwrap_or_default();
         ModelFactors {
             input: factors.input.factor(),
@@ -91,7 +91,7 @@ impl Learnt {
 
     /// Learns from a request with a complete usage report. The estimates come without factors. Reasoning counts for the
     /// typical output, but not for the factor, because it is not in the observed text.
-    pub fn learn(&self, kind: &Kind<'_>, reported: &Usage, input_scanned: u64, output_observed: u64) {
+    pub(crate) fn learn(&self, kind: &Kind<'_>, reported: &Usage, input_scanned: u64, output_observed: u64) {
         let new = self.new_tokens(kind);
         let output = reported.output_total();
         for hash in [kind.of_key(), kind.of_account()] {
@@ -118,7 +118,7 @@ impl Learnt {
     }
 
     /// The input tokens since the model's last answer, corrected by the model's factor.
-    pub fn new_tokens(&self, kind: &Kind<'_>) -> Option<u64> {
+    pub(crate) fn new_tokens(&self, kind: &Kind<'_>) -> Option<u64> {
         let since = kind.turns.since_answer?;
         Some(self.factors(kind.model).input.apply(since))
     }

@@ -9,7 +9,7 @@ use crate::{config::Config, domain::catalogue::Catalogue, providers::pools::Pool
 
 /// One version of everything that a reload replaces. Made at the start and by each reload.
 #[derive(Debug)]
-pub struct Live {
+pub(crate) struct Live {
     /// The checked configuration.
     pub config: Arc<Config>,
     /// Models, providers and their rules.
@@ -20,21 +20,21 @@ pub struct Live {
 
 /// Holds the current version; readers never block.
 #[derive(Debug)]
-pub struct LiveCell(ArcSwap<Live>);
+pub(crate) struct LiveCell(ArcSwap<Live>);
 
 impl LiveCell {
     /// Starts with a first version.
-    pub fn new(live: Live) -> Self {
+    pub(crate) fn new(live: Live) -> Self {
         Self(ArcSwap::from_pointee(live))
     }
 
     /// The current version.
-    pub fn get(&self) -> Arc<Live> {
+    pub(crate) fn get(&self) -> Arc<Live> {
         self.0.load_full()
     }
 
     /// Replaces the current version. Running requests keep theirs.
-    pub fn set(&self, live: Live) {
+    pub(crate) fn set(&self, live: Live) {
         self.0.store(Arc::new(live));
     }
 }

@@ -19,9 +19,9 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-pub use breaker::{Breaker, Permit, Probing};
-pub use credentials::{ChosenCredential, CredentialState, Credentials};
-pub use places::{Place, Places};
+pub(crate) use breaker::{Breaker, Permit, Probing};
+pub(crate) use credentials::{ChosenCredential, CredentialState, Credentials};
+pub(crate) use places::{Place, Places};
 
 use crate::{
     domain::{
@@ -43,13 +43,13 @@ const CHECK_EVERY: Duration = Duration::from_secs(10);
 
 /// The pools of all providers. `live` holds them with the catalogue that they were built for.
 #[derive(Debug)]
-pub struct Pools {
+pub(crate) struct Pools {
     providers: BTreeMap<String, Arc<Pool>>,
 }
 
 /// One provider's credentials, places, model breakers and retry budget.
 #[derive(Debug)]
-pub struct Pool {
+pub(crate) struct Pool {
     /// The provider's credentials, with their rests.
     pub credentials: Credentials,
     /// The provider's places. Operations with the same places share their health.
@@ -71,7 +71,7 @@ struct ModelBreakers {
 
 /// A model that is currently not requested from this provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PassedOver {
+pub(crate) struct PassedOver {
     /// The provider's name for the model.
     pub upstream_model: String,
     /// When the next probe may go there.
@@ -88,7 +88,7 @@ struct SharedPlaces {
 
 impl Pools {
     /// The pools for a catalogue. Credentials, places and budgets that `before` has as well keep their state.
-    pub fn build(catalogue: &Catalogue, resolver: &Arc<Resolver>, before: Option<&Self>) -> Self {
+    pub(crate) fn build(catalogue: &Catalogue, resolver: &Arc<Resolver>, before: Option<&Self>) -> Self {
         let pool = |provider: &Arc<Provider>| {
             let known = before.and_then(|pools| pools.providers.get(&provider.name));
             (
@@ -102,12 +102,12 @@ impl Pools {
     }
 
     /// The provider's pool; `None` for a provider that the catalogue does not have.
-    pub fn of(&self, provider: &str) -> Option<&Arc<Pool>> {
+    pub(crate) fn of(&self, provider: &str) -> Option<&Arc<Pool>> {
         self.providers.get(provider)
     }
 
     /// Whether a provider of the route has more than one credential.
-    pub fn has_choice(&self, route: &Route) -> bool {
+    pub(crate) fn has_choice(&self, route: &Route) -> bool {
         let several = |leg: &Leg| {
             self.of(&leg.provider.name)
                 .is_some_and(|pool| pool.credentials.len() > 1)
@@ -116,19 +116,19 @@ impl Pools {
     }
 
     /// All pools with their providers' names, in the order of the names.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Arc<Pool>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Arc<Pool>)> {
         self.providers.iter().map(|(name, pool)| (name.as_str(), pool))
     }
 
     /// Takes over the resolver's current addresses.
-    pub async fn update(&self) {
+    pub(crate) async fn update(&self) {
         for places in self.all_places() {
             places.update().await;
         }
     }
 
     /// Keeps addresses and health up to date until `stop` turns true.
-    pub async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let updating = async {
             loop {
                 tokio::time::sleep(UPDATE_EVERY).await;
@@ -190,13 +190,13 @@ impl Pool {
     }
 
     /// The places that serve an operation; `None` if the provider does not serve it.
-    pub fn places(&self, operation: Operation) -> Option<&Arc<Places>> {
+    pub(crate) fn places(&self, operation: Operation) -> Option<&Arc<Places>> {
         let serving = self.places.iter().find(|shared| shared.operations.contains(&operation));
         serving.map(|shared| &shared.places)
     }
 
     /// The breaker of a model at this provider, one for token counts and one for everything else.
-    pub fn model(&self, operation: Operation, upstream_model: &str) -> Breaker {
+    pub(crate) fn model(&self, operation: Operation, upstream_model: &str) -> Breaker {
         let mut models = self.models.lock();
         if !models.contains_key(upstream_model) {
             models.insert(upstream_model.to_owned(), ModelBreakers::default());
@@ -210,7 +210,7 @@ impl Pool {
     }
 
     /// The models with an open breaker, in the order of their names.
-    pub fn models_passed_over(&self, now: Instant) -> Vec<PassedOver> {
+    pub(crate) fn models_passed_over(&self, now: Instant) -> Vec<PassedOver> {
         let models = self.models.lock();
         let passed_over = |(upstream_model, model): (&String, &ModelBreakers)| {
             let (generating, counting) = (model.generating.open_until(now), model.counting.open_until(now));
@@ -223,27 +223,27 @@ impl Pool {
     }
 
     /// Counts a request that goes to another provider because of an open breaker here.
-    pub fn pass_over(&self) {
+    pub(crate) fn pass_over(&self) {
         self.passed_over.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How many such requests there were since the start.
-    pub fn passed_over(&self) -> u64 {
+    pub(crate) fn passed_over(&self) -> u64 {
         self.passed_over.load(Ordering::Relaxed)
     }
 
     /// Adds a first attempt's share to the retry budget.
-    pub fn earn(&self) {
+    pub(crate) fn earn(&self) {
         self.budget.lock().earn();
     }
 
     /// Takes one retry out of the budget. Returns false if the budget is used up.
-    pub fn spend(&self) -> bool {
+    pub(crate) fn spend(&self) -> bool {
         self.budget.lock().spend()
     }
 
     /// How many addresses are ejected now, for the metrics.
-    pub fn ejected(&self, now: Instant) -> usize {
+    pub(crate) fn ejected(&self, now: Instant) -> usize {
         self.places.iter().map(|shared| shared.places.ejected(now)).sum()
     }
 }

@@ -24,16 +24,16 @@ use crate::{
     store::sessions::SessionStore,
 };
 
-pub use self::{on_the_way::OnTheWay, writer::Writer};
+pub(crate) use self::{on_the_way::OnTheWay, writer::Writer};
 
 /// The most entries kept in memory. Beyond it the older of two generations is dropped.
 const RECENT_MAX: usize = 65_536;
 
 /// Completes when an answer's new state is written, or cannot be written for now.
-pub type Written = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type Written = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The memory in front of the store. Shared by all requests.
-pub struct Sessions {
+pub(crate) struct Sessions {
     store: Arc<dyn SessionStore>,
     recent: Mutex<Recent>,
     queue: mpsc::Sender<Waiting>,
@@ -64,7 +64,7 @@ impl Recent {
 
 impl Sessions {
     /// The memory in front of a store, and the task that writes to it.
-    pub fn new(store: Arc<dyn SessionStore>) -> (Self, Writer) {
+    pub(crate) fn new(store: Arc<dyn SessionStore>) -> (Self, Writer) {
         let (sender, queue) = mpsc::channel(QUEUE_MAX);
         let (failing, fails) = watch::channel(false);
         let this = Self {
@@ -83,7 +83,7 @@ impl Sessions {
     }
 
     /// Who serves each of these states, in their order. Asks the store once, and only for what is not in memory.
-    pub async fn recall(&self, states: &[StateKey]) -> Recalled {
+    pub(crate) async fn recall(&self, states: &[StateKey]) -> Recalled {
         let mut served_by: Vec<Option<ServedBy>> = {
             let recent = self.recent.lock();
             states.iter().map(|state| recent.get(state).cloned()).collect()
@@ -115,7 +115,7 @@ impl Sessions {
     }
 
     /// Remembers who serves the state. Never waits: until the name is written, it counts among `on_the_way`.
-    pub fn remember(&self, state: StateKey, served_by: &ServedBy, on_the_way: &OnTheWay) {
+    pub(crate) fn remember(&self, state: StateKey, served_by: &ServedBy, on_the_way: &OnTheWay) {
         let known = self.recent.lock().get(&state) == Some(served_by);
         if known {
             return;
@@ -133,7 +133,7 @@ impl Sessions {
     /// A future that completes when these names are written, so that every node knows them, also after this one has
     /// ended. It completes at the latest after `timeout`, and at once while writes fail. `None` if there is nothing to
     /// wait for.
-    pub fn written(&self, names: OnTheWay, timeout: Duration) -> Option<Written> {
+    pub(crate) fn written(&self, names: OnTheWay, timeout: Duration) -> Option<Written> {
         let rest = names.rest().filter(|_| !*self.fails.borrow())?;
         let mut fails = self.fails.clone();
         Some(Box::pin(async move {
@@ -146,14 +146,14 @@ impl Sessions {
     }
 
     /// How many names were not queued for the store, so that other nodes do not learn of them; for the metrics.
-    pub fn lost(&self) -> u64 {
+    pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 }
 
 /// The result of [`Sessions::recall`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recalled {
+pub(crate) struct Recalled {
     /// Who serves each state, in the order of the question; `None` if nobody is known.
     pub served_by: Vec<Option<ServedBy>>,
     /// The store could be asked. Otherwise a `None` may be wrong.

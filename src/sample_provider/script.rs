@@ -5,18 +5,18 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::mark;
-pub use super::script_error::ScriptError;
+pub(crate) use super::script_error::ScriptError;
 
 /// Upper bound of `deltas`, a count.
-pub const DELTAS_MAX: usize = 100_000;
+pub(crate) const DELTAS_MAX: usize = 100_000;
 /// Upper bound of `delta_bytes`, in bytes.
-pub const DELTA_BYTES_MAX: usize = 1 << 20;
+pub(crate) const DELTA_BYTES_MAX: usize = 1 << 20;
 /// Upper bound of `deltas` times `delta_bytes`, in bytes: an answer is rendered before it is sent.
-pub const ANSWER_BYTES_MAX: usize = 64 << 20;
+pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Upper bound of `gap_ms` and `ttfb_ms`, in milliseconds.
-pub const PAUSE_MS_MAX: u64 = 600_000;
+pub(crate) const PAUSE_MS_MAX: u64 = 600_000;
 /// Upper bound of the token counts `cache_read`, `cache_write` and `hidden_tokens`.
-pub const CACHE_TOKENS_MAX: u64 = 1_000_000_000;
+pub(crate) const CACHE_TOKENS_MAX: u64 = 1_000_000_000;
 
 const DELTA_BYTES_DEFAULT: usize = 16;
 

@@ -45,7 +45,7 @@ const BODY_INLINE_BYTES_MAX: usize = 64 << 10;
 /// Serves on `listener` (HTTP/1.1, and HTTP/2 with prior knowledge) until `shutdown` resolves; responses in flight then
 /// have one second to end. Touches no state of the process: several can run side by side. Fails when the ledger cannot
 /// be opened.
-pub async fn serve(
+pub(crate) async fn serve(
     listener: TcpListener,
     settings: Settings,
     shutdown: impl Future<Output = ()>,

@@ -13,7 +13,7 @@ mod providers;
 mod reply;
 mod served;
 mod state;
-pub mod tcp;
+pub(crate) mod tcp;
 
 use std::{
     pin::pin,
@@ -39,9 +39,9 @@ use tokio::{
 };
 
 use connection_extension::ConnectionExtension;
-pub use served::{CredentialView, ModelView, PassedOverView, ProviderView, Providers};
+pub(crate) use served::{CredentialView, ModelView, PassedOverView, ProviderView, Providers};
 use state::Peer;
-pub use state::{AdminState, Stores};
+pub(crate) use state::{AdminState, Stores};
 
 /// The largest request body.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -87,7 +87,7 @@ async fn models(State(state): State<AdminState>) -> Json<serde_json::Value> {
 }
 
 /// Serves until the watch turns true; running requests may end.
-pub async fn serve(listener: UnixListener, state: AdminState, mut shutdown: watch::Receiver<bool>) {
+pub(crate) async fn serve(listener: UnixListener, state: AdminState, mut shutdown: watch::Receiver<bool>) {
     let router = router(state);
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {

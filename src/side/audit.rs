@@ -19,14 +19,14 @@ const FOLDER_MODE: u32 = 0o750;
 /// Why the record cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[error("audit record {path}: {source}; check that the folder exists, has space, and that weir may write there", path = path.display())]
-pub struct AuditError {
+pub(crate) struct AuditError {
     path: PathBuf,
     source: io::Error,
 }
 
 /// One change. Values are what the operator sent; a key's text is never among them.
 #[derive(Clone, Debug, Serialize)]
-pub struct AuditRecord {
+pub(crate) struct AuditRecord {
     /// When, in milliseconds since the Unix epoch.
     pub time_unix_ms: i64,
     /// The user at the other end of the socket.
@@ -46,14 +46,14 @@ pub struct AuditRecord {
 
 /// The open record; clones share the file.
 #[derive(Clone, Debug)]
-pub struct Audit {
+pub(crate) struct Audit {
     path: PathBuf,
     file: Arc<Mutex<File>>,
 }
 
 impl Audit {
     /// Opens the file for appending, making its folder if it is missing.
-    pub fn open(path: &Path) -> Result<Self, AuditError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, AuditError> {
         let failed = |source| AuditError {
             path: path.to_owned(),
             source,
@@ -78,7 +78,7 @@ impl Audit {
     }
 
     /// Writes one line and waits until it is on disk. A change whose record cannot be written must not be made.
-    pub async fn record(&self, record: AuditRecord) -> Result<(), AuditError> {
+    pub(crate) async fn record(&self, record: AuditRecord) -> Result<(), AuditError> {
         let failed = |path: &Path, source| AuditError {
             path: path.to_owned(),
             source,

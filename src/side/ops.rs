@@ -16,7 +16,7 @@ use crate::telemetry::metrics::{self, Metrics};
 
 /// What the ops endpoints report on.
 #[derive(Clone)]
-pub struct OpsState {
+pub(crate) struct OpsState {
     /// For `/metrics`.
     pub metrics: Arc<Metrics>,
     /// For `/readyz`; called per request, must not wait.
@@ -25,7 +25,7 @@ pub struct OpsState {
 
 /// What must hold for new requests to be sent here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Readiness {
+pub(crate) struct Readiness {
     /// The store answers: keys can be checked.
     pub store_reachable: bool,
     /// What keeps the store from its work, or from all of it.
@@ -48,7 +48,7 @@ pub struct Readiness {
 
 impl Readiness {
     /// Why no new requests should come; empty when all is well. The words are stable, for scripts.
-    pub fn reasons(&self) -> Vec<&'static str> {
+    pub(crate) fn reasons(&self) -> Vec<&'static str> {
         let journal = self.journal.as_ref().map(|shut| match shut {
             JournalShut::Full(_) => "journal_full",
             JournalShut::Failed => "journal_failed",
@@ -66,7 +66,7 @@ impl Readiness {
     }
 
     /// What an operator should see to although requests may come. The words are stable, for scripts.
-    pub fn warnings(&self) -> Vec<&'static str> {
+    pub(crate) fn warnings(&self) -> Vec<&'static str> {
         let checks = [
             (
                 !self.store_reachable && self.serves_on_grace,
@@ -86,7 +86,7 @@ impl Readiness {
     }
 
     /// What is wrong, where, and what to do, as far as that is known.
-    pub fn details(&self) -> Vec<String> {
+    pub(crate) fn details(&self) -> Vec<String> {
         let of_store = self.store_trouble.details.iter().cloned();
         of_store.chain(self.journal.as_ref().map(ToString::to_string)).collect()
     }
@@ -104,7 +104,7 @@ struct ReadyReply {
 }
 
 /// The three endpoints.
-pub fn router(state: OpsState) -> Router {
+pub(crate) fn router(state: OpsState) -> Router {
     Router::new()
         .route("/metrics", get(scrape))
         .route("/livez", get(async || "ok"))

@@ -23,13 +23,13 @@ use crate::{
 };
 
 /// The service behind its front. What is not its own is 404 in its shape.
-pub struct PublicHandler {
+pub(crate) struct PublicHandler {
     app: Arc<PublicApp>,
 }
 
 impl PublicHandler {
     /// For the service that all listeners share.
-    pub fn new(public: Arc<Public>, time: Arc<StoreTime>) -> Self {
+    pub(crate) fn new(public: Arc<Public>, time: Arc<StoreTime>) -> Self {
         Self {
             app: Arc::new(PublicApp { public, time }),
         }
@@ -48,7 +48,7 @@ impl Handler for PublicHandler {
 }
 
 /// Answers Pingora's sessions.
-pub struct PublicApp {
+pub(crate) struct PublicApp {
     public: Arc<Public>,
     time: Arc<StoreTime>,
 }

@@ -23,14 +23,14 @@ use crate::{
 const HTTPS_PORT: u16 = 443;
 
 /// Sends clients to the same place at the listener with TLS.
-pub struct RedirectHandler {
+pub(crate) struct RedirectHandler {
     app: Arc<RedirectApp>,
 }
 
 impl RedirectHandler {
     /// To the listener `tls`, which is bound where `bound` says. It takes hosts for which that one has a certificate: no
     /// other host is ever named to a client.
-    pub fn new(tls: Arc<Listener>, bound: watch::Receiver<Bound>) -> Self {
+    pub(crate) fn new(tls: Arc<Listener>, bound: watch::Receiver<Bound>) -> Self {
         Self {
             app: Arc::new(RedirectApp { tls, bound }),
         }
@@ -49,7 +49,7 @@ impl Handler for RedirectHandler {
 }
 
 /// Answers Pingora's sessions.
-pub struct RedirectApp {
+pub(crate) struct RedirectApp {
     tls: Arc<Listener>,
     bound: watch::Receiver<Bound>,
 }

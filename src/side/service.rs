@@ -34,11 +34,11 @@ mod write_limit;
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 /// Connections served at once per listener; more are closed unanswered.
-pub const CONNECTIONS_MAX: usize = 256;
+pub(crate) const CONNECTIONS_MAX: usize = 256;
 /// The longest a client may take to send a request's head, and so also the longest an idle connection is kept.
-pub const HEADER_READ: Duration = Duration::from_secs(30);
+pub(crate) const HEADER_READ: Duration = Duration::from_secs(30);
 /// The longest a client may take to have an answer that is ready for it.
-pub const ANSWER_WRITE: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_WRITE: Duration = Duration::from_secs(30);
 /// The most header lines of a request.
 const HEADERS_MAX: usize = 64;
 /// The largest head of a request, and the read buffer.
@@ -47,7 +47,7 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Where a service listens, once it does. A failure is for whoever starts the process to act on: a Pingora service
 /// has no way to return one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub(crate) enum Bound {
     /// Not started yet.
     Waiting,
     /// On TCP; the real port, also if 0 was configured.
@@ -59,16 +59,16 @@ pub enum Bound {
 }
 
 /// Serves a unix socket until the watch turns true.
-pub type UnixServe = Box<dyn Fn(UnixListener, watch::Receiver<bool>) -> ServeFuture + Send + Sync>;
+pub(crate) type UnixServe = Box<dyn Fn(UnixListener, watch::Receiver<bool>) -> ServeFuture + Send + Sync>;
 
 /// Serves one connection of a TCP listener to its end.
-pub type TcpServe = Box<dyn Fn(Stream) -> ServeFuture + Send + Sync>;
+pub(crate) type TcpServe = Box<dyn Fn(Stream) -> ServeFuture + Send + Sync>;
 
 /// What [`UnixServe`] and [`TcpServe`] return.
-pub type ServeFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type ServeFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A listener and what is behind it, for `Server::add_service`.
-pub struct SideService {
+pub(crate) struct SideService {
     name: String,
     kind: Kind,
     bound: watch::Sender<Bound>,
@@ -82,18 +82,18 @@ enum Kind {
 
 impl SideService {
     /// HTTP/1.1 on a TCP address; port 0 takes a free one. The watch tells where.
-    pub fn http(name: &str, address: SocketAddr, router: Router) -> (Self, watch::Receiver<Bound>) {
+    pub(crate) fn http(name: &str, address: SocketAddr, router: Router) -> (Self, watch::Receiver<Bound>) {
         Self::new(name, Kind::Http { address, router })
     }
 
     /// A TCP address whose connections are given to `serve`; port 0 takes a free one. The watch tells where.
-    pub fn tcp(name: &str, address: SocketAddr, serve: TcpServe) -> (Self, watch::Receiver<Bound>) {
+    pub(crate) fn tcp(name: &str, address: SocketAddr, serve: TcpServe) -> (Self, watch::Receiver<Bound>) {
         let serve = Arc::new(serve);
         Self::new(name, Kind::Tcp { address, serve })
     }
 
     /// A unix socket, mode 0660, given to `serve`. The watch tells when.
-    pub fn unix<F>(
+    pub(crate) fn unix<F>(
         name: &str,
         path: PathBuf,
         serve: impl Fn(UnixListener, watch::Receiver<bool>) -> F + Send + Sync + 'static,

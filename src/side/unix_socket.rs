@@ -15,7 +15,7 @@ const FOLDER_MODE: u32 = 0o750;
 
 /// Why a socket cannot be claimed.
 #[derive(Debug, thiserror::Error)]
-pub enum UnixSocketError {
+pub(crate) enum UnixSocketError {
     /// Another process serves the socket.
     #[error("unix socket {0} is served by another process; stop it or configure another path")]
     Live(PathBuf),
@@ -36,14 +36,14 @@ pub enum UnixSocketError {
 
 /// A listening socket whose file is removed on drop, unless somebody else took the path over.
 #[derive(Debug)]
-pub struct SocketFile {
+pub(crate) struct SocketFile {
     path: PathBuf,
     identity: (u64, u64),
 }
 
 /// Binds `path` 0660, making its folder 0750 if it is missing. What a dead process left there is replaced.
 /// Must be called inside a Tokio runtime.
-pub fn claim(path: &Path) -> Result<(UnixListener, SocketFile), UnixSocketError> {
+pub(crate) fn claim(path: &Path) -> Result<(UnixListener, SocketFile), UnixSocketError> {
     let io = |step| {
         move |source| UnixSocketError::Io {
             path: path.to_owned(),

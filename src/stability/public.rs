@@ -27,7 +27,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use ipnet::IpNet;
 
-pub use answer::PublicResponse;
+pub(crate) use answer::PublicResponse;
 
 use crate::{
     domain::{catalogue::Catalogue, faults::stability::Hour},
@@ -54,7 +54,7 @@ const OPENAPI: &str = include_str!("public/openapi.json");
 
 /// One request, as far as it matters.
 #[derive(Clone, Copy, Debug)]
-pub struct PublicRequest<'a> {
+pub(crate) struct PublicRequest<'a> {
     /// The request's method.
     pub method: &'a Method,
     /// Its path, still percent-encoded.
@@ -72,7 +72,7 @@ pub struct PublicRequest<'a> {
 }
 
 /// Where the service reads; neither may wait.
-pub trait Source: Send + Sync {
+pub(crate) trait Source: Send + Sync {
     /// The models that there are.
     fn catalogue(&self) -> Arc<Catalogue>;
     /// What was counted of them; `None` before the store was read for the first time.
@@ -81,7 +81,7 @@ pub trait Source: Send + Sync {
 
 /// `[stability]`, as far as it says how requests are answered.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// How long an answer may be kept: as long as a snapshot lives.
     pub refresh: Duration,
     /// Requests that one client may make.
@@ -91,7 +91,7 @@ pub struct Settings {
 }
 
 /// The service. One for all listeners, so that they share the limit and the rendered answers.
-pub struct Public {
+pub(crate) struct Public {
     source: Box<dyn Source>,
     limiter: Limiter<Client>,
     trusted: Vec<IpNet>,
@@ -110,7 +110,7 @@ impl fmt::Debug for Public {
 
 impl Public {
     /// The service on what it reads. `start` is a moment before the first request.
-    pub fn new(settings: Settings, source: Box<dyn Source>, start: Instant) -> Self {
+    pub(crate) fn new(settings: Settings, source: Box<dyn Source>, start: Instant) -> Self {
         let max_age = format!("public, max-age={}", settings.refresh.as_secs());
         Self {
             source,
@@ -123,13 +123,13 @@ impl Public {
     }
 
     /// The answer to a request; `None` if its path is none of the service's.
-    pub fn answer(&self, ask: &PublicRequest<'_>) -> Option<PublicResponse> {
+    pub(crate) fn answer(&self, ask: &PublicRequest<'_>) -> Option<PublicResponse> {
         let path = PublicPath::of(ask.path)?;
         Some(self.answer_at(&path, ask).unwrap_or_else(PublicRefusal::answer))
     }
 
     /// The answer to a path that is neither the service's nor anybody else's.
-    pub fn not_found() -> PublicResponse {
+    pub(crate) fn not_found() -> PublicResponse {
         PublicRefusal::PathNotFound.answer()
     }
 

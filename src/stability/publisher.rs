@@ -30,11 +30,11 @@ use crate::{
 mod tests;
 
 /// How often changed counts are sent.
-pub const FLUSH_EVERY: Duration = Duration::from_secs(1);
+pub(crate) const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
 /// What this node has counted; the publisher's view of the journal.
 #[async_trait]
-pub trait Counted: Send + Sync {
+pub(crate) trait Counted: Send + Sync {
     /// The shares of the hours that have grown since the last call (after a start: all), and the position of the last
     /// record counted.
     fn changed(&self) -> (Vec<Share>, Position);
@@ -77,7 +77,7 @@ impl Counted for Journal {
 }
 
 /// The task that sends counts to the store.
-pub struct Publisher {
+pub(crate) struct Publisher {
     counted: Arc<dyn Counted>,
     store: Arc<dyn StabilityStore>,
     node: NodeId,
@@ -86,7 +86,7 @@ pub struct Publisher {
 
 impl Publisher {
     /// Sends what `counted` has, in the name of `node`.
-    pub fn new(counted: Arc<dyn Counted>, store: Arc<dyn StabilityStore>, node: NodeId) -> Self {
+    pub(crate) fn new(counted: Arc<dyn Counted>, store: Arc<dyn StabilityStore>, node: NodeId) -> Self {
         Self {
             counted,
             store,
@@ -96,12 +96,12 @@ impl Publisher {
     }
 
     /// How many hours the store did not take at the last attempt.
-    pub fn untold_hours(&self) -> usize {
+    pub(crate) fn untold_hours(&self) -> usize {
         self.untold_hours.load(Ordering::Relaxed)
     }
 
     /// Runs until `stopped` turns true or its sender is dropped, then sends once more.
-    pub async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
+    pub(crate) async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
         let mut epochs = self.store.epochs();
         let mut failing = false;
         loop {

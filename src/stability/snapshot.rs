@@ -19,7 +19,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
 
 /// The window's hours, as read from the store at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     /// When they were read, by the store's clock, in milliseconds since the Unix epoch.
     pub read_at_ms: i64,
     /// The window's hours then. Hours without requests may be missing.
@@ -27,7 +27,7 @@ pub struct Snapshot {
 }
 
 /// Reads the record periodically, for all its readers.
-pub struct Snapshots {
+pub(crate) struct Snapshots {
     store: Arc<dyn StabilityStore>,
     time: Arc<StoreTime>,
     refresh: Duration,
@@ -36,7 +36,7 @@ pub struct Snapshots {
 
 impl Snapshots {
     /// Reads this store, whose clock is `time`, every `refresh`. Nothing is read yet.
-    pub fn new(store: Arc<dyn StabilityStore>, time: Arc<StoreTime>, refresh: Duration) -> Self {
+    pub(crate) fn new(store: Arc<dyn StabilityStore>, time: Arc<StoreTime>, refresh: Duration) -> Self {
         Self {
             store,
             time,
@@ -46,13 +46,13 @@ impl Snapshots {
     }
 
     /// The last snapshot, however old; `None` before the first.
-    pub fn get(&self) -> Option<Arc<Snapshot>> {
+    pub(crate) fn get(&self) -> Option<Arc<Snapshot>> {
         self.latest.load_full()
     }
 
     /// Reads at once and then every `refresh`, until `stopped` turns true or its sender is dropped. A failed read is
     /// repeated soon; the last snapshot stays.
-    pub async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
+    pub(crate) async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
         let mut failing = false;
         loop {
             let outcome = self.read().await;

@@ -22,12 +22,12 @@ use crate::{
     store::StoreError,
 };
 
-pub mod file;
+pub(crate) mod file;
 
 /// One thing that is kept. What ends by itself is not: holds, leases, the buckets of rate limits, sessions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Item {
+pub(crate) enum Item {
     /// A key, with its record.
     Key {
         /// The digest under which the key is found.
@@ -79,7 +79,7 @@ pub enum Item {
 
 /// An engine's part in backups.
 #[async_trait]
-pub trait Archive: Send + Sync {
+pub(crate) trait Archive: Send + Sync {
     /// Sends all items; an account with its keys and rows as of one moment, so that the log and the counters agree. Ends early
     /// when nobody receives any more.
     async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError>;
@@ -92,7 +92,7 @@ pub trait Archive: Send + Sync {
 }
 
 /// Several archives as one: keys, then accounts with their log.
-pub struct Archives(pub Vec<Arc<dyn Archive>>);
+pub(crate) struct Archives(pub Vec<Arc<dyn Archive>>);
 
 #[async_trait]
 impl Archive for Archives {

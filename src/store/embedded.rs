@@ -23,12 +23,12 @@ mod archive;
 mod database;
 mod file;
 mod key_index;
-pub mod ledger;
+pub(crate) mod ledger;
 #[cfg(test)]
 mod tests;
 
 /// The embedded store. Opening it takes a lock on its file: it has one owner.
-pub struct EmbeddedStore {
+pub(crate) struct EmbeddedStore {
     shared: Arc<StoreInner>,
 }
 
@@ -41,7 +41,7 @@ struct StoreInner {
 
 impl EmbeddedStore {
     /// Opens the store in `folder`, which is made if need be. Blocks while it reads the file; call it before serving.
-    pub fn open(folder: &Path) -> Result<Self, StoreOpenError> {
+    pub(crate) fn open(folder: &Path) -> Result<Self, StoreOpenError> {
         if folder.join(UNFINISHED).exists() {
             return Err(StoreOpenError::Unfinished(folder.to_owned()));
         }

@@ -20,7 +20,7 @@ use parking_lot::{Mutex, MutexGuard};
 use thiserror::Error;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
-pub use limits::UnknownSettings;
+pub(crate) use limits::UnknownSettings;
 
 use crate::{
     domain::keys::{
@@ -55,7 +55,7 @@ const FLIGHT_LOCKS: usize = 64;
 
 /// The cache's limits and lifetimes.
 #[derive(Clone, Copy, Debug)]
-pub struct KeyCacheSettings {
+pub(crate) struct KeyCacheSettings {
     /// The longest use of an entry without asking the store.
     pub lifetime: Duration,
     /// The longest use of an entry while the store is unreachable, so that recently used keys remain valid.
@@ -74,7 +74,7 @@ pub struct KeyCacheSettings {
 
 /// Why it is unknown whether the key exists.
 #[derive(Debug, Error)]
-pub enum KeyLookupError {
+pub(crate) enum KeyLookupError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -100,7 +100,7 @@ struct Counters {
 }
 
 /// The bounded cache of key records in front of the store.
-pub struct KeyCache {
+pub(crate) struct KeyCache {
     store: Arc<dyn KeyStore>,
     settings: KeyCacheSettings,
     lifetimes: Lifetimes,
@@ -122,7 +122,7 @@ impl std::fmt::Debug for KeyCache {
 
 impl KeyCache {
     /// An empty cache. [`KeyCache::run`] must run to keep it up to date.
-    pub fn new(store: Arc<dyn KeyStore>, settings: KeyCacheSettings) -> Arc<Self> {
+    pub(crate) fn new(store: Arc<dyn KeyStore>, settings: KeyCacheSettings) -> Arc<Self> {
         let shards = settings.entries_max.clamp(1, SHARDS_MAX);
         let sizes = Sizes {
             keys_max: settings.entries_max / shards,
@@ -146,7 +146,7 @@ impl KeyCache {
 
     /// The record for a digest: from the cache, or else from the store in one round trip. `asker` returns the client,
     /// and is called only if the cache has no answer.
-    pub async fn find(
+    pub(crate) async fn find(
         &self,
         digest: &KeyDigest,
         now: Instant,
@@ -160,7 +160,11 @@ impl KeyCache {
 
     /// The store's current record of a key that was found before, when the cached one turned out to be outdated. Never
     /// returns [`KeyLookupError::Limited`].
-    pub async fn find_anew(&self, digest: &KeyDigest, now: Instant) -> Result<Option<Arc<KeyRecord>>, KeyLookupError> {
+    pub(crate) async fn find_anew(
+        &self,
+        digest: &KeyDigest,
+        now: Instant,
+    ) -> Result<Option<Arc<KeyRecord>>, KeyLookupError> {
         if let Some(mut shard) = self.shard(digest) {
             shard.outdate(digest);
         }
@@ -214,18 +218,18 @@ impl KeyCache {
     }
 
     /// Notes that a key is used now. Written to the store in batches.
-    pub fn touch(&self, id: &KeyId, now_unix: i64) {
+    pub(crate) fn touch(&self, id: &KeyId, now_unix: i64) {
         self.uses.note(id, now_unix);
     }
 
     /// Whether the last call to the store was answered.
-    pub fn store_is_reachable(&self) -> bool {
+    pub(crate) fn store_is_reachable(&self) -> bool {
         self.reachable.load(Ordering::Relaxed)
     }
 
     /// Events and how often each has happened since the start. `miss` counts lookups in the store, `unknown` those of them that
     /// found nothing, `limited_address` and `limited_all` what was not looked up because there were too many of these.
-    pub fn events(&self) -> [(&'static str, u64); 8] {
+    pub(crate) fn events(&self) -> [(&'static str, u64); 8] {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let Counters {
             hits,
@@ -250,7 +254,7 @@ impl KeyCache {
     }
 
     /// Follows the store until `shutdown` turns true, then writes the last uses.
-    pub async fn run(self: Arc<Self>, shutdown: watch::Receiver<bool>) {
+    pub(crate) async fn run(self: Arc<Self>, shutdown: watch::Receiver<bool>) {
         let store = Arc::clone(&self.store);
         let background = store.run(shutdown.clone());
         tokio::select! {

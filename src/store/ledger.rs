@@ -18,11 +18,11 @@ use crate::{
 pub(crate) mod contract;
 
 /// The most accounts one page of a list has.
-pub const LIST_ACCOUNTS_MAX: usize = 1000;
+pub(crate) const LIST_ACCOUNTS_MAX: usize = 1000;
 /// The most rows one page of the log has.
-pub const LOG_ROWS_MAX: usize = 1000;
+pub(crate) const LOG_ROWS_MAX: usize = 1000;
 /// The most steps that one call applies.
-pub const APPLY_STEPS_MAX: usize = 256;
+pub(crate) const APPLY_STEPS_MAX: usize = 256;
 
 /// The money of one installation.
 ///
@@ -51,7 +51,7 @@ pub trait LedgerStore: Send + Sync {
     /// something.
     async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError>;
 
-    /// Renews the node's lease on accounts where it has holds: [`crate::domain::ledger::LEASE_MS`] from now. Of all that the
+    /// Renews the node's lease on accounts where it has holds: [`crate::domain::ledger::node::LEASE_MS`] from now. Of all that the
     /// store can be asked for, also where it fails for others.
     async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError>;
 

@@ -23,8 +23,9 @@ use async_trait::async_trait;
 use once_cell::sync::OnceCell;
 use tokio::sync::watch;
 
-pub use self::examination::UNCOMPRESSED_ROWS;
-pub use self::generation::{Adopt, Init};
+pub(crate) use self::examination::UNCOMPRESSED_ROWS;
+pub use self::generation::Adopt;
+pub(crate) use self::generation::Init;
 pub use self::ledger::RedisLedger;
 pub use self::settings::{RedisMode, RedisSettings};
 
@@ -205,7 +206,7 @@ impl RedisStore {
             .arg(id.as_str())
             .arg(text)
             .arg(reply::record_text(record)?)
-            .arg(digest.map(KeyDigest::to_hex).unwrap_or_default())
+            .arg(digest.map(|digest| digest.to_hex()).unwrap_or_default())
             .arg(u8::from(record.state != KeyState::Active));
         Ok(!self.call(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict())
     }

@@ -10,13 +10,13 @@ use crate::store::StoreError;
 
 /// How long it is remembered. Providers keep responses for 30 days (OpenAI, `store`), and no state of others is known to
 /// live longer.
-pub const SESSION_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
+pub(crate) const SESSION_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How many names of state an embedded store remembers, some 100 bytes each; beyond it the older half is forgotten.
-pub const EMBEDDED_SESSIONS_MAX: u64 = 1_000_000;
+pub(crate) const EMBEDDED_SESSIONS_MAX: u64 = 1_000_000;
 
 /// The memory of state at providers. What is forgotten is not there any more for the account that made it.
 #[async_trait]
-pub trait SessionStore: Send + Sync {
+pub(crate) trait SessionStore: Send + Sync {
     /// Who serves each of these, if that is remembered, in their order.
     async fn recall(&self, states: &[StateKey]) -> Result<Vec<Option<ServedBy>>, StoreError>;
 

@@ -17,16 +17,16 @@ use crate::{
 pub(crate) mod contract;
 
 /// The most shares that one call tells.
-pub const SHARES_MAX: usize = 256;
+pub(crate) const SHARES_MAX: usize = 256;
 /// The most hours that one call reads.
-pub const HOURS_MAX: i64 = 256;
+pub(crate) const HOURS_MAX: i64 = 256;
 
 /// The hourly buckets of one installation.
 ///
 /// A share is a node's alone and told in full, so telling it twice, late, or out of order has the effect of telling the
 /// greatest one once. Dropping a future leaves the store whole.
 #[async_trait]
-pub trait StabilityStore: Send + Sync {
+pub(crate) trait StabilityStore: Send + Sync {
     /// Each share takes the place of what the node told of that hour before, if its [`Share::watermark`] is greater; else
     /// nothing changes. Each hour changes as a whole. At most [`SHARES_MAX`]. What ended
     /// [`crate::domain::ledger::consumption::RETENTION_DAYS`] ago or earlier may be passed over.

@@ -9,14 +9,14 @@ use std::{
 use crate::{edges::clock, store::ledger::LedgerStore};
 
 /// By how much this node's clock may differ from the store's before that is said.
-pub const OFFSET_MAX: Duration = Duration::from_secs(30);
+pub(crate) const OFFSET_MAX: Duration = Duration::from_secs(30);
 /// An answer that took longer tells no time.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 const UNKNOWN: i64 = i64::MIN;
 
 /// The store's clock, estimated from its last answer and this node's monotonic clock.
 #[derive(Debug)]
-pub struct StoreTime {
+pub(crate) struct StoreTime {
     /// Where this node's monotonic clock stood.
     began: Instant,
     /// What the store's clock said at that moment, in milliseconds since the Unix epoch.
@@ -27,7 +27,7 @@ pub struct StoreTime {
 
 impl StoreTime {
     /// Nothing is known before the store has answered: until then its clock is taken to be this node's.
-    pub fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self {
             began: now,
             origin_ms: AtomicI64::new(UNKNOWN),
@@ -36,7 +36,7 @@ impl StoreTime {
     }
 
     /// The store's clock said `store_ms` between these two moments.
-    pub fn told(&self, store_ms: i64, asked: Instant, answered: Instant) {
+    pub(crate) fn told(&self, store_ms: i64, asked: Instant, answered: Instant) {
         if answered.saturating_duration_since(asked) <= ANSWER_MAX {
             let origin = store_ms.saturating_sub(self.since_began(answered));
             self.origin_ms.store(origin, Ordering::Relaxed);
@@ -45,7 +45,7 @@ impl StoreTime {
 
     /// What the store's clock says at a moment, in milliseconds since the Unix epoch. While the store is away it goes on by
     /// this node's monotonic clock.
-    pub fn now_ms(&self, now: Instant) -> i64 {
+    pub(crate) fn now_ms(&self, now: Instant) -> i64 {
         match self.origin_ms.load(Ordering::Relaxed) {
             UNKNOWN => clock::unix_millis(),
             origin => origin.saturating_add(self.since_began(now)),
@@ -53,18 +53,18 @@ impl StoreTime {
     }
 
     /// The same in seconds.
-    pub fn now_seconds(&self, now: Instant) -> i64 {
+    pub(crate) fn now_seconds(&self, now: Instant) -> i64 {
         self.now_ms(now).div_euclid(1000)
     }
 
     /// By how many milliseconds this node's clock is ahead of the store's; `None` as long as the store has not said.
-    pub fn offset_ms(&self, now: Instant) -> Option<i64> {
+    pub(crate) fn offset_ms(&self, now: Instant) -> Option<i64> {
         let is_known = self.origin_ms.load(Ordering::Relaxed) != UNKNOWN;
         is_known.then(|| clock::unix_millis().saturating_sub(self.now_ms(now)))
     }
 
     /// Asks the store, and says in the log when this node's clock is found off, and when it is right again.
-    pub async fn ask(&self, ledger: &dyn LedgerStore) {
+    pub(crate) async fn ask(&self, ledger: &dyn LedgerStore) {
         let asked = clock::instant();
         match ledger.now_ms().await {
             Ok(store_ms) => self.told(store_ms, asked, clock::instant()),
@@ -97,7 +97,7 @@ impl StoreTime {
 }
 
 /// Whether clocks differ by more than [`OFFSET_MAX`].
-pub fn is_off(offset_ms: i64) -> bool {
+pub(crate) fn is_off(offset_ms: i64) -> bool {
     u128::from(offset_ms.unsigned_abs()) > OFFSET_MAX.as_millis()
 }
 

@@ -21,8 +21,8 @@ use crate::edges::clock;
 mod diagnostics;
 mod record;
 
-pub use diagnostics::{DiagnosticsError, init_tracing};
-pub use record::RequestRecord;
+pub(crate) use diagnostics::init_tracing;
+pub(crate) use record::RequestRecord;
 pub(crate) use record::token_counts;
 
 /// How long a line waits for others, so that a request need not wake the writer and the writer need not write each by itself.
@@ -34,7 +34,7 @@ const WRITE_BUFFER_BYTES: usize = 64 * 1024;
 
 /// Where the lines go: `[log] access`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AccessLogTarget {
+pub(crate) enum AccessLogTarget {
     /// To standard output.
     Stdout,
     /// Appended to a file, which is created 0640 if it is missing.
@@ -45,7 +45,7 @@ pub enum AccessLogTarget {
 
 /// Why the access log cannot be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum AccessLogError {
+pub(crate) enum AccessLogError {
     /// The file cannot be opened for appending.
     #[error("access log {path}: {source}; check that the folder exists and that weir may write there")]
     Open {
@@ -61,7 +61,7 @@ pub enum AccessLogError {
 
 /// The log. Shared in an `Arc`; [`AccessLog::close`] at the end of the process.
 #[derive(Debug)]
-pub struct AccessLog {
+pub(crate) struct AccessLog {
     queue: Option<SyncSender<Job>>,
     shared: Arc<WriterSignals>,
     done: Mutex<Receiver<()>>,
@@ -83,7 +83,7 @@ struct WriterSignals {
 
 impl AccessLog {
     /// Opens the target and starts the writer; `queue_lines` (at least 1) is `[log] access_queue_lines`.
-    pub fn open(target: &AccessLogTarget, queue_lines: usize) -> Result<Self, AccessLogError> {
+    pub(crate) fn open(target: &AccessLogTarget, queue_lines: usize) -> Result<Self, AccessLogError> {
         match target {
             AccessLogTarget::Off => Ok(Self {
                 queue: None,
@@ -130,7 +130,7 @@ impl AccessLog {
     }
 
     /// Hands a record to the writer. Never waits: a full queue drops it and counts it.
-    pub fn write(&self, record: RequestRecord) {
+    pub(crate) fn write(&self, record: RequestRecord) {
         let Some(queue) = &self.queue else { return };
         if queue.try_send(Job::Line(Box::new(record))).is_err() {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
@@ -138,19 +138,19 @@ impl AccessLog {
     }
 
     /// Lines lost so far: the queue was full, or the target could not be written.
-    pub fn dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
     /// Has the writer open its file again, for log rotation. What was queued before may still go to the old file.
-    pub fn reopen(&self) {
+    pub(crate) fn reopen(&self) {
         self.shared.reopen.store(true, Ordering::SeqCst);
         self.wake();
     }
 
     /// Writes what is queued and ends the writer, waiting at most `wait`. True when everything was written; false when
     /// the target hung. Records that come later are dropped and counted.
-    pub fn close(&self, wait: Duration) -> bool {
+    pub(crate) fn close(&self, wait: Duration) -> bool {
         if self.queue.is_none() {
             return true;
         }

@@ -29,19 +29,19 @@ mod store;
 mod tls;
 mod unattended;
 
-pub use connections::{CloseReason, ListenerFigures};
-pub use gauge_guard::GaugeGuard;
-pub use health::Health;
+pub(crate) use connections::{CloseReason, ListenerFigures};
+pub(crate) use gauge_guard::GaugeGuard;
+pub(crate) use health::Health;
 use maker::{Maker, NONE, raise};
-pub use money::MoneyFigures;
-pub use providers::ProviderFigures;
-pub use tls::CertificateFigure;
-pub use unattended::UnattendedEnd;
+pub(crate) use money::MoneyFigures;
+pub(crate) use providers::ProviderFigures;
+pub(crate) use tls::CertificateFigure;
+pub(crate) use unattended::UnattendedEnd;
 use {connections::Connections, gen_ai::GenAi, money::MoneyMetrics};
 use {providers::ProviderMetrics, reloads::Reloads, store::StoreMetrics, tls::Tls, unattended::Unattended};
 
 /// The content type of [`Metrics::render`].
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Stands for a model or provider that the catalogue does not have.
 const OTHER: &str = "other";
@@ -52,7 +52,7 @@ const BODY_BUCKETS: [f64; 9] = [
 ];
 
 /// All metrics of the process. Shared in an `Arc`; every method is cheap and never waits (but [`Metrics::render`]).
-pub struct Metrics {
+pub(crate) struct Metrics {
     registry: Registry,
     labels: ArcSwap<Labels>,
     connections: Connections,
@@ -90,7 +90,7 @@ struct Labels {
 
 impl Metrics {
     /// All metrics at zero, for the catalogue's models and providers. Fails only on a mistake in the definitions.
-    pub fn new(models: &[&str], providers: &[&str]) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(models: &[&str], providers: &[&str]) -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
         let make = Maker { registry: &registry };
         let metrics = Self {
@@ -145,7 +145,7 @@ impl Metrics {
     }
 
     /// Adds names that may be labels. Known ones stay: their time series go on.
-    pub fn know<'a>(&self, models: impl Iterator<Item = &'a str>, providers: impl Iterator<Item = &'a str>) {
+    pub(crate) fn know<'a>(&self, models: impl Iterator<Item = &'a str>, providers: impl Iterator<Item = &'a str>) {
         let mut labels = Labels::clone(&self.labels.load());
         labels.models.extend(models.map(str::to_owned));
         for provider in providers {
@@ -158,7 +158,7 @@ impl Metrics {
     }
 
     /// Counts a finished request in everything it belongs to, its refusal included.
-    pub fn record_request(&self, record: &RequestRecord) {
+    pub(crate) fn record_request(&self, record: &RequestRecord) {
         let protocol = record.protocol.unwrap_or(NONE);
         let labels = self.labels.load();
         let model = labels.model(record.model.as_deref());
@@ -188,127 +188,127 @@ impl Metrics {
 
     /// Counts a refusal that has no [`RequestRecord`], for example one before a request could be read.
     /// [`Metrics::record_request`] counts those that have one.
-    pub fn refused(&self, protocol: &'static str, reason: &'static str) {
+    pub(crate) fn refused(&self, protocol: &'static str, reason: &'static str) {
         self.refusals.with_label_values(&[protocol, reason]).inc();
     }
 
     /// The requests being served now; for use in a sampler.
-    pub fn requests_in_flight_are(&self, running: usize) {
+    pub(crate) fn requests_in_flight_are(&self, running: usize) {
         self.in_flight.set(i64::try_from(running).unwrap_or(i64::MAX));
     }
 
     /// A streamed answer began; it is open until the guard is dropped.
-    pub fn stream_opened(&self) -> GaugeGuard {
+    pub(crate) fn stream_opened(&self) -> GaugeGuard {
         GaugeGuard::new(&self.streams_open)
     }
 
     /// How often something happened in the key cache since the start (`hit`, `miss` and so on); for use in a sampler.
-    pub fn key_cache_events_are(&self, event: &'static str, total: u64) {
+    pub(crate) fn key_cache_events_are(&self, event: &'static str, total: u64) {
         raise(&self.key_cache.with_label_values(&[event]), total);
     }
 
     /// A panic was caught.
-    pub fn panicked(&self) {
+    pub(crate) fn panicked(&self) {
         self.panics.inc();
     }
 
     /// The request bytes held in memory now.
-    pub fn body_bytes_buffered_are(&self, bytes: u64) {
+    pub(crate) fn body_bytes_buffered_are(&self, bytes: u64) {
         self.body_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
     /// The access log lines lost since the start; for use in a sampler.
-    pub fn access_log_dropped_are(&self, total: u64) {
+    pub(crate) fn access_log_dropped_are(&self, total: u64) {
         raise(&self.access_log_dropped, total);
     }
 
     /// The sessions that were not handed to the store since the start; for use in a sampler.
-    pub fn sessions_unwritten_are(&self, total: u64) {
+    pub(crate) fn sessions_unwritten_are(&self, total: u64) {
         raise(&self.sessions_unwritten, total);
     }
 
     /// The failed lookups of a configured host since the start; for use in a sampler.
-    pub fn resolver_failures_are(&self, host: &str, total: u64) {
+    pub(crate) fn resolver_failures_are(&self, host: &str, total: u64) {
         raise(&self.resolver_failures.with_label_values(&[host]), total);
     }
 
     /// What money did since the start and where it stands; for use in a sampler.
-    pub fn money_is(&self, figures: &MoneyFigures) {
+    pub(crate) fn money_is(&self, figures: &MoneyFigures) {
         self.money.are(figures);
     }
 
     /// A further attempt at a provider.
-    pub fn upstream_retried(&self, provider: &str, reason: &'static str) {
+    pub(crate) fn upstream_retried(&self, provider: &str, reason: &'static str) {
         let labels = self.labels.load();
         self.providers.retried(labels.provider(Some(provider)), reason);
     }
 
     /// The provider refused weir's own credential: somebody must act.
-    pub fn provider_credential_refused(&self, provider: &str) {
+    pub(crate) fn provider_credential_refused(&self, provider: &str) {
         let labels = self.labels.load();
         self.providers.credential_refused(labels.provider(Some(provider)));
     }
 
     /// Whether the provider is served.
-    pub fn provider_is(&self, provider: &str, state: Health) {
+    pub(crate) fn provider_is(&self, provider: &str, state: Health) {
         self.providers.is(self.labels.load().provider(Some(provider)), state);
     }
 
     /// How a provider stands; for use in a sampler.
-    pub fn provider_stands(&self, provider: &str, figures: ProviderFigures) {
+    pub(crate) fn provider_stands(&self, provider: &str, figures: ProviderFigures) {
         self.providers
             .stands(self.labels.load().provider(Some(provider)), figures);
     }
 
     /// Whether the store is reachable.
-    pub fn store_is(&self, state: Health) {
+    pub(crate) fn store_is(&self, state: Health) {
         self.store.is(state);
     }
 
     /// Whether the store is set up in a way that is warned of; `kind` from a closed set.
-    pub fn store_warning_is(&self, kind: &'static str, is_so: bool) {
+    pub(crate) fn store_warning_is(&self, kind: &'static str, is_so: bool) {
         self.store.warning_is(kind, is_so);
     }
 
     /// What the store's fullest server uses of the memory that it may use, in bytes.
-    pub fn store_memory_is(&self, used: u64, most: u64) {
+    pub(crate) fn store_memory_is(&self, used: u64, most: u64) {
         self.store.memory_is(used, most);
     }
 
     /// How many hours of this node's counters the store lacks, and when the published record was last read, in seconds since
     /// the Unix epoch.
-    pub fn stability_is(&self, untold_hours: usize, read_at: i64) {
+    pub(crate) fn stability_is(&self, untold_hours: usize, read_at: i64) {
         self.store.stability_is(untold_hours, read_at);
     }
 
     /// By how many milliseconds this node's clock is ahead of the store's.
-    pub fn clock_offset_is(&self, offset_ms: i64) {
+    pub(crate) fn clock_offset_is(&self, offset_ms: i64) {
         self.store.clock_offset_is(offset_ms);
     }
 
     /// The store and the journal took so long to admit or refuse a request.
-    pub fn admission_took(&self, time: Duration) {
+    pub(crate) fn admission_took(&self, time: Duration) {
         self.store.admission_took(time);
     }
 
     /// An answer runs on although its client has left; it does until the guard is dropped.
-    pub fn answer_unattended(&self) -> GaugeGuard {
+    pub(crate) fn answer_unattended(&self) -> GaugeGuard {
         self.unattended.begin()
     }
 
     /// What became of an answer that was to run on although its client had left.
-    pub fn unattended_answer(&self, end: UnattendedEnd) {
+    pub(crate) fn unattended_answer(&self, end: UnattendedEnd) {
         self.unattended.end(end);
     }
 
     /// Has `sampler` called before each scrape, to copy in values that live elsewhere. It must not wait, and must not
     /// call [`Metrics::render`] or this method.
-    pub fn sample(&self, sampler: impl Fn(&Self) + Send + 'static) {
+    pub(crate) fn sample(&self, sampler: impl Fn(&Self) + Send + 'static) {
         self.samplers.lock().push(Box::new(sampler));
     }
 
     /// Everything in Prometheus' text format 0.0.4 ([`CONTENT_TYPE`]).
-    pub fn render(&self) -> String {
+    pub(crate) fn render(&self) -> String {
         // Held to the end: samplers read, compare and add, which two scrapes at once would do twice.
         let samplers = self.samplers.lock();
         for sampler in samplers.iter() {
@@ -323,17 +323,17 @@ impl Metrics {
     }
 
     /// The figures of a listener.
-    pub fn listener(&self, listener: &'static str) -> ListenerFigures {
+    pub(crate) fn listener(&self, listener: &'static str) -> ListenerFigures {
         self.connections.listener(listener)
     }
 
     /// A reload has ended at `now`, in seconds since the epoch.
-    pub fn reloaded(&self, good: bool, now: i64) {
+    pub(crate) fn reloaded(&self, good: bool, now: i64) {
         self.reloads.ended(good, now);
     }
 
     /// The certificates in use, all of them; for use in a sampler. Those of one name and kind count as the first to end.
-    pub fn certificates_are(&self, certificates: &[CertificateFigure]) {
+    pub(crate) fn certificates_are(&self, certificates: &[CertificateFigure]) {
         self.tls.certificates_are(certificates);
     }
 }

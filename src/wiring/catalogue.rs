@@ -21,7 +21,7 @@ use crate::{
 const RULE_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Reads, checks and compiles everything that says which models there are and who serves them.
-pub fn build(config: &Config) -> Result<Catalogue, StartError> {
+pub(crate) fn build(config: &Config) -> Result<Catalogue, StartError> {
     let (catalogue, warnings) = check(config).map_err(|errors| refused(&errors))?;
     for warning in warnings
         .iter()
@@ -57,7 +57,7 @@ fn providers_off(warnings: &[Warning], any_on: bool) -> Option<String> {
 }
 
 /// As [`build`], with the warnings returned instead of logged, and with every fault.
-pub fn check(config: &Config) -> Result<(Catalogue, Vec<Warning>), Vec<FileError>> {
+pub(crate) fn check(config: &Config) -> Result<(Catalogue, Vec<Warning>), Vec<FileError>> {
     let (settings, mut errors) = (&config.catalogue, Vec::new());
     let files = rule_files(config).unwrap_or_else(|error| {
         errors.push(settings.places.fault("rules.folder", error));
@@ -89,7 +89,7 @@ pub(super) fn refused(errors: &[FileError]) -> StartError {
 }
 
 /// The hosts that have to be resolved.
-pub fn hosts(catalogue: &Catalogue) -> Vec<(String, u16)> {
+pub(crate) fn hosts(catalogue: &Catalogue) -> Vec<(String, u16)> {
     let hosts: BTreeSet<(String, u16)> = catalogue
         .providers()
         .filter(|provider| provider.is_on())
@@ -99,7 +99,7 @@ pub fn hosts(catalogue: &Catalogue) -> Vec<(String, u16)> {
 }
 
 /// The shipped files and the folder's; a file of the same name replaces a shipped one.
-pub fn rule_files(config: &Config) -> Result<Vec<RuleFile>, String> {
+pub(crate) fn rule_files(config: &Config) -> Result<Vec<RuleFile>, String> {
     let mut files = if config.rules.shipped { shipped() } else { Vec::new() };
     let Some(folder) = &config.rules.folder else {
         return Ok(files);
@@ -113,7 +113,7 @@ pub fn rule_files(config: &Config) -> Result<Vec<RuleFile>, String> {
 
 /// Every file beside weir.toml that says something about models and providers, whether or not it is there: rule files and
 /// their folder, prices, secrets.
-pub fn files(config: &Config) -> BTreeSet<PathBuf> {
+pub(crate) fn files(config: &Config) -> BTreeSet<PathBuf> {
     let mut files = BTreeSet::new();
     if let Some(folder) = &config.rules.folder {
         files.insert(folder.clone());
@@ -135,7 +135,7 @@ pub fn files(config: &Config) -> BTreeSet<PathBuf> {
 }
 
 /// The paths of a folder's rule files.
-pub fn folder_files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+pub(crate) fn folder_files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -166,7 +166,7 @@ fn base_name(name: &str) -> &str {
 }
 
 /// Has the metrics know a catalogue's names; those of a provider or model that went stay known.
-pub fn tell_metrics(metrics: &Metrics, catalogue: &Catalogue) {
+pub(crate) fn tell_metrics(metrics: &Metrics, catalogue: &Catalogue) {
     metrics.know(
         catalogue.models().map(|model| model.name.as_str()),
         catalogue.providers().map(|provider| provider.name.as_str()),

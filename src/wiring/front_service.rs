@@ -28,7 +28,7 @@ const STABILITY_CONNECTIONS_MAX: usize = 256;
 const REDIRECT_CONNECTIONS_MAX: usize = 64;
 
 /// Listens for clients. Built before the server runs, so that a broken configuration is found in time.
-pub struct FrontService<H> {
+pub(crate) struct FrontService<H> {
     name: &'static str,
     listen: SocketAddr,
     threads: usize,
@@ -39,7 +39,7 @@ pub struct FrontService<H> {
 }
 
 /// The gateway's service, and the watch that tells where it listens.
-pub fn gateway(conf: &Arc<ServerConf>, parts: &Parts) -> (FrontService<GatewayHandler>, watch::Receiver<Bound>) {
+pub(crate) fn gateway(conf: &Arc<ServerConf>, parts: &Parts) -> (FrontService<GatewayHandler>, watch::Receiver<Bound>) {
     let settings = &parts.config.gateway;
     let handler = GatewayHandler::new(conf, parts.gateway());
     let (wanted, pool) = (parts.config.connections.max, parts.config.upstream.pool_size);
@@ -61,7 +61,7 @@ pub fn gateway(conf: &Arc<ServerConf>, parts: &Parts) -> (FrontService<GatewayHa
 }
 
 /// The public stability service's, and the watch that tells where it listens.
-pub fn stability(parts: &Parts) -> (FrontService<PublicHandler>, watch::Receiver<Bound>) {
+pub(crate) fn stability(parts: &Parts) -> (FrontService<PublicHandler>, watch::Receiver<Bound>) {
     let handler = PublicHandler::new(Arc::clone(&parts.public), Arc::clone(parts.money.billing.time()));
     let layers = Layers {
         announced_by: parts.config.stability.proxy_protocol_from.clone(),
@@ -72,7 +72,7 @@ pub fn stability(parts: &Parts) -> (FrontService<PublicHandler>, watch::Receiver
 }
 
 /// The redirect's, if it is configured, and the watch that tells where it listens. `gateway` tells where it sends clients.
-pub fn redirect(
+pub(crate) fn redirect(
     parts: &Parts,
     gateway: watch::Receiver<Bound>,
 ) -> Option<(FrontService<RedirectHandler>, watch::Receiver<Bound>)> {

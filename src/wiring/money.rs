@@ -30,7 +30,7 @@ const LAST_SETTLEMENTS_WAIT: Duration = Duration::from_secs(2);
 const RELEASE_WAIT: Duration = Duration::from_millis(500);
 
 /// The parts that deal with money.
-pub struct Money {
+pub(crate) struct Money {
     /// Accounts, quotas, holds and the log.
     pub ledger: Arc<dyn LedgerStore>,
     /// This node's record of what it owes.
@@ -46,7 +46,7 @@ pub struct Money {
 
 impl Money {
     /// Opens the journal, charges what a process before left open, and starts the background tasks.
-    pub fn build(
+    pub(crate) fn build(
         config: &Config,
         engine: Ledger,
         keys: Arc<dyn KeyStore>,
@@ -100,7 +100,7 @@ impl Money {
     }
 
     /// Has the figures read when somebody scrapes.
-    pub fn observe(&self, metrics: &Metrics) {
+    pub(crate) fn observe(&self, metrics: &Metrics) {
         let (billing, journal) = (self.billing.clone(), Arc::clone(&self.journal));
         let grace = self.grace;
         let folder = self.journal_folder.clone();
@@ -130,7 +130,7 @@ impl Money {
     }
 
     /// Waits, within bounds, for the last settlements to reach the store. Before the background is told to stop.
-    pub async fn settle(&self) {
+    pub(crate) async fn settle(&self) {
         if tokio::time::timeout(LAST_SETTLEMENTS_WAIT, self.journal.drained())
             .await
             .is_err()
@@ -142,7 +142,7 @@ impl Money {
     }
 
     /// Waits for the last of it to be written. After the background was told to stop.
-    pub async fn end(self) {
+    pub(crate) async fn end(self) {
         let _ = self.billing_task.await;
         if let Ledger::Embedded(embedded) = &self.engine
             && let Err(error) = embedded.flush().await

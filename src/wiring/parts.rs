@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// What is shared between the gateway, the side services and the background.
-pub struct Parts {
+pub(crate) struct Parts {
     /// The configuration at the start.
     pub config: Arc<Config>,
     /// The version in force of what can be loaded anew.
@@ -71,7 +71,7 @@ pub struct Parts {
 
 impl Parts {
     /// Builds them and starts their background tasks on `background`.
-    pub fn build(config: Config, conf: &Path, background: &Runtime) -> Result<Self, StartError> {
+    pub(crate) fn build(config: Config, conf: &Path, background: &Runtime) -> Result<Self, StartError> {
         let config = Arc::new(config);
         let catalogue = Arc::new(catalogue::build(&config)?);
         let tls = Arc::new(tls::build(&config)?);
@@ -146,7 +146,7 @@ impl Parts {
     }
 
     /// The gateway on these parts.
-    pub fn gateway(&self) -> Gateway {
+    pub(crate) fn gateway(&self) -> Gateway {
         Gateway {
             live: Arc::clone(&self.live),
             switches: Arc::clone(&self.switches),

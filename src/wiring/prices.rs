@@ -14,7 +14,7 @@ const PRICE_FILE_BYTES_MAX: u64 = 1024 * 1024;
 ///
 /// # Errors
 /// Every fault of the list.
-pub fn list(config: &Config) -> Result<PriceList, Vec<FileError>> {
+pub(crate) fn list(config: &Config) -> Result<PriceList, Vec<FileError>> {
     let list = if config.prices.shipped {
         PriceList::shipped()?
     } else {

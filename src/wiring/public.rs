@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Built from `[stability]`.
-pub fn build(config: &Config, live: &Arc<LiveCell>, snapshots: &Arc<Snapshots>) -> Arc<Public> {
+pub(crate) fn build(config: &Config, live: &Arc<LiveCell>, snapshots: &Arc<Snapshots>) -> Arc<Public> {
     let stability = &config.stability;
     let settings = Settings {
         refresh: stability.refresh,

@@ -36,7 +36,7 @@ const QUIET: Duration = Duration::from_millis(200);
 const RESOLVED_POLL: Duration = Duration::from_millis(10);
 
 /// What a reload reads and replaces.
-pub struct Reloader {
+pub(crate) struct Reloader {
     /// The path of the configuration file.
     pub conf: PathBuf,
     /// Holds the current version.
@@ -53,7 +53,7 @@ pub struct Reloader {
 
 impl Reloader {
     /// Reloads until `stop` turns true.
-    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let Ok(mut hangup) = signal(SignalKind::hangup()) else {
             tracing::error!("SIGHUP cannot be listened for: the configuration is not loaded anew");
             return;

@@ -54,7 +54,7 @@ const TRIES_MAX: usize = 16;
 
 /// Where a running weir listens.
 #[derive(Clone, Debug)]
-pub struct Addresses {
+pub(crate) struct Addresses {
     /// The listener for clients.
     pub gateway: SocketAddr,
     /// The listener for metrics and health.
@@ -70,7 +70,7 @@ pub struct Addresses {
 }
 
 /// A weir that serves, until [`Running::until_stopped`].
-pub struct Running {
+pub(crate) struct Running {
     /// The bound addresses.
     pub addresses: Addresses,
     /// The parts that it runs.
@@ -84,7 +84,7 @@ pub struct Running {
 }
 
 /// Starts everything; returns when it serves. To be called before there are threads.
-pub fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
+pub(crate) fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
     let mut listeners = vec![config.gateway.listen, config.ops.listen, config.stability.listen];
     listeners.extend(config.gateway.tls.redirect_listen);
     listeners.extend(config.admin.tcp.as_ref().map(|tcp| tcp.listen));

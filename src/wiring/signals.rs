@@ -13,7 +13,7 @@ use crate::gateway::entry::Sinks;
 
 /// How far the end of the process has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// Serving.
     Serving,
     /// SIGTERM: nothing new is accepted, what runs may end.
@@ -23,7 +23,7 @@ pub enum Phase {
 }
 
 /// Listens for the signals that end the process, on the current runtime.
-pub fn phase() -> std::io::Result<watch::Receiver<Phase>> {
+pub(crate) fn phase() -> std::io::Result<watch::Receiver<Phase>> {
     let phase = watch::Sender::new(Phase::Serving);
     let watch = phase.subscribe();
     let mut terminate = signal(SignalKind::terminate())?;
@@ -43,7 +43,7 @@ pub fn phase() -> std::io::Result<watch::Receiver<Phase>> {
 }
 
 /// Has the access log opened anew on SIGHUP, which also loads the configuration anew, on the current runtime.
-pub fn reopen_logs(sinks: Arc<Sinks>) -> std::io::Result<()> {
+pub(crate) fn reopen_logs(sinks: Arc<Sinks>) -> std::io::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
@@ -56,7 +56,7 @@ pub fn reopen_logs(sinks: Arc<Sinks>) -> std::io::Result<()> {
 /// Ends Pingora when it is told to. That is not when the process is: the gateway closes long before the listeners beside it
 /// do, so that whoever watches a node that drains goes on seeing it.
 #[derive(Debug)]
-pub struct TerminationWatch(pub watch::Receiver<bool>);
+pub(crate) struct TerminationWatch(pub watch::Receiver<bool>);
 
 #[async_trait]
 impl ShutdownSignalWatch for TerminationWatch {

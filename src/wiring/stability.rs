@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// What deals with the record.
-pub struct Stability {
+pub(crate) struct Stability {
     /// What is published.
     pub snapshots: Arc<Snapshots>,
     publisher: Arc<Publisher>,
@@ -22,7 +22,7 @@ pub struct Stability {
 
 impl Stability {
     /// Starts telling what the journal counts, and reading the record every `refresh`.
-    pub fn build(
+    pub(crate) fn build(
         store: Arc<dyn StabilityStore>,
         journal: &Arc<Journal>,
         time: &Arc<StoreTime>,
@@ -43,7 +43,7 @@ impl Stability {
     }
 
     /// Has the figures read when somebody scrapes.
-    pub fn observe(&self, metrics: &Metrics) {
+    pub(crate) fn observe(&self, metrics: &Metrics) {
         let (publisher, snapshots) = (Arc::clone(&self.publisher), Arc::clone(&self.snapshots));
         metrics.sample(move |metrics| {
             let read_at = snapshots
@@ -54,7 +54,7 @@ impl Stability {
     }
 
     /// Waits for the last telling. After the background was told to stop.
-    pub async fn end(self) {
+    pub(crate) async fn end(self) {
         let _ = self.publishing.await;
     }
 }

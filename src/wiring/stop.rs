@@ -34,7 +34,7 @@ impl Running {
     /// request, or after `[gateway] drain_seconds`: what still runs then ends with its protocol's error. SIGINT or a second
     /// SIGTERM: that at once. The listeners beside the gateway answer until the last request has ended. Either way every
     /// request is accounted for.
-    pub fn until_stopped(self) {
+    pub(crate) fn until_stopped(self) {
         let Self {
             parts,
             background,

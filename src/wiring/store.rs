@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// One engine, seen as what it keeps.
-pub struct Opened {
+pub(crate) struct Opened {
     /// The keys.
     pub keys: Arc<dyn KeyStore>,
     /// Who served the sessions whose state lies at a provider.
@@ -34,7 +34,7 @@ pub struct Opened {
 }
 
 /// The ledger's engine.
-pub enum Ledger {
+pub(crate) enum Ledger {
     /// Beside the keys' file, written behind.
     Embedded(Arc<EmbeddedLedger>),
     /// In the keys' Redis.
@@ -43,7 +43,7 @@ pub enum Ledger {
 
 impl Ledger {
     /// As what it does.
-    pub fn store(&self) -> Arc<dyn LedgerStore> {
+    pub(crate) fn store(&self) -> Arc<dyn LedgerStore> {
         match self {
             Self::Embedded(ledger) => Arc::clone(ledger) as Arc<dyn LedgerStore>,
             Self::Redis(ledger) => Arc::clone(ledger) as Arc<dyn LedgerStore>,
@@ -52,7 +52,7 @@ impl Ledger {
 }
 
 /// Opens it; keys and sessions are two views of one engine. A Redis that does not answer is no error: weir starts, says 503, and recovers when it is there.
-pub fn open(config: &Config) -> Result<Opened, StartError> {
+pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
     match &config.store {
         StoreConfig::Embedded(embedded) => {
             let store =
@@ -85,7 +85,7 @@ pub fn open(config: &Config) -> Result<Opened, StartError> {
 }
 
 /// How to reach the Redis that the configuration names.
-pub fn redis_settings(redis: &RedisConfig) -> Result<RedisSettings, StartError> {
+pub(crate) fn redis_settings(redis: &RedisConfig) -> Result<RedisSettings, StartError> {
     let mode = match &redis.mode {
         RedisModeConfig::Standalone => RedisMode::Standalone,
         RedisModeConfig::Cluster => RedisMode::Cluster,
@@ -126,7 +126,7 @@ fn required(key: &str, reference: Option<&SecretRef>) -> Result<Option<Secret>, 
 }
 
 /// The cache's settings.
-pub fn cache_settings(config: &Config) -> KeyCacheSettings {
+pub(crate) fn cache_settings(config: &Config) -> KeyCacheSettings {
     let cache = &config.key_cache;
     let unknown = &cache.unknown;
     KeyCacheSettings {

@@ -31,7 +31,7 @@ const RENEWED_BEFORE: i64 = 14 * 86_400;
 
 /// One value for each listener that may speak TLS.
 #[derive(Debug)]
-pub struct ByListener<T> {
+pub(crate) struct ByListener<T> {
     /// `[gateway]`
     pub gateway: Option<T>,
     /// `[stability]`
@@ -52,7 +52,7 @@ impl<T> Default for ByListener<T> {
 
 impl<T> ByListener<T> {
     /// The values there are, with their sections' names.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, &T)> {
         let all = [
             ("gateway", &self.gateway),
             ("stability", &self.stability),
@@ -64,13 +64,13 @@ impl<T> ByListener<T> {
 }
 
 /// TLS of the listeners that have it.
-pub type Listeners = ByListener<Arc<Listener>>;
+pub(crate) type Listeners = ByListener<Arc<Listener>>;
 
 /// What the files of a configuration hold for each listener.
-pub type Identities = ByListener<Identity>;
+pub(crate) type Identities = ByListener<Identity>;
 
 /// Every file that is read, whether or not it is there.
-pub fn files(config: &Config) -> Vec<PathBuf> {
+pub(crate) fn files(config: &Config) -> Vec<PathBuf> {
     let tcp = config.admin.tcp.as_ref();
     let all = [
         Some(&config.gateway.tls.tls),
@@ -90,7 +90,7 @@ pub fn files(config: &Config) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// Every certificate that cannot be used, with its line.
-pub fn read(config: &Config) -> Result<Identities, Vec<FileError>> {
+pub(crate) fn read(config: &Config) -> Result<Identities, Vec<FileError>> {
     let mut errors = Vec::new();
     let mut shown = |section, tls: &TlsConfig| {
         tls.is_on().then(|| Identity {
@@ -161,7 +161,7 @@ fn fault(config: &Config, key: &str, why: &str) -> FileError {
 }
 
 /// What an operator should know of certificates that can be used.
-pub fn warnings(identities: &Identities, now: i64) -> Vec<String> {
+pub(crate) fn warnings(identities: &Identities, now: i64) -> Vec<String> {
     let mut warnings = Vec::new();
     for (section, identity) in identities.iter() {
         for one in &identity.certificates {
@@ -187,19 +187,19 @@ pub fn warnings(identities: &Identities, now: i64) -> Vec<String> {
 }
 
 /// Tells the log what an operator should know of them.
-pub fn warn(identities: &Identities) {
+pub(crate) fn warn(identities: &Identities) {
     for warning in warnings(identities, clock::unix_seconds()) {
         tracing::warn!("{warning}");
     }
 }
 
 /// A time for people.
-pub fn day(unix_seconds: i64) -> String {
+pub(crate) fn day(unix_seconds: i64) -> String {
     Timestamp::from_second(unix_seconds).map_or_else(|_| unix_seconds.to_string(), |time| time.to_string())
 }
 
 /// The listeners that have something to show, with their certificates read.
-pub fn build(config: &Config) -> Result<Listeners, StartError> {
+pub(crate) fn build(config: &Config) -> Result<Listeners, StartError> {
     let identities = read(config).map_err(|errors| catalogue::refused(&errors))?;
     warn(&identities);
     let made = |speaks, identity: Option<Identity>| {
@@ -215,7 +215,7 @@ pub fn build(config: &Config) -> Result<Listeners, StartError> {
 
 impl Listeners {
     /// Shows these from the next handshake on. Whether a listener speaks TLS at all does not change.
-    pub fn show(&self, identities: Identities) {
+    pub(crate) fn show(&self, identities: Identities) {
         let pairs = [
             (&self.gateway, identities.gateway),
             (&self.stability, identities.stability),
@@ -231,7 +231,7 @@ impl Listeners {
     }
 
     /// Has the ends of the certificates in use read when somebody scrapes.
-    pub fn observe(self: &Arc<Self>, metrics: &Metrics) {
+    pub(crate) fn observe(self: &Arc<Self>, metrics: &Metrics) {
         let listeners = Arc::clone(self);
         metrics.sample(move |metrics| metrics.certificates_are(&listeners.figures()));
     }

@@ -19,7 +19,7 @@ const PLATFORM_BUNDLES: [&str; 5] = [
 
 /// Pingora takes either the platform's roots or one file; this is the one file that holds both. It has to live as long
 /// as the server is being built.
-pub fn bundle(ca_file: &Path) -> Result<NamedTempFile, String> {
+pub(crate) fn bundle(ca_file: &Path) -> Result<NamedTempFile, String> {
     let own = fs::read_to_string(ca_file).map_err(|error| {
         format!(
             "[upstream] ca_file {}: {error}; name a readable PEM file",

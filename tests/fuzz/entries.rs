@@ -6,12 +6,10 @@ use std::sync::OnceLock;
 
 use http::HeaderMap;
 use serde_json::value::RawValue;
-use weir::domain::rules::compile::compile;
-use weir::domain::rules::{BodyRules, EditError, RequestFacts, ResponseRewriter, RuleFile, edit_body};
-use weir::domain::wire::json_scan::{JsonEnd, Progress, ScanLimits, scan};
-use weir::domain::wire::operation::Operation;
-use weir::domain::wire::protocol::observer::HEAP_BYTES_MAX;
-use weir::domain::wire::protocol::{FailureKind, Framing, MidStreamFailure, Observed, Observer, Protocol};
+use weir::parts::{
+    BodyRules, EditError, FailureKind, Framing, HEAP_BYTES_MAX, JsonEnd, MidStreamFailure, Observed, Observer,
+    Operation, Progress, Protocol, RequestFacts, ResponseRewriter, RuleFile, ScanLimits, compile, edit_body, scan,
+};
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
 

@@ -23,7 +23,7 @@ impl Catalogue {
     ///
     /// # Errors
     /// All faults found: in files, in settings, in secrets that are there but unusable.
-    pub fn build(
+    pub(crate) fn build(
         files: &[RuleFile],
         settings: &CatalogueSettings,
         prices: &PriceList,
@@ -33,7 +33,7 @@ impl Catalogue {
     }
 
     /// The faults that [`Catalogue::build`] would find, where the price list itself has faults: as if everything had a price.
-    pub fn faults_but_for_prices(
+    pub(crate) fn faults_but_for_prices(
         files: &[RuleFile],
         settings: &CatalogueSettings,
         secrets: &dyn Fn(&SecretRef) -> Result<Option<Secret>, String>,

@@ -10,7 +10,7 @@ const SETTINGS_FILE: &str = "weir.toml";
 /// The file, and the lines of its keys by their names: `provider.NAME.KEY`, `model.1.KEY`. What settings say does not depend on
 /// where they stand: all places are equal.
 #[derive(Clone, Debug, Default)]
-pub struct Places {
+pub(crate) struct Places {
     /// The file's name in errors; empty for `weir.toml`.
     pub file: String,
     /// The line of each key, counted from 1.
@@ -29,7 +29,7 @@ impl Eq for Places {}
 
 impl Places {
     /// What faults name as their file.
-    pub fn file(&self) -> &str {
+    pub(crate) fn file(&self) -> &str {
         match self.file.as_str() {
             "" => SETTINGS_FILE,
             file => file,
@@ -37,7 +37,7 @@ impl Places {
     }
 
     /// A fault of a key, with its line, or else that of the table it belongs to.
-    pub fn fault(&self, key: &str, message: impl Into<String>) -> FileError {
+    pub(crate) fn fault(&self, key: &str, message: impl Into<String>) -> FileError {
         let tables = std::iter::successors(Some(key), |key| key.rsplit_once('.').map(|(table, _)| table));
         FileError {
             line: tables.filter_map(|key| self.lines.get(key)).copied().next(),

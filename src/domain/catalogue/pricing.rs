@@ -60,7 +60,7 @@ pub(super) fn price_name(raw: &RawModel) -> &str {
 impl Catalogue {
     /// The model that a provider names so in its answers, with what it costs there: by what it is called at the provider, by
     /// its own name or an alias, or by one of these with a date behind it.
-    pub fn served_as(&self, provider: &str, name: &str) -> Option<(&Arc<Model>, &Arc<Price>)> {
+    pub(crate) fn served_as(&self, provider: &str, name: &str) -> Option<(&Arc<Model>, &Arc<Price>)> {
         let undated = without_date(name);
         let is_called = |model: &Model, name: &str| {
             let upstream = model.upstream_names.get(provider).unwrap_or(&model.upstream_name);

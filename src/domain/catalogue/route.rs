@@ -12,7 +12,7 @@ use crate::domain::{
 
 /// The model and the providers that may serve a request. Made by [`route`].
 #[derive(Clone, Debug)]
-pub struct Route {
+pub(crate) struct Route {
     /// The catalogue's model for the requested name.
     pub model: Arc<Model>,
     /// The candidates, the preferred one first. Never empty.
@@ -21,7 +21,7 @@ pub struct Route {
 
 /// One provider that may serve a request.
 #[derive(Clone, Debug)]
-pub struct Leg {
+pub(crate) struct Leg {
     /// Its index in the route. Price and provider of what is served are found by it.
     pub index: usize,
     /// The provider. It is switched on.
@@ -36,7 +36,7 @@ pub struct Leg {
 
 /// Why there is no route.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RouteError {
+pub(crate) enum RouteError {
     /// No model has this name, alias or fallback.
     #[error("the model is unknown")]
     ModelUnknown,
@@ -58,7 +58,7 @@ pub enum RouteError {
 ///
 /// # Errors
 /// A [`RouteError`], if the model is unknown or no provider can serve the operation.
-pub fn route(
+pub(crate) fn route(
     catalogue: &Catalogue,
     operation: Operation,
     model: &str,

@@ -10,19 +10,19 @@
 use std::time::{Duration, Instant};
 
 /// Failures in a row that open the circuit.
-pub const EJECTED_AFTER: u32 = 3;
+pub(crate) const EJECTED_AFTER: u32 = 3;
 /// How long it opens the first time; doubled each further time.
-pub const EJECTED_FIRST: Duration = Duration::from_secs(5);
+pub(crate) const EJECTED_FIRST: Duration = Duration::from_secs(5);
 /// How long it opens at most, except by a longer rest.
-pub const EJECTED_MAX: Duration = Duration::from_secs(300);
+pub(crate) const EJECTED_MAX: Duration = Duration::from_secs(300);
 /// Successes that close a half-open circuit.
-pub const READMITTED_AFTER: u32 = 8;
+pub(crate) const READMITTED_AFTER: u32 = 8;
 /// How long after its opening has ended an unused circuit closes.
-pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
+pub(crate) const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
 
 /// The state of one circuit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Circuit {
+pub(crate) struct Circuit {
     state: CircuitState,
     /// How often it was opened for failures since it was last closed.
     ejections: u32,
@@ -53,7 +53,7 @@ impl Default for CircuitState {
 
 /// How a request was admitted; returned with its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CircuitEntry {
+pub(crate) enum CircuitEntry {
     /// Through a closed circuit.
     Closed,
     /// As a probe of a half-open circuit.
@@ -70,7 +70,7 @@ pub enum CircuitEntry {
 
 impl Circuit {
     /// Whether every request is admitted.
-    pub fn is_closed(&self, now: Instant) -> bool {
+    pub(crate) fn is_closed(&self, now: Instant) -> bool {
         match self.state {
             CircuitState::Closed { .. } => true,
             CircuitState::Open { until: since } | CircuitState::HalfOpen { since, running: 0, .. } => {
@@ -81,7 +81,7 @@ impl Circuit {
     }
 
     /// Until when no request is admitted; `None` if the circuit is not open.
-    pub fn open_until(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn open_until(&self, now: Instant) -> Option<Instant> {
         match self.state {
             CircuitState::Open { until } if until > now => Some(until),
             CircuitState::Closed { .. } | CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => None,
@@ -89,7 +89,7 @@ impl Circuit {
     }
 
     /// Whether [`Circuit::enter`] would admit a request.
-    pub fn admits(&self, now: Instant) -> bool {
+    pub(crate) fn admits(&self, now: Instant) -> bool {
         match self.state {
             CircuitState::Closed { .. } => true,
             CircuitState::Open { until } => until <= now,
@@ -98,7 +98,7 @@ impl Circuit {
     }
 
     /// Admits a request, or returns `None`: it should go elsewhere.
-    pub fn enter(&mut self, now: Instant) -> Option<CircuitEntry> {
+    pub(crate) fn enter(&mut self, now: Instant) -> Option<CircuitEntry> {
         if !self.admits(now) {
             return None;
         }
@@ -118,7 +118,7 @@ impl Circuit {
     }
 
     /// Admits a request that the circuit would not admit.
-    pub fn enter_anyway(&mut self, now: Instant) -> CircuitEntry {
+    pub(crate) fn enter_anyway(&mut self, now: Instant) -> CircuitEntry {
         self.forget(now);
         match self.state {
             CircuitState::Closed { .. } => CircuitEntry::Closed,
@@ -134,7 +134,7 @@ impl Circuit {
     }
 
     /// It worked for a request. True when that has closed it.
-    pub fn worked(&mut self, entry: CircuitEntry, now: Instant) -> bool {
+    pub(crate) fn worked(&mut self, entry: CircuitEntry, now: Instant) -> bool {
         self.leave(entry);
         match (&mut self.state, entry) {
             (CircuitState::Closed { failures }, _) => *failures = 0,
@@ -160,7 +160,7 @@ impl Circuit {
     }
 
     /// It failed a request. True when that has opened it.
-    pub fn failed(&mut self, entry: CircuitEntry, now: Instant) -> bool {
+    pub(crate) fn failed(&mut self, entry: CircuitEntry, now: Instant) -> bool {
         match (&mut self.state, entry) {
             (CircuitState::Closed { failures }, _) => {
                 *failures += 1;
@@ -180,7 +180,7 @@ impl Circuit {
     }
 
     /// A request ended without a word on whether it works.
-    pub fn leave(&mut self, entry: CircuitEntry) {
+    pub(crate) fn leave(&mut self, entry: CircuitEntry) {
         if let (CircuitState::HalfOpen { running, .. }, CircuitEntry::Probe { round }) = (&mut self.state, entry)
             && round == self.round
         {
@@ -189,7 +189,7 @@ impl Circuit {
     }
 
     /// Nobody is to ask for so long, unless that was longer already.
-    pub fn rest(&mut self, pause: Duration, now: Instant) {
+    pub(crate) fn rest(&mut self, pause: Duration, now: Instant) {
         let until = now + pause;
         match &mut self.state {
             CircuitState::Open { until: known } => *known = until.max(*known),

@@ -2,7 +2,7 @@
 
 /// The one way in which a request ended; a bounded label for metrics and the access log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// The provider's answer was complete and reached the client.
     Ok,
     /// The provider answered with a status of 400 or above, or with a redirect.
@@ -31,7 +31,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// The label, in snake_case.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::ProviderError => "provider_error",
@@ -55,7 +55,7 @@ const CLIENT_LEFT: u16 = 499;
 impl Outcome {
     /// The status that the request is recorded with (docs/interface.md, The public record): what the client got, or what
     /// stands for it where the answer failed behind its 200.
-    pub fn recorded_status(self, answered: u16) -> u16 {
+    pub(crate) fn recorded_status(self, answered: u16) -> u16 {
         match self {
             Self::ProviderCut | Self::InBandError | Self::ProviderUnreachable => answered.max(502),
             Self::ProviderTimeout => answered.max(504),
@@ -73,7 +73,7 @@ impl Outcome {
 
     /// Whether a request that was forwarded is billed (docs/interface.md, The public record): all but what weir refused and
     /// what the provider says was the client's own mistake.
-    pub fn is_billed(self, status: u16) -> bool {
+    pub(crate) fn is_billed(self, status: u16) -> bool {
         match self {
             Self::Refused => false,
             Self::ProviderError => matches!(status, 408 | 429 | 500..),

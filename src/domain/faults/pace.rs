@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// The least speed: so many bytes within so much waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PaceLimit {
+pub(crate) struct PaceLimit {
     /// The longest wait for bytes; waits add up until enough has moved.
     pub wait_max: Duration,
     /// The least bytes for each second of it; 0 asks for any byte.
@@ -13,7 +13,7 @@ pub struct PaceLimit {
 
 /// How long one peer has been waited for. Only waiting counts: a peer that has nothing to move is not slow.
 #[derive(Debug)]
-pub struct Pace {
+pub(crate) struct Pace {
     limit: PaceLimit,
     waiting_since: Option<Instant>,
     waited: Duration,
@@ -22,7 +22,7 @@ pub struct Pace {
 
 impl Pace {
     /// Nothing has moved, and nothing is waited for.
-    pub fn new(limit: PaceLimit) -> Self {
+    pub(crate) fn new(limit: PaceLimit) -> Self {
         Self {
             limit,
             waiting_since: None,
@@ -32,18 +32,18 @@ impl Pace {
     }
 
     /// The peer is waited for, from `now` on or since the first call in a row; returns when that has been too long.
-    pub fn wait(&mut self, now: Instant) -> Instant {
+    pub(crate) fn wait(&mut self, now: Instant) -> Instant {
         let since = *self.waiting_since.get_or_insert(now);
         since + self.limit.wait_max.saturating_sub(self.waited)
     }
 
     /// Forgets what has been: something else is to be moved from now on.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         *self = Self::new(self.limit);
     }
 
     /// `bytes` have moved; `now` matters only if the peer was waited for.
-    pub fn moved(&mut self, bytes: usize, now: impl FnOnce() -> Instant) {
+    pub(crate) fn moved(&mut self, bytes: usize, now: impl FnOnce() -> Instant) {
         if let Some(since) = self.waiting_since.take() {
             self.waited += now().saturating_duration_since(since);
         } else if self.waited.is_zero() {

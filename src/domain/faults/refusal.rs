@@ -9,12 +9,12 @@ mod reply;
 #[cfg(test)]
 mod tests;
 
-pub use limit::Limit;
-pub use reply::Reply;
+pub(crate) use limit::Limit;
+pub(crate) use reply::Reply;
 
 /// A reason to refuse a request. Texts in it come from the client and are shown to the same client only.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// The path is unknown.
     UnknownPath,
     /// The path exists, but not with this method.
@@ -163,7 +163,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// The refusal's HTTP status.
-    pub fn status(&self) -> u16 {
+    pub(crate) fn status(&self) -> u16 {
         match self {
             Self::ModelPathInvalid
             | Self::BodyInvalid { .. }
@@ -209,7 +209,7 @@ impl Refusal {
     }
 
     /// The label for metrics and access log, out of a closed set.
-    pub fn reason(&self) -> &'static str {
+    pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::UnknownPath => "unknown_path",
             Self::MethodNotAllowed { .. } => "method_not_allowed",

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 /// The longest pause requested by a provider after which weir retries itself. With a longer one the client must retry.
-pub const RETRY_AFTER_OBEYED_MAX: Duration = Duration::from_secs(5);
+pub(crate) const RETRY_AFTER_OBEYED_MAX: Duration = Duration::from_secs(5);
 /// A credential's rest after a rate limit without a stated pause.
-pub const REST_AFTER_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const REST_AFTER_LIMIT: Duration = Duration::from_secs(10);
 /// A credential's rest after the provider refused it.
-pub const REST_AFTER_REFUSAL: Duration = Duration::from_secs(60);
+pub(crate) const REST_AFTER_REFUSAL: Duration = Duration::from_secs(60);
 /// The longest rest of a credential, whatever the provider says.
-pub const REST_MAX: Duration = Duration::from_secs(15 * 60);
+pub(crate) const REST_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// A provider's retry rules, from its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,18 +58,18 @@ impl RetryPolicy {
 /// spends a whole, and so does one that comes from another provider although this one is known to fail. Counted in hundredths,
 /// so nothing is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RetryBudget {
+pub(crate) struct RetryBudget {
     percent: u32,
     saved: u32,
 }
 
 /// Retries that a provider with little traffic may make before it has earned them; also the most that is saved.
-pub const BUDGET_RESERVE: u32 = 3;
+pub(crate) const BUDGET_RESERVE: u32 = 3;
 const WHOLE: u32 = 100;
 
 impl RetryBudget {
     /// A budget with a full reserve. At 0 percent it has none.
-    pub fn new(percent: u16) -> Self {
+    pub(crate) fn new(percent: u16) -> Self {
         let percent = u32::from(percent);
         Self {
             percent,
@@ -78,13 +78,13 @@ impl RetryBudget {
     }
 
     /// Adds a first attempt's share.
-    pub fn earn(&mut self) {
+    pub(crate) fn earn(&mut self) {
         let most = BUDGET_RESERVE * WHOLE.max(self.percent);
         self.saved = self.saved.saturating_add(self.percent).min(most);
     }
 
     /// Takes one retry out. Returns false if the budget is used up.
-    pub fn spend(&mut self) -> bool {
+    pub(crate) fn spend(&mut self) -> bool {
         match self.saved.checked_sub(WHOLE) {
             Some(left) => {
                 self.saved = left;
@@ -98,7 +98,7 @@ impl RetryBudget {
 /// How long the provider asks to wait, in all spellings that are in use: `retry-after-ms`, `retry-after` in seconds or
 /// as a date (RFC 9110 section 10.2.3), and the reset headers of Anthropic (RFC 3339) and OpenAI (`6m0s`, `20ms`) when
 /// their count is at 0. `header` gives the value of a header; `now_unix_ms` is the time.
-pub fn retry_after<'a>(header: impl Fn(&str) -> Option<&'a str>, now_unix_ms: i64) -> Option<Duration> {
+pub(crate) fn retry_after<'a>(header: impl Fn(&str) -> Option<&'a str>, now_unix_ms: i64) -> Option<Duration> {
     let until = |unix_ms: i64| Duration::from_millis(u64::try_from(unix_ms.saturating_sub(now_unix_ms)).unwrap_or(0));
     if let Some(text) = header("retry-after-ms")
         && let Some(wait) = seconds(text, 0.001)
@@ -131,7 +131,7 @@ pub fn retry_after<'a>(header: impl Fn(&str) -> Option<&'a str>, now_unix_ms: i6
 }
 
 /// The pause in the body of a Gemini error (`RetryInfo.retryDelay`, such as `"7s"` or `"0.5s"`).
-pub fn retry_delay(body: &[u8]) -> Option<Duration> {
+pub(crate) fn retry_delay(body: &[u8]) -> Option<Duration> {
     let body: serde_json::Value = serde_json::from_slice(body).ok()?;
     let error = body.get("error").or_else(|| body.get(0)?.get("error"))?;
     let details = error.get("details")?.as_array()?;

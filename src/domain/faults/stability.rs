@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 use crate::domain::ledger::consumption::Row;
 
 /// How many hours the published window has: the current one and those before it.
-pub const WINDOW_HOURS: i64 = 24;
+pub(crate) const WINDOW_HOURS: i64 = 24;
 /// From so many requests on, what they say is certain.
-pub const HIGH_CONFIDENCE_REQUESTS: u64 = 100;
+pub(crate) const HIGH_CONFIDENCE_REQUESTS: u64 = 100;
 /// From so many requests on, what they say is worth something.
-pub const MEDIUM_CONFIDENCE_REQUESTS: u64 = 10;
+pub(crate) const MEDIUM_CONFIDENCE_REQUESTS: u64 = 10;
 
 const HOUR_MS: i64 = 3_600_000;
 
-pub mod window;
+pub(crate) mod window;
 
 #[cfg(test)]
 mod tests;
@@ -148,11 +148,11 @@ impl Counters {
 }
 
 /// What is counted in one hour, by catalogue model.
-pub type Bucket = BTreeMap<String, Counters>;
+pub(crate) type Bucket = BTreeMap<String, Counters>;
 
 /// All that one node has counted in one hour so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Share {
+pub(crate) struct Share {
     /// The hour.
     pub hour: Hour,
     /// Its counters.
@@ -162,7 +162,7 @@ pub struct Share {
 impl Share {
     /// How many requests it holds. Grows with every row of the hour, so of two shares of one node and hour the one with the
     /// greater watermark knows all that the other does.
-    pub fn watermark(&self) -> u64 {
+    pub(crate) fn watermark(&self) -> u64 {
         self.bucket
             .values()
             .fold(0, |sum, counters| sum.saturating_add(counters.requests))

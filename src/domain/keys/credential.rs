@@ -6,7 +6,7 @@ use crate::domain::{
 };
 
 /// Request headers that can carry a credential. None of them is ever forwarded.
-pub const CREDENTIAL_HEADERS: [&str; 6] = [
+pub(crate) const CREDENTIAL_HEADERS: [&str; 6] = [
     "x-api-key",
     "authorization",
     "x-goog-api-key",
@@ -17,7 +17,7 @@ pub const CREDENTIAL_HEADERS: [&str; 6] = [
 
 /// The places of one request where a client may have put a key. A header that came twice has two entries.
 #[derive(Debug, Default)]
-pub struct Offered<'a> {
+pub(crate) struct Offered<'a> {
     /// `x-api-key`
     pub x_api_key: Vec<&'a str>,
     /// The text after `Bearer ` in `authorization`.
@@ -30,7 +30,7 @@ pub struct Offered<'a> {
 
 /// Why no key could be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CredentialError {
+pub(crate) enum CredentialError {
     /// The protocol's places hold nothing.
     Missing,
     /// One place twice.
@@ -42,7 +42,11 @@ pub enum CredentialError {
 /// Takes the key of a request: that of the protocol's preferred place wins, also over another key elsewhere. What is not in
 /// this service's key format is passed over, so then the fallback serves. A place that came twice is refused: whose request it
 /// is would depend on who reads which line.
-pub fn take(protocol: Protocol, offered: &Offered<'_>, prefix: &KeyPrefix) -> Result<ServiceKey, CredentialError> {
+pub(crate) fn take(
+    protocol: Protocol,
+    offered: &Offered<'_>,
+    prefix: &KeyPrefix,
+) -> Result<ServiceKey, CredentialError> {
     // A bearer beside Google's header is ignored: Gemini CLI sends its login there.
     let places: &[&Vec<&str>] = match protocol {
         Protocol::Messages => &[&offered.x_api_key, &offered.bearer],

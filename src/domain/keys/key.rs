@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-pub use crate::domain::keys::key_id::{KeyId, KeyIdError};
+pub use crate::domain::keys::key_id::KeyId;
 use crate::domain::keys::terms::{KeyTerms, KeyTermsChange};
 
 #[cfg(test)]

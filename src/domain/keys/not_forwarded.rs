@@ -70,14 +70,14 @@ const PARAMETERS: [&str; 7] = [
 const DECODINGS_MAX: usize = 3;
 
 /// Whether a header stays here. An underscore counts as a hyphen, because servers read it as one.
-pub fn header(name: &str) -> bool {
+pub(crate) fn header(name: &str) -> bool {
     let listed = CONNECTION.iter().chain(&CREDENTIAL_HEADERS).chain(&OTHER_CREDENTIALS);
     let mut listed = listed.chain(&ANSWER_CHANGING).chain(&USERS);
     listed.any(|listed| is_same(name, listed)) || chooses(name)
 }
 
 /// Whether a parameter of the query stays here, by its name as it is written. A `$` in front is Google's other spelling.
-pub fn parameter(name: &str) -> bool {
+pub(crate) fn parameter(name: &str) -> bool {
     let name = decoded(name);
     let name = name.trim_start_matches('$');
     PARAMETERS.iter().any(|listed| is_same(name, listed)) || header(name)
@@ -104,14 +104,14 @@ fn decoded(text: &str) -> Cow<'_, str> {
 ///
 /// Its random part is looked for: whoever has that has the key, because prefix and checksum are no secrets.
 #[derive(Debug)]
-pub struct PresentedKey<'k> {
+pub(crate) struct PresentedKey<'k> {
     random: &'k str,
     finder: Finder<'k>,
 }
 
 impl<'k> PresentedKey<'k> {
     /// Looks for this key.
-    pub fn new(key: &'k ServiceKey) -> Self {
+    pub(crate) fn new(key: &'k ServiceKey) -> Self {
         let random = key.random();
         Self {
             random,
@@ -120,7 +120,7 @@ impl<'k> PresentedKey<'k> {
     }
 
     /// Whether it stands in a value, as it is or percent-encoded. Nothing is allocated where there is no percent sign.
-    pub fn is_in(&self, text: &[u8]) -> bool {
+    pub(crate) fn is_in(&self, text: &[u8]) -> bool {
         let mut text = Cow::Borrowed(text);
         for _ in 0..DECODINGS_MAX {
             if self.finder.find(&text).is_some() {
@@ -135,7 +135,7 @@ impl<'k> PresentedKey<'k> {
     }
 
     /// Whether it stands in the name of a header, which has lost its capitals.
-    pub fn is_in_name(&self, name: &str) -> bool {
+    pub(crate) fn is_in_name(&self, name: &str) -> bool {
         let length = self.random.len();
         name.len() >= length
             && name

@@ -20,7 +20,7 @@ const ALT: &str = "alt";
 ///
 /// # Errors
 /// Such a parameter, or a value of `alt` that the operation does not have: what is wrong, for the client.
-pub fn check(operation: Operation, query: Option<&str>) -> Result<(), String> {
+pub(crate) fn check(operation: Operation, query: Option<&str>) -> Result<(), String> {
     if !operation.model_in_path() {
         return Ok(());
     }
@@ -39,7 +39,7 @@ pub fn check(operation: Operation, query: Option<&str>) -> Result<(), String> {
 
 /// What of a checked query goes to a provider, each parameter as it is written: `alt` of a Gemini-style request; of the others
 /// all but what [`not_forwarded`] keeps here and what holds the key that the client presented. `None`: no query.
-pub fn forwarded(operation: Operation, query: Option<&str>, key: &PresentedKey<'_>) -> Option<String> {
+pub(crate) fn forwarded(operation: Operation, query: Option<&str>, key: &PresentedKey<'_>) -> Option<String> {
     let passes = |pair: &&str| match operation.model_in_path() {
         true => decoded(name_of(pair)) == ALT,
         false => !pair.is_empty() && !not_forwarded::parameter(name_of(pair)) && !key.is_in(pair.as_bytes()),

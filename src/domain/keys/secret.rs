@@ -10,13 +10,13 @@ use thiserror::Error;
 mod tests;
 
 /// The longest key prefix, in characters.
-pub const KEY_PREFIX_CHARS_MAX: usize = 16;
+pub(crate) const KEY_PREFIX_CHARS_MAX: usize = 16;
 /// The random part of a service key, in base 62 characters: 43 of them carry 256 bits.
-pub const KEY_RANDOM_CHARS: usize = 43;
+pub(crate) const KEY_RANDOM_CHARS: usize = 43;
 /// The checksum of a service key, in base 62 characters: 6 of them hold any 32-bit number.
-pub const KEY_CHECKSUM_CHARS: usize = 6;
+pub(crate) const KEY_CHECKSUM_CHARS: usize = 6;
 /// How many characters of the random part are shown as the hint.
-pub const KEY_HINT_CHARS: usize = 4;
+pub(crate) const KEY_HINT_CHARS: usize = 4;
 
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
@@ -44,11 +44,11 @@ impl fmt::Debug for Secret {
 
 /// The word in front of every service key of one installation: 1 to 16 of `a-z0-9`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct KeyPrefix(String);
+pub(crate) struct KeyPrefix(String);
 
 impl KeyPrefix {
     /// Checks a configured prefix.
-    pub fn new(text: &str) -> Result<Self, KeyPrefixError> {
+    pub(crate) fn new(text: &str) -> Result<Self, KeyPrefixError> {
         let fits = (1..=KEY_PREFIX_CHARS_MAX).contains(&text.len());
         if fits
             && text
@@ -62,7 +62,7 @@ impl KeyPrefix {
     }
 
     /// The prefix as configured.
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }
@@ -82,13 +82,13 @@ impl fmt::Display for KeyPrefix {
 /// A configured key prefix that cannot be one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("key prefix {text:?} is not usable, give 1 to {KEY_PREFIX_CHARS_MAX} characters of a-z and 0-9")]
-pub struct KeyPrefixError {
+pub(crate) struct KeyPrefixError {
     text: String,
 }
 
 /// Why a text is not a service key. It never carries the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum KeyFormatError {
+pub(crate) enum KeyFormatError {
     /// It does not begin with the installation's prefix and a hyphen.
     #[error("the key does not begin with this service's prefix")]
     Prefix,
@@ -106,13 +106,13 @@ pub enum KeyFormatError {
 /// The full text of a service key: `<prefix>-<43 base62><6 base62 checksum>`, the checksum being the CRC32 of everything
 /// before it, zero padded. It exists while a request runs and while a new key is shown once, and is never stored.
 #[derive(Clone, PartialEq, Eq)]
-pub struct ServiceKey {
+pub(crate) struct ServiceKey {
     text: String,
 }
 
 impl ServiceKey {
     /// Draws a new key. The generator must be a cryptographic one: the key is nothing but its output.
-    pub fn generate(prefix: &KeyPrefix, rng: &mut impl CryptoRng) -> Self {
+    pub(crate) fn generate(prefix: &KeyPrefix, rng: &mut impl CryptoRng) -> Self {
         let mut text = format!("{prefix}-{}", random_base62(KEY_RANDOM_CHARS, rng));
         let checksum = checksum_of(&text);
         text.push_str(&checksum);
@@ -121,7 +121,7 @@ impl ServiceKey {
 
     /// Checks form and checksum without asking anyone: a text with a typing error costs no store call. Anybody can compute the
     /// checksum of a made-up one.
-    pub fn parse(prefix: &KeyPrefix, text: &str) -> Result<Self, KeyFormatError> {
+    pub(crate) fn parse(prefix: &KeyPrefix, text: &str) -> Result<Self, KeyFormatError> {
         let (before, rest) = text.split_once('-').ok_or(KeyFormatError::Prefix)?;
         if before != prefix.as_str() {
             return Err(KeyFormatError::Prefix);
@@ -142,23 +142,23 @@ impl ServiceKey {
     }
 
     /// The full text, for showing a new key once.
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
     /// The part that was drawn, without prefix and checksum.
-    pub fn random(&self) -> &str {
+    pub(crate) fn random(&self) -> &str {
         let (_, rest) = self.text.split_once('-').unwrap_or_default();
         rest.get(..KEY_RANDOM_CHARS).unwrap_or(rest)
     }
 
     /// What the store knows the key by.
-    pub fn digest(&self) -> KeyDigest {
+    pub(crate) fn digest(&self) -> KeyDigest {
         KeyDigest(Sha256::digest(self.text.as_bytes()).into())
     }
 
     /// The last characters of the random part, by which a person recognises a key.
-    pub fn hint(&self) -> String {
+    pub(crate) fn hint(&self) -> String {
         let end = self.text.len().saturating_sub(KEY_CHECKSUM_CHARS);
         self.text
             .get(end.saturating_sub(KEY_HINT_CHARS)..end)
@@ -205,7 +205,7 @@ impl KeyDigest {
     }
 
     /// 64 lower-case hexadecimal digits.
-    pub fn to_hex(&self) -> String {
+    pub fn to_hex(self) -> String {
         const HEX: &[u8; 16] = b"0123456789abcdef";
         let digit = |nibble: u8| HEX.get(usize::from(nibble)).map_or('0', |&byte| char::from(byte));
         self.0

@@ -257,7 +257,7 @@ impl KeyTermsChange {
 
 /// A change of [`AccountTerms`]. `None` keeps a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AccountTermsChange {
+pub(crate) struct AccountTermsChange {
     /// Changes the balance that counts as low; `Some(None)` removes it.
     pub low_balance: Option<Option<NanoUsd>>,
     /// Changes which state at providers its requests may name.
@@ -269,7 +269,7 @@ pub struct AccountTermsChange {
 impl AccountTermsChange {
     /// The limits after the change.
     #[must_use]
-    pub fn apply(self, terms: AccountTerms) -> AccountTerms {
+    pub(crate) fn apply(self, terms: AccountTerms) -> AccountTerms {
         AccountTerms {
             low_balance: self.low_balance.unwrap_or(terms.low_balance),
             provider_state: self.provider_state.unwrap_or(terms.provider_state),

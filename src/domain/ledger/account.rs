@@ -23,7 +23,7 @@
 //! **Running** are the live holds, also those of zero. From those of the asking node its `ended_key` or `ended_account` is
 //! taken, not below zero; the holds of other nodes count in full. As many as the limit, or more: refused.
 //!
-//! **Rates**: see [`bucket`]. **Holds and leases**: see [`holds`]. A lease becomes [`super::LEASE_MS`] from now when a hold is
+//! **Rates**: see [`bucket`]. **Holds and leases**: see [`holds`]. A lease becomes [`super::node::LEASE_MS`] from now when a hold is
 //! granted, when a top-up is granted, and by [`Account::renew`] where the node has holds. No other call touches it.
 //!
 //! **Steps** need no clock. A settlement ends the node's hold of that request, if there is one; takes the cost from the
@@ -63,16 +63,16 @@ use crate::domain::{
 };
 
 mod amounts;
-pub mod bucket;
-pub mod holds;
-pub mod key;
-pub mod operations;
+pub(crate) mod bucket;
+pub(crate) mod holds;
+pub(crate) mod key;
+pub(crate) mod operations;
 #[cfg(test)]
 mod tests;
 
 /// One account with its keys and its holds. The default one is not there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Account {
+pub(crate) struct Account {
     summary: Option<AccountSummary>,
     keys: HashMap<KeyId, AccountKey>,
     buckets: Buckets,
@@ -82,7 +82,7 @@ pub struct Account {
 
 /// The durable part of an account, without keys and operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AccountSummary {
+pub(crate) struct AccountSummary {
     /// What is left: all credits and adjustments, less all charges.
     pub balance: NanoUsd,
     /// The sum of all charges.
@@ -106,7 +106,7 @@ struct Checked {
 
 impl Account {
     /// An account as it was kept: without holds, its buckets full.
-    pub fn restored(
+    pub(crate) fn restored(
         summary: AccountSummary,
         keys: impl IntoIterator<Item = (KeyId, AccountKey)>,
         operations: impl IntoIterator<Item = Recorded>,
@@ -120,27 +120,27 @@ impl Account {
     }
 
     /// The durable part; `None` if the account does not exist.
-    pub fn summary(&self) -> Option<&AccountSummary> {
+    pub(crate) fn summary(&self) -> Option<&AccountSummary> {
         self.summary.as_ref()
     }
 
     /// The remembered operations, which are durable as well.
-    pub fn operations(&self) -> &Operations {
+    pub(crate) fn operations(&self) -> &Operations {
         &self.operations
     }
 
     /// The durable part of one of its keys.
-    pub fn key(&self, id: &KeyId) -> Option<&AccountKey> {
+    pub(crate) fn key(&self, id: &KeyId) -> Option<&AccountKey> {
         self.keys.get(id)
     }
 
     /// The revision of the key's mirrored record; `None` if it has none.
-    pub fn key_revision(&self, id: &KeyId) -> Option<u64> {
+    pub(crate) fn key_revision(&self, id: &KeyId) -> Option<u64> {
         self.keys.get(id)?.revision()
     }
 
     /// See [`crate::store::ledger::LedgerStore::admit`].
-    pub fn admit(&mut self, ask: &Admit, now_ms: i64) -> Admission {
+    pub(crate) fn admit(&mut self, ask: &Admit, now_ms: i64) -> Admission {
         self.holds.drop_lapsed(now_ms);
         if let Some(hold) = self.holds.get(&ask.node, &ask.request) {
             let (amount, at_ms) = (hold.amount, hold.at_ms);
@@ -251,7 +251,7 @@ impl Account {
     }
 
     /// See [`crate::store::ledger::LedgerStore::top_up`].
-    pub fn top_up(&mut self, ask: &TopUp, now_ms: i64) -> ToppedUp {
+    pub(crate) fn top_up(&mut self, ask: &TopUp, now_ms: i64) -> ToppedUp {
         self.holds.drop_lapsed(now_ms);
         let Some(hold) = self.holds.get(&ask.node, &ask.request) else {
             return ToppedUp::NoHold;
@@ -270,7 +270,7 @@ impl Account {
     }
 
     /// See [`crate::store::ledger::LedgerStore::apply`]: the watermark afterwards, and the rows that enter the log.
-    pub fn apply(&mut self, node: &NodeId, steps: &[Step]) -> (u64, Vec<Row>) {
+    pub(crate) fn apply(&mut self, node: &NodeId, steps: &[Step]) -> (u64, Vec<Row>) {
         let mut watermark = self.watermark(node);
         let mut rows = Vec::new();
         for step in steps {
@@ -320,24 +320,24 @@ impl Account {
     }
 
     /// The last step of a node that was applied; 0 if none was.
-    pub fn watermark(&self, node: &NodeId) -> u64 {
+    pub(crate) fn watermark(&self, node: &NodeId) -> u64 {
         let marks = self.summary.as_ref().map(|it| &it.watermarks);
         marks.and_then(|marks| marks.get(node)).copied().unwrap_or(0)
     }
 
     /// Renews the node's lease if it has live holds.
-    pub fn renew(&mut self, node: &NodeId, now_ms: i64) {
+    pub(crate) fn renew(&mut self, node: &NodeId, now_ms: i64) {
         self.holds.drop_lapsed(now_ms);
         self.holds.renew(node, now_ms);
     }
 
     /// Ends all holds of a node, without a charge.
-    pub fn release(&mut self, node: &NodeId) {
+    pub(crate) fn release(&mut self, node: &NodeId) {
         self.holds.release(node);
     }
 
     /// How operators see it; `None`: it is not there.
-    pub fn view(&self, id: &str, now_ms: i64) -> Option<AccountView> {
+    pub(crate) fn view(&self, id: &str, now_ms: i64) -> Option<AccountView> {
         let summary = self.summary.as_ref()?;
         let (held, running) = self.holds.live(now_ms);
         Some(AccountView {
@@ -353,7 +353,7 @@ impl Account {
     }
 
     /// What a key has spent, in the periods of now; zeroes for one that is not known.
-    pub fn key_spend(&self, id: &KeyId, now_ms: i64) -> KeySpend {
+    pub(crate) fn key_spend(&self, id: &KeyId, now_ms: i64) -> KeySpend {
         let periods = Periods::at(now_ms);
         let spent = |period: &str| self.keys.get(id).map_or(NanoUsd::ZERO, |key| key.spent(period));
         let (held, running) = self.holds.live_key(id, now_ms);

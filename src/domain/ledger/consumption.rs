@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::domain::money::price::Part;
-pub use crate::domain::wire::usage::{Modifiers, UsageSource};
+pub(crate) use crate::domain::money::price::Part;
+pub(crate) use crate::domain::wire::usage::{Modifiers, UsageSource};
 use crate::domain::{keys::key::KeyId, money::NanoUsd, wire::usage::Usage};
 
 /// How many days rows are kept.
-pub const RETENTION_DAYS: u32 = 180;
+pub(crate) const RETENTION_DAYS: u32 = 180;
 
 /// What a row takes from the request's admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,6 @@ pub struct Request {
 
 /// What a row takes from the request's end. Each field is the row's of that name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "documented at the row")]
 pub struct RequestEnd {
     pub time_ms: i64,
     pub provider: String,
@@ -49,7 +48,7 @@ pub struct RequestEnd {
 }
 
 /// One billed request. With the prices of `price_version`, its cost can be computed again from its usage and modifiers, or,
-/// where it has parts, from theirs (see [`crate::domain::money::price::recomputed`]).
+/// where it has parts, from theirs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// When the request ended, in milliseconds since the Unix epoch.

@@ -8,11 +8,11 @@ use crate::domain::ledger::{
 
 /// The status in the row of such a request if its answer's head had not come: what a proxy in front of weir tells the
 /// client.
-pub const STATUS: u16 = 502;
+pub(crate) const STATUS: u16 = 502;
 
 /// The settlement of a request whose end nobody saw: what its last checkpoint says it had consumed, or else what it was
 /// admitted with.
-pub fn settlement_after_crash(admitted: Admitted, checkpoint: Option<Checkpoint>) -> Settlement {
+pub(crate) fn settlement_after_crash(admitted: Admitted, checkpoint: Option<Checkpoint>) -> Settlement {
     let tokens_estimated = admitted.tokens_estimated;
     let (request, mut end) = admitted.unfinished();
     if let Some(last) = checkpoint {
@@ -39,7 +39,7 @@ pub fn settlement_after_crash(admitted: Admitted, checkpoint: Option<Checkpoint>
 }
 
 /// The settlement of a request that was charged already: it ends the request and changes nothing else.
-pub fn settlement_of_charged(admitted: Admitted) -> Settlement {
+pub(crate) fn settlement_of_charged(admitted: Admitted) -> Settlement {
     let request = admitted.request;
     Settlement::without_charge(request.id, request.key, request.admitted_ms, 0)
 }

@@ -17,12 +17,12 @@ use crate::domain::{
 };
 
 /// The outcome in the row of a request that was running when weir crashed.
-pub const CRASH: &str = "crash";
+pub(crate) const CRASH: &str = "crash";
 
 /// One record of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Record {
+pub(crate) enum Record {
     /// A request is about to be forwarded. A step that settles it follows, if need be at the next start.
     Admit(Box<Admitted>),
     /// What a running request has consumed so far.
@@ -53,7 +53,7 @@ pub enum Record {
 /// What is known of a request at its admission. Written as the row that it has if nothing more is ever known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "AdmittedForm", into = "AdmittedForm")]
-pub struct Admitted {
+pub(crate) struct Admitted {
     /// What its row takes from the admission.
     pub request: Request,
     /// The preferred provider.
@@ -137,7 +137,7 @@ impl From<AdmittedForm> for Admitted {
 
 /// What a running request has consumed so far.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Checkpoint {
+pub(crate) struct Checkpoint {
     /// weir's request id.
     pub request: String,
     /// The answer's status; 0 before its head.

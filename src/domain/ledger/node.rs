@@ -11,7 +11,7 @@ const START: &str = "node_";
 const RANDOM_CHARS: usize = 16;
 
 /// How long a node's holds count without a renewal, in milliseconds.
-pub const LEASE_MS: i64 = 30_000;
+pub(crate) const LEASE_MS: i64 = 30_000;
 
 /// The name of a node's journal: `node_` and 16 base 62 characters. Drawn once per journal folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -6,11 +6,11 @@ use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
 use crate::domain::keys::terms::Reset;
 
 /// The name of the period that never ends.
-pub const ALL: &str = "all";
+pub(crate) const ALL: &str = "all";
 
 /// The names of the periods that a time lies in, besides [`ALL`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Periods {
+pub(crate) struct Periods {
     /// The day, such as `d20261121`.
     pub day: String,
     /// The ISO week, such as `w2026W47`. It begins on Monday, and its year is that of its Thursday.
@@ -21,7 +21,7 @@ pub struct Periods {
 
 impl Periods {
     /// The periods of a time in milliseconds since the Unix epoch, in UTC.
-    pub fn at(unix_ms: i64) -> Self {
+    pub(crate) fn at(unix_ms: i64) -> Self {
         let date = date(unix_ms);
         let week = date.iso_week_date();
         Self {
@@ -32,7 +32,7 @@ impl Periods {
     }
 
     /// The period that a quota with this reset counts in.
-    pub fn of(&self, reset: Reset) -> &str {
+    pub(crate) fn of(&self, reset: Reset) -> &str {
         match reset {
             Reset::None => ALL,
             Reset::Daily => &self.day,
@@ -43,7 +43,7 @@ impl Periods {
 }
 
 /// The first second of the next period, since the Unix epoch; `None` for [`Reset::None`].
-pub fn resets_at(reset: Reset, unix_ms: i64) -> Option<i64> {
+pub(crate) fn resets_at(reset: Reset, unix_ms: i64) -> Option<i64> {
     let today = date(unix_ms);
     let next = match reset {
         Reset::None => return None,

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 /// The least time between two runs, by the clock: half a day.
-pub const EVERY_MS: i64 = DAY_MS / 2;
+pub(crate) const EVERY_MS: i64 = DAY_MS / 2;
 
 /// How far it has gone. Days count from the Unix epoch, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Retention {
+pub(crate) struct Retention {
     /// The first day that is kept.
     pub kept_from: i64,
     /// When it went there, by the clock of then, in milliseconds since the Unix epoch.
@@ -23,7 +23,7 @@ pub struct Retention {
 
 impl Retention {
     /// The first run: `oldest` is the day of the oldest thing there is.
-    pub fn begin(now_ms: i64, keep_days: i64, oldest: Option<i64>) -> Self {
+    pub(crate) fn begin(now_ms: i64, keep_days: i64, oldest: Option<i64>) -> Self {
         let wanted = wanted(now_ms, keep_days);
         Self {
             kept_from: oldest.unwrap_or(wanted).min(wanted),
@@ -33,7 +33,7 @@ impl Retention {
     }
 
     /// An operator's word: everything before this day goes.
-    pub fn until(day: i64, now_ms: i64, keep_days: i64) -> Self {
+    pub(crate) fn until(day: i64, now_ms: i64, keep_days: i64) -> Self {
         Self {
             kept_from: day,
             ran_ms: now_ms,
@@ -43,7 +43,7 @@ impl Retention {
 
     /// The next run; the same again where none is due.
     #[must_use]
-    pub fn go_on(self, now_ms: i64, keep_days: i64, oldest: Option<i64>) -> Self {
+    pub(crate) fn go_on(self, now_ms: i64, keep_days: i64, oldest: Option<i64>) -> Self {
         let wanted = wanted(now_ms, keep_days);
         let shorter = self.keep_days.saturating_sub(keep_days).max(0);
         let kept_from = self.kept_from.saturating_add(shorter);
@@ -74,12 +74,12 @@ impl Retention {
     }
 
     /// What is of an earlier day may be removed.
-    pub fn first_kept(self, now_ms: i64) -> i64 {
+    pub(crate) fn first_kept(self, now_ms: i64) -> i64 {
         self.kept_from.min(wanted(now_ms, self.keep_days))
     }
 
     /// How many days more are kept than the clock asks for.
-    pub fn behind(self, now_ms: i64) -> i64 {
+    pub(crate) fn behind(self, now_ms: i64) -> i64 {
         wanted(now_ms, self.keep_days).saturating_sub(self.kept_from).max(0)
     }
 }

@@ -4,10 +4,10 @@
 use crate::domain::ledger::{QuotaUse, Reset};
 
 /// A header's name, in lower case, and its value.
-pub type Header = (&'static str, String);
+pub(crate) type Header = (&'static str, String);
 
 /// What the names of all headers begin with that tell of limits: those here, and a provider's own.
-pub const PREFIX: &str = "anthropic-ratelimit-";
+pub(crate) const PREFIX: &str = "anthropic-ratelimit-";
 
 const STATUS: &str = "anthropic-ratelimit-unified-status";
 const RESET: &str = "anthropic-ratelimit-unified-reset";
@@ -23,7 +23,7 @@ const DISABLED_REASON: &str = "anthropic-ratelimit-unified-overage-disabled-reas
 const WARNED_FROM_PERCENT: [i128; 2] = [95, 75];
 
 /// On a success: how much of the quota was spent when the request was admitted, and from 75 % and 95 % on a warning.
-pub fn of_success(standing: &QuotaUse) -> Vec<Header> {
+pub(crate) fn of_success(standing: &QuotaUse) -> Vec<Header> {
     let percent = percent(standing);
     let surpassed = WARNED_FROM_PERCENT.into_iter().find(|from| percent >= *from);
     let status = if surpassed.is_some() {
@@ -44,7 +44,7 @@ pub fn of_success(standing: &QuotaUse) -> Vec<Header> {
 
 /// On the refusal of a key whose quota is spent. With `representative-claim` or `overage-status` Claude Code would put words of
 /// its own in the place of the message, so they are not there.
-pub fn of_spent_quota(standing: &QuotaUse, reset: Reset) -> Vec<Header> {
+pub(crate) fn of_spent_quota(standing: &QuotaUse, reset: Reset) -> Vec<Header> {
     let mut headers = rejected("org_spend_cap_reached");
     headers.push((UTILIZATION, ratio(percent(standing))));
     headers.push((THRESHOLD, ratio(100)));
@@ -56,12 +56,12 @@ pub fn of_spent_quota(standing: &QuotaUse, reset: Reset) -> Vec<Header> {
 }
 
 /// On the refusal of a key whose account has no money. Nothing is known of when that ends, so nothing is said.
-pub fn of_spent_balance() -> Vec<Header> {
+pub(crate) fn of_spent_balance() -> Vec<Header> {
     rejected("out_of_credits")
 }
 
 /// On the refusal of a key whose account may spend nothing at all.
-pub fn of_disabled_account() -> Vec<Header> {
+pub(crate) fn of_disabled_account() -> Vec<Header> {
     rejected("org_level_disabled")
 }
 

@@ -11,9 +11,9 @@ mod tariff;
 mod tests;
 mod versioned;
 
-pub use decimal::{DecimalError, Factor, PerCall, PerToken};
-pub use list::{PriceEntry, PriceList, SHIPPED_FILE};
-pub use part::Part;
-pub use parts::{Charge, OtherModel, PARTS_MAX, PricedRun, charge, recomputed};
-pub use tariff::{Exact, Multipliers, PerCallPrices, Tariff, Tier};
-pub use versioned::{FREE_VERSION, Price};
+pub(crate) use list::{PriceList, SHIPPED_FILE};
+pub(crate) use part::Part;
+#[cfg(test)]
+pub(crate) use parts::PARTS_MAX;
+pub(crate) use parts::{Charge, OtherModel, PricedRun, charge};
+pub(crate) use versioned::Price;

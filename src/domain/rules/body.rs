@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-pub use crate::domain::rules::number::Number;
+pub(crate) use crate::domain::rules::number::Number;
 use crate::domain::{
     rules::condition::{Condition, FieldBase, FieldTest, RequestFacts},
     wire::protocol::Protocol,
 };
 
 /// The most edits of one list, so that a request's cost stays bounded.
-pub const BODY_EDITS_MAX: usize = 64;
+pub(crate) const BODY_EDITS_MAX: usize = 64;
 /// The deepest path, in steps: names and `[]`.
-pub const PATH_STEPS_MAX: usize = 12;
+pub(crate) const PATH_STEPS_MAX: usize = 12;
 
 /// All edits of a provider's bodies in one direction, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,7 +23,7 @@ pub struct BodyRules {
 
 /// One edit at one place, or at several where its path has `[]`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct BodyEdit {
+pub(crate) struct BodyEdit {
     /// Its line in the provider's file, counted from 1.
     pub(super) line: usize,
     /// The path of the members or elements to edit.
@@ -38,7 +38,7 @@ pub struct BodyEdit {
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Segment {
+pub(crate) enum Segment {
     /// A member of an object, by its unescaped name.
     Member(String),
     /// Each element of an array.
@@ -47,7 +47,7 @@ pub enum Segment {
 
 /// What an edit does. Texts are JSON texts.
 #[derive(Clone, Debug, PartialEq)]
-pub enum BodyOp {
+pub(crate) enum BodyOp {
     /// Replaces the value, or appends the member.
     Set {
         /// The value's JSON text.
@@ -81,7 +81,7 @@ pub enum BodyOp {
 
 /// The values for which a request is refused.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Refused {
+pub(crate) enum Refused {
     /// All values.
     Any,
     /// Numbers beyond a bound. What is no number is for the provider to judge.
@@ -92,7 +92,7 @@ pub enum Refused {
 
 /// The least and the greatest number that is let through.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Bounds {
+pub(crate) struct Bounds {
     /// The least allowed value.
     pub(super) min: Option<Bound>,
     /// The greatest allowed value.
@@ -113,7 +113,7 @@ impl Bounds {
 
 /// A bound of a range.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Bound {
+pub(crate) struct Bound {
     /// As it is written into the body.
     pub(super) text: String,
     /// Its value; exact for integers.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use http::HeaderName;
 use toml::Spanned;
 
-pub use self::resilience::{ONLY_CREDENTIAL, SecretPlace};
+pub(crate) use self::resilience::{ONLY_CREDENTIAL, SecretPlace};
 use crate::domain::{
     keys::secret::Secret,
     rules::{
@@ -26,7 +26,7 @@ use crate::domain::{
 };
 
 /// The longest name of a provider, in bytes.
-pub const PROVIDER_NAME_BYTES_MAX: usize = 32;
+pub(crate) const PROVIDER_NAME_BYTES_MAX: usize = 32;
 
 /// A compiled file: the provider without its secrets, and what the catalogue needs to complete it.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ pub struct RequestFacts<'a> {
 
 /// One condition of an edit; an edit with several applies only where all hold.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Condition {
+pub(crate) enum Condition {
     /// The name of the requested model.
     Model(ModelPattern),
     /// A header of the client's request.
@@ -36,11 +36,11 @@ pub enum Condition {
 
 /// A model's name, or several: `*` stands for any characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelPattern(pub(super) String);
+pub(crate) struct ModelPattern(pub(super) String);
 
 /// A test of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HeaderTest {
+pub(crate) enum HeaderTest {
     /// The header is present.
     Present,
     /// One of its values is this text.
@@ -51,7 +51,7 @@ pub enum HeaderTest {
 
 /// A test of one member of a JSON object.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FieldTest {
+pub(crate) struct FieldTest {
     /// Where its path begins.
     pub(super) base: FieldBase,
     /// Names of nested members.
@@ -62,7 +62,7 @@ pub struct FieldTest {
 
 /// Where the path of a field begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldBase {
+pub(crate) enum FieldBase {
     /// The object that holds the edited member, or the edited array element itself.
     Holder,
     /// The whole body or event.
@@ -71,7 +71,7 @@ pub enum FieldBase {
 
 /// A test of a member's value.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ValueTest {
+pub(crate) enum ValueTest {
     /// It is there, whatever its value, or it is not.
     Present(bool),
     /// It is one of these.
@@ -80,7 +80,7 @@ pub enum ValueTest {
 
 /// A value to compare a member with.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Scalar {
+pub(crate) enum Scalar {
     /// A string, unescaped.
     Text(String),
     /// A number, equal whatever its spelling.

@@ -26,7 +26,7 @@ use crate::domain::{
 
 /// A request to explain, with its answer if given.
 #[derive(Clone, Debug)]
-pub struct Question<'a> {
+pub(crate) struct Question<'a> {
     /// What is asked for; `None`: what the body looks like.
     pub operation: Option<Operation>,
     /// The model asked for; `None`: the one that the body names.
@@ -43,7 +43,7 @@ pub struct Question<'a> {
 
 /// What the rules do to a request and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explanation {
+pub(crate) struct Explanation {
     /// The requested operation.
     pub operation: Operation,
     /// The requested model's name.
@@ -65,7 +65,7 @@ pub struct Explanation {
 
 /// A text before and after the edits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Passage {
+pub(crate) struct Passage {
     /// The text before.
     pub before: Vec<u8>,
     /// The text after; `None` if the request is refused.
@@ -74,7 +74,7 @@ pub struct Passage {
 
 /// What one edit changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub(crate) struct Change {
     /// Its line in the provider's file.
     pub line: usize,
     /// Where: `model`, `body`, `head`, `query` or `response`.
@@ -88,13 +88,13 @@ pub struct Change {
 /// Why the request cannot be explained.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct ExplainError(String);
+pub(crate) struct ExplainError(String);
 
 /// Applies a provider's file to a request, edit by edit.
 ///
 /// # Errors
 /// The body is not JSON, or it does not say what is asked for, or the provider does not serve that.
-pub fn explain(compiled: &Compiled, question: &Question<'_>) -> Result<Explanation, ExplainError> {
+pub(crate) fn explain(compiled: &Compiled, question: &Question<'_>) -> Result<Explanation, ExplainError> {
     let limits = ScanLimits { depth_max: DEPTH_MAX };
     let facts = scan(question.body, &limits).map_err(|error| ExplainError(format!("the request's body: {error}")))?;
     let provider = &compiled.provider;

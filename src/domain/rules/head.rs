@@ -8,7 +8,7 @@ pub struct HeadEdits(pub(super) Vec<HeadEdit>);
 
 /// One edit of one header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeadEdit {
+pub(crate) struct HeadEdit {
     /// Its line in the provider's file, counted from 1.
     pub(super) line: usize,
     /// What is done to the header.
@@ -17,7 +17,7 @@ pub struct HeadEdit {
 
 /// What is done to a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HeadOp {
+pub(crate) enum HeadOp {
     /// Removes the header.
     Remove(HeaderName),
     /// Its values go to another name, in the place of what is there.
@@ -65,7 +65,7 @@ impl HeadEdit {
 }
 
 /// A head whose headers can be edited; the gateway's own kind of head is one more.
-pub trait Head {
+pub(crate) trait Head {
     /// All values of a header, in order.
     fn values(&self, name: &HeaderName) -> Vec<HeaderValue>;
     /// Drops a header with all its values.
@@ -89,7 +89,7 @@ impl Head for HeaderMap {
 }
 
 /// Edits a head in the documented order: remove, rename, set, default.
-pub fn edit_head(edits: &HeadEdits, head: &mut impl Head) {
+pub(crate) fn edit_head(edits: &HeadEdits, head: &mut impl Head) {
     for edit in edits.iter() {
         edit.apply(head);
     }

@@ -2,7 +2,7 @@
 
 /// A number as far as it can be compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Number {
+pub(crate) enum Number {
     /// An integer, compared exactly.
     Integer(i128),
     /// With a fraction, an exponent, or more digits than an `i128` has; may be infinite.

@@ -24,7 +24,7 @@ pub struct QueryEdits(pub(super) Vec<QueryEdit>);
 
 /// One edit of one parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueryEdit {
+pub(crate) struct QueryEdit {
     /// Its line in the provider's file, counted from 1.
     pub(super) line: usize,
     /// The parameter's name, unescaped.
@@ -35,7 +35,7 @@ pub struct QueryEdit {
 
 /// What is done to a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum QueryOp {
+pub(crate) enum QueryOp {
     /// Removes the parameter.
     Remove,
     /// Sets the value, whatever the client sent.
@@ -88,7 +88,7 @@ impl QueryEdit {
 }
 
 /// Edits a client's query, from which weir's own key is gone already: remove, set, default. `None` means no query.
-pub fn edit_query<'q>(edits: &QueryEdits, query: Option<&'q str>) -> Option<Cow<'q, str>> {
+pub(crate) fn edit_query<'q>(edits: &QueryEdits, query: Option<&'q str>) -> Option<Cow<'q, str>> {
     edits
         .iter()
         .fold(query.map(Cow::Borrowed), |query, edit| edit.apply(query))

@@ -7,17 +7,19 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Spanned;
 
-pub use self::edits::{OneOrMore, RawBodyEdit, RawBodyOp, RawCondition, RawHeaders, RawQuery};
+pub(crate) use self::edits::{RawBodyEdit, RawBodyOp, RawCondition, RawHeaders, RawQuery};
 use crate::domain::{rules::secret_ref::SecretRef, wire::protocol::Protocol};
 
 mod resilience;
 
-pub use resilience::{ErrorMeaning, RawCredential, RawErrorRule, RawFallback, RawOrigin, RawRetry, RefusalShape};
+pub(crate) use resilience::{
+    ErrorMeaning, RawCredential, RawErrorRule, RawFallback, RawOrigin, RawRetry, RefusalShape,
+};
 
 /// One provider file, the names and text of it not yet understood.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RawProvider {
+pub(crate) struct RawProvider {
     /// The provider's name in configuration, logs and metrics.
     pub name: Spanned<String>,
     /// The name for people; without it, `name`.
@@ -72,7 +74,7 @@ pub struct RawProvider {
 /// `[auth]`: a secret by reference, and the header it goes into.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RawAuth {
+pub(crate) struct RawAuth {
     /// Where the secret is; without it, `[[credential]]` says where several are.
     pub secret: Option<SecretRef>,
     /// One of the usual ways; or `header`.
@@ -85,7 +87,7 @@ pub struct RawAuth {
 
 /// The usual ways to send a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub enum AuthStyle {
+pub(crate) enum AuthStyle {
     /// `x-api-key: SECRET`
     #[serde(rename = "x-api-key")]
     XApiKey,
@@ -100,7 +102,7 @@ pub enum AuthStyle {
 /// `[endpoints]`: a URL per operation; absent means not served. `{model}` stands for the upstream model name.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RawEndpoints {
+pub(crate) struct RawEndpoints {
     /// `POST /v1/messages`
     pub messages: Option<Spanned<String>>,
     /// `POST /v1/messages/count_tokens`
@@ -118,7 +120,7 @@ pub struct RawEndpoints {
 /// `[timeouts]`, each at least 1; see `[upstream]` of weir.toml for what they limit.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RawTimeouts {
+pub(crate) struct RawTimeouts {
     /// Until the connection stands, in milliseconds.
     pub connect_ms: Option<Spanned<u32>>,
     /// Until the first byte of a streamed answer, in seconds.

@@ -6,7 +6,6 @@
 mod array;
 mod event;
 
-pub use self::event::EVENT_BYTES_MAX;
 use self::{array::ElementRewriter, event::EventRewriter};
 use crate::domain::{
     rules::{apply::edit_object, body::BodyRules, condition::RequestFacts},
@@ -14,7 +13,7 @@ use crate::domain::{
 };
 
 /// Bytes of an answer in one piece that are held at most; a longer one passes unedited.
-pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub(crate) const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Rewrites one answer. However the answer is split into pieces, the client gets the same bytes.
 #[derive(Debug)]
 pub struct ResponseRewriter {

@@ -24,7 +24,7 @@ const STAND_INS: [&str; 5] = ["\"\"", "0", "false", "[]", "{}"];
 
 /// What a file says, as far as it can be understood.
 #[derive(Debug)]
-pub struct Parsed<T> {
+pub(crate) struct Parsed<T> {
     /// Without what is wrong; `None` where that leaves nothing.
     pub value: Option<T>,
     /// Every fault.
@@ -38,7 +38,7 @@ pub struct Parsed<T> {
 /// Parses `text` into `T`, and goes on after a fault. `T` (and every table in it) is expected to carry
 /// `#[serde(deny_unknown_fields)]`. The errors are syntax errors, or unknown keys (with the nearest valid name), missing keys
 /// and wrong types; `file` is only a label in them.
-pub fn parse_all<T: DeserializeOwned>(file: &str, text: &str) -> Parsed<T> {
+pub(crate) fn parse_all<T: DeserializeOwned>(file: &str, text: &str) -> Parsed<T> {
     let (document, syntax) = DeTable::parse_recoverable(text);
     if !syntax.is_empty() {
         let mut errors: Vec<FileError> = syntax.iter().map(|error| explain_syntax(file, text, error)).collect();
@@ -261,7 +261,7 @@ fn find_in(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> Option<Path> {
 }
 
 /// The line of every key below some keys of a file: the names of keys, and the numbers of elements from 1, joined by dots.
-pub fn lines(text: &str, below: &[&str]) -> BTreeMap<String, usize> {
+pub(crate) fn lines(text: &str, below: &[&str]) -> BTreeMap<String, usize> {
     let mut lines = BTreeMap::new();
     if let Ok(document) = DeTable::parse(text) {
         for (key, value) in document.get_ref() {

@@ -59,7 +59,7 @@ const WORDS: [&str; 47] = [
 ];
 
 /// The word, if it is one; `other` for everything else.
-pub fn word(text: &str) -> &'static str {
+pub(crate) fn word(text: &str) -> &'static str {
     WORDS.iter().find(|word| **word == text).copied().unwrap_or(OTHER)
 }
 

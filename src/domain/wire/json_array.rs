@@ -25,7 +25,7 @@ enum ArrayState {
 
 /// The framer. Any split of the array gives the same elements.
 #[derive(Debug)]
-pub struct ArrayFramer {
+pub(crate) struct ArrayFramer {
     state: ArrayState,
 }
 
@@ -37,19 +37,19 @@ impl Default for ArrayFramer {
 
 impl ArrayFramer {
     /// A framer at the start of a body.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             state: ArrayState::Before,
         }
     }
 
     /// Whether the array (or the bare value in its place) is closed.
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         matches!(self.state, ArrayState::Closed | ArrayState::BareClosed)
     }
 
     /// Reads the next bytes. `picker` holds the element in progress; `on_element` is called with it when an element is complete.
-    pub fn push(&mut self, bytes: &[u8], picker: &mut Picker, mut on_element: impl FnMut(&Picker)) {
+    pub(crate) fn push(&mut self, bytes: &[u8], picker: &mut Picker, mut on_element: impl FnMut(&Picker)) {
         let mut rest = bytes;
         while let Some(&first) = rest.first() {
             let used = match self.state {
@@ -94,7 +94,7 @@ impl ArrayFramer {
     }
 
     /// The bytes that end the array here with `last` (a JSON value) as its last element. `None` when the array is closed, or is none.
-    pub fn failure_tail(&self, picker: &Picker, last: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn failure_tail(&self, picker: &Picker, last: &[u8]) -> Option<Vec<u8>> {
         let before = match self.state {
             ArrayState::Before => b"[".to_vec(),
             ArrayState::Opened | ArrayState::AfterComma => Vec::new(),

@@ -15,22 +15,22 @@ mod slot;
 #[cfg(test)]
 pub(in crate::domain) mod tests;
 
-pub use heard::Heard;
+pub(crate) use heard::Heard;
 use heard::Listening;
 use key::Key;
 use lexer::{Lexer, Token};
 use marks::Marks;
-pub use path::{
-    LIST_BYTES_MAX, PATHS_MAX, Path, PathSet, SCALAR_BYTES_MAX, SEGMENTS_MAX, Segment, TREE_BYTES_MAX, Take,
-};
 use path::{NodeId, PathBits, ROOT};
-pub use said::Said;
+#[cfg(test)]
+pub(crate) use path::{PATHS_MAX, SCALAR_BYTES_MAX};
+pub(crate) use path::{Path, PathSet, SEGMENTS_MAX, Segment, TREE_BYTES_MAX, Take};
+pub(crate) use said::Said;
 pub(in crate::domain) use slot::replace;
 use slot::{Slot, SlotState, bits};
 
 /// The picker. Paths are named by their place in the set it was made with.
 #[derive(Debug)]
-pub struct Picker {
+pub(crate) struct Picker {
     set: &'static PathSet,
     lexer: Lexer,
     /// Where in the set the open containers are (the outermost first); `None` for those on no path.
@@ -59,7 +59,7 @@ pub struct Picker {
 
 impl Picker {
     /// A picker for these paths.
-    pub fn new(set: &'static PathSet) -> Self {
+    pub(crate) fn new(set: &'static PathSet) -> Self {
         Self {
             set,
             lexer: Lexer::new(),
@@ -81,7 +81,7 @@ impl Picker {
     }
 
     /// Forgets everything, and expects the next value.
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.lexer.reset();
         self.pending = None;
         self.active = 0;
@@ -98,7 +98,7 @@ impl Picker {
     }
 
     /// Takes bytes up to the end of the top-level value, and returns how many; all of them when the value goes on or is not JSON.
-    pub fn push(&mut self, bytes: &[u8]) -> usize {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> usize {
         let mut rest = bytes;
         while !rest.is_empty() && !self.lexer.is_done() {
             let (length, token) = self.lexer.advance(rest);
@@ -111,71 +111,71 @@ impl Picker {
     }
 
     /// All that was listened to (see [`Take::Text`]) since the picker was made, over all resets.
-    pub fn heard(&self) -> &Heard {
+    pub(crate) fn heard(&self) -> &Heard {
         &self.heard
     }
 
     /// What was listened to in the value that is being read, or was read last.
-    pub fn said(&self) -> Said {
+    pub(crate) fn said(&self) -> Said {
         self.said
     }
 
     /// Hears a text as if it had been read in a value that is otherwise of no effect; it has no escapes.
-    pub fn hear(&mut self, text: &[u8]) {
+    pub(crate) fn hear(&mut self, text: &[u8]) {
         self.heard.push_run(text);
         self.heard.end();
     }
 
     /// Whether the top-level value is closed.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.lexer.is_done()
     }
 
     /// Whether the bytes were no JSON (or nested too deeply): nothing more is picked until a reset.
-    pub fn is_inert(&self) -> bool {
+    pub(crate) fn is_inert(&self) -> bool {
         self.lexer.is_inert()
     }
 
     /// The bytes that make what came so far one valid JSON value (nothing came: `null`). `None` when it is none already.
-    pub fn completion(&self) -> Option<Vec<u8>> {
+    pub(crate) fn completion(&self) -> Option<Vec<u8>> {
         self.lexer.completion()
     }
 
     /// The JSON text of what was kept at this path.
-    pub fn raw(&self, path: usize) -> Option<&[u8]> {
+    pub(crate) fn raw(&self, path: usize) -> Option<&[u8]> {
         let slot = self.slots.get(path)?;
         (slot.state == SlotState::Taken).then_some(slot.raw.as_slice())
     }
 
     /// The string kept at this path, or the text of the number or boolean; `null` is nothing.
-    pub fn text(&self, path: usize) -> Option<Cow<'_, str>> {
+    pub(crate) fn text(&self, path: usize) -> Option<Cow<'_, str>> {
         slot::text(self.raw(path)?)
     }
 
     /// As [`Self::text`], all that were kept at this path: several where it is a [`Take::List`].
-    pub fn each_text(&self, path: usize) -> impl Iterator<Item = Cow<'_, str>> {
+    pub(crate) fn each_text(&self, path: usize) -> impl Iterator<Item = Cow<'_, str>> {
         slot::each_text(self.raw(path).unwrap_or_default())
     }
 
     /// Whether the string kept at this path is this one.
-    pub fn is(&self, path: usize, text: &str) -> bool {
+    pub(crate) fn is(&self, path: usize, text: &str) -> bool {
         self.text(path).is_some_and(|found| found == text)
     }
 
     /// Whether something was seen at this path (see [`Take::Presence`]); for other takes, whether something was kept or was too long.
-    pub fn is_present(&self, path: usize) -> bool {
+    pub(crate) fn is_present(&self, path: usize) -> bool {
         self.slots
             .get(path)
             .is_some_and(|slot| slot.state != SlotState::Empty || slot.count > 0)
     }
 
     /// What was counted at this path.
-    pub fn count(&self, path: usize) -> u64 {
+    pub(crate) fn count(&self, path: usize) -> u64 {
         self.slots.get(path).map_or(0, |slot| slot.count)
     }
 
     /// The bytes of heap memory in use: at most one limit per path, and twice that while a value is being kept.
-    pub fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         let slots: usize = self
             .slots
             .iter()

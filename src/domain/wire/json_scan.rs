@@ -27,29 +27,29 @@ mod turns;
 #[cfg(test)]
 mod tests;
 
-pub use error::{Fault, ScanError};
+pub(crate) use error::{Fault, ScanError};
 use facts::Facts;
-pub use input_tokens::input_estimate;
+pub(crate) use input_tokens::input_estimate;
 pub use json_end::{JsonEnd, Progress};
 use key::Key;
-pub use levels::DEPTH_MAX;
+pub(crate) use levels::DEPTH_MAX;
 use lexer::Lexer;
 pub(in crate::domain) use lexer::{Kind, Token};
-pub use output_limits::OutputLimits;
 use references::References;
-pub use references::{REFERENCES_MAX, Reference};
-pub use scanned::{ModelSpan, Scan};
+pub(crate) use references::{REFERENCES_MAX, Reference};
+pub(crate) use scanned::ModelSpan;
+pub use scanned::Scan;
 pub(in crate::domain) use string::{is as is_string, unescaped};
 use tape::Recorder;
-pub use tape::Tape;
+pub(crate) use tape::Tape;
 pub(in crate::domain) use tape::{Reader, TAPE_ENTRIES_MAX};
-pub use turns::Turns;
+pub(crate) use turns::Turns;
 use turns::TurnsRead;
 
 use input_tokens::InputTally;
 
 /// The longest model name that is looked up, in bytes.
-pub const MODEL_NAME_BYTES_MAX: usize = 128;
+pub(crate) const MODEL_NAME_BYTES_MAX: usize = 128;
 
 /// What a body may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +94,7 @@ pub(in crate::domain) fn scan_onto(body: &[u8], limits: &ScanLimits, entries_max
 
 /// Whether a name could be a model's: 1 to [`MODEL_NAME_BYTES_MAX`] characters of `[A-Za-z0-9._:/@-]`. Others are
 /// refused before they reach a look-up, a log line or a provider's path.
-pub fn is_plausible_model(name: &str) -> bool {
+pub(crate) fn is_plausible_model(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b':' | b'/' | b'@' | b'-');
     (1..=MODEL_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(allowed)
 }

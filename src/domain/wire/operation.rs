@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::wire::{json_scan::is_plausible_model, protocol::Protocol};
 
 /// The longest model name taken from a path, in bytes.
-pub const PATH_MODEL_BYTES_MAX: usize = 128;
+pub(crate) const PATH_MODEL_BYTES_MAX: usize = 128;
 
 /// One thing a client can ask of a provider through weir.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ impl Operation {
 
 /// What a request line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub(crate) enum Target {
     /// To be forwarded to a provider; `model` when the path names it.
     Forward {
         /// The operation.
@@ -82,7 +82,7 @@ pub enum Target {
 
 /// Why a request line is refused before anything else is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TargetError {
+pub(crate) enum TargetError {
     /// No such path: 404.
     UnknownPath,
     /// The path exists, with other methods: 405.
@@ -98,7 +98,7 @@ pub enum TargetError {
 }
 
 /// Reads method and path, exactly as the client sent them (still percent-encoded, without the query).
-pub fn target(method: &str, path: &str) -> Result<Target, TargetError> {
+pub(crate) fn target(method: &str, path: &str) -> Result<Target, TargetError> {
     match path {
         "/v1/messages" => post(method, Operation::Messages),
         "/v1/messages/count_tokens" => post(method, Operation::CountTokens),
@@ -119,7 +119,7 @@ pub fn target(method: &str, path: &str) -> Result<Target, TargetError> {
 
 /// The protocol whose error shape a path gets when nothing better is known: that of its prefix (docs/interface.md,
 /// Errors).
-pub fn shape_of(path: &str) -> Protocol {
+pub(crate) fn shape_of(path: &str) -> Protocol {
     let gemini_method =
         || path.starts_with("/v1/models/") && (path.contains(':') || path.contains("%3A") || path.contains("%3a"));
     // Tuned models are not offered; who asks for one speaks this protocol (docs/interface.md, Gemini-style).
@@ -151,7 +151,7 @@ fn read_only(method: &str, target: Target) -> Result<Target, TargetError> {
 }
 
 /// Whether a path ends in one of the methods that Gemini-style requests have, the colon possibly as `%3A`.
-pub fn names_method(path: &str) -> bool {
+pub(crate) fn names_method(path: &str) -> bool {
     let last = path.rsplit('/').next().unwrap_or_default();
     let decoded = percent_decode_str(last).decode_utf8_lossy();
     decoded
@@ -217,7 +217,7 @@ fn checked_model(model: &str) -> Result<String, TargetError> {
 /// Removes every `key` parameter from a query, `$key` (Google's other spelling) included, and returns (what is left, the values
 /// removed, percent-decoded).
 /// The key must not reach a log, a metric or the provider, so this runs before anything else looks at the query.
-pub fn split_key(query: &str) -> (String, Vec<String>) {
+pub(crate) fn split_key(query: &str) -> (String, Vec<String>) {
     let mut left = String::new();
     let mut keys = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {

@@ -117,21 +117,21 @@ impl StateId {
 
 /// State as one account's: a digest over the account and what is named. Only who knows both can ask for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct StateKey(pub [u8; DIGEST_BYTES]);
+pub(crate) struct StateKey(pub [u8; DIGEST_BYTES]);
 
 impl StateKey {
     /// What the identifier names, as this account's.
-    pub fn new(account: &str, id: StateId) -> Self {
+    pub(crate) fn new(account: &str, id: StateId) -> Self {
         Self(shortened(Sha256::new().chain_update(id.0).chain_update(account)))
     }
 
     /// As 32 hexadecimal digits.
-    pub fn to_hex(self) -> String {
+    pub(crate) fn to_hex(self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// A number that is the same for all that name the same.
-    pub fn number(self) -> u64 {
+    pub(crate) fn number(self) -> u64 {
         let [a, b, c, d, e, f, g, h, ..] = self.0;
         u64::from_be_bytes([a, b, c, d, e, f, g, h])
     }
@@ -147,7 +147,7 @@ fn shortened(hash: Sha256) -> [u8; DIGEST_BYTES] {
 
 /// Whether a Gemini-style address of a file is one in a provider's own store, or can be read with the operator's credential
 /// only, and not one that anybody can read: a web page, or a signed address of someone's storage.
-pub fn is_in_own_store(uri: &str) -> bool {
+pub(crate) fn is_in_own_store(uri: &str) -> bool {
     let uri = uri.trim().to_ascii_lowercase();
     let Some(rest) = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://")) else {
         return true;

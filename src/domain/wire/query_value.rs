@@ -27,7 +27,7 @@ pub(in crate::domain) fn decoded(text: &str) -> String {
 ///
 /// # Errors
 /// Two values that differ: what is wrong, for the client.
-pub fn value(query: Option<&str>, name: &str) -> Result<Option<String>, String> {
+pub(crate) fn value(query: Option<&str>, name: &str) -> Result<Option<String>, String> {
     let mut values = values(query.unwrap_or_default(), name);
     let last = values.pop();
     if values.iter().any(|other| Some(other) != last.as_ref()) {

@@ -22,7 +22,7 @@ const SESSION_HEADERS: [&str; 5] = [
 
 /// Where the state of a request lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionHint {
+pub(crate) struct SessionHint {
     number: u64,
     /// State that the provider keeps.
     state: Option<StateKey>,
@@ -31,7 +31,7 @@ pub struct SessionHint {
 
 /// Who served a session: provider and credential, by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServedBy {
+pub(crate) struct ServedBy {
     /// The provider.
     pub provider: String,
     /// Its credential.
@@ -40,7 +40,7 @@ pub struct ServedBy {
 
 impl SessionHint {
     /// The hint of state that the provider keeps, with who has it, if that is remembered.
-    pub fn of_state(state: StateKey, served_by: Option<ServedBy>) -> Self {
+    pub(crate) fn of_state(state: StateKey, served_by: Option<ServedBy>) -> Self {
         Self {
             number: state.number(),
             state: Some(state),
@@ -49,28 +49,28 @@ impl SessionHint {
     }
 
     /// A number that is the same for all requests of a session.
-    pub fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
     /// Whether no other credential can serve the request: the provider keeps its state.
-    pub fn is_binding(&self) -> bool {
+    pub(crate) fn is_binding(&self) -> bool {
         self.state.is_some()
     }
 
     /// Under what the place of the state was remembered.
-    pub fn state(&self) -> Option<StateKey> {
+    pub(crate) fn state(&self) -> Option<StateKey> {
         self.state
     }
 
     /// Who has the state, if that was remembered.
-    pub fn served_by(&self) -> Option<&ServedBy> {
+    pub(crate) fn served_by(&self) -> Option<&ServedBy> {
         self.remembered.as_ref()
     }
 }
 
 /// Whether the answer may be continued by its identifier: the provider keeps it.
-pub fn is_kept(protocol: Protocol, scan: &Scan) -> bool {
+pub(crate) fn is_kept(protocol: Protocol, scan: &Scan) -> bool {
     match protocol {
         // Kept unless it is told not to (`store` defaults to true).
         Protocol::Responses => scan.store != Some(false),
@@ -81,7 +81,7 @@ pub fn is_kept(protocol: Protocol, scan: &Scan) -> bool {
 
 /// The session that a request is part of, by a name it gives or by what it holds. `caller` is the id of its key: nobody reaches
 /// another's sessions.
-pub fn session(caller: &str, headers: &HeaderMap, body: &[u8], scan: &Scan) -> Option<SessionHint> {
+pub(crate) fn session(caller: &str, headers: &HeaderMap, body: &[u8], scan: &Scan) -> Option<SessionHint> {
     let header = |name: &&str| headers.get(*name)?.to_str().ok().filter(|text| !text.is_empty());
     let named = SESSION_HEADERS
         .iter()

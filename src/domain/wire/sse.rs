@@ -9,13 +9,13 @@
 mod tests;
 
 /// Bytes of an event name that are kept; a longer name is cut to this.
-pub const NAME_BYTES_MAX: usize = 64;
+pub(crate) const NAME_BYTES_MAX: usize = 64;
 /// The longest field name that means anything here is `event`.
 const FIELD_BYTES_MAX: usize = 5;
 const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
 /// Takes the content of events.
-pub trait EventSink {
+pub(crate) trait EventSink {
     /// More bytes of the current event's data.
     fn data(&mut self, bytes: &[u8]);
     /// The event is over; `name` is its `event` field, or empty.
@@ -74,7 +74,7 @@ impl<const MAX: usize> Short<MAX> {
 
 /// The framer. Any split of the stream gives the same events.
 #[derive(Debug)]
-pub struct SseFramer {
+pub(crate) struct SseFramer {
     line: Line,
     /// The last line ended in CR: an LF that follows belongs to it.
     after_cr: bool,
@@ -95,7 +95,7 @@ impl Default for SseFramer {
 
 impl SseFramer {
     /// A framer at the start of a stream.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             line: Line::Start,
             after_cr: false,
@@ -108,27 +108,27 @@ impl SseFramer {
     }
 
     /// Whether an event that is appended here stands alone: the last line that came was blank (or none came).
-    pub fn is_between_events(&self) -> bool {
+    pub(crate) fn is_between_events(&self) -> bool {
         self.line == Line::Start && !self.in_event && matches!(self.mark, None | Some(0 | 3))
     }
 
     /// Whether data came for an event that no blank line has ended yet.
-    pub fn has_open_data(&self) -> bool {
+    pub(crate) fn has_open_data(&self) -> bool {
         self.has_data
     }
 
     /// The name of the event that is not ended yet, or empty.
-    pub fn open_name(&self) -> &[u8] {
+    pub(crate) fn open_name(&self) -> &[u8] {
         self.name.as_slice()
     }
 
     /// Whether the next byte begins an event, wherever the stream began.
-    pub fn is_at_event(&self) -> bool {
+    pub(crate) fn is_at_event(&self) -> bool {
         self.line == Line::Start && !self.in_event && self.mark.is_none() && !self.after_cr
     }
 
     /// Reads the next bytes of the stream, at most to the end of an event; says how many.
-    pub fn push_event(&mut self, bytes: &[u8], sink: &mut impl EventSink) -> usize {
+    pub(crate) fn push_event(&mut self, bytes: &[u8], sink: &mut impl EventSink) -> usize {
         let mut rest = bytes;
         while let Some(&first) = rest.first() {
             if std::mem::take(&mut self.after_cr) && first == b'\n' {

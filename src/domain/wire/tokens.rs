@@ -10,7 +10,7 @@
 //! Only what passes can be counted. Reasoning that a provider keeps to itself is seen by nobody but the provider: if it
 //! does not report it, it is not billed.
 
-pub mod bill;
+pub(crate) mod bill;
 mod factor;
 mod factors;
 mod steps;
@@ -18,11 +18,11 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-pub use factor::Factor;
+pub(crate) use factor::Factor;
 use steps::{CLASS, FIRST_ROW, TURNS};
 
 /// Bytes per token for content that cannot be read: compressed in an unknown way, or not JSON.
-pub const UNREADABLE_BYTES_PER_TOKEN: u64 = 4;
+pub(crate) const UNREADABLE_BYTES_PER_TOKEN: u64 = 4;
 
 /// The estimate of a text, from its bytes by kind. Constant in size; any division of the same bytes gives the same
 /// result.
@@ -82,6 +82,6 @@ fn step(row: &mut u32, worth: &mut u64, byte: u8) {
 }
 
 /// The estimate for bytes that cannot be read.
-pub fn unreadable_tokens(bytes: u64) -> u64 {
+pub(crate) fn unreadable_tokens(bytes: u64) -> u64 {
     bytes.div_ceil(UNREADABLE_BYTES_PER_TOKEN)
 }

@@ -53,7 +53,7 @@ pub(in crate::domain) fn is_zero(count: &u64) -> bool {
 }
 
 /// The largest count that is believed (2^53, the largest integer that every JSON reader keeps exact); anything above becomes this.
-pub const COUNT_MAX: u64 = 1 << 53;
+pub(crate) const COUNT_MAX: u64 = 1 << 53;
 
 impl Usage {
     /// All input tokens: uncached, read, written and put in by tools.
@@ -108,8 +108,8 @@ pub(in crate::domain) mod fields;
 mod run;
 mod source;
 
-pub use run::{Run, RunKind, total};
-pub use source::{Modifiers, UsageSource};
+pub(crate) use run::{Run, RunKind, total};
+pub(crate) use source::{Modifiers, UsageSource};
 
 #[cfg(test)]
 mod tests {

@@ -7,13 +7,13 @@ use ipnet::IpNet;
 
 /// A client. IPv6 by its /64, which one household or machine has to itself, so that its 2^64 addresses are one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Client(IpAddr);
+pub(crate) struct Client(IpAddr);
 
 impl Client {
     /// The peer, or whom it speaks for: `x-forwarded-for` is believed of a trusted peer alone, and read from its end, past
     /// entries that are trusted too, to the first that is not. An entry that is no address ends the reading: nothing in
     /// front of it was written by anybody who is trusted.
-    pub fn of(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Self {
+    pub(crate) fn of(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Self {
         let is_trusted = |address: &IpAddr| trusted.iter().any(|network| network.contains(address));
         let mut last = peer.to_canonical();
         let lines = headers.get_all("x-forwarded-for").iter().rev();

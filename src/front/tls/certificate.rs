@@ -15,7 +15,7 @@ use crate::front::tls::names::Names;
 
 /// Why a certificate cannot be served. Nothing of a key is in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CertificateError {
+pub(crate) enum CertificateError {
     /// The chain's file has no certificate.
     #[error("the chain holds no PEM certificate")]
     NoCertificate,
@@ -38,7 +38,7 @@ pub enum CertificateError {
 
 /// What a listener shows for some names.
 #[derive(Clone, Debug)]
-pub struct Certificate {
+pub(crate) struct Certificate {
     names: Names,
     from: i64,
     until: i64,
@@ -48,7 +48,7 @@ pub struct Certificate {
 
 impl Certificate {
     /// From PEM: the chain, leaf first, and the leaf's private key. Anything else in the files is passed over.
-    pub fn read(chain: &[u8], key: &[u8], crypto: &CryptoProvider) -> Result<Self, CertificateError> {
+    pub(crate) fn read(chain: &[u8], key: &[u8], crypto: &CryptoProvider) -> Result<Self, CertificateError> {
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
             .enumerate()
             .map(|(index, one)| one.map_err(|_| CertificateError::Damaged(index + 1)))
@@ -87,27 +87,27 @@ impl Certificate {
     }
 
     /// What it is good for.
-    pub fn names(&self) -> &Names {
+    pub(crate) fn names(&self) -> &Names {
         &self.names
     }
 
     /// The first second of its chain's validity, since the Unix epoch.
-    pub fn valid_from(&self) -> i64 {
+    pub(crate) fn valid_from(&self) -> i64 {
         self.from
     }
 
     /// The last second of its chain's validity, since the Unix epoch.
-    pub fn valid_until(&self) -> i64 {
+    pub(crate) fn valid_until(&self) -> i64 {
         self.until
     }
 
     /// Whether each certificate of the chain is followed by its issuer. Some clients refuse any other order.
-    pub fn is_in_order(&self) -> bool {
+    pub(crate) fn is_in_order(&self) -> bool {
         self.in_order
     }
 
     /// The kind of its key, for people.
-    pub fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self.certified.key.algorithm() {
             SignatureAlgorithm::RSA => "RSA",
             SignatureAlgorithm::ECDSA => "ECDSA",
@@ -122,7 +122,7 @@ impl Certificate {
 }
 
 /// Whom a certificate names, and its SHA-256 digest, to tell apart two of one name. `None`: it is not X.509.
-pub fn holder(der: &[u8]) -> Option<String> {
+pub(crate) fn holder(der: &[u8]) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let digest: String = Sha256::digest(der).iter().map(|byte| format!("{byte:02x}")).collect();
     Some(format!("{} sha256:{digest}", certificate.subject()))

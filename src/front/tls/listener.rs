@@ -23,7 +23,7 @@ const HTTP_1: &[&[u8]] = &[b"http/1.1"];
 
 /// Who may connect.
 #[derive(Clone, Debug, Default)]
-pub enum Clients {
+pub(crate) enum Clients {
     /// Anybody.
     #[default]
     All,
@@ -34,11 +34,11 @@ pub enum Clients {
 /// Why an authority's file cannot be used for clients.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("holds no PEM certificate of an authority")]
-pub struct NoAuthority;
+pub(crate) struct NoAuthority;
 
 impl Clients {
     /// Those that the authorities in this PEM file vouch for.
-    pub fn of(authorities: &[u8]) -> Result<Self, NoAuthority> {
+    pub(crate) fn of(authorities: &[u8]) -> Result<Self, NoAuthority> {
         let mut roots = RootCertStore::empty();
         for one in CertificateDer::pem_slice_iter(authorities) {
             one.ok().and_then(|one| roots.add(one).ok()).ok_or(NoAuthority)?;
@@ -50,7 +50,7 @@ impl Clients {
 
 /// What a listener shows, and demands: one version of it, exchanged as a whole.
 #[derive(Clone, Debug)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// Never empty, in the order of preference.
     pub certificates: Vec<Certificate>,
     /// Who may connect.
@@ -59,7 +59,7 @@ pub struct Identity {
 
 /// The HTTP versions behind a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaks {
+pub(crate) enum Speaks {
     /// HTTP/2 and HTTP/1.1.
     Http2,
     /// HTTP/1.1 alone.
@@ -67,7 +67,7 @@ pub enum Speaks {
 }
 
 /// TLS 1.2 and 1.3 on a listener.
-pub struct Listener {
+pub(crate) struct Listener {
     speaks: Speaks,
     tickets: Arc<dyn ProducesTickets>,
     version: ArcSwap<Version>,
@@ -83,7 +83,7 @@ impl Listener {
     ///
     /// # Errors
     /// The system gives no random bytes.
-    pub fn new(speaks: Speaks, identity: Identity) -> Result<Self, Error> {
+    pub(crate) fn new(speaks: Speaks, identity: Identity) -> Result<Self, Error> {
         let tickets = ring::Ticketer::new()?;
         let version = ArcSwap::from_pointee(version(speaks, &tickets, identity)?);
         Ok(Self {
@@ -98,7 +98,7 @@ impl Listener {
     ///
     /// # Errors
     /// None that a listener that was made has not had.
-    pub fn show(&self, identity: Identity) -> Result<(), Error> {
+    pub(crate) fn show(&self, identity: Identity) -> Result<(), Error> {
         self.version
             .store(Arc::new(version(self.speaks, &self.tickets, identity)?));
         Ok(())
@@ -108,13 +108,13 @@ impl Listener {
     ///
     /// # Errors
     /// The client's and rustls', as Pingora tells them.
-    pub async fn accept<S: IO + 'static>(&self, stream: S) -> Result<TlsStream<S>, Box<pingora::Error>> {
+    pub(crate) async fn accept<S: IO + 'static>(&self, stream: S) -> Result<TlsStream<S>, Box<pingora::Error>> {
         let config = Arc::clone(&self.version.load().config);
         Acceptor::from_server_config(config).tls_handshake(stream).await
     }
 
     /// Whether a certificate is good for this host.
-    pub fn covers(&self, host: &str) -> bool {
+    pub(crate) fn covers(&self, host: &str) -> bool {
         let version = self.version.load();
         version
             .choice
@@ -124,7 +124,7 @@ impl Listener {
     }
 
     /// The certificates in use.
-    pub fn certificates(&self) -> Vec<Certificate> {
+    pub(crate) fn certificates(&self) -> Vec<Certificate> {
         self.version.load().choice.certificates().to_vec()
     }
 }
@@ -165,7 +165,7 @@ fn version(speaks: Speaks, tickets: &Arc<dyn ProducesTickets>, identity: Identit
 }
 
 /// The cryptography of every listener: ring, as for providers.
-pub fn crypto() -> Arc<CryptoProvider> {
+pub(crate) fn crypto() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 

@@ -7,14 +7,14 @@ use x509_parser::{certificate::X509Certificate, extensions::GeneralName};
 /// The DNS names and addresses of a certificate's subjectAltName. Its common name counts for nothing (RFC 9525
 /// section 2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names {
+pub(crate) struct Names {
     dns: Vec<String>,
     addresses: Vec<IpAddr>,
 }
 
 /// How a certificate is good for a name; the better one is the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Match {
+pub(crate) enum Match {
     /// By `*.` in place of the name's first label.
     Wildcard,
     /// The name itself is in the certificate.
@@ -23,7 +23,7 @@ pub enum Match {
 
 impl Names {
     /// Those of a certificate; empty if it has none that can be read.
-    pub fn of(certificate: &X509Certificate<'_>) -> Self {
+    pub(crate) fn of(certificate: &X509Certificate<'_>) -> Self {
         let mut names = Self::default();
         let found = certificate.subject_alternative_name().ok().flatten();
         for name in found.iter().flat_map(|extension| &extension.value.general_names) {
@@ -37,7 +37,7 @@ impl Names {
     }
 
     /// All of them, DNS names first.
-    pub fn all(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = String> {
         self.dns
             .iter()
             .cloned()
@@ -45,12 +45,12 @@ impl Names {
     }
 
     /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.dns.is_empty() && self.addresses.is_empty()
     }
 
     /// Whether a host is among them: a DNS name in any case, or an address without brackets.
-    pub fn covers(&self, host: &str) -> Option<Match> {
+    pub(crate) fn covers(&self, host: &str) -> Option<Match> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return self.addresses.contains(&address).then_some(Match::Exact);
         }
@@ -66,7 +66,7 @@ impl Names {
     }
 
     /// The name to call the certificate by.
-    pub fn first(&self) -> String {
+    pub(crate) fn first(&self) -> String {
         self.all().next().unwrap_or_default()
     }
 }

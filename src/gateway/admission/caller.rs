@@ -27,7 +27,7 @@ use crate::{
 
 /// The authenticated caller of a request.
 #[derive(Clone, Debug)]
-pub struct Caller {
+pub(crate) struct Caller {
     /// The key's digest, under which the store has it.
     pub digest: KeyDigest,
     /// The key's record, as this node knew it at authentication.
@@ -37,7 +37,7 @@ pub struct Caller {
 }
 
 /// Finds the key's record and checks that it is neither revoked nor expired. Reads no byte of the body.
-pub async fn authenticate(
+pub(crate) async fn authenticate(
     gateway: &Gateway,
     session: &Session,
     live: &Live,
@@ -72,7 +72,7 @@ pub async fn authenticate(
 }
 
 /// The refusal of a key that is not valid.
-pub fn refusal(denied: KeyDenied) -> Refusal {
+pub(crate) fn refusal(denied: KeyDenied) -> Refusal {
     match denied {
         KeyDenied::Revoked => Refusal::KeyRevoked,
         KeyDenied::Expired => Refusal::KeyExpired,

@@ -22,7 +22,7 @@ use crate::{
 
 /// A request that asks for a hold.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub(crate) struct Asked<'a> {
     /// weir's request id.
     pub request_id: &'a str,
     /// The requested operation.
@@ -44,7 +44,7 @@ pub struct Asked<'a> {
 
 /// Why a request got no hold.
 #[derive(Debug)]
-pub enum NoHold {
+pub(crate) enum NoHold {
     /// Running requests hold all that is left; the request may wait.
     Held(Denied),
     /// The request is to be answered with this refusal.
@@ -59,7 +59,7 @@ impl From<Refusal> for NoHold {
 
 /// Puts a hold for the request; `None` if the operation is free. If the key may have changed, its record is read again
 /// once, so that a limit that was just raised, on whichever node, is not reported as reached.
-pub async fn hold(gateway: &Gateway, caller: &Caller, asked: &Asked<'_>) -> Result<Option<Bill>, NoHold> {
+pub(crate) async fn hold(gateway: &Gateway, caller: &Caller, asked: &Asked<'_>) -> Result<Option<Bill>, NoHold> {
     if asked.operation.counts_tokens() {
         return Ok(None);
     }
@@ -91,7 +91,7 @@ pub async fn hold(gateway: &Gateway, caller: &Caller, asked: &Asked<'_>) -> Resu
 }
 
 /// The refusal for a request that was not admitted. `began` is when the ledger was asked.
-pub fn refused(gateway: &Gateway, key: &KeyRecord, refused: NotAdmitted, began: Instant) -> Refusal {
+pub(crate) fn refused(gateway: &Gateway, key: &KeyRecord, refused: NotAdmitted, began: Instant) -> Refusal {
     match refused {
         NotAdmitted::Denied(denied) => {
             gateway.recent_refusals.remember(&key.id, denied, began);
@@ -107,7 +107,7 @@ pub fn refused(gateway: &Gateway, key: &KeyRecord, refused: NotAdmitted, began: 
 
 /// Refuses a key before its body is read if it was refused recently and the store says that this still holds, so an
 /// operator's change takes effect at once. A request that passes is still checked by [`hold`].
-pub async fn refuse_known(gateway: &Gateway, caller: &Caller, operation: Operation) -> Result<(), Refusal> {
+pub(crate) async fn refuse_known(gateway: &Gateway, caller: &Caller, operation: Operation) -> Result<(), Refusal> {
     let (id, now) = (&caller.key.id, clock::instant());
     // While the store is unreachable nothing can be confirmed, and a cached key has its grace.
     if operation.counts_tokens() || !gateway.keys.store_is_reachable() {
@@ -134,7 +134,7 @@ pub async fn refuse_known(gateway: &Gateway, caller: &Caller, operation: Operati
 }
 
 /// The refusal for a denial by the ledger.
-pub fn refusal(gateway: &Gateway, denied: Denied, key: &KeyRecord) -> Refusal {
+pub(crate) fn refusal(gateway: &Gateway, denied: Denied, key: &KeyRecord) -> Refusal {
     match denied {
         Denied::KeyRevoked => Refusal::KeyRevoked,
         Denied::KeyExpired => Refusal::KeyExpired,
@@ -163,7 +163,7 @@ fn may_be_outdated(refused: NotAdmitted) -> bool {
 }
 
 /// The key's record, read from the store now.
-pub async fn fresh(gateway: &Gateway, digest: &KeyDigest, now: Instant) -> Result<Arc<KeyRecord>, Refusal> {
+pub(crate) async fn fresh(gateway: &Gateway, digest: &KeyDigest, now: Instant) -> Result<Arc<KeyRecord>, Refusal> {
     let found = gateway.keys.find_anew(digest, now).await;
     let key = found
         .map_err(|_| Refusal::StoreUnavailable)?
@@ -174,7 +174,7 @@ pub async fn fresh(gateway: &Gateway, digest: &KeyDigest, now: Instant) -> Resul
 }
 
 /// What the ledger is asked to admit.
-pub fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'a>) -> Wanted<'a> {
+pub(crate) fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'a>) -> Wanted<'a> {
     Wanted {
         key,
         request_id: asked.request_id,

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Waits until the store admits the request, for at most `[money] held_wait_ms` and while the client is connected.
-pub async fn wait(
+pub(crate) async fn wait(
     gateway: &Gateway,
     session: &mut Session,
     caller: &Caller,

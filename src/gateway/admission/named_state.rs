@@ -19,14 +19,14 @@ use crate::{
 
 /// The state that a request names, with what the store knows of each.
 #[derive(Debug, Default)]
-pub struct Named<'s> {
+pub(crate) struct Named<'s> {
     references: Vec<(&'s Reference, StateKey)>,
     recalled: Recalled,
 }
 
 /// Looks up the state that a request of this account names, with at most one call to the store, and none if it names
 /// nothing.
-pub async fn look_up<'s>(gateway: &Gateway, account: &str, operation: Operation, scan: &'s Scan) -> Named<'s> {
+pub(crate) async fn look_up<'s>(gateway: &Gateway, account: &str, operation: Operation, scan: &'s Scan) -> Named<'s> {
     let protocol = operation.protocol();
     let references: Vec<_> = scan
         .references
@@ -47,7 +47,7 @@ pub async fn look_up<'s>(gateway: &Gateway, account: &str, operation: Operation,
 impl Named<'_> {
     /// Refuses a request that names state its account has not created, unless the operator allows any state. If the
     /// store cannot tell, the request is refused as well. `bill` is `None` if the request is free.
-    pub async fn refuse_others(
+    pub(crate) async fn refuse_others(
         &self,
         gateway: &Gateway,
         key: &KeyRecord,
@@ -88,7 +88,7 @@ impl Named<'_> {
 
     /// Where the request must go: to whoever has the state that it continues, else to whoever has the first known state
     /// that it names.
-    pub fn hint(&self) -> Option<SessionHint> {
+    pub(crate) fn hint(&self) -> Option<SessionHint> {
         let continued = self.served().find(|(reference, ..)| reference.kind.is_continued());
         let (_, state, served_by) = continued.or_else(|| self.served().find(|(.., served_by)| served_by.is_some()))?;
         Some(SessionHint::of_state(state, served_by.cloned()))

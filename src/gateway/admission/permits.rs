@@ -26,7 +26,7 @@ use crate::{
 
 /// A place among those that the key has for counting tokens. Agents count in bursts (25 at once were seen) and pay
 /// nothing for it, so this limit is apart from those on generation (docs/interface.md, Token counts).
-pub fn count_slot(
+pub(crate) fn count_slot(
     gateway: &Gateway,
     live: &Live,
     key: &KeyRecord,
@@ -42,7 +42,7 @@ pub fn count_slot(
 
 /// Lets the request outlive its client, if the provider's file says so or the model requires it. Counting tokens is free
 /// and creates no state, so an answer that nobody reads has no use.
-pub fn presence(gateway: &Gateway, request: &Request, provider: &Provider) -> Option<Arc<Presence>> {
+pub(crate) fn presence(gateway: &Gateway, request: &Request, provider: &Provider) -> Option<Arc<Presence>> {
     let action = provider
         .on_client_gone
         .action(request.stream, request.model.hidden_reasoning);
@@ -58,7 +58,7 @@ pub fn presence(gateway: &Gateway, request: &Request, provider: &Provider) -> Op
 }
 
 /// Connects the client's connection to `presence`, if there is one, and to the gate, which is returned.
-pub fn connection(session: &mut Session, request: &Request, presence: Option<&Arc<Presence>>) -> Arc<Gate> {
+pub(crate) fn connection(session: &mut Session, request: &Request, presence: Option<&Arc<Presence>>) -> Arc<Gate> {
     if request.operation.counts_tokens() {
         return Arc::default();
     }

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Passes a piece of the answer's body, or its end. An error return breaks the connection.
-pub fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
+pub(crate) fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
     fail::fail_point!("response_body");
     if let Some(bytes) = piece.as_deref() {
         let now = clock::instant();
@@ -106,7 +106,7 @@ fn end_as_failure(forward: &mut Forward, piece: &mut Option<Bytes>, fate: Fate) 
 
 /// The bytes still missing from a complete answer whose provider connection broke. `None` if the answer is not
 /// complete, or if only the connection's end delimits it.
-pub fn rest_of_whole(forward: &mut Forward) -> Option<Bytes> {
+pub(crate) fn rest_of_whole(forward: &mut Forward) -> Option<Bytes> {
     let meter = &mut forward.ticket.meter;
     let is_stream = meter.status() < 400 && matches!(meter.framing(), Some(Framing::Sse | Framing::JsonArray));
     if !is_stream || meter.is_coded() || !meter.is_complete() {

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Outcome and message for an answer that its watch has ended; `None` if the watch has not.
-pub fn ended_by(fate: Fate) -> Option<(Outcome, FailureKind, &'static str)> {
+pub(crate) fn ended_by(fate: Fate) -> Option<(Outcome, FailureKind, &'static str)> {
     match fate {
         Fate::Running => None,
         Fate::Expired => Some((
@@ -26,7 +26,7 @@ pub fn ended_by(fate: Fate) -> Option<(Outcome, FailureKind, &'static str)> {
 }
 
 /// Outcome and in-band error for an answer that breaks off. `panicked` says that a hook panicked.
-pub fn failure_of(forward: &Forward, panicked: bool) -> (Outcome, MidStreamFailure) {
+pub(crate) fn failure_of(forward: &Forward, panicked: bool) -> (Outcome, MidStreamFailure) {
     let (outcome, kind, message) = if panicked {
         (
             Outcome::Internal,

@@ -33,7 +33,12 @@ use crate::{
 
 /// Withholds an error answer whose head has arrived, and gives Pingora a head that the client never sees. `is_judged`
 /// says that the status has decided already. An error return ends the attempt.
-pub fn withhold(metrics: &Metrics, forward: &mut Forward, head: &mut ResponseHeader, is_judged: bool) -> Result<()> {
+pub(crate) fn withhold(
+    metrics: &Metrics,
+    forward: &mut Forward,
+    head: &mut ResponseHeader,
+    is_judged: bool,
+) -> Result<()> {
     let withheld = std::mem::replace(head, interim::head()?);
     let content_type = withheld.headers.get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok());
@@ -58,7 +63,7 @@ fn has_no_body(head: &ResponseHeader) -> bool {
 }
 
 /// Takes a piece of a withheld answer, or its end. Nothing goes to the client. An error return ends the attempt.
-pub fn keep_back(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
+pub(crate) fn keep_back(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
     let taken = piece.take();
     if let (Outlet::Withheld(error), Some(bytes)) = (&mut forward.outlet, taken) {
         error.push(&bytes);
@@ -101,7 +106,7 @@ fn finish(mut error: WithheldError, metrics: &Metrics, forward: &mut Forward) ->
 }
 
 /// The pause that an error answer's head asks for.
-pub fn asked_pause(head: &ResponseHeader) -> Option<Duration> {
+pub(crate) fn asked_pause(head: &ResponseHeader) -> Option<Duration> {
     let header = |name: &str| head.headers.get(name)?.to_str().ok();
     retry_after(header, clock::unix_millis())
 }

@@ -31,7 +31,7 @@ const NOT_RETURNED: [&str; 17] = [
 ];
 
 /// Removes what must not reach the client and adds the request ids.
-pub fn fit(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
+pub(crate) fn fit(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
     strip(forward, head);
     spend_limit::tell(forward, head)?;
     // The provider's reason phrase is replaced by the standard one.

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The provider's answer has a head. An error return ends the attempt.
-pub fn accept(metrics: &Metrics, forward: &mut Forward, head: &mut ResponseHeader) -> Result<()> {
+pub(crate) fn accept(metrics: &Metrics, forward: &mut Forward, head: &mut ResponseHeader) -> Result<()> {
     forward.dispatch.attempt.byte_seen(clock::instant());
     if head.status.is_informational() {
         *head = interim::head()?;
@@ -64,7 +64,7 @@ fn is_empty_stream(forward: &Forward, head: &ResponseHeader) -> bool {
 }
 
 /// Prepares the head for the client and chooses the observer for the body.
-pub fn prepare(session: &mut Session, forward: &mut Forward, head: &mut ResponseHeader) -> Result<()> {
+pub(crate) fn prepare(session: &mut Session, forward: &mut Forward, head: &mut ResponseHeader) -> Result<()> {
     if head.status.is_informational() {
         return Ok(());
     }

@@ -10,7 +10,7 @@ use crate::{
 
 /// The error that ends the attempt. Logs an error for the operator. The redirect's target is neither logged nor returned, since it
 /// may contain anything.
-pub fn refuse(forward: &Forward, head: &ResponseHeader) -> Box<Error> {
+pub(crate) fn refuse(forward: &Forward, head: &ResponseHeader) -> Box<Error> {
     let status = head.status.as_u16();
     tracing::error!(
         request_id = forward.ticket.request_id(),

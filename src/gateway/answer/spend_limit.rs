@@ -11,7 +11,7 @@ use crate::{
 
 /// Replaces what the provider says about the operator's account by the key's own quota. Only for successes, and only
 /// for keys with a quota; an error keeps the provider's headers, which say when to come back.
-pub fn tell(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
+pub(crate) fn tell(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
     let Some(standing) = forward.ticket.quota() else {
         return Ok(());
     };

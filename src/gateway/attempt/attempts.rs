@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The most attempts of one request, over all providers.
-pub const ATTEMPTS_MAX: usize = 12;
+pub(crate) const ATTEMPTS_MAX: usize = 12;
 
 /// The pause before a connect to the same address is tried again: long enough for a provider's front to come back, too short
 /// to be noticed.
@@ -28,7 +28,7 @@ const CONNECT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// The attempts of one request: the current provider, the ones still to try, and the reason and pause for the next
 /// attempt.
 #[derive(Debug)]
-pub struct Attempts {
+pub(crate) struct Attempts {
     wish: Wish,
     /// The current provider.
     visit: Visit,
@@ -45,7 +45,7 @@ pub struct Attempts {
 
 /// What decides about a further attempt after a provider has answered.
 #[derive(Clone, Copy, Debug)]
-pub struct Answered {
+pub(crate) struct Answered {
     /// The provider's HTTP status.
     pub status: u16,
     /// The answer refuses weir's credential.
@@ -61,7 +61,7 @@ impl Attempts {
     /// is none, it starts with the leg that opens soonest. A request bound to state at a provider starts with the
     /// provider that has it. `probing` says whether the request may serve as a probe. Returns `None` if a leg has no
     /// pool, which can only happen if catalogue and pools are of different versions.
-    pub fn begin(
+    pub(crate) fn begin(
         operation: Operation,
         mut legs: Vec<Leg>,
         pools: Arc<Pools>,
@@ -92,43 +92,43 @@ impl Attempts {
     }
 
     /// The current provider, with its model name, target and price.
-    pub fn leg(&self) -> &Leg {
+    pub(crate) fn leg(&self) -> &Leg {
         &self.visit.leg
     }
 
     /// The current provider's places.
-    pub fn places(&self) -> &Arc<Places> {
+    pub(crate) fn places(&self) -> &Arc<Places> {
         self.visit.places()
     }
 
     /// The current credential.
-    pub fn credential(&self) -> &CredentialState {
+    pub(crate) fn credential(&self) -> &CredentialState {
         self.visit.credential()
     }
 
     /// The state at a provider that the request continues.
-    pub fn state(&self) -> Option<StateKey> {
+    pub(crate) fn state(&self) -> Option<StateKey> {
         self.wish.session.as_ref().and_then(SessionHint::state)
     }
 
     /// The place of the running attempt, once it has been chosen.
-    pub fn place(&self) -> Option<&Place> {
+    pub(crate) fn place(&self) -> Option<&Place> {
         self.visit.place()
     }
 
     /// The pause before the next attempt; zero if there is none. Resets it.
-    pub fn take_pause(&mut self) -> Duration {
+    pub(crate) fn take_pause(&mut self) -> Duration {
         std::mem::take(&mut self.pause)
     }
 
     /// The metric label that says why the next attempt is a retry; `None` for the first. Resets it.
-    pub fn take_reason(&mut self) -> Option<&'static str> {
+    pub(crate) fn take_reason(&mut self) -> Option<&'static str> {
         self.reason.take()
     }
 
     /// Begins the next attempt and chooses its place. Goes on to the next provider if no name of the current one's
     /// places is resolved. Returns `None` if no provider is left.
-    pub fn next_place(&mut self, dice: f64, now: Instant) -> Option<&Place> {
+    pub(crate) fn next_place(&mut self, dice: f64, now: Instant) -> Option<&Place> {
         self.made += 1;
         while !self.visit.next_place(self.wish.probing, now) {
             if self.is_bound() || !self.next_leg("unresolved", dice, now) {
@@ -139,14 +139,14 @@ impl Attempts {
     }
 
     /// The attempt's connection is established and the request is about to be sent.
-    pub fn connected(&mut self) {
+    pub(crate) fn connected(&mut self) {
         self.visit.connects = 0;
         self.visit.sent = self.visit.sent.saturating_add(1);
     }
 
     /// The connection failed. Returns whether to try again: another address of the provider, or, after `retries_max`
     /// retries, another provider.
-    pub fn connect_failed(&mut self, retries_max: usize, dice: f64, now: Instant) -> bool {
+    pub(crate) fn connect_failed(&mut self, retries_max: usize, dice: f64, now: Instant) -> bool {
         self.visit.place_failed(now);
         self.visit.connects += 1;
         let may = self.made < ATTEMPTS_MAX;
@@ -164,7 +164,7 @@ impl Attempts {
     /// The provider closed a pooled connection before it answered. Returns whether to send again; the next attempt then
     /// uses a new connection, because the other pooled ones are likely closed, too. The failed attempt does not count
     /// against the provider's retries, since the provider has not seen the request.
-    pub fn connection_was_stale(&mut self) -> bool {
+    pub(crate) fn connection_was_stale(&mut self) -> bool {
         let again = self.made < ATTEMPTS_MAX;
         if again {
             self.visit.sent = self.visit.sent.saturating_sub(1);
@@ -175,14 +175,14 @@ impl Attempts {
     }
 
     /// Whether the next attempt must open a new connection. Resets it.
-    pub fn take_fresh(&mut self) -> bool {
+    pub(crate) fn take_fresh(&mut self) -> bool {
         std::mem::take(&mut self.fresh)
     }
 
     /// The provider timed out, or closed the connection before an answer's head. Returns whether to go on to another
     /// provider. `may` allows that; it is the operator's decision, because the silent provider may have served the
     /// request.
-    pub fn unanswered(&mut self, may: bool, dice: f64, now: Instant) -> bool {
+    pub(crate) fn unanswered(&mut self, may: bool, dice: f64, now: Instant) -> bool {
         self.visit.place_failed(now);
         self.visit.gave_up(now);
         may && self.made < ATTEMPTS_MAX && !self.is_bound() && self.next_leg("unanswered", dice, now)
@@ -190,7 +190,7 @@ impl Attempts {
 
     /// The provider has answered. Updates the circuit breakers and the credential's rest, and returns whether to try
     /// again.
-    pub fn answered(&mut self, answer: &Answered, dice: f64, now: Instant) -> bool {
+    pub(crate) fn answered(&mut self, answer: &Answered, dice: f64, now: Instant) -> bool {
         let limited = answer.status == 429;
         let failed = self.is_failure(answer);
         self.visit.place_answered(answer.status, now);

@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// Waits for the pause before this attempt, or until the process has no more time.
-pub async fn pause(dispatch: &mut Dispatch, drain: &Drain) {
+pub(crate) async fn pause(dispatch: &mut Dispatch, drain: &Drain) {
     let pause = dispatch.attempts.take_pause();
     if !pause.is_zero() {
         tokio::select! {
@@ -48,7 +48,7 @@ pub async fn pause(dispatch: &mut Dispatch, drain: &Drain) {
 }
 
 /// The peer that Pingora connects to in this attempt.
-pub fn peer(
+pub(crate) fn peer(
     gateway: &Gateway,
     session: &Session,
     dispatch: &mut Dispatch,
@@ -113,7 +113,7 @@ fn limits(dispatch: &Dispatch) -> Limits {
 }
 
 /// The connection is established: starts the time limits, including that of `presence`.
-pub fn connected(
+pub(crate) fn connected(
     session: &Session,
     dispatch: &mut Dispatch,
     presence: Option<Arc<Presence>>,
@@ -132,7 +132,7 @@ pub fn connected(
 }
 
 /// Pingora could not connect. Decides whether another attempt follows; none does once the client has left.
-pub fn failed(
+pub(crate) fn failed(
     dispatch: &mut Dispatch,
     request_id: &str,
     has_left: bool,

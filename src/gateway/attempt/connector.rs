@@ -26,11 +26,11 @@ use crate::{
 };
 
 /// How long the first address is tried alone (RFC 8305 section 8, "Connection Attempt Delay").
-pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+pub(crate) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Connects to one place, and keeps a second handle on the socket for [`deadline`].
 #[derive(Debug)]
-pub struct Connector {
+pub(crate) struct Connector {
     /// Limits the TCP connect, over both families together.
     timeout: Duration,
     place: Place,
@@ -41,7 +41,7 @@ pub struct Connector {
 
 impl Connector {
     /// A connector for one attempt at `place`, which is one of `places`.
-    pub fn new(timeout: Duration, place: Place, places: Arc<Places>, drain: Drain) -> Self {
+    pub(crate) fn new(timeout: Duration, place: Place, places: Arc<Places>, drain: Drain) -> Self {
         Self {
             timeout,
             place,

@@ -28,7 +28,7 @@ use crate::{
 
 /// The time limits of one attempt.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// From the request's last byte to the answer's first.
     pub first_byte: Duration,
     /// Between two reads of the answer.
@@ -39,7 +39,7 @@ pub struct Limits {
 
 /// The socket and a digest that carries a second handle on it. Pingora attaches application data to a connection only
 /// as part of a CONNECT response, so an empty response stands in.
-pub fn with_handle(socket: TcpStream) -> Result<(TcpStream, ProxyDigest)> {
+pub(crate) fn with_handle(socket: TcpStream) -> Result<(TcpStream, ProxyDigest)> {
     let (socket, handle) = duplicated(socket).or_err(ErrorType::SocketError, "keeping a handle on the socket")?;
     let empty = pingora::http::ResponseHeader::build(200, Some(0))?;
     let digest = ProxyDigest::new(Box::new(empty), Some(Box::new(Arc::new(handle))));
@@ -53,7 +53,7 @@ fn duplicated(socket: TcpStream) -> std::io::Result<(TcpStream, SocketHandle)> {
 }
 
 /// The second handle of the connection that Pingora chose for an attempt, new or from its pool.
-pub fn handle_of(digest: Option<&Digest>) -> Option<Arc<SocketHandle>> {
+pub(crate) fn handle_of(digest: Option<&Digest>) -> Option<Arc<SocketHandle>> {
     let data = digest?.proxy_digest.as_ref()?.user_data.as_ref()?;
     data.downcast_ref::<Arc<SocketHandle>>().cloned()
 }
@@ -61,7 +61,7 @@ pub fn handle_of(digest: Option<&Digest>) -> Option<Arc<SocketHandle>> {
 /// How a watch has ended its attempt, if it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Fate {
+pub(crate) enum Fate {
     /// The watch has not ended the attempt.
     Running = 0,
     /// A time limit has passed.
@@ -72,7 +72,7 @@ pub enum Fate {
 
 /// Watches one attempt, until dropped.
 #[derive(Debug)]
-pub struct Watch {
+pub(crate) struct Watch {
     state: Arc<State>,
     task: JoinHandle<()>,
 }
@@ -92,7 +92,7 @@ struct State {
 impl Watch {
     /// Starts the watch. It shuts `handle` down when a limit passes, including that of `presence`, or when `drain` is
     /// out of time.
-    pub fn start(
+    pub(crate) fn start(
         handle: Arc<SocketHandle>,
         limits: Limits,
         presence: Option<Arc<Presence>>,
@@ -121,7 +121,7 @@ impl Watch {
     }
 
     /// Bytes of the answer have arrived: restarts the idle limit.
-    pub fn byte_seen(&self, now: Instant) {
+    pub(crate) fn byte_seen(&self, now: Instant) {
         let since = now.saturating_duration_since(self.state.started).as_millis();
         let since = u64::try_from(since).unwrap_or(u64::MAX).max(1);
         if self.state.last_byte_ms.swap(since, Ordering::AcqRel) == 0 {
@@ -130,27 +130,17 @@ impl Watch {
     }
 
     /// Time since the attempt's connection was established.
-    pub fn age(&self, now: Instant) -> Duration {
+    pub(crate) fn age(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.state.started)
     }
 
     /// How the watch has ended the attempt, if it has.
-    pub fn fate(&self) -> Fate {
+    pub(crate) fn fate(&self) -> Fate {
         match self.state.fate.load(Ordering::Acquire) {
             fate if fate == Fate::Expired as u8 => Fate::Expired,
             fate if fate == Fate::Stopped as u8 => Fate::Stopped,
             _ => Fate::Running,
         }
-    }
-
-    /// Whether a limit has passed and ended the attempt.
-    pub fn expired(&self) -> bool {
-        self.fate() == Fate::Expired
-    }
-
-    /// Whether the end of the process has ended the attempt.
-    pub fn stopped(&self) -> bool {
-        self.fate() == Fate::Stopped
     }
 }
 

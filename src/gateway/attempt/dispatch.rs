@@ -21,7 +21,7 @@ use crate::{
 
 /// What the attempts of an admitted request need.
 #[derive(Debug)]
-pub struct Dispatch {
+pub(crate) struct Dispatch {
     /// What the client asks.
     pub request: Request,
     /// Chooses provider, credential and place of each attempt.
@@ -38,7 +38,7 @@ impl Dispatch {
     ///
     /// # Errors
     /// The refusal of a body that the provider cannot take.
-    pub fn begin(
+    pub(crate) fn begin(
         request: Request,
         legs: Vec<Leg>,
         hint: Option<SessionHint>,
@@ -63,7 +63,7 @@ impl Dispatch {
     }
 
     /// Edits the body for the current provider, unless that is done.
-    pub fn edit_body(&mut self, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub(crate) fn edit_body(&mut self, headers: &HeaderMap) -> Result<(), Refusal> {
         let body = self.body.as_mut().ok_or(Refusal::Internal)?;
         let leg = self.attempts.leg();
         let facts = self.request.facts(headers, leg);
@@ -71,22 +71,22 @@ impl Dispatch {
     }
 
     /// The current provider.
-    pub fn provider(&self) -> &Provider {
+    pub(crate) fn provider(&self) -> &Provider {
         &self.attempts.leg().provider
     }
 
     /// The current credential's secret.
-    pub fn secret(&self) -> &str {
+    pub(crate) fn secret(&self) -> &str {
         self.attempts.credential().credential.secret.expose()
     }
 
     /// The form in which the client gets errors of the current provider.
-    pub fn error_form(&self) -> ErrorForm {
+    pub(crate) fn error_form(&self) -> ErrorForm {
         self.provider().error_form(self.request.operation.protocol())
     }
 
     /// Whether a further attempt can send the body again.
-    pub fn can_resend(&self) -> bool {
+    pub(crate) fn can_resend(&self) -> bool {
         self.body.as_ref().is_some_and(RequestBody::can_resend)
     }
 }

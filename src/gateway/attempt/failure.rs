@@ -16,7 +16,7 @@ use crate::{
 /// pooled connection turns out to have been closed before the provider read the request, or if the operator has
 /// requests repeated that got no answer. None does once the client has left: weir itself cuts off an answer that nobody
 /// waits for.
-pub fn decide(
+pub(crate) fn decide(
     session: &Session,
     dispatch: &mut Dispatch,
     has_left: bool,

@@ -7,7 +7,7 @@ use crate::domain::faults::refusal::Refusal;
 
 /// A reason to end an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Interruption {
+pub(crate) enum Interruption {
     /// What the provider has answered is to be followed by another attempt.
     #[error("another attempt follows")]
     Repeat,
@@ -18,17 +18,17 @@ pub enum Interruption {
 
 impl Interruption {
     /// Pingora's error with this cause. `context` is for a reader of the code: Pingora's log is off.
-    pub fn error(self, etype: ErrorType, context: &'static str) -> Box<Error> {
+    pub(crate) fn error(self, etype: ErrorType, context: &'static str) -> Box<Error> {
         Error::because(etype, context, self)
     }
 
     /// The interruption that `error` stands for, if it is one.
-    pub fn of(error: &Error) -> Option<&Self> {
+    pub(crate) fn of(error: &Error) -> Option<&Self> {
         error.root_cause().downcast_ref()
     }
 
     /// The refusal that `error` stands for, if it does.
-    pub fn refusal(error: &Error) -> Option<&Refusal> {
+    pub(crate) fn refusal(error: &Error) -> Option<&Refusal> {
         match Self::of(error)? {
             Self::Refused(refusal) => Some(refusal),
             Self::Repeat => None,

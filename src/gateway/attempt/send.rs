@@ -21,7 +21,7 @@ use crate::{
 
 /// Turns the client's head into the provider's. Removes what must not pass, applies the provider's rules, then sets
 /// target, framing and credential, so that no rule can change those.
-pub fn head(dispatch: &Dispatch, head: &mut RequestHeader) -> Result<()> {
+pub(crate) fn head(dispatch: &Dispatch, head: &mut RequestHeader) -> Result<()> {
     let provider = dispatch.provider();
     for name in staying(&head.headers, &PresentedKey::new(&dispatch.request.presented)) {
         head.remove_header(&name);
@@ -87,7 +87,7 @@ fn target(path_and_query: &str, query: Option<&str>) -> Result<Uri> {
 }
 
 /// Replaces the body that Pingora holds by the stored one, sent as a whole at the end, and tells `presence` of it.
-pub fn body(
+pub(crate) fn body(
     session: &Session,
     dispatch: &mut Dispatch,
     presence: Option<&Presence>,

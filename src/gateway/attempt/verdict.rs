@@ -14,7 +14,7 @@ use crate::{
 
 /// Records what an answer says about credential and place, and decides whether another attempt follows. `refused` says
 /// that it refuses the credential, `has_left` that the client is gone. An error return ends the attempt.
-pub fn act(
+pub(crate) fn act(
     metrics: &Metrics,
     dispatch: &mut Dispatch,
     has_left: bool,

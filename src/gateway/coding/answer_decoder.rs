@@ -11,26 +11,26 @@ const PIECE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Decodes an answer as it passes and gives the text to the observer.
 #[derive(Debug)]
-pub struct AnswerDecoder {
+pub(crate) struct AnswerDecoder {
     /// `None` once decoding has failed or a piece has exceeded [`PIECE_BYTES_MAX`].
     decoding: Option<Decoding>,
 }
 
 impl AnswerDecoder {
     /// A decoder at the start of an answer.
-    pub fn new(coding: Coding) -> Self {
+    pub(crate) fn new(coding: Coding) -> Self {
         Self {
             decoding: Decoding::new(coding, Following::Member, PIECE_BYTES_MAX).ok(),
         }
     }
 
     /// Whether everything could be decoded so far.
-    pub fn is_readable(&self) -> bool {
+    pub(crate) fn is_readable(&self) -> bool {
         self.decoding.is_some()
     }
 
     /// Decodes a piece and passes the text to `observe` in parts.
-    pub fn push(&mut self, piece: &[u8], mut observe: impl FnMut(&[u8])) {
+    pub(crate) fn push(&mut self, piece: &[u8], mut observe: impl FnMut(&[u8])) {
         let Some(decoding) = &mut self.decoding else { return };
         decoding.allow(PIECE_BYTES_MAX);
         let mut rest = piece;

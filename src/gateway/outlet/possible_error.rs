@@ -16,7 +16,7 @@ const HELD_BYTES_MAX: usize = 64 * 1024;
 
 /// A buffered answer that may be an error.
 #[derive(Debug, Default)]
-pub struct PossibleError {
+pub(crate) struct PossibleError {
     /// Edits the answer first, if the provider's file says so.
     pub rewriter: Option<ResponseRewriter>,
     held: BytesMut,
@@ -26,7 +26,7 @@ pub struct PossibleError {
 
 impl PossibleError {
     /// For an answer of which nothing has arrived.
-    pub fn new(rewriter: Option<ResponseRewriter>) -> Self {
+    pub(crate) fn new(rewriter: Option<ResponseRewriter>) -> Self {
         Self {
             rewriter,
             ..Self::default()
@@ -34,7 +34,7 @@ impl PossibleError {
     }
 
     /// Takes a piece and returns what can go to the client.
-    pub fn push(&mut self, piece: Bytes) -> Option<Bytes> {
+    pub(crate) fn push(&mut self, piece: Bytes) -> Option<Bytes> {
         if self.cleared {
             return Some(piece);
         }
@@ -47,7 +47,7 @@ impl PossibleError {
     }
 
     /// Ends the answer and returns what is buffered: unchanged, or, if it is an error, masked and in the given form.
-    pub fn finish(self, form: ErrorForm, credential: &str, request_id: &str) -> Bytes {
+    pub(crate) fn finish(self, form: ErrorForm, credential: &str, request_id: &str) -> Bytes {
         let held = self.held.freeze();
         match failure_in_success(&held).filter(|_| !self.cleared) {
             None => held,

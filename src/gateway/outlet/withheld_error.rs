@@ -13,7 +13,7 @@ const ERROR_BODY_BYTES_MAX: usize = 1024 * 1024;
 
 /// An error answer being withheld.
 #[derive(Debug)]
-pub struct WithheldError {
+pub(crate) struct WithheldError {
     /// The provider's head.
     pub head: ResponseHeader,
     coded: Coded,
@@ -25,7 +25,7 @@ pub struct WithheldError {
 
 /// A complete error answer, ready for the client.
 #[derive(Debug)]
-pub struct WholeError {
+pub(crate) struct WholeError {
     /// The head for the client.
     pub head: ResponseHeader,
     /// The body for the client.
@@ -34,7 +34,7 @@ pub struct WholeError {
 
 impl WithheldError {
     /// For an answer of which the head has arrived. `is_judged` says that the status has decided what it means.
-    pub fn new(head: ResponseHeader, coded: Coded, is_judged: bool) -> Self {
+    pub(crate) fn new(head: ResponseHeader, coded: Coded, is_judged: bool) -> Self {
         Self {
             head,
             coded,
@@ -45,7 +45,7 @@ impl WithheldError {
     }
 
     /// Adds a piece of the body.
-    pub fn push(&mut self, piece: &[u8]) {
+    pub(crate) fn push(&mut self, piece: &[u8]) {
         if self.body.len() + piece.len() > ERROR_BODY_BYTES_MAX {
             self.too_large = true;
         } else {
@@ -54,7 +54,7 @@ impl WithheldError {
     }
 
     /// Takes the decoded text, if it can be decoded and is within the limit.
-    pub fn take_text(&mut self) -> Option<Bytes> {
+    pub(crate) fn take_text(&mut self) -> Option<Bytes> {
         let body = std::mem::take(&mut self.body);
         if self.too_large {
             return None;

@@ -21,7 +21,7 @@ const WRITE_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Collects and records the state that one answer creates.
 #[derive(Debug)]
-pub struct Owner {
+pub(crate) struct Owner {
     /// The key of the request; its account owns the state.
     key: Arc<KeyRecord>,
     /// The provider keeps the answer, so a later request can name it.
@@ -34,7 +34,7 @@ pub struct Owner {
 
 impl Owner {
     /// For an answer that has not begun.
-    pub fn new(key: Arc<KeyRecord>, is_kept: bool) -> Self {
+    pub(crate) fn new(key: Arc<KeyRecord>, is_kept: bool) -> Self {
         Self {
             key,
             is_kept,
@@ -44,7 +44,7 @@ impl Owner {
     }
 
     /// Called with each piece of the answer: records new names.
-    pub fn look(&mut self, sessions: &Sessions, attempts: &Attempts, meter: &Meter) {
+    pub(crate) fn look(&mut self, sessions: &Sessions, attempts: &Attempts, meter: &Meter) {
         let names = meter.names();
         if names != self.names {
             self.names = names;
@@ -54,7 +54,7 @@ impl Owner {
 
     /// Records all that the answer has created so far, with the account that owns it and the provider and credential
     /// that serve it.
-    pub fn remember(&mut self, sessions: &Sessions, attempts: &Attempts, meter: &Meter) {
+    pub(crate) fn remember(&mut self, sessions: &Sessions, attempts: &Attempts, meter: &Meter) {
         if !(200..300).contains(&meter.status()) {
             return;
         }
@@ -78,7 +78,7 @@ impl Owner {
 
     /// Shuts the gate before the last bytes of the answer until the record is written. `write_limit` is the client's
     /// write timeout; the wait stays well below it.
-    pub fn keep_back(self, sessions: &Sessions, gate: &Gate, write_limit: Duration) {
+    pub(crate) fn keep_back(self, sessions: &Sessions, gate: &Gate, write_limit: Duration) {
         let patience = WRITE_WAIT_MAX.min(write_limit / 2);
         if let Some(written) = self.on_the_way.and_then(|names| sessions.written(names, patience)) {
             gate.shut(written);

@@ -4,7 +4,7 @@
 use crate::domain::faults::refusal::Reply;
 
 /// The answer to everyone.
-pub fn reply() -> Reply {
+pub(crate) fn reply() -> Reply {
     Reply {
         status: 200,
         headers: vec![("content-type", "application/json".to_owned())],

@@ -8,7 +8,7 @@ use crate::domain::{
 };
 
 /// The requested page of the list, or the entry of the `wanted` model.
-pub fn reply(
+pub(crate) fn reply(
     catalogue: &Catalogue,
     is_off: impl Fn(&str) -> bool,
     key: &KeyRecord,

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The service's answer, if the path is one of its own.
-pub fn find(public: &Public, time: &StoreTime, session: &Session) -> Option<PublicResponse> {
+pub(crate) fn find(public: &Public, time: &StoreTime, session: &Session) -> Option<PublicResponse> {
     let now = clock::instant();
     let head = session.req_header();
     public.answer(&PublicRequest {
@@ -28,7 +28,7 @@ pub fn find(public: &Public, time: &StoreTime, session: &Session) -> Option<Publ
 }
 
 /// Sends the answer and closes the log record, which has no protocol.
-pub async fn send(session: &mut Session, answer: PublicResponse, mut entry: Entry) {
+pub(crate) async fn send(session: &mut Session, answer: PublicResponse, mut entry: Entry) {
     entry.record.protocol = None;
     entry.record.operation = Some("stability");
     entry.record.status = answer.status.as_u16();

@@ -16,7 +16,7 @@ use crate::{
 
 /// A body in memory, with its share of the process-wide budget.
 #[derive(Debug)]
-pub struct RequestBody {
+pub(crate) struct RequestBody {
     /// The body to send: decoded, and edited for the current provider.
     pub bytes: Bytes,
     /// The body before any edit, kept while another provider may need it.
@@ -35,7 +35,7 @@ pub struct RequestBody {
 
 /// How the end of the body is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyForm {
+pub(crate) enum BodyForm {
     /// By a declared length; all of it has been read.
     Sized,
     /// By the framing. The JSON value is complete, but the end of the body may still be to come.
@@ -47,7 +47,7 @@ pub enum BodyForm {
 
 impl RequestBody {
     /// A body as the client sent it, decoded.
-    pub fn new(bytes: Bytes, form: BodyForm, received: usize, coding: Option<Coding>, lease: BodyLease) -> Self {
+    pub(crate) fn new(bytes: Bytes, form: BodyForm, received: usize, coding: Option<Coding>, lease: BodyLease) -> Self {
         Self {
             bytes,
             original: None,
@@ -60,13 +60,13 @@ impl RequestBody {
     }
 
     /// Keeps the body as the client sent it, for the edits of a further provider.
-    pub fn keep_original(&mut self) {
+    pub(crate) fn keep_original(&mut self) {
         self.original = Some(self.bytes.clone());
     }
 
     /// Applies the edits of the leg's provider to the client's body, unless it has them. The edited copy counts in the
     /// budget, in addition to the original while that is kept for a further provider.
-    pub fn edit_for(&mut self, leg: &Leg, facts: &RequestFacts<'_>, scan: &Scan) -> Result<(), Refusal> {
+    pub(crate) fn edit_for(&mut self, leg: &Leg, facts: &RequestFacts<'_>, scan: &Scan) -> Result<(), Refusal> {
         if self.edited_for == Some(leg.index) {
             return Ok(());
         }
@@ -90,12 +90,12 @@ impl RequestBody {
     }
 
     /// Whether the body can be sent again after it was sent once.
-    pub fn can_resend(&self) -> bool {
+    pub(crate) fn can_resend(&self) -> bool {
         self.form != BodyForm::Open { replayable: false }
     }
 
     /// Whether a request with this body may probe a failing provider. It may if a failed probe does not lose it.
-    pub fn probing(&self) -> Probing {
+    pub(crate) fn probing(&self) -> Probing {
         match self.can_resend() {
             true => Probing::Allowed,
             false => Probing::Never,
@@ -104,7 +104,7 @@ impl RequestBody {
 
     /// The refusal if `rest` may not follow what was gathered. Only white space may follow a JSON value, nothing may
     /// follow a compressed stream.
-    pub fn refusal_of_rest(&self, rest: &[u8]) -> Option<Refusal> {
+    pub(crate) fn refusal_of_rest(&self, rest: &[u8]) -> Option<Refusal> {
         match self.coding {
             None => (!rest.iter().all(u8::is_ascii_whitespace)).then(|| Refusal::BodyInvalid {
                 reason: "data follows the JSON value".to_owned(),

@@ -23,7 +23,7 @@ const TURN_BYTES: usize = 512 * 1024;
 
 /// A compressed request body being decoded.
 #[derive(Debug)]
-pub struct CompressedBody {
+pub(crate) struct CompressedBody {
     coding: Coding,
     decoding: Decoding,
     text: BytesMut,
@@ -34,7 +34,7 @@ pub struct CompressedBody {
 
 impl CompressedBody {
     /// For a body of which nothing has arrived. `bytes_max` limits the decoded text.
-    pub fn new(coding: Coding, bytes_max: usize) -> Result<Self, Refusal> {
+    pub(crate) fn new(coding: Coding, bytes_max: usize) -> Result<Self, Refusal> {
         Ok(Self {
             coding,
             decoding: Decoding::new(coding, Following::Nothing, bytes_max).map_err(|_| Refusal::Internal)?,
@@ -45,7 +45,7 @@ impl CompressedBody {
     }
 
     /// Decodes the next piece. Returns true at the end of the compressed stream, which is the end of the body.
-    pub async fn push(&mut self, piece: &[u8], lease: &mut BodyLease) -> Result<bool, Refusal> {
+    pub(crate) async fn push(&mut self, piece: &[u8], lease: &mut BodyLease) -> Result<bool, Refusal> {
         let mut rest = piece;
         loop {
             let part = match self.decoding.next(&mut rest) {
@@ -66,7 +66,7 @@ impl CompressedBody {
     }
 
     /// The decoded text. Fails if the compressed stream is not complete.
-    pub fn finish(self) -> Result<Bytes, Refusal> {
+    pub(crate) fn finish(self) -> Result<Bytes, Refusal> {
         match self.decoding.has_ended() {
             true => Ok(self.text.freeze()),
             false => Err(self.invalid()),

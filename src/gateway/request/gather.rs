@@ -42,7 +42,7 @@ const FIRST_ALLOCATION_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Reads the body. `pace` limits the waiting for bytes; `bytes_max` limits the whole body, both as received and
 /// decoded.
-pub async fn gather(
+pub(crate) async fn gather(
     session: &mut Session,
     head: BodyHead,
     bytes_max: usize,

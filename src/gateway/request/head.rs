@@ -18,10 +18,10 @@ use crate::{
 
 /// Values of `key=` parameters taken out of the query; more than one makes the credential ambiguous.
 #[derive(Debug, Default)]
-pub struct QueryKeys(pub Vec<String>);
+pub(crate) struct QueryKeys(pub Vec<String>);
 
 /// Takes `key=` out of the request line before anything can log or forward it.
-pub fn strip_query_keys(head: &mut RequestHeader) -> QueryKeys {
+pub(crate) fn strip_query_keys(head: &mut RequestHeader) -> QueryKeys {
     let Some(query) = head.uri.query() else {
         return QueryKeys::default();
     };
@@ -42,7 +42,7 @@ pub fn strip_query_keys(head: &mut RequestHeader) -> QueryKeys {
 }
 
 /// The protocol in whose form this request is answered, by its path and headers.
-pub fn shape(head: &RequestHeader, keys: &QueryKeys) -> Protocol {
+pub(crate) fn shape(head: &RequestHeader, keys: &QueryKeys) -> Protocol {
     let path = head.uri.path();
     let read_only = matches!(head.method, Method::GET | Method::HEAD);
     let of_gemini = match read_only {
@@ -65,7 +65,7 @@ pub fn shape(head: &RequestHeader, keys: &QueryKeys) -> Protocol {
 }
 
 /// Parses method and path.
-pub fn target(head: &RequestHeader) -> Result<Target, Refusal> {
+pub(crate) fn target(head: &RequestHeader) -> Result<Target, Refusal> {
     let is_websocket = |value: &HeaderValue| {
         let text = value.to_str().unwrap_or_default();
         text.split(',')
@@ -88,7 +88,7 @@ pub fn target(head: &RequestHeader) -> Result<Target, Refusal> {
 }
 
 /// Refuses a header block over the configured limits (RFC 6585 section 5).
-pub fn check_size(head: &RequestHeader, limits: &GatewayConfig) -> Result<(), Refusal> {
+pub(crate) fn check_size(head: &RequestHeader, limits: &GatewayConfig) -> Result<(), Refusal> {
     let bytes: usize = head
         .headers
         .iter()
@@ -102,7 +102,7 @@ pub fn check_size(head: &RequestHeader, limits: &GatewayConfig) -> Result<(), Re
 }
 
 /// All credentials that the request offers, by where they were found.
-pub fn offered<'a>(head: &'a RequestHeader, keys: &'a QueryKeys) -> Offered<'a> {
+pub(crate) fn offered<'a>(head: &'a RequestHeader, keys: &'a QueryKeys) -> Offered<'a> {
     let headers = &head.headers;
     let mut x_goog_api_key = texts(headers, "x-goog-api-key");
     x_goog_api_key.extend(texts(headers, "x-genai-api-key"));
@@ -116,7 +116,7 @@ pub fn offered<'a>(head: &'a RequestHeader, keys: &'a QueryKeys) -> Offered<'a> 
 
 /// What a request's headers say about its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BodyHead {
+pub(crate) struct BodyHead {
     /// What the client waits for before it sends the body.
     pub expectation: Expectation,
     /// The body's content coding.
@@ -124,7 +124,7 @@ pub struct BodyHead {
 }
 
 /// Reads and checks the headers that concern the body, before any of it is read.
-pub fn check_body(head: &RequestHeader, body_bytes_max: usize) -> Result<BodyHead, Refusal> {
+pub(crate) fn check_body(head: &RequestHeader, body_bytes_max: usize) -> Result<BodyHead, Refusal> {
     let headers = &head.headers;
     let coding = match coding::of(headers) {
         Coded::No => None,
@@ -147,7 +147,7 @@ pub fn check_body(head: &RequestHeader, body_bytes_max: usize) -> Result<BodyHea
 
 /// What the client waits for before it sends the body (RFC 9110 section 10.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expectation {
+pub(crate) enum Expectation {
     /// The client sends the body at once.
     None,
     /// The client waits for `100 Continue`.
@@ -155,7 +155,7 @@ pub enum Expectation {
 }
 
 /// The declared length of the body; `None` without one, or with a transfer coding, which overrides it.
-pub fn content_length(headers: &HeaderMap) -> Option<u64> {
+pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     if headers.contains_key(header::TRANSFER_ENCODING) {
         return None;
     }

@@ -23,7 +23,7 @@ use crate::{
 const NAMED_MODELS_MAX: usize = 8;
 
 /// The model's name as the client gave it, in the path or in the body.
-pub fn asked(operation: Operation, path_model: Option<String>, scan: &Scan) -> Result<String, Refusal> {
+pub(crate) fn asked(operation: Operation, path_model: Option<String>, scan: &Scan) -> Result<String, Refusal> {
     let invalid = |reason: &str| Refusal::BodyInvalid {
         reason: reason.to_owned(),
     };
@@ -41,7 +41,7 @@ pub fn asked(operation: Operation, path_model: Option<String>, scan: &Scan) -> R
 }
 
 /// The route to the model of this name, if the key may use it. The log entry gets the name if it is a known one.
-pub fn route(
+pub(crate) fn route(
     catalogue: &Catalogue,
     switches: &Arc<Switches>,
     key: &KeyRecord,

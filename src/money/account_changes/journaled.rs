@@ -22,7 +22,7 @@ use crate::{
 const ASK_AGAIN: Duration = Duration::from_millis(5);
 
 /// The production's way.
-pub struct JournaledChanges {
+pub(crate) struct JournaledChanges {
     journal: Arc<Journal>,
     ledger: Arc<dyn LedgerStore>,
     billing: Billing,
@@ -31,7 +31,7 @@ pub struct JournaledChanges {
 impl JournaledChanges {
     /// Writes to this journal; the settlement carries it to this ledger. What this node itself admits while the store is away
     /// heeds it at once.
-    pub fn new(journal: Arc<Journal>, ledger: Arc<dyn LedgerStore>, billing: Billing) -> Self {
+    pub(crate) fn new(journal: Arc<Journal>, ledger: Arc<dyn LedgerStore>, billing: Billing) -> Self {
         Self {
             journal,
             ledger,

@@ -37,7 +37,7 @@ const TEXT_PRICED: u64 = 1_000;
 
 /// What a request has consumed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Consumed {
+pub(crate) struct Consumed {
     /// The tokens used.
     pub usage: Usage,
     /// Whether the usage was reported or estimated.
@@ -50,7 +50,7 @@ pub struct Consumed {
 
 /// How far a request has come, or how it ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// The index of the current leg in the route.
     pub leg: usize,
     /// The answer's status; 0 before its head.
@@ -62,7 +62,7 @@ pub struct Progress {
 }
 
 /// The bill of one running request. If it is dropped without [`Bill::close`], its hold ends without a charge.
-pub struct Bill {
+pub(crate) struct Bill {
     pub(super) engine: Arc<BillingEngine>,
     pub(super) running: Arc<Running>,
     /// What its admission knows, as recorded in the journal; `None` once it is settled.
@@ -83,12 +83,12 @@ impl std::fmt::Debug for Bill {
 
 impl Bill {
     /// Which state at providers the account may name, as of the admission.
-    pub fn provider_state(&self) -> ProviderState {
+    pub(crate) fn provider_state(&self) -> ProviderState {
         self.granted.provider_state
     }
 
     /// Whether the running answer's cost is to be computed now. `text` is the estimate of its text so far, in tokens.
-    pub fn is_due(&mut self, now: Instant, text: u64) -> bool {
+    pub(crate) fn is_due(&mut self, now: Instant, text: u64) -> bool {
         let due = self.next_look.is_none_or(|at| now >= at) || text >= self.running.look_at_text();
         if due {
             self.next_look = Some(now + LOOK_EVERY);
@@ -97,18 +97,18 @@ impl Bill {
     }
 
     /// The key's quota at admission; `None` if it has none, or the store was unreachable.
-    pub fn quota(&self) -> Option<QuotaUse> {
+    pub(crate) fn quota(&self) -> Option<QuotaUse> {
         self.granted.quota
     }
 
     /// Whether the answer must end: its hold cannot grow, and the key's terms allow no more.
-    pub fn is_cut(&self) -> bool {
+    pub(crate) fn is_cut(&self) -> bool {
         self.running.is_over()
     }
 
     /// Records what the running answer has consumed, and asks for a larger hold in time. `text` is the estimate of its
     /// text so far, in tokens.
-    pub fn look(&self, now: Instant, progress: Progress, consumed: Consumed, text: u64) {
+    pub(crate) fn look(&self, now: Instant, progress: Progress, consumed: Consumed, text: u64) {
         let leg = self.route.leg(progress.leg);
         let Charge { cost, parts } = self.charge(&leg.price, &consumed);
         let (more, at_cost) = self.running.costs(cost, now);
@@ -153,7 +153,7 @@ impl Bill {
     }
 
     /// Charges the request.
-    pub fn close(mut self, outcome: Outcome, progress: Progress, consumed: Consumed, now: Instant) {
+    pub(crate) fn close(mut self, outcome: Outcome, progress: Progress, consumed: Consumed, now: Instant) {
         let end = outcome.is_billed(progress.status).then(|| {
             let leg = self.route.leg(progress.leg);
             let Charge { cost, parts } = self.charge(&leg.price, &consumed);

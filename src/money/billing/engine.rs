@@ -46,7 +46,7 @@ pub(super) struct BillingEngine {
 
 /// Why a request is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotAdmitted {
+pub(crate) enum NotAdmitted {
     /// The store denied it: a limit, the account, or the key itself.
     Denied(Denied),
     /// The store is unreachable, and this node's own counts exceed a rate or concurrency limit.

@@ -9,54 +9,55 @@ use crate::{
 
 impl Billing {
     /// The number of accounts whose balance was low at their last admission.
-    pub fn accounts_low(&self) -> usize {
+    pub(crate) fn accounts_low(&self) -> usize {
         self.engine.low.lock().len()
     }
 
     /// The number of running requests.
-    pub fn running(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn running(&self) -> usize {
         self.engine.running.len()
     }
 
     /// The sum of the running requests' holds.
-    pub fn held(&self) -> NanoUsd {
+    pub(crate) fn held(&self) -> NanoUsd {
         self.engine.running.held()
     }
 
     /// What this node has committed without the store and the store has not counted yet.
-    pub fn grace_committed(&self) -> NanoUsd {
+    pub(crate) fn grace_committed(&self) -> NanoUsd {
         self.engine.grace.committed()
     }
 
     /// Whether this node could admit any request if the store became unreachable now.
-    pub fn has_grace(&self) -> bool {
+    pub(crate) fn has_grace(&self) -> bool {
         self.engine.grace.is_left()
     }
 
     /// Rows charged since the start, by the source of their usage.
-    pub fn rows(&self) -> [(UsageSource, u64); 3] {
+    pub(crate) fn rows(&self) -> [(UsageSource, u64); 3] {
         self.engine.counters.rows()
     }
 
     /// The sum charged since the start.
-    pub fn charged(&self) -> NanoUsd {
+    pub(crate) fn charged(&self) -> NanoUsd {
         NanoUsd::from_nanos(self.engine.counters.cost.load(Ordering::Relaxed))
     }
 
     /// The most by which a charge has exceeded its hold since the start. This is what each running request can add
     /// beyond a key's quota when that is used up.
-    pub fn excess_max(&self) -> NanoUsd {
+    pub(crate) fn excess_max(&self) -> NanoUsd {
         NanoUsd::from_nanos(self.engine.counters.excess_max.load(Ordering::Relaxed))
     }
 
     /// Records that could not be written, since the start.
-    pub fn failures(&self) -> u64 {
+    pub(crate) fn failures(&self) -> u64 {
         let failed = self.engine.counters.failed.load(Ordering::Relaxed);
         failed.saturating_add(self.engine.unconfirmed.lost())
     }
 
     /// Requests admitted without the store, since the start.
-    pub fn offline(&self) -> u64 {
+    pub(crate) fn offline(&self) -> u64 {
         self.engine.counters.offline.load(Ordering::Relaxed)
     }
 }

@@ -19,7 +19,7 @@ const KEYS_MAX: usize = 100_000;
 
 /// What this node may commit until the store answers again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GraceLimits {
+pub(crate) struct GraceLimits {
     /// For each key.
     pub key: NanoUsd,
     /// For all keys of one account together.

@@ -9,7 +9,7 @@ use crate::domain::{
 
 /// A route with its prices. A price is found by the index of the leg that served ([`Leg::index`]).
 #[derive(Clone, Debug)]
-pub struct PricedRoute {
+pub(crate) struct PricedRoute {
     /// The catalogue's name of the requested model.
     pub model: String,
     /// The preferred leg.
@@ -20,7 +20,7 @@ pub struct PricedRoute {
 
 /// A provider that may serve the request, and its price for the model.
 #[derive(Clone, Debug)]
-pub struct PricedLeg {
+pub(crate) struct PricedLeg {
     /// The provider's name, for the row.
     pub provider: String,
     /// The price.
@@ -29,7 +29,7 @@ pub struct PricedLeg {
 
 impl PricedRoute {
     /// The prices of a route; `None` if it has no leg.
-    pub fn of(route: &Route) -> Option<Self> {
+    pub(crate) fn of(route: &Route) -> Option<Self> {
         let priced = |leg: &Leg| PricedLeg {
             provider: leg.provider.name.clone(),
             price: Arc::clone(&leg.price),
@@ -43,7 +43,7 @@ impl PricedRoute {
     }
 
     /// The leg with this index. An index that no leg has, which no route gives, stands for the first.
-    pub fn leg(&self, index: usize) -> &PricedLeg {
+    pub(crate) fn leg(&self, index: usize) -> &PricedLeg {
         let other = index.checked_sub(1).and_then(|index| self.others.get(index));
         other.unwrap_or(&self.first)
     }

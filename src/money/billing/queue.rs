@@ -58,7 +58,7 @@ struct Queue {
 
 /// A request's position in a queue. It leaves the queue on drop.
 #[derive(Debug)]
-pub struct QueuePosition {
+pub(crate) struct QueuePosition {
     queues: Arc<Queues>,
     account: String,
     queue: Option<KeyId>,
@@ -139,7 +139,7 @@ impl Waiting {
 
 impl QueuePosition {
     /// Waits until this request may ask the store. After a denial, call [`QueuePosition::refused`] and then this again.
-    pub async fn turn(&mut self) {
+    pub(crate) async fn turn(&mut self) {
         let pause = loop {
             match self.in_front() {
                 Some(pause) => break pause,
@@ -158,7 +158,7 @@ impl QueuePosition {
 
     /// The store has denied the request again. If it was denied for another limit, it moves to the end of that limit's
     /// queue.
-    pub fn refused(&mut self, key: &KeyId, denied: Denied) {
+    pub(crate) fn refused(&mut self, key: &KeyId, denied: Denied) {
         let queue = queue_for(key, denied);
         let mut waiting = self.queues.waiting.lock();
         if queue != self.queue {
@@ -173,14 +173,14 @@ impl QueuePosition {
     }
 
     /// The request leaves the queue with an answer. The next one asks at once, since it may get the same.
-    pub fn done(self) {
+    pub(crate) fn done(self) {
         if let Some(queue) = self.queues.waiting.lock().queue(&self.account, &self.queue) {
             queue.pause = None;
         }
     }
 
     /// The last denial that this queue's requests got.
-    pub fn denied(&self) -> Option<Denied> {
+    pub(crate) fn denied(&self) -> Option<Denied> {
         let mut waiting = self.queues.waiting.lock();
         waiting.queue(&self.account, &self.queue).map(|queue| queue.denied)
     }

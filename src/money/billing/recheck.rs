@@ -15,7 +15,7 @@ impl Billing {
     /// `None` if the request may be admitted, or if that is unknown: running requests' holds count as free, since they
     /// may end at any moment, and an unreachable store says nothing. `key` is the store's current record if `denied`
     /// depends on the key.
-    pub async fn still_denied(&self, key: &KeyRecord, denied: Denied) -> Option<Denied> {
+    pub(crate) async fn still_denied(&self, key: &KeyRecord, denied: Denied) -> Option<Denied> {
         match denied {
             Denied::AccountUnknown | Denied::AccountSuspended | Denied::BalanceExhausted => {
                 self.account_denies(key).await
@@ -37,7 +37,7 @@ impl Billing {
     }
 
     /// Which state at providers an account may name: only its own, if the store does not answer.
-    pub async fn provider_state(&self, account: &str) -> ProviderState {
+    pub(crate) async fn provider_state(&self, account: &str) -> ProviderState {
         let found = self.engine.ledger.account(account).await.ok().flatten();
         found.map(|account| account.terms.provider_state).unwrap_or_default()
     }

@@ -145,6 +145,7 @@ impl RunningRequests {
     }
 
     /// The number of running requests.
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }

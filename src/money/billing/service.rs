@@ -31,7 +31,7 @@ const RENEW_EVERY: Duration = Duration::from_secs(10);
 
 /// Bills all requests of this node. Clones share the state.
 #[derive(Clone)]
-pub struct Billing {
+pub(crate) struct Billing {
     pub(super) engine: Arc<BillingEngine>,
 }
 
@@ -46,14 +46,14 @@ impl std::fmt::Debug for Billing {
 impl Billing {
     /// Bills over a ledger and this node's journal. While the ledger is unreachable, requests are admitted within
     /// `grace`.
-    pub fn new(ledger: Arc<dyn LedgerStore>, journal: Arc<Journal>, grace: GraceLimits) -> Self {
+    pub(crate) fn new(ledger: Arc<dyn LedgerStore>, journal: Arc<Journal>, grace: GraceLimits) -> Self {
         Self {
             engine: Arc::new(BillingEngine::new(ledger, journal, grace)),
         }
     }
 
     /// Asks the ledger in one round trip, and records the admission in the journal before it returns.
-    pub async fn admit(&self, wanted: Wanted<'_>) -> Result<Bill, NotAdmitted> {
+    pub(crate) async fn admit(&self, wanted: Wanted<'_>) -> Result<Bill, NotAdmitted> {
         let engine = &self.engine;
         let Ok(mut reservation) = engine.journal.reserve(REQUEST_BYTES) else {
             return Err(NotAdmitted::JournalFull);
@@ -107,7 +107,7 @@ impl Billing {
     }
 
     /// Writes checkpoints and renews the lease until `shutdown` turns true.
-    pub async fn run(self, mut shutdown: watch::Receiver<bool>) {
+    pub(crate) async fn run(self, mut shutdown: watch::Receiver<bool>) {
         let mut checkpoint = tokio::time::interval(CHECKPOINT_EVERY);
         let mut renew = tokio::time::interval(RENEW_EVERY);
         let mut epochs = self.engine.ledger.epochs();
@@ -138,12 +138,12 @@ impl Billing {
     }
 
     /// The store's clock, as this node knows it.
-    pub fn time(&self) -> &Arc<StoreTime> {
+    pub(crate) fn time(&self) -> &Arc<StoreTime> {
         &self.engine.time
     }
 
     /// An operator has changed an account on this node. A suspended account gets no further grace here.
-    pub fn account_changed(&self, account: &str, change: &Change) {
+    pub(crate) fn account_changed(&self, account: &str, change: &Change) {
         if matches!(change, Change::Suspend) {
             self.engine.grace.stopped(account);
         }
@@ -151,18 +151,18 @@ impl Billing {
 
     /// The denial that a request of this key gets because others already wait; it must queue behind them. `None` if
     /// nobody waits.
-    pub fn waits_behind(&self, key: &KeyRecord) -> Option<Denied> {
+    pub(crate) fn waits_behind(&self, key: &KeyRecord) -> Option<Denied> {
         self.engine.queues.ahead(&key.account, &key.id)
     }
 
     /// A place at the end of the queue for what was denied; `None` if `max` are waiting already.
-    pub fn wait_behind(&self, key: &KeyRecord, denied: Denied, max: WaitingMax) -> Option<QueuePosition> {
+    pub(crate) fn wait_behind(&self, key: &KeyRecord, denied: Denied, max: WaitingMax) -> Option<QueuePosition> {
         let ended = self.engine.journal.acknowledgements(&key.account);
         self.engine.queues.join((&key.account, &key.id), denied, ended, max)
     }
 
     /// The number of waiting requests.
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.engine.queues.waiting()
     }
 }

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::{
+    config::JournalConfig,
     domain::{
         faults::outcome::Outcome,
         keys::key::KeyRecord,
@@ -22,7 +23,7 @@ use crate::{
         wire::{protocol::Protocol, usage::Usage},
     },
     edges::clock,
-    journal::{Journal, JournalSettings, Position, REQUEST_BYTES, tests::scratch},
+    journal::{Journal, Position, REQUEST_BYTES, tests::scratch},
     store::{
         contract::until,
         ledger::{
@@ -56,7 +57,7 @@ const SEGMENT_BYTES: u64 = 1 << 20;
 
 async fn fixture(balance: i64) -> Fixture {
     let folder = scratch();
-    let settings = JournalSettings {
+    let settings = JournalConfig {
         path: folder.path().to_owned(),
         segment_bytes: SEGMENT_BYTES,
         keep: Duration::from_secs(60),

@@ -14,7 +14,7 @@ use crate::{
 
 /// A request that asks for admission.
 #[derive(Debug)]
-pub struct Wanted<'a> {
+pub(crate) struct Wanted<'a> {
     /// Its key, as this node knows it.
     pub key: &'a KeyRecord,
     /// weir's request id.

@@ -17,7 +17,7 @@ const TOLD_WITHIN: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// The journal has no room. The rest is still found at the next start.
-pub fn settle_left_over(
+pub(crate) fn settle_left_over(
     journal: &Journal,
     unsettled: Vec<(Admitted, Option<Checkpoint>)>,
 ) -> Result<u64, JournalError> {
@@ -35,7 +35,7 @@ pub fn settle_left_over(
 ///
 /// # Errors
 /// As for [`settle_left_over`].
-pub async fn judge_possibly_settled(
+pub(crate) async fn judge_possibly_settled(
     journal: &Journal,
     store: &dyn LedgerStore,
     possibly_settled: Vec<PossiblySettled>,

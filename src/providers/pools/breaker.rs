@@ -12,11 +12,11 @@ use crate::domain::faults::circuit::{Circuit, CircuitEntry};
 
 /// A shared circuit. Clones are the same circuit.
 #[derive(Clone, Debug, Default)]
-pub struct Breaker(Arc<Mutex<Circuit>>);
+pub(crate) struct Breaker(Arc<Mutex<Circuit>>);
 
 /// Whether a request may serve as a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Probing {
+pub(crate) enum Probing {
     /// Yes: it can be sent elsewhere if the probe fails.
     Allowed,
     /// No: a failed probe would lose it.
@@ -25,14 +25,14 @@ pub enum Probing {
 
 /// One request's right to ask, until its result is reported or the permit is dropped.
 #[derive(Debug)]
-pub struct Permit {
+pub(crate) struct Permit {
     breaker: Breaker,
     entry: Option<CircuitEntry>,
 }
 
 impl Breaker {
     /// A permit, if the circuit lets the request through; otherwise it should go elsewhere.
-    pub fn enter(&self, probing: Probing, now: Instant) -> Option<Permit> {
+    pub(crate) fn enter(&self, probing: Probing, now: Instant) -> Option<Permit> {
         let mut circuit = self.0.lock();
         if probing == Probing::Never && !circuit.is_closed(now) {
             return None;
@@ -43,24 +43,24 @@ impl Breaker {
     }
 
     /// A permit for a request that cannot go elsewhere.
-    pub fn enter_anyway(&self, now: Instant) -> Permit {
+    pub(crate) fn enter_anyway(&self, now: Instant) -> Permit {
         let entry = self.0.lock().enter_anyway(now);
         self.permit(entry)
     }
 
     /// Whether [`Breaker::enter`] would return a permit.
-    pub fn admits(&self, probing: Probing, now: Instant) -> bool {
+    pub(crate) fn admits(&self, probing: Probing, now: Instant) -> bool {
         let circuit = self.0.lock();
         circuit.is_closed(now) || probing == Probing::Allowed && circuit.admits(now)
     }
 
     /// Until when the circuit is open; `None` if it is not.
-    pub fn open_until(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn open_until(&self, now: Instant) -> Option<Instant> {
         self.0.lock().open_until(now)
     }
 
     /// Opens the circuit for a time; see [`Circuit::rest`].
-    pub fn rest(&self, pause: Duration, now: Instant) {
+    pub(crate) fn rest(&self, pause: Duration, now: Instant) {
         self.0.lock().rest(pause, now);
     }
 
@@ -74,19 +74,19 @@ impl Breaker {
 
 impl Permit {
     /// Reports a success. Returns true if it has closed the circuit.
-    pub fn worked(mut self, now: Instant) -> bool {
+    pub(crate) fn worked(mut self, now: Instant) -> bool {
         let entry = self.entry.take();
         entry.is_some_and(|entry| self.breaker.0.lock().worked(entry, now))
     }
 
     /// Reports a failure. Returns true if it has opened the circuit.
-    pub fn failed(mut self, now: Instant) -> bool {
+    pub(crate) fn failed(mut self, now: Instant) -> bool {
         let entry = self.entry.take();
         entry.is_some_and(|entry| self.breaker.0.lock().failed(entry, now))
     }
 
     /// Whether the circuit is closed, so that all requests may ask.
-    pub fn is_closed(&self, now: Instant) -> bool {
+    pub(crate) fn is_closed(&self, now: Instant) -> bool {
         self.breaker.0.lock().is_closed(now)
     }
 }

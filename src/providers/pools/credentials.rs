@@ -13,11 +13,11 @@ use crate::domain::{faults::retry::REST_MAX, rules::Credential};
 
 /// A provider's credentials.
 #[derive(Debug, Default)]
-pub struct Credentials(Vec<Arc<CredentialState>>);
+pub(crate) struct Credentials(Vec<Arc<CredentialState>>);
 
 /// One credential and its breaker.
 #[derive(Debug)]
-pub struct CredentialState {
+pub(crate) struct CredentialState {
     /// Name, weight and secret, as configured.
     pub credential: Credential,
     /// Identifies the secret across reloads.
@@ -27,7 +27,7 @@ pub struct CredentialState {
 
 /// A credential chosen for a request.
 #[derive(Debug)]
-pub struct ChosenCredential {
+pub(crate) struct ChosenCredential {
     /// The credential with its breaker.
     pub state: Arc<CredentialState>,
     /// Reports how the provider took the credential.
@@ -37,12 +37,12 @@ pub struct ChosenCredential {
 impl CredentialState {
     /// Rests the credential for `pause`, at most [`REST_MAX`], unless it already rests longer. After the rest one
     /// request probes it before the others use it.
-    pub fn rest(&self, pause: Duration, now: Instant) {
+    pub(crate) fn rest(&self, pause: Duration, now: Instant) {
         self.breaker.rest(pause.min(REST_MAX), now);
     }
 
     /// When the credential's rest ends; `None` if it does not rest.
-    pub fn rests_until(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn rests_until(&self, now: Instant) -> Option<Instant> {
         self.breaker.open_until(now)
     }
 }
@@ -50,7 +50,7 @@ impl CredentialState {
 impl Credentials {
     /// The credentials of a provider's file. A secret that `known` has as well keeps its rest, whatever its name is
     /// now.
-    pub fn new(credentials: &[Credential], known: Option<&Self>) -> Self {
+    pub(crate) fn new(credentials: &[Credential], known: Option<&Self>) -> Self {
         let state = |credential: &Credential| {
             let digest: [u8; 32] = Sha256::digest(credential.secret.expose()).into();
             let same = known.and_then(|known| known.0.iter().find(|other| other.digest == digest));
@@ -64,37 +64,32 @@ impl Credentials {
     }
 
     /// The number of credentials.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is no credential.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// All credentials, in the order of the configuration.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<CredentialState>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<CredentialState>> {
         self.0.iter()
     }
 
     /// The credential with this name.
-    pub fn named(&self, name: &str) -> Option<&Arc<CredentialState>> {
+    pub(crate) fn named(&self, name: &str) -> Option<&Arc<CredentialState>> {
         self.0.iter().find(|one| one.credential.name == name)
     }
 
     /// Whether [`Credentials::choose_awake`] would find a credential.
-    pub fn has_awake(&self, probing: Probing, now: Instant) -> bool {
+    pub(crate) fn has_awake(&self, probing: Probing, now: Instant) -> bool {
         self.0.iter().any(|one| one.breaker.admits(probing, now))
     }
 
     /// When the first resting credential wakes; `None` if one does not rest.
-    pub fn first_wakes(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn first_wakes(&self, now: Instant) -> Option<Instant> {
         self.0.iter().map(|one| one.rests_until(now)).min().flatten()
     }
 
     /// The credential with this name, even if it rests: for a request that no other credential can serve.
-    pub fn this_one(&self, name: &str, now: Instant) -> Option<ChosenCredential> {
+    pub(crate) fn this_one(&self, name: &str, now: Instant) -> Option<ChosenCredential> {
         self.named(name).map(|one| anyway(one, now))
     }
 
@@ -103,7 +98,13 @@ impl Credentials {
     /// removed. A credential is identified by its name, so a new secret moves no session; caches and state lie with the
     /// account behind it. Without a session the weights decide by `dice`, in 0..1. If all rest, the one that wakes
     /// first is used, because only the provider can say whether it works again.
-    pub fn choose(&self, session: Option<u64>, dice: f64, probing: Probing, now: Instant) -> Option<ChosenCredential> {
+    pub(crate) fn choose(
+        &self,
+        session: Option<u64>,
+        dice: f64,
+        probing: Probing,
+        now: Instant,
+    ) -> Option<ChosenCredential> {
         self.choose_awake(&[], session, dice, probing, now).or_else(|| {
             let first = self.0.iter().min_by_key(|one| one.rests_until(now));
             first.map(|one| anyway(one, now))
@@ -111,7 +112,7 @@ impl Credentials {
     }
 
     /// As [`Credentials::choose`], but only among awake credentials that are not in `tried`. `None` if there is none.
-    pub fn choose_awake(
+    pub(crate) fn choose_awake(
         &self,
         tried: &[Arc<CredentialState>],
         session: Option<u64>,

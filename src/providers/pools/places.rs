@@ -33,7 +33,7 @@ const LOOKED_AT_MAX: usize = 256;
 
 /// An address to connect to, and the place that it belongs to.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub(crate) struct Place {
     /// The address that identifies the place here: successes and failures count for it.
     pub address: SocketAddr,
     /// Where to connect first: this address, or the name's other family if that answered sooner recently.
@@ -45,7 +45,7 @@ pub struct Place {
 }
 
 /// The places of one provider.
-pub struct Places {
+pub(crate) struct Places {
     balancer: LoadBalancer<RoundRobin>,
     /// A breaker for each current address.
     breakers: Mutex<HashMap<SocketAddr, Breaker>>,
@@ -87,7 +87,7 @@ impl ServiceDiscovery for Discovery {
 
 impl Places {
     /// Places without addresses. [`Places::update`] adds them.
-    pub fn new(origins: &[WeightedOrigin], resolver: Arc<Resolver>) -> Self {
+    pub(crate) fn new(origins: &[WeightedOrigin], resolver: Arc<Resolver>) -> Self {
         let shared: Vec<(Arc<Origin>, u16)> = origins
             .iter()
             .map(|place| (Arc::new(place.origin.clone()), place.weight))
@@ -106,7 +106,7 @@ impl Places {
     }
 
     /// Takes over the resolver's current addresses.
-    pub async fn update(&self) {
+    pub(crate) async fn update(&self) {
         // The discovery above cannot fail.
         let _ = self.balancer.update().await;
         let there = self.balancer.backends().get_backend();
@@ -120,7 +120,7 @@ impl Places {
 
     /// Checks the health of every address, if there is more than one. An unhealthy one rests, so that after its
     /// recovery one request probes it before the others.
-    pub async fn check(&self, now: Instant) {
+    pub(crate) async fn check(&self, now: Instant) {
         let backends = self.balancer.backends();
         let there = backends.get_backend();
         if there.len() < 2 {
@@ -138,7 +138,7 @@ impl Places {
     /// unhealthy; else any. The permit reports whether the address works. It fails without a connection, without an
     /// answer in time, and on an answer which says that the front end has no working back end. `None` if no name of the
     /// places is resolved.
-    pub fn pick(&self, tried: &[SocketAddr], probing: Probing, now: Instant) -> Option<(Place, Permit)> {
+    pub(crate) fn pick(&self, tried: &[SocketAddr], probing: Probing, now: Instant) -> Option<(Place, Permit)> {
         let address = |backend: &Backend| backend.addr.as_inet().copied();
         // One pass in the balancer's order, which advances by one with each pass. The second-best choices are noted on
         // the way.
@@ -183,7 +183,7 @@ impl Places {
     }
 
     /// Both families of a place's name were tried, and `winner` was the first to connect.
-    pub fn answered(&self, place: &Place, winner: SocketAddr, now: Instant) {
+    pub(crate) fn answered(&self, place: &Place, winner: SocketAddr, now: Instant) {
         if winner == place.address {
             self.turned.lock().remove(&place.address);
             return;
@@ -195,14 +195,14 @@ impl Places {
     }
 
     /// Whether there is an address that is not in `tried`.
-    pub fn has_other(&self, tried: &[SocketAddr]) -> bool {
+    pub(crate) fn has_other(&self, tried: &[SocketAddr]) -> bool {
         let there = self.balancer.backends().get_backend();
         let is_other = |backend: &Backend| backend.addr.as_inet().is_some_and(|address| !tried.contains(address));
         there.iter().any(is_other)
     }
 
     /// How many addresses are ejected now.
-    pub fn ejected(&self, now: Instant) -> usize {
+    pub(crate) fn ejected(&self, now: Instant) -> usize {
         let all = self.breakers.lock();
         all.values().filter(|one| one.open_until(now).is_some()).count()
     }

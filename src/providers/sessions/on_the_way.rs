@@ -12,7 +12,7 @@ pub(super) struct Receipt {
 
 /// Counts the unwritten names of one answer, by the receipts that still exist.
 #[derive(Debug)]
-pub struct OnTheWay {
+pub(crate) struct OnTheWay {
     receipt: Receipt,
     arrived: oneshot::Receiver<Infallible>,
 }

@@ -25,7 +25,7 @@ pub(super) struct Waiting {
 }
 
 /// The background task that [`super::Sessions::new`] returns.
-pub struct Writer {
+pub(crate) struct Writer {
     pub(super) store: Arc<dyn SessionStore>,
     pub(super) queue: mpsc::Receiver<Waiting>,
     /// Whether the last write failed.
@@ -34,7 +34,7 @@ pub struct Writer {
 
 impl Writer {
     /// Writes until `stop` turns true, then writes what is left. Names wait while the store is unreachable.
-    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         loop {
             let stopping = async {

@@ -8,7 +8,7 @@ use crate::domain::money::price::Price;
 
 /// A model as the API shows it.
 #[derive(Clone, Debug, Serialize)]
-pub struct ModelView {
+pub(crate) struct ModelView {
     /// The public name.
     pub name: String,
     /// The human-readable name.
@@ -23,7 +23,7 @@ pub struct ModelView {
 
 /// A provider as the API shows it.
 #[derive(Clone, Debug, Serialize)]
-pub struct ProviderView {
+pub(crate) struct ProviderView {
     /// The name in the configuration.
     pub name: String,
     /// The human-readable name.
@@ -44,7 +44,7 @@ pub struct ProviderView {
 
 /// A model that a provider is not asked for now.
 #[derive(Clone, Debug, Serialize)]
-pub struct PassedOverView {
+pub(crate) struct PassedOverView {
     /// The provider's name for the model.
     pub model: String,
     /// Seconds until a request may probe it.
@@ -53,7 +53,7 @@ pub struct PassedOverView {
 
 /// A credential as the API shows it: never the secret.
 #[derive(Clone, Debug, Serialize)]
-pub struct CredentialView {
+pub(crate) struct CredentialView {
     /// Its name.
     pub name: String,
     /// Seconds until the credential's rest ends; 0 if it is in use.
@@ -61,7 +61,7 @@ pub struct CredentialView {
 }
 
 /// What is served now, and the switches of its providers.
-pub trait Providers: Send + Sync {
+pub(crate) trait Providers: Send + Sync {
     /// The models that are served now, without those whose providers are all switched off.
     fn models(&self) -> Vec<ModelView>;
     /// The public name of the model that a name or an alias means, served now or not.

@@ -15,7 +15,7 @@ use crate::{
 
 /// The parts that the admin API works on.
 #[derive(Clone)]
-pub struct AdminState {
+pub(crate) struct AdminState {
     pub(super) store: Arc<dyn KeyStore>,
     pub(super) ledger: Arc<dyn LedgerStore>,
     pub(super) changes: Arc<dyn AccountChanges>,
@@ -29,7 +29,7 @@ pub struct AdminState {
 
 /// What keys, accounts and the log are read from and changed by.
 #[derive(Clone)]
-pub struct Stores {
+pub(crate) struct Stores {
     /// The store of keys.
     pub keys: Arc<dyn KeyStore>,
     /// Reads accounts and the consumption log.
@@ -51,7 +51,7 @@ pub(super) enum Peer {
 
 impl AdminState {
     /// The API on these parts.
-    pub fn new(stores: Stores, providers: Arc<dyn Providers>, prefix: KeyPrefix, audit: Audit) -> Self {
+    pub(crate) fn new(stores: Stores, providers: Arc<dyn Providers>, prefix: KeyPrefix, audit: Audit) -> Self {
         Self {
             store: stores.keys,
             ledger: stores.ledger,

@@ -15,7 +15,7 @@ use crate::{
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
 
 /// Serves connections of a listener, each in a call.
-pub fn serve(state: AdminState, tls: Arc<Listener>) -> impl Fn(Stream) -> ServeFuture + Send + Sync {
+pub(crate) fn serve(state: AdminState, tls: Arc<Listener>) -> impl Fn(Stream) -> ServeFuture + Send + Sync {
     let router = router(state);
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     move |stream| {

@@ -8,7 +8,7 @@ pub(super) const ALLOW: &str = "GET, HEAD, OPTIONS";
 
 /// What is sent. The writer adds `content-length` (not to 204 and 304), and leaves the body out for HEAD.
 #[derive(Clone, Debug)]
-pub struct PublicResponse {
+pub(crate) struct PublicResponse {
     /// The answer's status.
     pub status: StatusCode,
     /// All headers but `content-length` and `date`.
@@ -19,7 +19,7 @@ pub struct PublicResponse {
 
 impl PublicResponse {
     /// Whether it has a body at all, when asked with another method than HEAD.
-    pub fn has_body(&self) -> bool {
+    pub(crate) fn has_body(&self) -> bool {
         !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
     }
 }

@@ -6,13 +6,14 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::{
+    config::JournalConfig,
     domain::{
         faults::stability::{Bucket, Counters},
         ledger::{Change, Settlement},
         money::NanoUsd,
     },
     edges::clock,
-    journal::{JournalSettings, SEGMENT_BYTES_MIN, STEP_BYTES_MAX},
+    journal::{SEGMENT_BYTES_MIN, STEP_BYTES_MAX},
     store::{
         contract::until,
         embedded::ledger::EmbeddedLedger,
@@ -247,7 +248,7 @@ async fn the_end_tells_what_is_left_at_once() {
 
 /// An empty journal in this folder.
 fn journal(path: &std::path::Path) -> Arc<Journal> {
-    let settings = JournalSettings {
+    let settings = JournalConfig {
         path: path.to_owned(),
         segment_bytes: SEGMENT_BYTES_MIN,
         keep: Duration::from_secs(86_400),

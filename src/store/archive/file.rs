@@ -17,7 +17,7 @@ use crate::store::StoreError;
 
 /// The format written here. A file of a later one is refused, not guessed at; those of earlier ones are read.
 /// Format 2 added [`Item::Stability`].
-pub const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 2;
 /// The first format there was.
 const FORMAT_FIRST: u32 = 1;
 /// The longest line that is read. An item is a key, an account, a row or an hour of a node, none of which comes near.
@@ -30,7 +30,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 
 /// The first line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
+pub(crate) struct Header {
     /// The format.
     pub weir_backup: u32,
     /// When it was begun, RFC 3339.
@@ -43,7 +43,7 @@ pub struct Header {
 
 /// The last line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trailer {
+pub(crate) struct Trailer {
     /// How many items there are.
     pub items: u64,
     /// SHA-256 of all bytes before this line, in hexadecimal digits.
@@ -57,7 +57,7 @@ struct EndLine {
 
 /// Why a backup cannot be read. Nothing of it has been used then.
 #[derive(Debug, Error)]
-pub enum BackupError {
+pub(crate) enum BackupError {
     /// The system refused.
     #[error("cannot read the backup: {0}")]
     Io(#[from] io::Error),
@@ -82,7 +82,7 @@ pub enum BackupError {
 
 /// Makes the lines of a backup and adds them up.
 #[derive(Default)]
-pub struct Encoder {
+pub(crate) struct Encoder {
     hash: Sha256,
     items: u64,
 }
@@ -92,7 +92,7 @@ impl Encoder {
     ///
     /// # Errors
     /// Never in practice: every header can be written as JSON.
-    pub fn header(&mut self, header: &Header) -> serde_json::Result<Vec<u8>> {
+    pub(crate) fn header(&mut self, header: &Header) -> serde_json::Result<Vec<u8>> {
         self.line(header)
     }
 
@@ -100,7 +100,7 @@ impl Encoder {
     ///
     /// # Errors
     /// Never in practice: every item can be written as JSON.
-    pub fn item(&mut self, item: &Item) -> serde_json::Result<Vec<u8>> {
+    pub(crate) fn item(&mut self, item: &Item) -> serde_json::Result<Vec<u8>> {
         self.items += 1;
         self.line(item)
     }
@@ -109,7 +109,7 @@ impl Encoder {
     ///
     /// # Errors
     /// Never in practice.
-    pub fn end(self) -> serde_json::Result<Vec<u8>> {
+    pub(crate) fn end(self) -> serde_json::Result<Vec<u8>> {
         let end = Trailer {
             items: self.items,
             sha256: hex(self.hash),
@@ -131,7 +131,7 @@ impl Encoder {
 ///
 /// # Errors
 /// When it is not.
-pub fn check(path: &Path) -> Result<(Header, Trailer), BackupError> {
+pub(crate) fn check(path: &Path) -> Result<(Header, Trailer), BackupError> {
     let mut lines = Lines::open(path)?;
     let first = lines.next_line()?.ok_or(BackupError::NoBackup)?;
     let header: Header = serde_json::from_slice(&first).map_err(|_| BackupError::NoBackup)?;
@@ -161,7 +161,7 @@ pub fn check(path: &Path) -> Result<(Header, Trailer), BackupError> {
 }
 
 /// The items of a backup that [`check`] has found good.
-pub struct Items {
+pub(crate) struct Items {
     lines: Lines,
 }
 
@@ -170,7 +170,7 @@ impl Items {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn open(path: &Path) -> Result<Self, BackupError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, BackupError> {
         let mut lines = Lines::open(path)?;
         lines.next_line()?;
         Ok(Self { lines })
@@ -180,7 +180,7 @@ impl Items {
     ///
     /// # Errors
     /// When the file has changed since it was checked.
-    pub fn next_batch(&mut self, most: usize) -> Result<Vec<Item>, BackupError> {
+    pub(crate) fn next_batch(&mut self, most: usize) -> Result<Vec<Item>, BackupError> {
         let mut batch = Vec::new();
         while batch.len() < most {
             let line = self.lines.next_line()?.ok_or(BackupError::CutShort)?;
@@ -199,7 +199,11 @@ impl Items {
 ///
 /// # Errors
 /// When the store does not tell all; then the last line is missing.
-pub async fn encode(archive: &dyn Archive, header: &Header, to: mpsc::Sender<Vec<u8>>) -> Result<(), StoreError> {
+pub(crate) async fn encode(
+    archive: &dyn Archive,
+    header: &Header,
+    to: mpsc::Sender<Vec<u8>>,
+) -> Result<(), StoreError> {
     let (items_to, mut items) = mpsc::channel(ITEMS_WAITING);
     let unwritable = |_| StoreError::Corrupt("an item cannot be written".to_owned());
     let encoding = async move {

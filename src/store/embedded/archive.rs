@@ -25,7 +25,7 @@ impl EmbeddedStore {
     ///
     /// # Errors
     /// When the file system refuses.
-    pub fn restoring(folder: &Path) -> io::Result<()> {
+    pub(crate) fn restoring(folder: &Path) -> io::Result<()> {
         File::create(folder.join(UNFINISHED))?.sync_all()?;
         File::open(folder)?.sync_all()
     }
@@ -34,7 +34,7 @@ impl EmbeddedStore {
     ///
     /// # Errors
     /// When the file system refuses.
-    pub fn restored(folder: &Path) -> io::Result<()> {
+    pub(crate) fn restored(folder: &Path) -> io::Result<()> {
         std::fs::remove_file(folder.join(UNFINISHED))?;
         File::open(folder)?.sync_all()
     }

@@ -37,10 +37,10 @@ const UNWRITTEN_ROWS_MAX: usize = 16_384;
 const HOUR_MS: i64 = 3600 * 1000;
 
 /// Where a ledger has its time from: milliseconds since the Unix epoch.
-pub type NowMs = Arc<dyn Fn() -> i64 + Send + Sync>;
+pub(crate) type NowMs = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// The embedded ledger. Opening it takes a lock on its file: it has one owner.
-pub struct EmbeddedLedger {
+pub(crate) struct EmbeddedLedger {
     folder: PathBuf,
     books: Arc<Books>,
     now_ms: NowMs,
@@ -52,7 +52,7 @@ impl EmbeddedLedger {
     ///
     /// # Errors
     /// When another process has it open, the file system refuses, or the file is not what weir wrote.
-    pub fn open(folder: &Path, now_ms: NowMs) -> Result<Self, StoreOpenError> {
+    pub(crate) fn open(folder: &Path, now_ms: NowMs) -> Result<Self, StoreOpenError> {
         Ok(Self {
             folder: folder.to_owned(),
             books: Arc::new(Books::open(folder)?),
@@ -67,7 +67,7 @@ impl EmbeddedLedger {
     ///
     /// # Errors
     /// [`StoreOpenError::Emptied`]; or the file system refuses. Nothing is changed then.
-    pub fn begin(&self, accounts_known: usize) -> Result<(), StoreOpenError> {
+    pub(crate) fn begin(&self, accounts_known: usize) -> Result<(), StoreOpenError> {
         let file = self.books.file();
         let path = || self.folder.join(file::FILE_NAME);
         let refused = |error: StoreError| StoreOpenError::File {
@@ -90,14 +90,14 @@ impl EmbeddedLedger {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] if the disk refuses. Then it is tried again with the next batch, and the journal has it.
-    pub async fn flush(&self) -> Result<(), StoreError> {
+    pub(crate) async fn flush(&self) -> Result<(), StoreError> {
         let books = Arc::clone(&self.books);
         blocking(move || books.flush()).await
     }
 
     /// Writes changes all the time and removes old rows now and then, until `shutdown` turns true or its sender is gone; then
     /// once more. Changes after that need a [`Self::flush`] of their own.
-    pub async fn run(&self, mut shutdown: watch::Receiver<bool>) {
+    pub(crate) async fn run(&self, mut shutdown: watch::Receiver<bool>) {
         let (mut failing, mut cleaned) = (false, None);
         loop {
             let ended = timeout(FLUSH_EVERY, shutdown.wait_for(|ended| *ended)).await.is_ok();
@@ -128,7 +128,7 @@ impl EmbeddedLedger {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] if the disk refuses.
-    pub async fn prune(&self, day: i64) -> Result<Option<usize>, StoreError> {
+    pub(crate) async fn prune(&self, day: i64) -> Result<Option<usize>, StoreError> {
         let (books, now_ms) = (Arc::clone(&self.books), (self.now_ms)());
         if day > books::first_kept_day(now_ms) {
             return Ok(None);

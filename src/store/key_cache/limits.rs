@@ -7,7 +7,7 @@ use crate::edges::limiter::{Allowance, Limiter, client::Client};
 
 /// Limits on what made-up keys may cost.
 #[derive(Clone, Copy, Debug)]
-pub struct UnknownSettings {
+pub(crate) struct UnknownSettings {
     /// The most digests remembered as unknown.
     pub entries_max: usize,
     /// How many failing lookups one client may cause.

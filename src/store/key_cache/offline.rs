@@ -15,7 +15,7 @@ impl KeyCache {
     }
 
     /// Whether any key would remain valid if the store became unreachable now.
-    pub fn has_offline_keys(&self, now: Instant) -> bool {
+    pub(crate) fn has_offline_keys(&self, now: Instant) -> bool {
         let lifetime = self.settings.offline_lifetime;
         self.shards.iter().any(|shard| shard.lock().has_read(now, lifetime))
     }

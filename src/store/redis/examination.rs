@@ -3,7 +3,7 @@
 use super::RedisStore;
 
 /// What is said of servers that keep the rows of the log as they are.
-pub const UNCOMPRESSED_ROWS: &str =
+pub(crate) const UNCOMPRESSED_ROWS: &str =
     "redis keeps the rows of the log uncompressed, in about three times the memory: set list-compress-depth to 1";
 const COMPRESSION: &str = "list-compress-depth";
 

@@ -20,7 +20,7 @@ const QUIET: [(&str, LevelFilter); 5] = [
 
 /// Why diagnostics cannot be set up.
 #[derive(Debug, thiserror::Error)]
-pub enum DiagnosticsError {
+pub(crate) enum DiagnosticsError {
     /// The level is none of the known ones.
     #[error("log level `{0}` is unknown, use off, error, warn, info, debug or trace")]
     Level(String),
@@ -30,7 +30,7 @@ pub enum DiagnosticsError {
 }
 
 /// Sends events of `tracing` and records of `log` (Pingora's) to standard error, one plain line each. Once per process.
-pub fn init_tracing(level: &str) -> Result<(), DiagnosticsError> {
+pub(crate) fn init_tracing(level: &str) -> Result<(), DiagnosticsError> {
     tracing_subscriber::fmt()
         .compact()
         .with_ansi(false)

@@ -10,7 +10,7 @@ use crate::domain::wire::usage::Usage;
 /// The fields of type `&'static str` come from closed sets (`as_str` of an enum), so they are safe as metric labels;
 /// of the others only [`RequestRecord::model`] and [`RequestRecord::provider`] are, and only if the catalogue has them.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct RequestRecord {
+pub(crate) struct RequestRecord {
     /// When the request arrived, in milliseconds since the Unix epoch; `time` in the line, as RFC 3339 in UTC.
     #[serde(rename = "time", serialize_with = "rfc3339")]
     pub time_unix_ms: i64,

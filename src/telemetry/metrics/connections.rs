@@ -36,7 +36,7 @@ impl Connections {
 
 /// Why weir closes a client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CloseReason {
+pub(crate) enum CloseReason {
     /// There are as many as there may be.
     TooMany,
     /// Its address has as many as it may have.
@@ -90,7 +90,7 @@ impl CloseReason {
 
 /// The connections of one listener.
 #[derive(Clone, Debug)]
-pub struct ListenerFigures {
+pub(crate) struct ListenerFigures {
     listener: &'static str,
     open: IntGaugeVec,
     closed: IntCounterVec,
@@ -108,12 +108,12 @@ impl Connections {
 
 impl ListenerFigures {
     /// A connection is open until the guard is dropped.
-    pub fn opened(&self) -> GaugeGuard {
+    pub(crate) fn opened(&self) -> GaugeGuard {
         GaugeGuard::new(&self.open.with_label_values(&[self.listener]))
     }
 
     /// Counts a connection that weir closes.
-    pub fn closed(&self, reason: CloseReason) {
+    pub(crate) fn closed(&self, reason: CloseReason) {
         self.closed.with_label_values(&[self.listener, reason.as_str()]).inc();
     }
 }

@@ -5,7 +5,7 @@ use prometheus::IntGauge;
 /// One of something while it lives.
 #[derive(Debug)]
 #[must_use = "dropping the guard ends what it counts"]
-pub struct GaugeGuard(IntGauge);
+pub(crate) struct GaugeGuard(IntGauge);
 
 impl GaugeGuard {
     pub(super) fn new(gauge: &IntGauge) -> Self {

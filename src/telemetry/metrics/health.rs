@@ -2,7 +2,7 @@
 
 /// Whether something works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Health {
+pub(crate) enum Health {
     /// It works: 1 in the metric.
     Up,
     /// It does not: 0 in the metric.

@@ -6,7 +6,7 @@ use super::maker::{Maker, raise};
 
 /// The figures at one moment; totals since the start of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MoneyFigures {
+pub(crate) struct MoneyFigures {
     /// What was charged, in nano-USD.
     pub charged: u64,
     /// Billed requests by where their figures come from.

@@ -17,7 +17,7 @@ pub(super) struct ProviderMetrics {
 
 /// How a provider stands on this node.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ProviderFigures {
+pub(crate) struct ProviderFigures {
     /// The number of credentials that rest.
     pub credentials_resting: usize,
     /// Addresses that are left out.

@@ -6,7 +6,7 @@ use super::maker::Maker;
 
 /// A certificate that a listener shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateFigure {
+pub(crate) struct CertificateFigure {
     /// The listener's section.
     pub listener: &'static str,
     /// The first of its names.

@@ -32,7 +32,7 @@ impl Unattended {
 
 /// What became of an answer that was to be read to its end although its client had left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnattendedEnd {
+pub(crate) enum UnattendedEnd {
     /// The answer was read to its end.
     Whole,
     /// It broke off: the provider's doing, or a time limit's.

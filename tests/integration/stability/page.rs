@@ -6,8 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use percent_encoding::percent_decode_str;
 use serde_json::json;
-use weir::domain::faults::stability::{Counters, Hour, ModelWindow, Window};
-use weir::stability::public::page;
+use weir::parts::{Counters, Hour, ModelWindow, Window, page};
 
 use crate::harness::RecordingProvider;
 use crate::harness::browser::Browser;

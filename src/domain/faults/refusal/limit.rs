@@ -14,7 +14,7 @@ mod tests;
 
 /// A limit of a key or of its account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
+pub(crate) enum Limit {
     /// The account has no balance left.
     Balance,
     /// The account is suspended.
@@ -63,7 +63,7 @@ const CONCURRENCY_RETRY_SECONDS: u64 = 1;
 impl Limit {
     /// The limit for a denial by the ledger; `None` for a denial that concerns the key itself. `now` is in seconds
     /// since the Unix epoch, `reset` is the key's.
-    pub fn of(denied: Denied, reset: Reset, now: i64) -> Option<Self> {
+    pub(crate) fn of(denied: Denied, reset: Reset, now: i64) -> Option<Self> {
         Some(match denied {
             Denied::KeyRevoked | Denied::KeyExpired => return None,
             Denied::AccountUnknown => Self::NoAccount,

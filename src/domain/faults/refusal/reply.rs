@@ -21,7 +21,7 @@ const KEY_RUN_CHARS_MIN: usize = 32;
 
 /// A complete answer of weir's own, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub(crate) struct Reply {
     /// The HTTP status.
     pub status: u16,
     /// Header names in lower case, and values. Whoever sends the reply adds `content-length`.
@@ -32,7 +32,7 @@ pub struct Reply {
 
 impl Refusal {
     /// The refusal as an answer in this form, with the request id where its protocol has it.
-    pub fn reply(&self, form: impl Into<ErrorForm>, request_id: &str) -> Reply {
+    pub(crate) fn reply(&self, form: impl Into<ErrorForm>, request_id: &str) -> Reply {
         let form = form.into();
         let message = message(self);
         let body = match form {

@@ -23,7 +23,7 @@ const REFILL_MAX_MS: i64 = 2 * MINUTE_MS;
 
 /// The two buckets of a key or an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Buckets {
+pub(crate) struct Buckets {
     requests: Option<Bucket>,
     tokens: Option<Bucket>,
 }
@@ -39,7 +39,7 @@ impl Buckets {
     ///
     /// # Errors
     /// [`Denied::RateLimited`]: one of them has not that much.
-    pub fn take(&self, scope: Scope, rates: &Rates, tokens: u64, now_ms: i64) -> Result<Self, Denied> {
+    pub(crate) fn take(&self, scope: Scope, rates: &Rates, tokens: u64, now_ms: i64) -> Result<Self, Denied> {
         let take = |bucket: Option<Bucket>, limit: Option<u64>, amount: u64, counted: Counted| {
             let Some(limit) = limit else { return Ok(None) };
             let taken = Bucket::take(bucket, limit, amount, now_ms);
@@ -57,7 +57,7 @@ impl Buckets {
     }
 
     /// Corrects the tokens that were taken by what was used.
-    pub fn correct(&mut self, rates: &Rates, estimated: u64, used: u64) {
+    pub(crate) fn correct(&mut self, rates: &Rates, estimated: u64, used: u64) {
         if let (Some(bucket), Some(limit)) = (&mut self.tokens, rates.tpm) {
             let most = limit.min(Rates::MAX);
             let more = units(used.min(3 * most)) - units(estimated.min(most));

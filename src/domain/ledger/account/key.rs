@@ -25,7 +25,7 @@ const COUNTERS_KEPT_MS: i64 = 7 * 24 * 3600 * 1000;
 
 /// One key of an account. Its rate buckets are not stored: they start full.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AccountKey {
+pub(crate) struct AccountKey {
     /// The mirror of its record; `None` if the key has only been settled for.
     pub mirror: Option<Mirror>,
     /// Spending by the period's name; only periods with any.
@@ -39,7 +39,7 @@ pub struct AccountKey {
 
 /// The part of a key's record that admission checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mirror {
+pub(crate) struct Mirror {
     /// The record's revision.
     pub revision: u64,
     /// The key was revoked.

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use crate::domain::{ledger::operation_id::OperationId, money::NanoUsd};
 
 /// How many operations an account remembers.
-pub const OPERATIONS_MAX: usize = 1000;
+pub(crate) const OPERATIONS_MAX: usize = 1000;
 
 /// An operation and what it added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Recorded {
+pub(crate) struct Recorded {
     /// The operation's id.
     pub id: OperationId,
     /// What it added to the balance; negative: what it took.
@@ -22,7 +22,7 @@ pub struct Recorded {
 
 /// The last operations on an account's balance, for recognising repeated ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Operations(VecDeque<Recorded>);
+pub(crate) struct Operations(VecDeque<Recorded>);
 
 impl Operations {
     /// Notes an operation and says whether it is new. What has no id is always new.
@@ -39,13 +39,13 @@ impl Operations {
     }
 
     /// What a remembered operation added.
-    pub fn amount(&self, id: &OperationId) -> Option<NanoUsd> {
+    pub(crate) fn amount(&self, id: &OperationId) -> Option<NanoUsd> {
         // They are few, and seldom asked for.
         self.0.iter().find(|one| one.id == *id).map(|one| one.amount)
     }
 
     /// All of them, the oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = &Recorded> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Recorded> {
         self.0.iter()
     }
 }

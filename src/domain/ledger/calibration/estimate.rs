@@ -8,7 +8,7 @@ use crate::domain::{
 /// What a request is expected to use. Holds and rate limits are computed from it. It cannot be billed: it never becomes
 /// the usage of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Estimate {
+pub(crate) struct Estimate {
     /// Input tokens.
     pub input: InputEstimate,
     /// Output tokens.
@@ -17,7 +17,7 @@ pub struct Estimate {
 
 /// Expected input tokens, by what they cost. The parts do not overlap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InputEstimate {
+pub(crate) struct InputEstimate {
     /// Neither read from a cache nor written to one.
     pub uncached: u64,
     /// Read from a cache.
@@ -30,7 +30,7 @@ pub struct InputEstimate {
 
 impl InputEstimate {
     /// All input tokens.
-    pub fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         let parts = [
             self.uncached,
             self.cache_read,
@@ -43,22 +43,22 @@ impl InputEstimate {
 
 impl Estimate {
     /// Input and output tokens together.
-    pub fn tokens(&self) -> u64 {
+    pub(crate) fn tokens(&self) -> u64 {
         self.input.total().saturating_add(self.output)
     }
 
     /// What it would cost.
-    pub fn cost(&self, price: &Price) -> NanoUsd {
+    pub(crate) fn cost(&self, price: &Price) -> NanoUsd {
         priced(price, &self.input, self.output)
     }
 
     /// What its input would cost.
-    pub fn input_cost(&self, price: &Price) -> NanoUsd {
+    pub(crate) fn input_cost(&self, price: &Price) -> NanoUsd {
         priced(price, &self.input, 0)
     }
 
     /// What its input would cost if no cache had any of it.
-    pub fn uncached_cost(&self, price: &Price) -> NanoUsd {
+    pub(crate) fn uncached_cost(&self, price: &Price) -> NanoUsd {
         let uncached = InputEstimate {
             uncached: self.input.total(),
             ..InputEstimate::default()

@@ -20,7 +20,7 @@ const SHARE_ONE: u64 = 1_000;
 
 /// What one key's requests to one model usually read from a cache and write to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TypicalInput {
+pub(crate) struct TypicalInput {
     /// Tokens that the last request read from a cache.
     read_last: u64,
     /// How many tokens each way was off, on average.
@@ -36,7 +36,7 @@ pub struct TypicalInput {
 impl TypicalInput {
     /// A finished request, with what it reported; `new` is the estimate of its tokens from the model's last answer on, if there
     /// was one.
-    pub fn learn(&mut self, reported: &Usage, new: Option<u64>) {
+    pub(crate) fn learn(&mut self, reported: &Usage, new: Option<u64>) {
         let input = reported.input_total();
         let off = |guess: u64| guess.abs_diff(reported.cache_read);
         let by_last = off(self.read_last.min(input));
@@ -61,7 +61,7 @@ impl TypicalInput {
 
     /// So many tokens of input, of which `new` come behind the model's last answer began, in the parts that are to be
     /// expected. Their sum is `input`.
-    pub fn parts(&self, input: u64, new: Option<u64>) -> InputEstimate {
+    pub(crate) fn parts(&self, input: u64, new: Option<u64>) -> InputEstimate {
         let read = if self.off_by_turns < self.off_by_last {
             all_but(input, new)
         } else {

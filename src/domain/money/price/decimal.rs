@@ -20,27 +20,27 @@ const FACTOR_MAX: u64 = 1000;
 
 /// A price per token, in pico-USD (10^-12 USD). Written in USD per 1M tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PerToken(u64);
+pub(crate) struct PerToken(u64);
 
 /// A price per call, in pico-USD. Written in USD.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PerCall(u64);
+pub(crate) struct PerCall(u64);
 
 /// A multiplier of prices, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Factor(u64);
+pub(crate) struct Factor(u64);
 
 impl PerToken {
     /// Reads USD per 1M tokens, such as `0.0036`.
     ///
     /// # Errors
     /// See [`DecimalError`].
-    pub fn parse(text: &str) -> Result<Self, DecimalError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, DecimalError> {
         scaled(text, PER_MILLION_PLACES, USD_MAX).map(Self)
     }
 
     /// The price in pico-USD.
-    pub const fn pico_usd(self) -> u64 {
+    pub(crate) const fn pico_usd(self) -> u64 {
         self.0
     }
 }
@@ -50,37 +50,37 @@ impl PerCall {
     ///
     /// # Errors
     /// See [`DecimalError`].
-    pub fn parse(text: &str) -> Result<Self, DecimalError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, DecimalError> {
         scaled(text, PER_CALL_PLACES, USD_MAX).map(Self)
     }
 
     /// The price in pico-USD.
-    pub const fn pico_usd(self) -> u64 {
+    pub(crate) const fn pico_usd(self) -> u64 {
         self.0
     }
 }
 
 impl Factor {
     /// The factor 1.
-    pub const ONE: Self = Self(FACTOR_ONE);
+    pub(crate) const ONE: Self = Self(FACTOR_ONE);
 
     /// Reads a multiplier, such as `1.1`.
     ///
     /// # Errors
     /// See [`DecimalError`].
-    pub fn parse(text: &str) -> Result<Self, DecimalError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, DecimalError> {
         scaled(text, FACTOR_PLACES, FACTOR_MAX).map(Self)
     }
 
     /// The factor in millionths.
-    pub const fn millionths(self) -> u64 {
+    pub(crate) const fn millionths(self) -> u64 {
         self.0
     }
 }
 
 /// Why a text is not a price or multiplier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum DecimalError {
+pub(crate) enum DecimalError {
     /// Not a decimal number in quotes.
     #[error(
         "write a decimal number in quotes, such as \"0.25\": a number without quotes would be a float, which is not exact"

@@ -8,11 +8,11 @@ use crate::domain::{
 };
 
 /// The shipped list's path in the repository, named in errors.
-pub const SHIPPED_FILE: &str = "conf/prices.toml";
+pub(crate) const SHIPPED_FILE: &str = "conf/prices.toml";
 
 /// Prices by name and, where they differ, by provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PriceList {
+pub(crate) struct PriceList {
     entries: BTreeMap<Id, PriceEntry>,
 }
 
@@ -21,7 +21,7 @@ type Id = (String, Option<String>);
 
 /// A price, and where it was defined.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PriceEntry {
+pub(crate) struct PriceEntry {
     /// The file's name, as given to [`PriceList::read`].
     pub file: String,
     /// The line of its `[[price]]`.
@@ -35,7 +35,7 @@ impl PriceList {
     ///
     /// # Errors
     /// All faults that were found, each with its line and key; a file that does not parse has one.
-    pub fn read(file: &str, text: &str) -> Result<Self, Vec<FileError>> {
+    pub(crate) fn read(file: &str, text: &str) -> Result<Self, Vec<FileError>> {
         let mut entries = BTreeMap::new();
         for (line, tariff, price) in read::read(file, text)? {
             let entry = PriceEntry {
@@ -52,25 +52,25 @@ impl PriceList {
     ///
     /// # Errors
     /// As for [`PriceList::read`]; a test holds that there are none.
-    pub fn shipped() -> Result<Self, Vec<FileError>> {
+    pub(crate) fn shipped() -> Result<Self, Vec<FileError>> {
         Self::read(SHIPPED_FILE, include_str!("../../../../conf/prices.toml"))
     }
 
     /// Adds another list. Its entries replace those with the same name and provider.
     #[must_use]
-    pub fn with(mut self, other: Self) -> Self {
+    pub(crate) fn with(mut self, other: Self) -> Self {
         self.entries.extend(other.entries);
         self
     }
 
     /// The price of this name at a provider: the provider's own one, or else the one for all.
-    pub fn find(&self, name: &str, provider: &str) -> Option<&Arc<Price>> {
+    pub(crate) fn find(&self, name: &str, provider: &str) -> Option<&Arc<Price>> {
         let get = |provider: Option<&str>| self.entries.get(&(name.to_owned(), provider.map(str::to_owned)));
         get(Some(provider)).or_else(|| get(None)).map(|entry| &entry.price)
     }
 
     /// All entries, as name, provider and price.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, Option<&str>, &PriceEntry)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, Option<&str>, &PriceEntry)> {
         let entries = self.entries.iter();
         entries.map(|((name, provider), entry)| (name.as_str(), provider.as_deref(), entry))
     }

@@ -12,11 +12,11 @@ use crate::domain::{
 
 /// The most parts of one row. A part is a group of runs of one kind, model and tier; an answer with advice, a
 /// compaction and a fallback has four. Further runs are added to the group whose price makes them most expensive.
-pub const PARTS_MAX: usize = 4;
+pub(crate) const PARTS_MAX: usize = 4;
 
 /// A run with the price of its model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PricedRun {
+pub(crate) struct PricedRun {
     /// The run, with its usage.
     pub run: Run,
     /// The run's model and price; `None` if it is the requested model.
@@ -25,7 +25,7 @@ pub struct PricedRun {
 
 /// A model other than the requested one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OtherModel {
+pub(crate) struct OtherModel {
     /// The catalogue's name for it, or else the provider's.
     pub name: String,
     /// The catalogue model whose price is used, if that is another one.
@@ -36,7 +36,7 @@ pub struct OtherModel {
 
 /// What a request is charged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Charge {
+pub(crate) struct Charge {
     /// The whole charge.
     pub cost: NanoUsd,
     /// The parts of the charge. Empty if price and usage suffice to compute it.
@@ -64,7 +64,7 @@ impl Group<'_> {
 }
 
 /// Charges `usage` for a model of this name and price. If there are `runs`, `usage` is their sum.
-pub fn charge(model: &str, price: &Price, usage: &Usage, modifiers: &Modifiers, runs: &[PricedRun]) -> Charge {
+pub(crate) fn charge(model: &str, price: &Price, usage: &Usage, modifiers: &Modifiers, runs: &[PricedRun]) -> Charge {
     let groups = grouped(price, modifiers, runs);
     let own_tier = price.tier_above(usage, modifiers);
     let is_plain = |group: &Group<'_>| {
@@ -133,7 +133,8 @@ fn dearest(groups: &[Group<'_>], usage: &Usage, modifiers: &Modifiers) -> Option
 
 /// The charge of a row once more, from what its parts say and the prices they name; `price` finds one by the name of a
 /// catalogue model. `None` if one is not there.
-pub fn recomputed(
+#[cfg(test)]
+fn recomputed(
     price: &Price,
     usage: &Usage,
     modifiers: &Modifiers,

@@ -20,7 +20,7 @@ const FACTORS_ONE: i128 = 1_000_000_000_000_000_000;
 
 /// The prices of a model: one entry of a price list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Tariff {
+pub(crate) struct Tariff {
     /// The name that a model's `price` refers to.
     pub name: String,
     /// The only provider that it applies to; `None` for all.
@@ -48,7 +48,7 @@ pub struct Tariff {
 
 /// Token prices from a prompt size on. The highest applicable tier prices the whole request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Tier {
+pub(crate) struct Tier {
     /// The tier applies to prompts with more input tokens than this, cached ones included ([`Usage::input_total`]).
     pub above_input_tokens: u64,
     /// Per input token.
@@ -65,7 +65,7 @@ pub struct Tier {
 
 /// Prices per call. No multiplier changes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct PerCallPrices {
+pub(crate) struct PerCallPrices {
     /// Per web search by the provider's own tool.
     pub web_search: PerCall,
     /// Per page fetched by the provider's own tool.
@@ -82,7 +82,7 @@ pub struct PerCallPrices {
 
 /// Factors by the names that answers carry, case-insensitive. An unlisted name has the factor 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Multipliers {
+pub(crate) struct Multipliers {
     /// By service tier.
     pub service_tier: BTreeMap<String, Factor>,
     /// By speed.
@@ -96,19 +96,19 @@ pub struct Multipliers {
 /// It saturates at `i128::MAX`, which is far beyond [`NanoUsd::MAX`] in that unit: a sum that saturates is above the limit
 /// anyway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Exact(i128);
+pub(crate) struct Exact(i128);
 
 impl Exact {
     const MAX: Self = Self(i128::MAX);
 
     /// The sum of both.
     #[must_use]
-    pub fn plus(self, other: Self) -> Self {
+    pub(crate) fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
     /// Rounds up to whole nano-USD, at most [`NanoUsd::MAX`].
-    pub fn rounded_up(self) -> NanoUsd {
+    pub(crate) fn rounded_up(self) -> NanoUsd {
         let unit = PICO_PER_NANO.saturating_mul(FACTORS_ONE);
         let nanos = self.0 / unit + i128::from(self.0 % unit != 0);
         i64::try_from(nanos).map_or(NanoUsd::MAX, |nanos| NanoUsd::from_nanos(nanos).min(NanoUsd::MAX))
@@ -117,18 +117,18 @@ impl Exact {
 
 impl Tariff {
     /// The cost of tokens and calls in the tier that applies to the prompt's size.
-    pub fn sum(&self, usage: &Usage, modifiers: &Modifiers) -> Exact {
+    pub(crate) fn sum(&self, usage: &Usage, modifiers: &Modifiers) -> Exact {
         self.sum_in_tier(usage, modifiers, self.tier_above(usage, modifiers))
     }
 
     /// The prompt size above which the applicable tier begins.
-    pub fn tier_above(&self, usage: &Usage, modifiers: &Modifiers) -> u64 {
+    pub(crate) fn tier_above(&self, usage: &Usage, modifiers: &Modifiers) -> u64 {
         let tier = tier_for(self.tiers_for(modifiers), usage.input_total());
         tier.map_or(0, |tier| tier.above_input_tokens)
     }
 
     /// The fee per request, for one that consumed something.
-    pub fn request_fee(&self) -> Exact {
+    pub(crate) fn request_fee(&self) -> Exact {
         Exact(i128::from(self.per_call.request.pico_usd()).saturating_mul(FACTORS_ONE))
     }
 
@@ -137,7 +137,7 @@ impl Tariff {
     }
 
     /// The cost of tokens and calls in the tier that begins above this many input tokens.
-    pub fn sum_in_tier(&self, usage: &Usage, modifiers: &Modifiers, above_input_tokens: u64) -> Exact {
+    pub(crate) fn sum_in_tier(&self, usage: &Usage, modifiers: &Modifiers, above_input_tokens: u64) -> Exact {
         let tier_name = modifiers.service_tier.as_deref();
         let own = named(&self.service_tier_prices, tier_name);
         // A prompt of one token more is of it.

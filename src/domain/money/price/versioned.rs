@@ -14,13 +14,13 @@ use crate::domain::{
 };
 
 /// The price version of free models.
-pub const FREE_VERSION: &str = "free";
+pub(crate) const FREE_VERSION: &str = "free";
 
 /// The prices of one model at one provider, in one version. Fixed for a request at its admission.
 ///
 /// In JSON: the version and, unless it is free, the price list's entry with every fallback filled in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Price {
+pub(crate) struct Price {
     version: Arc<str>,
     /// `None` if the model is free.
     #[serde(flatten)]
@@ -29,7 +29,7 @@ pub struct Price {
 
 impl Price {
     /// The price of a model that is marked free.
-    pub fn free() -> Self {
+    pub(crate) fn free() -> Self {
         Self {
             version: FREE_VERSION.into(),
             tariff: None,
@@ -37,7 +37,7 @@ impl Price {
     }
 
     /// The price of one entry, at its list's version.
-    pub fn new(version: Arc<str>, tariff: Tariff) -> Self {
+    pub(crate) fn new(version: Arc<str>, tariff: Tariff) -> Self {
         Self {
             version,
             tariff: Some(tariff),
@@ -45,19 +45,19 @@ impl Price {
     }
 
     /// The version of the prices, which every charge records.
-    pub fn version(&self) -> &str {
+    pub(crate) fn version(&self) -> &str {
         &self.version
     }
 
     /// The cost of a request: the sum in pico-USD, rounded up once to whole nano-USD. From 0 to [`NanoUsd::MAX`]; 0 if
     /// nothing was consumed. The same usage and modifiers always give the same cost.
-    pub fn cost(&self, usage: &Usage, modifiers: &Modifiers) -> NanoUsd {
+    pub(crate) fn cost(&self, usage: &Usage, modifiers: &Modifiers) -> NanoUsd {
         let sum = self.sum(usage, modifiers);
         sum.plus(self.request_fee(usage)).rounded_up()
     }
 
     /// The exact cost of tokens and calls.
-    pub fn sum(&self, usage: &Usage, modifiers: &Modifiers) -> Exact {
+    pub(crate) fn sum(&self, usage: &Usage, modifiers: &Modifiers) -> Exact {
         let tariff = self.tariff.as_ref().filter(|_| *usage != Usage::default());
         tariff.map(|tariff| tariff.sum(usage, modifiers)).unwrap_or_default()
     }

@@ -28,7 +28,7 @@ pub struct SecretPlace {
 }
 
 /// The name of a provider's only credential.
-pub const ONLY_CREDENTIAL: &str = "default";
+pub(crate) const ONLY_CREDENTIAL: &str = "default";
 
 /// The most credentials of one provider.
 const CREDENTIALS_MAX: usize = 64;

@@ -13,7 +13,7 @@ use crate::domain::wire::protocol::Protocol;
 /// `[headers]`: applied in the order remove, rename, set, default.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct RawHeaders {
+pub(crate) struct RawHeaders {
     /// Names to drop.
     pub remove: Vec<Spanned<String>>,
     /// Old name to new name.
@@ -27,7 +27,7 @@ pub struct RawHeaders {
 /// `[query]`: applied in the order remove, set, default.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct RawQuery {
+pub(crate) struct RawQuery {
     /// Names to drop.
     pub remove: Vec<Spanned<String>>,
     /// Values that replace whatever the client sent.
@@ -39,7 +39,7 @@ pub struct RawQuery {
 /// What a `[[body]]` or `[[response]]` edit does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum RawBodyOp {
+pub(crate) enum RawBodyOp {
     /// `value` becomes the member's value; a missing member is added to the end of its object.
     Set,
     /// The member or array element goes.
@@ -58,7 +58,7 @@ pub enum RawBodyOp {
 /// `[[body]]` and `[[response]]`: one edit. Which of the optional keys belong to it, `op` decides.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RawBodyEdit {
+pub(crate) struct RawBodyEdit {
     /// What to do.
     pub op: Spanned<RawBodyOp>,
     /// Where: names of nested object members, joined by dots; `[]` behind a name means each element of that array.
@@ -85,7 +85,7 @@ pub struct RawBodyEdit {
 /// `when = { .. }`: a test of the model, of a header or of a field. Exactly one of the first four keys says of which.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct RawCondition {
+pub(crate) struct RawCondition {
     /// The model asked for; `*` stands for any characters.
     pub model: Option<String>,
     /// A header of the request.
@@ -109,7 +109,7 @@ pub struct RawCondition {
 
 /// A table, or a list of such tables.
 #[derive(Debug)]
-pub struct OneOrMore<T>(pub Vec<T>);
+pub(crate) struct OneOrMore<T>(pub Vec<T>);
 
 impl<T> Default for OneOrMore<T> {
     fn default() -> Self {

@@ -8,7 +8,7 @@ use crate::domain::{rules::secret_ref::SecretRef, wire::protocol::Protocol};
 /// `[[credential]]`: one of several secrets.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RawCredential {
+pub(crate) struct RawCredential {
     /// Its name in logs and metrics.
     pub name: String,
     /// Where it is.
@@ -20,7 +20,7 @@ pub struct RawCredential {
 /// `[[origin]]`: one of several places.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RawOrigin {
+pub(crate) struct RawOrigin {
     /// `scheme://host[:port]`
     pub url: String,
     /// Its share of the requests; without it, 1.
@@ -32,7 +32,7 @@ pub struct RawOrigin {
 /// `[retry]`
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RawRetry {
+pub(crate) struct RawRetry {
     /// Statuses after which the request is sent again; without it, 500, 502, 503, 504 and 529.
     pub statuses: Option<Spanned<Vec<u16>>>,
     /// How often one request is sent to this provider in all; without it, 2.
@@ -69,7 +69,7 @@ pub enum ErrorMeaning {
 /// `[[error]]`: an error that does not mean what its status says.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RawErrorRule {
+pub(crate) struct RawErrorRule {
     /// Its status.
     pub status: u16,
     /// A word that it has for machines: its code, its type, its status, or what its details name.
@@ -85,7 +85,7 @@ pub struct RawErrorRule {
 /// `[fallback]`
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RawFallback {
+pub(crate) struct RawFallback {
     /// Names of the family; `*` stands for any text.
     pub patterns: Vec<String>,
     /// The model that answers for them: one of this file's.

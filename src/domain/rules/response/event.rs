@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::domain::rules::{apply::edit_object, body::BodyRules};
 
 /// Bytes of one event of a stream, or of one element of an array, that are held at most; a longer one passes unedited.
-pub const EVENT_BYTES_MAX: usize = 1024 * 1024;
+pub(crate) const EVENT_BYTES_MAX: usize = 1024 * 1024;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 

@@ -3,7 +3,7 @@
 use http::HeaderMap;
 use proptest::prelude::*;
 
-use super::*;
+use super::{event::EVENT_BYTES_MAX, *};
 use crate::domain::{
     rules::{RuleFile, compile::compile},
     wire::operation::Operation,

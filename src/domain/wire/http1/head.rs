@@ -11,7 +11,7 @@ const UPGRADES: [&[u8]; 2] = [b"websocket", b"h2c"];
 
 /// How large a head may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeadLimits {
+pub(crate) struct HeadLimits {
     /// The most bytes, from the request line to the empty line.
     pub bytes_max: usize,
     /// The most field lines.
@@ -20,7 +20,7 @@ pub struct HeadLimits {
 
 /// How the end of a request's body is found (RFC 9112 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
+pub(crate) enum Framing {
     /// There is no body.
     Empty,
     /// By its length in bytes.
@@ -31,7 +31,7 @@ pub enum Framing {
 
 /// Why a head is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeadFault {
+pub(crate) enum HeadFault {
     /// It has too many bytes or field lines.
     TooLarge,
     /// A line feed without a carriage return before it (RFC 9112 section 2.2).
@@ -64,7 +64,7 @@ pub enum HeadFault {
 
 impl HeadFault {
     /// The status of the answer.
-    pub fn status(self) -> u16 {
+    pub(crate) fn status(self) -> u16 {
         match self {
             Self::TooLarge => 431,
             Self::Version => 505,
@@ -74,7 +74,7 @@ impl HeadFault {
     }
 
     /// The label for metrics, out of a closed set.
-    pub const fn reason(self) -> &'static str {
+    pub(crate) const fn reason(self) -> &'static str {
         match self {
             Self::TooLarge => "headers_too_large",
             Self::BareLineFeed => "bare_line_feed",
@@ -94,7 +94,7 @@ impl HeadFault {
     }
 
     /// What the client is told: what is wrong, and what to send instead.
-    pub fn message(self) -> &'static str {
+    pub(crate) fn message(self) -> &'static str {
         match self {
             Self::TooLarge => "The request headers are too large. Send fewer or shorter headers.",
             Self::BareLineFeed => "A line of the request's head ends without a carriage return. End lines with CR LF.",
@@ -116,7 +116,7 @@ impl HeadFault {
     }
 
     /// All of them, for metrics.
-    pub const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::TooLarge,
         Self::BareLineFeed,
         Self::RequestLine,
@@ -136,14 +136,14 @@ impl HeadFault {
 
 /// Finds the end of a head that arrives in pieces, each byte looked at once.
 #[derive(Debug, Default)]
-pub struct HeadEnd {
+pub(crate) struct HeadEnd {
     searched: usize,
 }
 
 impl HeadEnd {
     /// The length of the head, the empty line included, once `bytes` has all of it. `bytes` begins with the head and
     /// has only grown since the last call.
-    pub fn find(&mut self, bytes: &[u8], limits: HeadLimits) -> Result<Option<usize>, Fault> {
+    pub(crate) fn find(&mut self, bytes: &[u8], limits: HeadLimits) -> Result<Option<usize>, Fault> {
         if bytes.first().is_some_and(|first| !is_token(*first)) {
             // Such as the beginning of a TLS handshake: nothing to wait for.
             return Err(Fault::RequestLine);
@@ -169,7 +169,7 @@ impl HeadEnd {
 }
 
 /// Checks a whole head, the empty line included.
-pub fn check(head: &[u8], limits: HeadLimits) -> Result<Framing, Fault> {
+pub(crate) fn check(head: &[u8], limits: HeadLimits) -> Result<Framing, Fault> {
     let lines = head.strip_suffix(b"\n\r\n").ok_or(Fault::RequestLine)?;
     let mut lines = lines
         .split(|byte| *byte == b'\n')

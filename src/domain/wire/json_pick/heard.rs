@@ -8,7 +8,7 @@ const REPLACEMENT: char = '\u{FFFD}';
 /// Counts texts that are written as JSON strings. A text goes on where the one before it ended: the pieces of an answer
 /// are one text.
 #[derive(Debug, Default)]
-pub struct Heard {
+pub(crate) struct Heard {
     classes: CharClasses,
     escape: Escape,
 }
@@ -41,12 +41,12 @@ pub(super) enum Listening {
 
 impl Heard {
     /// What was counted.
-    pub fn classes(&self) -> &CharClasses {
+    pub(crate) fn classes(&self) -> &CharClasses {
         &self.classes
     }
 
     /// Counts more of a string as it is written between its quotes, in any split. What is no escape ends one.
-    pub fn push(&mut self, bytes: &[u8]) {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while let Some((first, after)) = rest.split_first() {
             if matches!(self.escape, Escape::None) {
@@ -74,7 +74,7 @@ impl Heard {
 
     /// Counts a piece of a string that is a run without a backslash, or one byte of an escape: what a lexer gives.
     #[inline]
-    pub fn push_run(&mut self, piece: &[u8]) {
+    pub(crate) fn push_run(&mut self, piece: &[u8]) {
         match (self.escape, piece) {
             (Escape::None, [first, ..]) if *first != b'\\' => self.classes.push(piece),
             _ => self.push(piece),
@@ -82,12 +82,12 @@ impl Heard {
     }
 
     /// Counts JSON as it is written.
-    pub fn push_plain(&mut self, bytes: &[u8]) {
+    pub(crate) fn push_plain(&mut self, bytes: &[u8]) {
         self.classes.push(bytes);
     }
 
     /// A string ends; the next one may follow.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         if let Escape::AfterHigh(_) = self.escape {
             self.count(REPLACEMENT);
         }
@@ -95,7 +95,7 @@ impl Heard {
     }
 
     /// A string ends, and the next one has nothing to do with it.
-    pub fn end_apart(&mut self) {
+    pub(crate) fn end_apart(&mut self) {
         self.end();
         self.classes.end_text();
     }

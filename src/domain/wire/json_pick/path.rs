@@ -1,22 +1,22 @@
 //! The paths that a picker looks at, and what it does there.
 
 /// Bytes of a picked scalar, in its JSON form; a longer one is dropped.
-pub const SCALAR_BYTES_MAX: usize = 256;
+pub(crate) const SCALAR_BYTES_MAX: usize = 256;
 /// Bytes of a picked object or array, in its JSON form; a longer one is dropped.
-pub const TREE_BYTES_MAX: usize = 8 * 1024;
+pub(crate) const TREE_BYTES_MAX: usize = 8 * 1024;
 /// Bytes of a picked list; what comes behind them is dropped.
-pub const LIST_BYTES_MAX: usize = 8 * 1024;
+pub(crate) const LIST_BYTES_MAX: usize = 8 * 1024;
 /// Segments of the longest path.
-pub const SEGMENTS_MAX: usize = 8;
+pub(crate) const SEGMENTS_MAX: usize = 8;
 /// Paths of one set: one bit each.
-pub const PATHS_MAX: usize = 128;
+pub(crate) const PATHS_MAX: usize = 128;
 
 /// Some of a set's paths, one bit each.
 pub(super) type PathBits = u128;
 
 /// One step from a container to a value in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Segment {
+pub(crate) enum Segment {
     /// The value of this key (keys that are written with escapes never match).
     Key(&'static str),
     /// Each element of an array.
@@ -25,7 +25,7 @@ pub enum Segment {
 
 /// What to do with a value at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Take {
+pub(crate) enum Take {
     /// Keep a string, number or literal of up to [`SCALAR_BYTES_MAX`]; the last one wins.
     Scalar,
     /// Keep every scalar of up to [`SCALAR_BYTES_MAX`], up to [`LIST_BYTES_MAX`] in all.
@@ -71,14 +71,14 @@ impl Take {
 
 /// A place in a JSON value, and what to do with what is there.
 #[derive(Clone, Copy, Debug)]
-pub struct Path {
+pub(crate) struct Path {
     segments: &'static [Segment],
     take: Take,
 }
 
 impl Path {
     /// A path of up to [`SEGMENTS_MAX`] segments.
-    pub const fn new(segments: &'static [Segment], take: Take) -> Self {
+    pub(crate) const fn new(segments: &'static [Segment], take: Take) -> Self {
         assert!(segments.len() <= SEGMENTS_MAX, "a path has too many segments");
         Self { segments, take }
     }
@@ -86,7 +86,7 @@ impl Path {
 
 /// Paths, made ready for looking: a tree with one node per place that is on a path. Built once per set, not per request.
 #[derive(Debug)]
-pub struct PathSet {
+pub(crate) struct PathSet {
     takes: Vec<Take>,
     nodes: Vec<Node>,
 }
@@ -119,7 +119,7 @@ pub(super) struct Leaves {
 
 impl PathSet {
     /// A set of up to [`PATHS_MAX`] paths; those behind are ignored.
-    pub fn new(paths: &[Path]) -> Self {
+    pub(crate) fn new(paths: &[Path]) -> Self {
         let paths = paths.get(..PATHS_MAX).unwrap_or(paths);
         let mut set = Self {
             takes: paths.iter().map(|path| path.take).collect(),
@@ -138,7 +138,8 @@ impl PathSet {
     }
 
     /// How many paths it has.
-    pub fn count(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
         self.takes.len()
     }
 

@@ -2,7 +2,7 @@
 
 /// What was listened to in the value that is being read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Said {
+pub(crate) enum Said {
     /// Nothing.
     #[default]
     Nothing,

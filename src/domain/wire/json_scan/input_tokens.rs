@@ -131,7 +131,7 @@ impl InputTally {
 }
 
 /// The estimated input of a request: the scan's estimate, corrected by the model's factor, at most the model's context.
-pub fn input_estimate(scanned: u64, factor: Factor, context_tokens: Option<u64>) -> u64 {
+pub(crate) fn input_estimate(scanned: u64, factor: Factor, context_tokens: Option<u64>) -> u64 {
     factor.apply(scanned).min(context_tokens.unwrap_or(u64::MAX))
 }
 

@@ -1,7 +1,7 @@
 //! The open containers, one bit each: no recursion, no allocation.
 
 /// The deepest nesting that can be configured, in levels; the level stack is an array of this many bits.
-pub const DEPTH_MAX: usize = 1024;
+pub(crate) const DEPTH_MAX: usize = 1024;
 
 const WORD_BITS: usize = 64;
 

@@ -12,7 +12,7 @@ use super::string;
 use crate::domain::wire::provider_state::{StateId, StateKind, is_in_own_store};
 
 /// Names of state in one request; a body with more is refused.
-pub const REFERENCES_MAX: usize = 1024;
+pub(crate) const REFERENCES_MAX: usize = 1024;
 
 /// The depth of the members of an input item: the body's object, the array, the item.
 const ITEM_DEPTH: usize = 3;

@@ -7,7 +7,7 @@ use crate::domain::wire::protocol::Protocol;
 
 /// One model in the list of models.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListedModel {
+pub(crate) struct ListedModel {
     /// The name to use in requests.
     pub id: String,
     /// The human-readable name.
@@ -23,7 +23,7 @@ pub struct ListedModel {
 }
 
 /// The body of a list: one page of models, in the given order, and whether there are more.
-pub fn models_list(shape: Protocol, models: &[ListedModel], has_more: bool) -> Vec<u8> {
+pub(crate) fn models_list(shape: Protocol, models: &[ListedModel], has_more: bool) -> Vec<u8> {
     let entries: Vec<Value> = models.iter().map(|model| entry(shape, model)).collect();
     let list = match shape {
         Protocol::Messages => json!({
@@ -43,7 +43,7 @@ pub fn models_list(shape: Protocol, models: &[ListedModel], has_more: bool) -> V
 }
 
 /// The body for one model.
-pub fn model_entry(shape: Protocol, model: &ListedModel) -> Vec<u8> {
+pub(crate) fn model_entry(shape: Protocol, model: &ListedModel) -> Vec<u8> {
     entry(shape, model).to_string().into_bytes()
 }
 

@@ -13,7 +13,7 @@ const GEMINI_PAGE_MODELS: usize = 50;
 
 /// One page of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub(crate) struct Page {
     /// The models on it, as indices into the list.
     pub range: Range<usize>,
     /// Whether there are more in the requested direction.
@@ -24,7 +24,7 @@ pub struct Page {
 ///
 /// # Errors
 /// A number that is none or out of range, a name that is not in the list: what is wrong, for the client.
-pub fn page_of(shape: Protocol, query: Option<&str>, names: &[&str]) -> Result<Page, String> {
+pub(crate) fn page_of(shape: Protocol, query: Option<&str>, names: &[&str]) -> Result<Page, String> {
     match shape {
         Protocol::Messages => messages_page(query, names),
         Protocol::Gemini => {

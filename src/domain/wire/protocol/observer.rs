@@ -37,7 +37,7 @@ pub enum Framing {
 }
 
 /// The framing of an answer to `operation` that has this `content-type`.
-pub fn framing_of(operation: Operation, content_type: Option<&str>) -> Framing {
+pub(crate) fn framing_of(operation: Operation, content_type: Option<&str>) -> Framing {
     let media_type = content_type
         .unwrap_or_default()
         .split(';')

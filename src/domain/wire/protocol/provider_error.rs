@@ -8,10 +8,10 @@ mod redact;
 #[cfg(test)]
 mod tests;
 
-pub use redact::redact;
+pub(crate) use redact::redact;
 
 /// Bytes of an error body that are read; a longer one is answered as if it said nothing.
-pub const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Characters of the provider's message that are repeated.
 const MESSAGE_CHARS_MAX: usize = 4096;
 /// Characters of a type or code that are repeated.
@@ -21,7 +21,7 @@ const DETAILS_MAX: usize = 16;
 
 /// What a provider's error says, whatever its shape.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct ErrorContent {
+pub(crate) struct ErrorContent {
     kind: Option<String>,
     code: Option<String>,
     /// Its message, at most 4096 characters.
@@ -31,8 +31,8 @@ pub struct ErrorContent {
 }
 
 /// A provider's error body in the form that the client gets, for the status that it gets. What cannot be read gives a body that
-/// names only the status. The message stays the provider's: [`redact`] it before or after.
-pub fn reshape_error(form: ErrorForm, status: u16, body: &[u8], request_id: &str) -> Vec<u8> {
+/// names only the status. The message stays the provider's: [`redact()`] it before or after.
+pub(crate) fn reshape_error(form: ErrorForm, status: u16, body: &[u8], request_id: &str) -> Vec<u8> {
     let said = read(body).unwrap_or_default();
     // A number says no more than the status does.
     let code = said.code.as_deref().filter(|code| !is_number(code));
@@ -98,7 +98,7 @@ fn responses_code(status: u16) -> &'static str {
 
 /// The status that belongs to a body which came with 2xx although it is a failure: `success` is false, or `code` is an HTTP
 /// status of 400 or above, and there is no content. `None`: it is no failure, or cannot be read.
-pub fn failure_in_success(body: &[u8]) -> Option<u16> {
+pub(crate) fn failure_in_success(body: &[u8]) -> Option<u16> {
     let Value::Object(fields) = serde_json::from_slice(body.get(..ERROR_BODY_BYTES_MAX).map_or(body, |_| b"")).ok()?
     else {
         return None;
@@ -122,7 +122,7 @@ pub fn failure_in_success(body: &[u8]) -> Option<u16> {
 /// What an error body says; `None` when it is no JSON, or too long for an error. The detection covers: an `error` object; an
 /// `error` string with a `code` beside it; `code` or `type` with `msg` or `message` at the root; and each of them as the only
 /// element of an array.
-pub fn read(body: &[u8]) -> Option<ErrorContent> {
+pub(crate) fn read(body: &[u8]) -> Option<ErrorContent> {
     if body.len() > ERROR_BODY_BYTES_MAX {
         return None;
     }

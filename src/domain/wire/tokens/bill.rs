@@ -22,7 +22,7 @@
 //! tools are called by [`CALLS_PLAUSIBLE`]: a provider's slip costs hundreds of dollars at most, not millions.
 //!
 //! Reasoning that a provider does not show is in its report only: an answer that broke off before is billed without it. So
-//! the answers of models that may reason so are read to their end when a client leaves ([`crate::domain::rules::OnClientGone`]).
+//! the answers of models that may reason so are read to their end when a client leaves (`on_client_gone` of the rules).
 
 use crate::domain::wire::{
     tokens::factor::Factor,
@@ -31,22 +31,22 @@ use crate::domain::wire::{
 
 /// A report beyond the model's limits, or beyond what was requested, is rejected if it is also this many times the
 /// estimate.
-pub const ABSURD_TIMES: u64 = 4;
+pub(crate) const ABSURD_TIMES: u64 = 4;
 /// The context size assumed for a model without a known one: the largest on offer.
-pub const INPUT_PLAUSIBLE: u64 = 10_000_000;
+pub(crate) const INPUT_PLAUSIBLE: u64 = 10_000_000;
 /// The output limit assumed for a model without a known one: several times the largest on offer, hidden reasoning
 /// included.
-pub const OUTPUT_PLAUSIBLE: u64 = 1_000_000;
+pub(crate) const OUTPUT_PLAUSIBLE: u64 = 1_000_000;
 /// The most searches, and the most fetches, of one answer that are accepted.
-pub const CALLS_PLAUSIBLE: u64 = 10_000;
+pub(crate) const CALLS_PLAUSIBLE: u64 = 10_000;
 /// How often a model is run at most for one answer because of the provider's own tools, where their calls are all that is
 /// known of it. Ten times is the vendor's limit
 /// (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools>).
-pub const RUNS_BY_TOOLS_MAX: u64 = 10;
+pub(crate) const RUNS_BY_TOOLS_MAX: u64 = 10;
 
 /// What is known of a request that has ended, or of a running one.
 #[derive(Clone, Copy, Debug)]
-pub struct Evidence<'a> {
+pub(crate) struct Evidence<'a> {
     /// What the provider has reported so far.
     pub reported: Option<Usage>,
     /// The runs that add up to the report, each with its model's limits; empty for a single run.
@@ -66,7 +66,7 @@ pub struct Evidence<'a> {
     pub output_factor: Factor,
     /// The requested model's limits.
     pub limits: Limits,
-    /// The output limit in the request, if any: [`crate::domain::wire::json_scan::OutputLimits::of`].
+    /// The output limit in the request, if any (`json_scan/output_limits.rs`).
     pub output_asked: Option<u64>,
     /// That limit holds for each run that the provider's own tools cause, and not for all of them together.
     pub asked_per_run: bool,
@@ -74,7 +74,7 @@ pub struct Evidence<'a> {
 
 /// A model's limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// The most input tokens, if known.
     pub context_tokens: Option<u64>,
     /// The most output tokens, if known.
@@ -83,7 +83,7 @@ pub struct Limits {
 
 /// How a request ended, for its bill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum End {
+pub(crate) enum End {
     /// The provider ended its answer itself with a success, so its report is final.
     Whole,
     /// The provider answered with this status of 400 or above, or put an error into its answer (the status that stands for
@@ -100,7 +100,7 @@ pub enum End {
 
 /// What a request is billed for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Billed {
+pub(crate) struct Billed {
     /// The whole usage.
     pub usage: Usage,
     /// The runs that add up to it; empty for a single run.
@@ -120,7 +120,7 @@ impl Billed {
 }
 
 /// The usage to bill, and its source. Estimated text is billed as `output_text`.
-pub fn bill(evidence: &Evidence<'_>) -> Billed {
+pub(crate) fn bill(evidence: &Evidence<'_>) -> Billed {
     let Some(mut report) = Report::believed(evidence) else {
         return Billed::estimated(match evidence.end {
             End::Whole | End::Cut | End::ClientLeft => evidence.estimate(1),

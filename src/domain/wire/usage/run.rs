@@ -59,6 +59,6 @@ impl Run {
 }
 
 /// The sum of the runs' usage.
-pub fn total(runs: &[Run]) -> Usage {
+pub(crate) fn total(runs: &[Run]) -> Usage {
     runs.iter().fold(Usage::default(), |sum, run| sum.plus(&run.usage))
 }

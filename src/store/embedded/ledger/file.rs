@@ -37,7 +37,7 @@ const KEYS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("key
 const OPERATIONS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("operations");
 /// Account, day and place in the day, from 0 without gaps, to a sealed [`Row`].
 const ROWS: TableDefinition<'_, (&str, i64, u64), &[u8]> = TableDefinition::new("rows");
-/// Hour and node to what the node has counted in it, a sealed [`Bucket`].
+/// Hour and node to what the node has counted in it, a sealed `Bucket`.
 const HOURS: TableDefinition<'_, (i64, &str), &[u8]> = TableDefinition::new("stability");
 /// The layout written here. A file with another one is refused, not guessed at.
 const FORMAT: u64 = 1;

@@ -24,7 +24,7 @@ const FILLERS: [&[u8]; 6] = [
 
 /// A provider's error body without what resembles `credential`: the credential itself, any 8 bytes in a row of it,
 /// and shortened echoes such as `sk-ab***wxyz` of which head and tail are the credential's. `None` when there is nothing to mask.
-pub fn redact(body: &[u8], credential: &str) -> Option<Vec<u8>> {
+pub(crate) fn redact(body: &[u8], credential: &str) -> Option<Vec<u8>> {
     let credential = credential.as_bytes();
     if credential.len() < CREDENTIAL_BYTES_MIN {
         return None;
