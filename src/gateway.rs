@@ -22,6 +22,7 @@ pub(crate) mod key_slots;
 pub(crate) mod meter;
 pub(crate) mod outlet;
 pub(crate) mod panics;
+pub(crate) mod parking;
 pub(crate) mod parts;
 pub(crate) mod peer;
 pub(crate) mod presence;
