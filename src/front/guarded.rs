@@ -83,7 +83,6 @@ impl Guarded {
         }
     }
 
-    /// The figures of its listener.
     pub(crate) fn figures(&self) -> &ListenerFigures {
         &self.figures
     }

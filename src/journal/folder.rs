@@ -95,7 +95,6 @@ impl Folder {
         })
     }
 
-    /// The path of a segment.
     pub(super) fn segment(&self, number: u64) -> PathBuf {
         self.path.join(format!("{number:0DIGITS$}{ENDING}"))
     }

@@ -37,7 +37,6 @@ pub(crate) struct Parts {
     pub live: Arc<LiveCell>,
     /// Providers that an operator has switched off.
     pub switches: Arc<Switches>,
-    /// The store of keys.
     pub store: Arc<dyn KeyStore>,
     /// All that it keeps, for backups of a store that this process owns.
     pub archive: Option<Arc<dyn Archive>>,
@@ -49,7 +48,6 @@ pub(crate) struct Parts {
     pub keys: Arc<KeyCache>,
     /// Resolves the providers' names in the background.
     pub resolver: Arc<Resolver>,
-    /// TLS of the listeners.
     pub tls: Arc<tls::Listeners>,
     /// Metrics and access log.
     pub sinks: Arc<Sinks>,

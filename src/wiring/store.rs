@@ -21,7 +21,6 @@ use crate::{
 
 /// One engine, seen as what it keeps.
 pub(crate) struct Opened {
-    /// The keys.
     pub keys: Arc<dyn KeyStore>,
     /// Who served the sessions whose state lies at a provider.
     pub sessions: Arc<dyn SessionStore>,

@@ -15,7 +15,6 @@ pub(crate) use reply::Reply;
 /// A reason to refuse a request. Texts in it come from the client and are shown to the same client only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The path is unknown.
     UnknownPath,
     /// The path exists, but not with this method.
     MethodNotAllowed {
@@ -124,7 +123,6 @@ pub(crate) enum Refusal {
     },
     /// The account has created no state of this name at the provider.
     StateUnknown {
-        /// The kind of state.
         kind: StateKind,
         /// The name in the request.
         id: String,

@@ -153,7 +153,6 @@ pub(crate) type Bucket = BTreeMap<String, Counters>;
 /// All that one node has counted in one hour so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
-    /// The hour.
     pub hour: Hour,
     /// Its counters.
     pub bucket: Bucket,

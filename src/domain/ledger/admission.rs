@@ -85,7 +85,6 @@ pub enum Denied {
     KeyExpired,
     /// There is no such account.
     AccountUnknown,
-    /// The account is suspended.
     AccountSuspended,
     /// Nothing is left of the account's balance: `balance <= 0`.
     BalanceExhausted,
@@ -134,7 +133,6 @@ pub enum Scope {
 /// What a rate limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Counted {
-    /// Requests.
     Requests,
     /// Tokens, input and output.
     Tokens,

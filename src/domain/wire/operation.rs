@@ -64,7 +64,6 @@ impl Operation {
 pub(crate) enum Target {
     /// To be forwarded to a provider; `model` when the path names it.
     Forward {
-        /// The operation.
         operation: Operation,
         /// The model from the path, decoded and checked.
         model: Option<String>,

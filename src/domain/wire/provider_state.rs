@@ -14,7 +14,6 @@ pub enum StateKind {
     Response,
     /// A response whose prompt is compared with this one's.
     ComparedResponse,
-    /// A conversation.
     Conversation,
     /// An item of an earlier answer.
     Item,
@@ -26,7 +25,6 @@ pub enum StateKind {
     ComparedMessage,
     /// Where a provider runs code.
     Container,
-    /// A file.
     File,
     /// A file by its address in the provider's own store.
     FileUri,

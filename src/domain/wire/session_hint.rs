@@ -32,9 +32,7 @@ pub(crate) struct SessionHint {
 /// Who served a session: provider and credential, by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServedBy {
-    /// The provider.
     pub provider: String,
-    /// Its credential.
     pub credential: String,
 }
 

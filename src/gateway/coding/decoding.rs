@@ -19,7 +19,6 @@ pub(crate) enum DecodingError {
 /// What may follow the end of a compressed stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Following {
-    /// Nothing.
     Nothing,
     /// Another member (RFC 1952 section 2.2) or frame (RFC 8878 section 3.1), in the codings that have them.
     Member,

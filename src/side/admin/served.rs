@@ -54,7 +54,6 @@ pub(crate) struct PassedOverView {
 /// A credential as the API shows it: never the secret.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct CredentialView {
-    /// Its name.
     pub name: String,
     /// Seconds until the credential's rest ends; 0 if it is in use.
     pub rests_seconds: u64,

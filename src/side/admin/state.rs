@@ -30,7 +30,6 @@ pub(crate) struct AdminState {
 /// What keys, accounts and the log are read from and changed by.
 #[derive(Clone)]
 pub(crate) struct Stores {
-    /// The store of keys.
     pub keys: Arc<dyn KeyStore>,
     /// Reads accounts and the consumption log.
     pub ledger: Arc<dyn LedgerStore>,
