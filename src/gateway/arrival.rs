@@ -106,6 +106,9 @@ async fn decide(
     }
     let caller = caller::authenticate(gateway, session, live, shape, keys, entry).await?;
     let wanted = match target {
+        Target::Forward { .. } if gateway.drain.running() > gateway.running_max => {
+            return Err(Refusal::TooManyRunning.into());
+        }
         Target::Forward { operation, model } => {
             let admitted = admission::admit(gateway, session, live, caller, operation, model, entry).await?;
             return Ok(Decision::Forward(Box::new(admitted)));

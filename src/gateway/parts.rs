@@ -41,6 +41,8 @@ pub(crate) struct Gateway {
     pub sinks: Arc<Sinks>,
     /// Counts running requests and connections, and stops them at shutdown.
     pub drain: Drain,
+    /// The most requests that run at a time.
+    pub running_max: usize,
     /// Limits the answers that are read to their end after the client has disconnected.
     pub finishing: Arc<Semaphore>,
     /// Limits concurrent token counts per key.

@@ -1,11 +1,13 @@
 //! Shares the files that the process may open between clients' connections and everything else.
 
+use crate::config::Config;
+
 /// What the process opens besides connections of clients and providers: its own files, the store, and the ops and admin
 /// listeners, which are to answer however many clients there are. Some are accepted before they are counted.
 const RESERVED: u64 = 200;
 
-/// What one client's connection may need: itself, a connection to a provider with two handles on it, and its share of
-/// those kept for later.
+/// What one client's connection and one running request may need: itself, a connection to a provider with two handles on it,
+/// and a share of those kept for later.
 const PER_CLIENT: u64 = 4;
 
 /// The share of each part.
@@ -13,17 +15,21 @@ const PER_CLIENT: u64 = 4;
 pub(super) struct Descriptors {
     /// Connections of clients to the gateway.
     pub(super) clients: usize,
+    /// Running requests: over HTTP/2 there may be more of them than connections.
+    pub(super) running: usize,
     /// Unused connections to providers.
     pub(super) pool: usize,
 }
 
 impl Descriptors {
     /// As many as are configured, or as the process may open.
-    pub(super) fn share(clients: usize, pool: usize) -> Self {
-        match open_files_max() {
-            Some(limit) => Self { clients, pool }.within(limit),
-            None => Self { clients, pool },
-        }
+    pub(super) fn share(config: &Config) -> Self {
+        let wanted = Self {
+            clients: config.connections.max,
+            running: config.connections.running_max,
+            pool: config.upstream.pool_size,
+        };
+        open_files_max().map_or(wanted, |limit| wanted.within(limit))
     }
 
     fn within(self, open_files_max: u64) -> Self {
@@ -31,6 +37,7 @@ impl Descriptors {
         let left = usize::try_from(left).unwrap_or(usize::MAX).max(1);
         Self {
             clients: self.clients.min(left),
+            running: self.running.min(left),
             pool: self.pool.min((left / 2).max(1)),
         }
     }
@@ -51,12 +58,21 @@ mod tests {
     fn few_files_mean_few_connections_and_many_leave_the_settings_as_they_are() {
         let wanted = Descriptors {
             clients: 16_384,
+            running: 16_384,
             pool: 256,
         };
-        let few = Descriptors { clients: 100, pool: 50 };
+        let few = Descriptors {
+            clients: 100,
+            running: 100,
+            pool: 50,
+        };
         assert_eq!(wanted.within(600), few);
         assert_eq!(wanted.within(1 << 20), wanted);
-        let least = Descriptors { clients: 1, pool: 1 };
+        let least = Descriptors {
+            clients: 1,
+            running: 1,
+            pool: 1,
+        };
         assert_eq!(wanted.within(10), least);
     }
 
@@ -65,10 +81,11 @@ mod tests {
         for limit in [250_u64, 600, 1024, 4096, 65_536] {
             let share = Descriptors {
                 clients: usize::MAX,
+                running: usize::MAX,
                 pool: usize::MAX,
             };
             let share = share.within(limit);
-            let most = 3 * share.clients + 2 * share.pool;
+            let most = share.clients + 2 * share.running + 2 * share.pool;
             assert!(
                 most as u64 + RESERVED <= limit.max(RESERVED + 5),
                 "{share:?} of {limit}"

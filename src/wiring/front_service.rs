@@ -42,8 +42,8 @@ pub(crate) struct FrontService<H> {
 pub(crate) fn gateway(conf: &Arc<ServerConf>, parts: &Parts) -> (FrontService<GatewayHandler>, watch::Receiver<Bound>) {
     let settings = &parts.config.gateway;
     let handler = GatewayHandler::new(conf, parts.gateway());
-    let (wanted, pool) = (parts.config.connections.max, parts.config.upstream.pool_size);
-    let connections_max = Descriptors::share(wanted, pool).clients;
+    let wanted = parts.config.connections.max;
+    let connections_max = Descriptors::share(&parts.config).clients;
     if connections_max < wanted {
         tracing::info!(
             connections_max,

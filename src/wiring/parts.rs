@@ -26,7 +26,10 @@ use crate::{
         access_log::{AccessLog, AccessLogTarget},
         metrics::{Health, Metrics, ProviderFigures},
     },
-    wiring::{StartError, catalogue, money::Money, public, reload::Reloader, stability::Stability, store, tls},
+    wiring::{
+        StartError, catalogue, descriptors::Descriptors, money::Money, public, reload::Reloader, stability::Stability,
+        store, tls,
+    },
 };
 
 /// What is shared between the gateway, the side services and the background.
@@ -157,6 +160,7 @@ impl Parts {
             public: Arc::clone(&self.public),
             sinks: Arc::clone(&self.sinks),
             drain: self.drain.clone(),
+            running_max: Descriptors::share(&self.config).running,
             finishing: Arc::new(tokio::sync::Semaphore::new(self.config.upstream.client_gone_finish_max)),
             count_slots: KeySlots::default(),
             recent_refusals: RecentRefusals::default(),

@@ -170,7 +170,7 @@ fn server_conf(config: &Config, roots: Option<&NamedTempFile>) -> ServerConf {
     ServerConf {
         threads: config.gateway.threads,
         max_retries: TRIES_MAX,
-        upstream_keepalive_pool_size: Descriptors::share(config.connections.max, config.upstream.pool_size).pool,
+        upstream_keepalive_pool_size: Descriptors::share(config).pool,
         ca_file: roots.map(|roots| roots.path().to_string_lossy().into_owned()),
         // Pingora is told to end when the gateway has drained.
         grace_period_seconds: Some(0),

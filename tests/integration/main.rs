@@ -53,6 +53,7 @@ mod redis_setup;
 mod reload;
 mod routes;
 mod routing;
+mod running;
 mod sdk;
 mod secrets;
 mod service_manager;

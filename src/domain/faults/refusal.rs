@@ -127,6 +127,8 @@ pub(crate) enum Refusal {
         /// The name in the request.
         id: String,
     },
+    /// As many requests run as may run at a time.
+    TooManyRunning,
     /// The memory for request bodies is used up.
     BodyBudgetExhausted,
     /// A limit of the key or its account is reached.
@@ -195,7 +197,8 @@ impl Refusal {
             Self::HeadersTooLarge => 431,
             Self::Internal => 500,
             Self::ProviderBroken | Self::ProviderRedirected { .. } => 502,
-            Self::BodyBudgetExhausted
+            Self::TooManyRunning
+            | Self::BodyBudgetExhausted
             | Self::StoreUnavailable
             | Self::JournalFull
             | Self::ProviderDisabled { .. }
@@ -240,6 +243,7 @@ impl Refusal {
             Self::QueryInvalid { .. } => "query_invalid",
             Self::UsageUnseen { .. } => "usage_unseen",
             Self::StateUnknown { .. } => "state_unknown",
+            Self::TooManyRunning => "too_many_running",
             Self::BodyBudgetExhausted => "body_budget_exhausted",
             Self::Limited(limit) => limit.reason(),
             Self::StoreUnavailable => "store_unavailable",

@@ -71,7 +71,8 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
     }
     if matches!(
         refusal,
-        Refusal::BodyBudgetExhausted
+        Refusal::TooManyRunning
+            | Refusal::BodyBudgetExhausted
             | Refusal::StoreUnavailable
             | Refusal::JournalFull
             | Refusal::Stopping
@@ -220,6 +221,7 @@ fn message(refusal: &Refusal) -> String {
         | Refusal::LengthRequired
         | Refusal::ExpectationUnknown
         | Refusal::UpgradeUnavailable => transfer_message(refusal).to_owned(),
+        Refusal::TooManyRunning => "The service has no room for another running request now. Try again shortly.".to_owned(),
         Refusal::BodyBudgetExhausted => "The service has no room for another request body now. Try again shortly.".to_owned(),
         Refusal::Limited(limit) => limit.message(),
         Refusal::JournalFull => {

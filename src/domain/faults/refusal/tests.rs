@@ -65,6 +65,7 @@ fn all() -> Vec<Refusal> {
         Refusal::QueryInvalid {
             reason: "`key` comes twice".to_owned(),
         },
+        Refusal::TooManyRunning,
         Refusal::BodyBudgetExhausted,
         Refusal::StoreUnavailable,
         Refusal::JournalFull,
