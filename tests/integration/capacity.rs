@@ -1,7 +1,10 @@
-//! How many requests run at a time.
+//! How many requests run and how many connections stand at a time.
 
-use crate::harness::request::{ALL_WIRES, Upload, Wire};
+use crate::harness::client::Client;
+use crate::harness::crowd::Crowd;
+use crate::harness::request::{ALL_WIRES, Request, Upload, Wire};
 use crate::harness::sample::SampleProvider;
+use crate::harness::wait::DEADLINE;
 use crate::harness::{WeirBuilder, wait_until};
 
 const RUNNING_MAX: i64 = 2;
@@ -42,5 +45,29 @@ fn a_request_beyond_those_that_may_run_is_told_to_come_back_and_the_others_go_on
     drop(running.pop());
     wait_until("a place among those that run", || {
         weir.exchange(&Wire::Messages.request(&key, "hi")).status == 200
+    });
+}
+
+#[test]
+fn the_public_service_has_so_many_connections_and_closes_the_newest() {
+    let weir = WeirBuilder::new().set("stability.connections_max", 4).start();
+    let crowd = Crowd::new(weir.stability);
+    // One address may have half of them.
+    let first: Vec<_> = [2, 2, 3, 4].map(|last| crowd.connect(last)).into();
+    let figure = |name: &str| weir.metrics().contains(name);
+    wait_until("four to be counted", || {
+        figure("weir_connections{listener=\"stability\"} 4\n")
+    });
+    let mut newest = Client::over(crowd.connect(5));
+    assert!(newest.closed_within(DEADLINE));
+    wait_until("the fifth to be counted", || {
+        figure("weir_connections_closed_total{listener=\"stability\",reason=\"too_many\"} 1\n")
+    });
+    drop(first);
+    let page = Request::get("/status");
+    wait_until("a place to be free again", || {
+        let mut client = Client::over(crowd.connect(5));
+        client.write(&page.bytes(Upload::Length));
+        client.try_head_to("GET").is_some_and(|head| head.status == 200)
     });
 }
