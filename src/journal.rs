@@ -19,7 +19,7 @@ mod engine;
 mod error;
 mod files;
 mod folder;
-mod frame;
+pub mod frame;
 mod gaps;
 mod handle;
 mod identity;

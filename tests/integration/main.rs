@@ -31,6 +31,7 @@ mod front;
 mod fuzz;
 mod headers;
 mod held_bodies;
+mod hostile;
 mod house;
 mod http_1_0;
 mod json;
