@@ -3,6 +3,7 @@
 //! [`Config::load`] is the only way in. What it returns is settled: defaults filled, limits held, paths absolute,
 //! secrets still references (see [`secret_source`]). `conf/weir.toml` describes every key.
 
+pub(crate) mod bodies;
 pub(crate) mod connections;
 mod host_port;
 mod listeners;
@@ -81,16 +82,12 @@ pub(crate) struct GatewayConfig {
     pub key_prefix: KeyPrefix,
     /// Deepest nesting of a request body.
     pub json_depth_max: usize,
-    /// Largest request body, in bytes.
-    pub body_bytes_max: usize,
-    /// All request bodies held at one time, in bytes; at least `body_bytes_max`.
-    pub body_budget_bytes: u64,
+    /// What request bodies may take.
+    pub bodies: bodies::BodiesConfig,
     /// Largest request header block, in bytes.
     pub header_bytes_max: usize,
     /// Most header fields in a request.
     pub header_count_max: usize,
-    /// Longest wait between two reads of a request body.
-    pub body_read: Duration,
     /// How long an idle client connection stays open.
     pub keepalive: Duration,
     /// Longest wait for a client to take bytes.
@@ -108,14 +105,6 @@ pub(crate) struct GatewayConfig {
 }
 
 impl GatewayConfig {
-    /// The least speed of a request's body.
-    pub(crate) fn body_pace(&self) -> PaceLimit {
-        PaceLimit {
-            wait_max: self.body_read,
-            bytes_per_second_min: self.bytes_per_second_min,
-        }
-    }
-
     /// The least speed at which a client takes its answer.
     pub(crate) fn answer_pace(&self) -> PaceLimit {
         PaceLimit {
@@ -332,11 +321,15 @@ impl Config {
     /// The sections that differ from `before` in what is read only at the start.
     pub(crate) fn needs_restart(&self, before: &Self) -> Vec<&'static str> {
         let (new, old) = (&self.gateway, &before.gateway);
+        let at_start = |bodies: &bodies::BodiesConfig| {
+            let of_one = (bodies.key_bytes_max, bodies.address_bytes_max);
+            (bodies.budget_bytes, of_one, bodies.work_key_percent)
+        };
         let listener = |config: &GatewayConfig| {
             (
                 config.listen,
                 config.threads,
-                config.body_budget_bytes,
+                at_start(&config.bodies),
                 config.drain,
                 config.key_prefix.clone(),
                 config.proxy_protocol_from.clone(),

@@ -119,30 +119,13 @@ fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> GatewayConfig {
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         given => given,
     };
-    let body_bytes_max = values.count(
-        &["gateway", "body_bytes_max"],
-        raw.body_bytes_max,
-        32 << 20,
-        1..=1 << 30,
-    );
-    let body_budget_bytes = values.number(
-        &["gateway", "body_budget_bytes"],
-        raw.body_budget_bytes,
-        1 << 30,
-        1..=1 << 40,
-    );
-    if body_budget_bytes < body_bytes_max as u64 {
-        let least = format_args!("less than one body may have, give at least body_bytes_max ({body_bytes_max})");
-        let body = &["gateway", "body_bytes_max"];
-        values.wrong_combination(&[body], &["gateway", "body_budget_bytes"], least);
-    }
+    let bytes_per_second_min = least_speed(values, raw.bytes_per_second_min);
     let day = 1..=DAY_SECONDS;
     GatewayConfig {
         listen: values.address(&["gateway", "listen"], raw.listen.as_deref(), loopback(8080)),
         threads,
         json_depth_max: values.count(&["gateway", "json_depth_max"], raw.json_depth_max, 256, 1..=1024),
-        body_bytes_max,
-        body_budget_bytes,
+        bodies: super::bodies::resolve(values, raw, bytes_per_second_min),
         header_bytes_max: values.count(
             &["gateway", "header_bytes_max"],
             raw.header_bytes_max,
@@ -155,12 +138,6 @@ fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> GatewayConfig {
             100,
             8..=HEADER_COUNT_CEILING,
         ),
-        body_read: values.seconds(
-            &["gateway", "body_read_seconds"],
-            raw.body_read_seconds,
-            60,
-            day.clone(),
-        ),
         keepalive: values.seconds(
             &["gateway", "keepalive_seconds"],
             raw.keepalive_seconds,
@@ -168,7 +145,7 @@ fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> GatewayConfig {
             day.clone(),
         ),
         write: values.seconds(&["gateway", "write_seconds"], raw.write_seconds, 60, day),
-        bytes_per_second_min: least_speed(values, raw.bytes_per_second_min),
+        bytes_per_second_min,
         drain: values.seconds(&["gateway", "drain_seconds"], raw.drain_seconds, 600, 0..=DAY_SECONDS),
         count_tokens_concurrency: values.count(
             &["gateway", "count_tokens_concurrency"],

@@ -1,12 +1,51 @@
-//! The process-wide budget for request bytes that are held in memory.
+//! The process-wide budget for request bytes that are held in memory, and the share of it that one key and one address
+//! may hold.
 //!
 //! Bodies are gathered whole before they are forwarded (ARCHITECTURE.md, "One streaming request"), so many large uploads
-//! at once could eat all memory. Whoever buffers takes a lease first; without one the request is refused with 503.
+//! at once could eat all memory. Whoever buffers takes room for what has arrived, piece by piece, and never for what is
+//! announced: an announcement costs its sender nothing. Without room the request is refused.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{collections::HashMap, hash::Hash, sync::Arc};
 
-/// A count of buffered bytes that never exceeds its maximum. Clones share the count.
+use parking_lot::Mutex;
+
+use crate::edges::limiter::client::Client;
+
+#[cfg(test)]
+mod tests;
+
+/// How many bytes may be held at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BodyLimits {
+    /// By the whole process.
+    pub(crate) bytes_max: u64,
+    /// By one key.
+    pub(crate) key_bytes_max: u64,
+    /// By one address.
+    pub(crate) address_bytes_max: u64,
+}
+
+/// Who a body is held for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BodyHolder {
+    /// The key, by its digest.
+    pub(crate) key: [u8; 32],
+    /// The client's address; `None` if it speaks for many, so that its share is the whole.
+    pub(crate) address: Option<Client>,
+}
+
+/// Which limit leaves no room. The whole is looked at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoRoom {
+    /// That of the process.
+    All,
+    /// That of the key.
+    Key,
+    /// That of the address.
+    Address,
+}
+
+/// Counts of buffered bytes that never exceed their limits. Clones share the counts.
 #[derive(Clone, Debug)]
 pub(crate) struct BodyBudget {
     inner: Arc<Inner>,
@@ -14,47 +53,76 @@ pub(crate) struct BodyBudget {
 
 #[derive(Debug)]
 struct Inner {
-    bytes_max: u64,
-    bytes: AtomicU64,
+    limits: BodyLimits,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    all: u64,
+    /// Only who holds a byte, so never more entries than bytes.
+    by_key: HashMap<[u8; 32], u64>,
+    by_address: HashMap<Client, u64>,
 }
 
 impl BodyBudget {
-    /// A budget of `bytes_max` bytes for the whole process.
-    pub(crate) fn new(bytes_max: u64) -> Self {
+    /// Nothing is held yet.
+    pub(crate) fn new(limits: BodyLimits) -> Self {
         Self {
             inner: Arc::new(Inner {
-                bytes_max,
-                bytes: AtomicU64::new(0),
+                limits,
+                held: Mutex::default(),
             }),
         }
     }
 
-    /// Takes `bytes` from the budget until the lease is dropped; `None` when so much is not left. Never waits.
-    pub(crate) fn try_reserve(&self, bytes: u64) -> Option<BodyLease> {
-        self.inner.take(bytes).then(|| BodyLease {
+    /// A lease of no bytes, which grows with its body.
+    pub(crate) fn lease(&self, holder: BodyHolder) -> BodyLease {
+        BodyLease {
             inner: Arc::clone(&self.inner),
-            bytes,
-        })
+            holder,
+            bytes: 0,
+        }
     }
 
-    /// The bytes leased out now.
+    /// The bytes held now.
     pub(crate) fn in_use(&self) -> u64 {
-        self.inner.bytes.load(Ordering::Relaxed)
+        self.inner.held.lock().all
     }
 }
 
-impl Inner {
-    fn take(&self, bytes: u64) -> bool {
-        // The count guards no other memory, so relaxed order is enough; the compare-exchange keeps the limit exact.
-        self.bytes
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
-                taken.checked_add(bytes).filter(|sum| *sum <= self.bytes_max)
-            })
-            .is_ok()
+impl Held {
+    fn take(&mut self, limits: &BodyLimits, holder: &BodyHolder, bytes: u64) -> Result<(), NoRoom> {
+        let fits = |held: u64, max: u64| held.checked_add(bytes).filter(|sum| *sum <= max);
+        let all = fits(self.all, limits.bytes_max).ok_or(NoRoom::All)?;
+        let of_key = self.by_key.get(&holder.key).copied().unwrap_or(0);
+        let of_key = fits(of_key, limits.key_bytes_max).ok_or(NoRoom::Key)?;
+        if let Some(address) = holder.address {
+            let of_address = self.by_address.get(&address).copied().unwrap_or(0);
+            let of_address = fits(of_address, limits.address_bytes_max).ok_or(NoRoom::Address)?;
+            self.by_address.insert(address, of_address);
+        }
+        self.by_key.insert(holder.key, of_key);
+        self.all = all;
+        Ok(())
     }
 
-    fn give_back(&self, bytes: u64) {
-        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    fn give_back(&mut self, holder: &BodyHolder, bytes: u64) {
+        self.all = self.all.saturating_sub(bytes);
+        less(&mut self.by_key, &holder.key, bytes);
+        if let Some(address) = &holder.address {
+            less(&mut self.by_address, address, bytes);
+        }
+    }
+}
+
+/// Takes `bytes` off a count, and forgets who holds nothing any more.
+fn less<K: Eq + Hash>(counts: &mut HashMap<K, u64>, holder: &K, bytes: u64) {
+    if let Some(count) = counts.get_mut(holder) {
+        *count = count.saturating_sub(bytes);
+        if *count == 0 {
+            counts.remove(holder);
+        }
     }
 }
 
@@ -63,85 +131,40 @@ impl Inner {
 #[must_use = "the bytes are given back as soon as the lease is dropped"]
 pub(crate) struct BodyLease {
     inner: Arc<Inner>,
+    holder: BodyHolder,
     bytes: u64,
 }
 
 impl BodyLease {
-    /// Takes `more` bytes in addition. Returns false, and takes nothing, if the budget has not enough left.
-    #[must_use]
-    pub(crate) fn grow(&mut self, more: u64) -> bool {
-        let taken = self.inner.take(more);
-        if taken {
-            // Cannot overflow: the sum is a part of the shared count, which is at most `bytes_max`.
-            self.bytes = self.bytes.saturating_add(more);
+    /// Takes `more` bytes in addition. Never waits.
+    ///
+    /// # Errors
+    /// The limit that leaves no room for them; nothing is taken then.
+    pub(crate) fn grow(&mut self, more: u64) -> Result<(), NoRoom> {
+        if more == 0 {
+            return Ok(());
         }
-        taken
+        self.inner.held.lock().take(&self.inner.limits, &self.holder, more)?;
+        // Cannot overflow: the sum is a part of the shared count, which is at most `bytes_max`.
+        self.bytes = self.bytes.saturating_add(more);
+        Ok(())
     }
 
     /// The bytes held by this lease.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
+
+    /// The limits of its budget.
+    pub(crate) fn limits(&self) -> BodyLimits {
+        self.inner.limits
+    }
 }
 
 impl Drop for BodyLease {
     fn drop(&mut self) {
-        self.inner.give_back(self.bytes);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_limit_is_exact() {
-        let budget = BodyBudget::new(100);
-        let all = budget.try_reserve(100).expect("the whole budget fits");
-        assert!(budget.try_reserve(1).is_none());
-        assert!(budget.try_reserve(0).is_some());
-        drop(all);
-        assert!(budget.try_reserve(101).is_none());
-        assert_eq!(budget.in_use(), 0);
-    }
-
-    #[test]
-    fn absurd_sizes_do_not_wrap_around() {
-        let budget = BodyBudget::new(u64::MAX);
-        let most = budget.try_reserve(u64::MAX - 1).expect("fits");
-        assert!(budget.try_reserve(2).is_none());
-        drop(most);
-        assert_eq!(budget.in_use(), 0);
-    }
-
-    #[test]
-    fn a_lease_grows_and_gives_everything_back() {
-        let budget = BodyBudget::new(10);
-        let mut lease = budget.try_reserve(4).expect("fits");
-        assert!(lease.grow(6));
-        assert!(!lease.grow(1));
-        assert_eq!((lease.bytes(), budget.in_use()), (10, 10));
-        drop(lease);
-        assert_eq!(budget.in_use(), 0);
-    }
-
-    #[test]
-    fn threads_together_never_exceed_the_limit_and_leave_nothing_behind() {
-        let budget = BodyBudget::new(1000);
-        std::thread::scope(|scope| {
-            for thread in 0..4u64 {
-                let budget = budget.clone();
-                scope.spawn(move || {
-                    for round in 0..2000u64 {
-                        if let Some(mut lease) = budget.try_reserve((thread * 97 + round * 31) % 400) {
-                            let _grown = lease.grow(round % 200);
-                            assert!(budget.in_use() <= 1000);
-                        }
-                    }
-                });
-            }
-        });
-        assert_eq!(budget.in_use(), 0);
-        assert!(budget.try_reserve(1000).is_some());
+        if self.bytes > 0 {
+            self.inner.held.lock().give_back(&self.holder, self.bytes);
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
         faults::refusal::Refusal,
         keys::{key::KeyRecord, not_forwarded::PresentedKey, query},
         wire::{
-            json_scan::{self, Scan, ScanLimits},
+            json_scan::{Scan, ScanLimits},
             operation::Operation,
             protocol::Protocol,
             session_hint::{self, SessionHint},
@@ -30,13 +30,14 @@ use crate::{
         forward::Forward,
         outlet::Outlet,
         parts::Gateway,
+        peer,
         recipient::{Recipient, owner::Owner},
         request::{
             Rejection, Request,
             body::RequestBody,
             gather,
             head::{self, BodyHead},
-            model,
+            model, scanning,
         },
         ticket::Ticket,
     },
@@ -69,7 +70,8 @@ impl Admitted {
     }
 }
 
-/// Reads the body, finds the model and its route, and puts the hold.
+/// Reads the body, finds the model and its route, and puts the hold. A request that is refused, or given up by its client,
+/// takes as much of its key's rate as one that is served; not so a token count, which has no part in that.
 pub(crate) async fn admit(
     gateway: &Gateway,
     session: &mut Session,
@@ -79,7 +81,29 @@ pub(crate) async fn admit(
     path_model: Option<String>,
     entry: &mut Entry,
 ) -> Result<Admitted, Rejection> {
-    let body_head = head::check_body(session.req_header(), live.config.gateway.body_bytes_max)?;
+    let key = Arc::clone(&caller.key);
+    let admitted = consider(gateway, session, live, caller, operation, path_model, entry).await;
+    let counts = match &admitted {
+        Ok(_) => false,
+        Err(Rejection::ClientGone) => true,
+        Err(Rejection::Refused(refusal)) => refusal.is_of_client(),
+    };
+    if counts && !operation.counts_tokens() {
+        gateway.billing.count_refused(&key);
+    }
+    admitted
+}
+
+async fn consider(
+    gateway: &Gateway,
+    session: &mut Session,
+    live: &Arc<Live>,
+    caller: Caller,
+    operation: Operation,
+    path_model: Option<String>,
+    entry: &mut Entry,
+) -> Result<Admitted, Rejection> {
+    let body_head = head::check_body(session.req_header(), live.config.gateway.bodies.bytes_max)?;
     query::check(operation, session.req_header().uri.query()).map_err(|reason| Refusal::QueryInvalid { reason })?;
     let count_slot = permits::count_slot(gateway, live, &caller.key, operation)?;
     let (catalogue, switches) = (&live.catalogue, &gateway.switches);
@@ -87,8 +111,8 @@ pub(crate) async fn admit(
     if let Some(model) = &path_model {
         model::route(catalogue, switches, &caller.key, operation, model, entry)?;
     }
-    funds::refuse_known(gateway, &caller, operation).await?;
-    let (body, scan) = read_body(gateway, session, live, body_head).await?;
+    funds::refuse_early(gateway, &caller, operation, body_head).await?;
+    let (body, scan) = read_body(gateway, session, live, &caller, body_head).await?;
     entry.record.request_bytes = body.bytes.len() as u64;
     check_usage(operation, &scan)?;
     let asked = model::asked(operation, path_model, &scan)?;
@@ -163,31 +187,26 @@ async fn read_body(
     gateway: &Gateway,
     session: &mut Session,
     live: &Live,
+    caller: &Caller,
     body_head: BodyHead,
 ) -> Result<(RequestBody, Scan), Rejection> {
     let limits = &live.config.gateway;
-    let gathered = gather::gather(
-        session,
-        body_head,
-        limits.body_bytes_max,
-        limits.body_pace(),
-        &gateway.budget,
-    );
-    let body = tokio::select! {
-        biased;
-        gathered = gathered => gathered?,
-        () = gateway.drain.out_of_time() => return Err(Refusal::Stopping.into()),
-    };
-    let scan = json_scan::scan(
-        &body.bytes,
-        &ScanLimits {
+    let address = peer::client_alone(session, &gateway.trusted_proxies);
+    let lease = gateway.bodies.lease(caller.digest, address);
+    let work = gateway.bodies.work(caller.digest);
+    let reading = async {
+        let body = gather::gather(session, body_head, &limits.bodies, lease, &work).await?;
+        let limits = ScanLimits {
             depth_max: limits.json_depth_max,
-        },
-    )
-    .map_err(|error| Refusal::BodyInvalid {
-        reason: error.to_string(),
-    })?;
-    Ok((body, scan))
+        };
+        let scan = scanning::scan(&body, limits, &work).await?;
+        Ok::<_, Rejection>((body, scan))
+    };
+    tokio::select! {
+        biased;
+        read = reading => read,
+        () = gateway.drain.out_of_time() => Err(Refusal::Stopping.into()),
+    }
 }
 
 /// Refuses a request whose usage weir could not observe, such as a background response.

@@ -6,8 +6,10 @@ use ipnet::IpNet;
 use tokio::sync::Semaphore;
 
 use crate::{
-    edges::{body_budget::BodyBudget, switches::Switches},
-    gateway::{drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals},
+    edges::switches::Switches,
+    gateway::{
+        drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals, request::bodies::Bodies,
+    },
     money::billing::Billing,
     providers::{learnt_usage::Learnt, live::LiveCell, sessions::Sessions},
     stability::public::Public,
@@ -33,8 +35,8 @@ pub(crate) struct Gateway {
     pub learnt: Arc<Learnt>,
     /// Admits requests against balance, quota and rates, and charges them.
     pub billing: Billing,
-    /// The process-wide memory limit for request bodies.
-    pub budget: BodyBudget,
+    /// Memory for request bodies, and time to work on them.
+    pub bodies: Bodies,
     /// The public stability service, which asks for no key.
     pub public: Arc<Public>,
     /// Metrics and access log.

@@ -1,10 +1,13 @@
 //! What the client asks: its head, its body, and what both together ask for.
 
+pub(crate) mod bodies;
 pub(crate) mod body;
+pub(crate) mod body_work;
 pub(crate) mod compressed_body;
 pub(crate) mod gather;
 pub(crate) mod head;
 pub(crate) mod model;
+pub(crate) mod scanning;
 
 use std::sync::Arc;
 

@@ -8,12 +8,14 @@ use crate::{
     config::{AccessTarget, Config},
     domain::catalogue::Catalogue,
     edges::{
-        body_budget::BodyBudget,
         clock,
         resolver::{Resolver, ResolverSettings},
         switches::Switches,
     },
-    gateway::{Gateway, drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals},
+    gateway::{
+        Gateway, drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals,
+        request::bodies::Bodies,
+    },
     providers::{
         learnt_usage::Learnt,
         live::{Live, LiveCell},
@@ -56,8 +58,8 @@ pub(crate) struct Parts {
     pub sinks: Arc<Sinks>,
     /// Counts running requests, for the shutdown.
     pub drain: Drain,
-    /// Memory for request bodies.
-    pub budget: BodyBudget,
+    /// Memory for request bodies, and time to work on them.
+    pub bodies: Bodies,
     /// Billing, journal and settlement.
     pub money: Money,
     /// What is counted of each model, and what is known of it.
@@ -134,7 +136,7 @@ impl Parts {
             tls,
             sinks,
             drain: Drain::default(),
-            budget: BodyBudget::new(config.gateway.body_budget_bytes),
+            bodies: Bodies::new(&config.gateway),
             money,
             stability,
             public,
@@ -156,7 +158,7 @@ impl Parts {
             trusted_proxies: self.config.stability.trusted_proxies.clone(),
             learnt: Arc::new(Learnt::new()),
             billing: self.money.billing.clone(),
-            budget: self.budget.clone(),
+            bodies: self.bodies.clone(),
             public: Arc::clone(&self.public),
             sinks: Arc::clone(&self.sinks),
             drain: self.drain.clone(),
@@ -175,7 +177,7 @@ impl Parts {
         self.tls.observe(metrics);
         catalogue::tell_metrics(metrics, &self.live.get().catalogue);
         let (live, switches) = (Arc::clone(&self.live), Arc::clone(&self.switches));
-        let (keys, budget) = (Arc::clone(&self.keys), self.budget.clone());
+        let (keys, bodies) = (Arc::clone(&self.keys), self.bodies.clone());
         let (resolver, sinks) = (Arc::clone(&self.resolver), Arc::downgrade(&self.sinks));
         let (drain, sessions) = (self.drain.clone(), Arc::clone(&self.sessions));
         let store = Arc::clone(&self.store);
@@ -213,7 +215,7 @@ impl Parts {
                 memory.map_or(0, |memory| memory.used),
                 memory.map_or(0, |memory| memory.most),
             );
-            metrics.body_bytes_buffered_are(budget.in_use());
+            metrics.body_bytes_buffered_are(bodies.bytes());
             metrics.requests_in_flight_are(drain.running());
             metrics.sessions_unwritten_are(sessions.lost());
             for (event, total) in keys.events() {

@@ -334,16 +334,18 @@ fn beyond_the_budget_for_buffered_bodies_it_is_503_and_passes() {
         .all_providers(&provider.base_url())
         .set("gateway.body_bytes_max", 900_000)
         .set("gateway.body_budget_bytes", 1_000_000)
+        .set("gateway.body_key_bytes", 1_000_000)
+        .set("gateway.body_address_bytes", 1_000_000)
         .start();
     let key = weir.key().text;
     let request = message(&key, &body_of(900_000));
-    let bytes = request.bytes(Upload::Length);
-    let (most, rest) = bytes.split_at(850_000);
+    let (most, rest) = request.body.split_at(850_000);
     let mut first = weir.connect();
+    first.write(&request.head_bytes(Upload::Length));
     first.write(most);
     // Were the second there first, the first would be refused.
     wait_until("the first body has its room", || {
-        weir.metrics().contains("weir_body_bytes_buffered 900")
+        weir.metrics().contains("weir_body_bytes_buffered 850000\n")
     });
     let refused = weir.exchange(&request);
     assert_refusal(Wire::Messages, &refused, 503, "api_error");

@@ -275,3 +275,29 @@ fn the_plain_listener_sends_clients_to_the_one_with_tls_and_names_no_other_host(
     let posted = Client::connect(redirect).exchange(&ALL_WIRES[0].request(&key, "hi").header("host", "api.test"));
     assert_ne!(posted.status, 200, "nothing is served in clear");
 }
+
+/// Nothing, half a hello, and one that is trickled.
+#[test]
+fn a_handshake_that_does_not_end_is_not_waited_for() {
+    let authority = Authority::new();
+    let weir = weir(&[&authority.files("one", &["api.test"], Kind::Ecdsa)])
+        .set("connections.handshake_seconds", 1)
+        .start();
+    let name = "weir_connections_closed_total{listener=\"gateway\",reason=\"handshake\"} ";
+    for half in [&b""[..], b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"] {
+        let mut client = weir.connect();
+        client.write(half);
+        assert!(client.closed_within(DEADLINE), "{half:?}");
+    }
+    assert_eq!(metric(&weir, name), Some(2));
+    let mut trickling = std::net::TcpStream::connect(weir.gateway).unwrap();
+    // A record of 16 KiB that is all hello, so that none of its bytes is wrong.
+    let mut bytes = b"\x16\x03\x01\x40\x00\x01\x00\x3f\xfc\x03\x03"
+        .iter()
+        .chain(std::iter::repeat(&0));
+    wait_until("the end of a trickled handshake", || {
+        std::io::Write::write_all(&mut trickling, &[*bytes.next().unwrap()]).is_err() || metric(&weir, name) == Some(3)
+    });
+    let tls = authority.client(Offer::default());
+    served(&tls, "api.test", weir.gateway);
+}

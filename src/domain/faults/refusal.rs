@@ -12,6 +12,15 @@ mod tests;
 pub(crate) use limit::Limit;
 pub(crate) use reply::Reply;
 
+/// Whose share of the memory for request bodies it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyShare {
+    /// The API key's.
+    Key,
+    /// That of the client's address.
+    Address,
+}
+
 /// A reason to refuse a request. Texts in it come from the client and are shown to the same client only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -131,6 +140,15 @@ pub(crate) enum Refusal {
     TooManyRunning,
     /// The memory for request bodies is used up.
     BodyBudgetExhausted,
+    /// The share of it that one key or one address may hold is used up.
+    BodyShareUsed {
+        /// Whose share it is.
+        whose: BodyShare,
+        /// The share, in bytes.
+        bytes_max: u64,
+    },
+    /// Large bodies of the key are being read as many at once as may be, and further ones have waited in vain.
+    BodyWorkLimited,
     /// A limit of the key or its account is reached.
     Limited(Limit),
     /// The store does not answer.
@@ -162,6 +180,11 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
+    /// Whether the request is to blame, or its key, and not the service: such a refusal counts in the key's rate.
+    pub(crate) fn is_of_client(&self) -> bool {
+        (400..500).contains(&self.status())
+    }
+
     /// The refusal's HTTP status.
     pub(crate) fn status(&self) -> u16 {
         match self {
@@ -193,7 +216,11 @@ impl Refusal {
             Self::BodyTooLarge { .. } | Self::BodyTooLargeDecoded { .. } => 413,
             Self::ExpectationUnknown => 417,
             Self::UpgradeUnavailable => 426,
-            Self::CountTokensBusy { .. } | Self::KeyNotLookedUp { .. } | Self::Limited(_) => 429,
+            Self::CountTokensBusy { .. }
+            | Self::KeyNotLookedUp { .. }
+            | Self::BodyShareUsed { .. }
+            | Self::BodyWorkLimited
+            | Self::Limited(_) => 429,
             Self::HeadersTooLarge => 431,
             Self::Internal => 500,
             Self::ProviderBroken | Self::ProviderRedirected { .. } => 502,
@@ -245,6 +272,11 @@ impl Refusal {
             Self::StateUnknown { .. } => "state_unknown",
             Self::TooManyRunning => "too_many_running",
             Self::BodyBudgetExhausted => "body_budget_exhausted",
+            Self::BodyShareUsed { whose, .. } => match whose {
+                BodyShare::Key => "key_bodies_limited",
+                BodyShare::Address => "address_bodies_limited",
+            },
+            Self::BodyWorkLimited => "key_body_work_limited",
             Self::Limited(limit) => limit.reason(),
             Self::StoreUnavailable => "store_unavailable",
             Self::JournalFull => "journal_full",

@@ -14,17 +14,30 @@ impl Client {
     /// entries that are trusted too, to the first that is not. An entry that is no address ends the reading: nothing in
     /// front of it was written by anybody who is trusted.
     pub(crate) fn of(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Self {
-        let is_trusted = |address: &IpAddr| trusted.iter().any(|network| network.contains(address));
-        let mut last = peer.to_canonical();
-        let lines = headers.get_all("x-forwarded-for").iter().rev();
-        let mut entries = lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
-        while is_trusted(&last)
-            && let Some(before) = entries.next().and_then(address)
-        {
-            last = before;
-        }
-        Self::from(last)
+        Self::from(spoken_for(peer, headers, trusted))
     }
+
+    /// The same; `None` if that is still a trusted peer, which speaks for many.
+    pub(crate) fn alone(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Option<Self> {
+        let last = spoken_for(peer, headers, trusted);
+        (!is_trusted(&last, trusted)).then(|| Self::from(last))
+    }
+}
+
+fn is_trusted(address: &IpAddr, trusted: &[IpNet]) -> bool {
+    trusted.iter().any(|network| network.contains(address))
+}
+
+fn spoken_for(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+    let mut last = peer.to_canonical();
+    let lines = headers.get_all("x-forwarded-for").iter().rev();
+    let mut entries = lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
+    while is_trusted(&last, trusted)
+        && let Some(before) = entries.next().and_then(address)
+    {
+        last = before;
+    }
+    last
 }
 
 impl From<IpAddr> for Client {
@@ -96,6 +109,23 @@ mod tests {
         }
         assert_eq!(client("::ffff:10.0.0.1", &["203.0.113.5"]), Client(ip("203.0.113.5")));
         assert_eq!(client("fd00::1", &["203.0.113.5"]), Client(ip("203.0.113.5")));
+    }
+
+    #[test]
+    fn a_proxy_that_names_nobody_speaks_for_many() {
+        let alone = |peer: &str, line: &'static str| {
+            let headers = HeaderMap::from_iter([("x-forwarded-for".parse().unwrap(), line.parse().unwrap())]);
+            Client::alone(ip(peer), &headers, &trusted())
+        };
+        assert_eq!(alone("10.0.0.1", "203.0.113.5"), Some(Client(ip("203.0.113.5"))));
+        assert_eq!(alone("192.0.2.1", ""), Some(Client(ip("192.0.2.1"))));
+        for (peer, line) in [
+            ("10.0.0.1", ""),
+            ("::ffff:10.0.0.1", "10.1.1.1"),
+            ("fd00::1", "nonsense"),
+        ] {
+            assert_eq!(alone(peer, line), None, "{peer} {line}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::{
         entry::millis_between,
         estimate::Basis,
         parts::Gateway,
+        request::head::BodyHead,
     },
     money::billing::{Bill, NotAdmitted, Wanted},
 };
@@ -105,17 +106,44 @@ pub(crate) fn refused(gateway: &Gateway, key: &KeyRecord, refused: NotAdmitted, 
     }
 }
 
-/// Refuses a key before its body is read if it was refused recently and the store says that this still holds, so an
-/// operator's change takes effect at once. A request that passes is still checked by [`hold`].
-pub(crate) async fn refuse_known(gateway: &Gateway, caller: &Caller, operation: Operation) -> Result<(), Refusal> {
-    let (id, now) = (&caller.key.id, clock::instant());
-    // While the store is unreachable nothing can be confirmed, and a cached key has its grace.
-    if operation.counts_tokens() || !gateway.keys.store_is_reachable() {
+/// Refuses a request before its body is read for what no body can change. This costs a call only where a refusal is likely,
+/// and an operator's change takes effect at once, because the store confirms it. A request that passes is still checked
+/// by [`hold`].
+///
+/// - A rate or concurrency limit is seen by what this node has admitted and refused itself.
+/// - A key that was refused within the last minute is asked for.
+/// - So is one whose body is heavy, unless the store said a moment ago that there is money for it: then to receive and
+///   decode the body takes far longer than the call. For small bodies the call would be the longer wait.
+pub(crate) async fn refuse_early(
+    gateway: &Gateway,
+    caller: &Caller,
+    operation: Operation,
+    body: BodyHead,
+) -> Result<(), Refusal> {
+    if operation.counts_tokens() {
         return Ok(());
     }
-    let Some(denied) = gateway.recent_refusals.recall(id, now) else {
-        return Ok(());
-    };
+    let (key, now) = (&caller.key, clock::instant());
+    let foreseen = gateway.billing.foresees(key);
+    if !gateway.keys.store_is_reachable() {
+        // Rates hold without the store. Nothing else can be confirmed, and a cached key has its grace.
+        return foreseen.map_or(Ok(()), |denied| Err(refusal(gateway, denied, key)));
+    }
+    if let Some(denied) = foreseen.or_else(|| gateway.recent_refusals.recall(&key.id, now)) {
+        return confirm(gateway, caller, denied, now).await;
+    }
+    if body.is_heavy()
+        && !gateway.billing.vouches_for(key)
+        && let Some(denied) = gateway.billing.denies(key).await
+    {
+        gateway.recent_refusals.remember(&key.id, denied, now);
+        return confirm(gateway, caller, denied, now).await;
+    }
+    Ok(())
+}
+
+/// Refuses for `denied` if the store says that it holds.
+async fn confirm(gateway: &Gateway, caller: &Caller, denied: Denied, now: Instant) -> Result<(), Refusal> {
     let key = match may_be_outdated(NotAdmitted::Denied(denied)) {
         true => match fresh(gateway, &caller.digest, now).await {
             // Without the store's answer nobody is refused.
@@ -127,7 +155,7 @@ pub(crate) async fn refuse_known(gateway: &Gateway, caller: &Caller, operation: 
     match gateway.billing.still_denied(&key, denied).await {
         Some(denied) => Err(refusal(gateway, denied, &key)),
         None => {
-            gateway.recent_refusals.forget(id);
+            gateway.recent_refusals.forget(&key.id);
             Ok(())
         }
     }

@@ -10,7 +10,7 @@ use crate::{
         wire::json_scan::Scan,
     },
     edges::body_budget::BodyLease,
-    gateway::coding::Coding,
+    gateway::{coding::Coding, request::bodies},
     providers::pools::Probing,
 };
 
@@ -79,14 +79,17 @@ impl RequestBody {
         })?;
         if let Some(edited) = edited {
             let kept = self.original.as_ref().map_or(0, Bytes::len);
-            let more = ((edited.len() + kept) as u64).saturating_sub(self.lease.bytes());
-            if !self.lease.grow(more) {
-                return Err(Refusal::BodyBudgetExhausted);
-            }
+            let held = usize::try_from(self.lease.bytes()).unwrap_or(usize::MAX);
+            bodies::grow(&mut self.lease, (edited.len() + kept).saturating_sub(held))?;
             self.bytes = edited.into();
         }
         self.edited_for = Some(leg.index);
         Ok(())
+    }
+
+    /// Whether the body arrived compressed.
+    pub(crate) fn is_coded(&self) -> bool {
+        self.coding.is_some()
     }
 
     /// Whether the body can be sent again after it was sent once.

@@ -7,29 +7,27 @@
 //! - Without one, reading stops when the JSON value (or the compressed stream) is complete, and Pingora's own loop
 //!   reads the end of the body.
 
+use std::time::Instant;
+
 use bytes::{Bytes, BytesMut};
 use pingora::{Error, ErrorType};
 use pingora_proxy::Session;
 
 use crate::{
+    config::bodies::BodiesConfig,
     domain::{
-        faults::{
-            pace::{Pace, PaceLimit},
-            refusal::Refusal,
-        },
+        faults::{pace::Pace, refusal::Refusal},
         wire::json_scan::{JsonEnd, Progress},
     },
-    edges::{
-        body_budget::{BodyBudget, BodyLease},
-        clock,
-    },
+    edges::{body_budget::BodyLease, clock},
     gateway::{
         coding::Coding,
         request::{
-            Rejection,
+            Rejection, bodies,
             body::{BodyForm, RequestBody},
+            body_work::KeyWork,
             compressed_body::CompressedBody,
-            head::{BodyHead, Expectation, content_length},
+            head::{BodyHead, Expectation},
         },
     },
 };
@@ -37,51 +35,52 @@ use crate::{
 /// The size of Pingora's replay buffer (`BODY_BUF_LIMIT` in its source).
 const REPLAY_BYTES_MAX: u64 = 64 * 1024;
 
-/// The most that is allocated for a body before any of its bytes have arrived.
-const FIRST_ALLOCATION_BYTES_MAX: u64 = 1024 * 1024;
+/// The least that is allocated for a body whose length is known, and the most before any of its bytes have arrived.
+const FIRST_ALLOCATION_BYTES: usize = 64 * 1024;
 
-/// Reads the body. `pace` limits the waiting for bytes; `bytes_max` limits the whole body, both as received and
-/// decoded.
+/// Reads the body within `limits`: of its size, both as received and decoded, of the waiting for its bytes, and of its whole
+/// time. `lease` grows with what has arrived, and not with what is announced.
 pub(crate) async fn gather(
     session: &mut Session,
     head: BodyHead,
-    bytes_max: usize,
-    pace: PaceLimit,
-    budget: &BodyBudget,
+    limits: &BodiesConfig,
+    lease: BodyLease,
+    work: &KeyWork,
 ) -> Result<RequestBody, Rejection> {
-    let declared = content_length(&session.req_header().headers);
-    // A compressed body is not stored as received: its decoded size counts.
-    let announced = declared.filter(|_| head.coding.is_none()).unwrap_or(0);
-    let lease = budget.try_reserve(announced).ok_or(Refusal::BodyBudgetExhausted)?;
     let gathering = Gathering {
-        text: Text::new(head.coding, announced, bytes_max)?,
+        text: Text::new(head, limits.bytes_max)?,
         received: 0,
         coding: head.coding,
-        bytes_max,
+        bytes_max: limits.bytes_max,
         lease,
-        pace: Pace::new(pace),
+        work,
+        pace: Pace::new(limits.pace),
+        due: clock::instant() + limits.total,
     };
-    session.set_read_timeout(Some(pace.wait_max));
+    session.set_read_timeout(Some(limits.pace.wait_max));
     if head.expectation == Expectation::Continue {
         session
             .write_continue_response()
             .await
             .map_err(|_| Rejection::ClientGone)?;
     }
-    match declared {
+    match head.length {
         Some(length) => sized(session, length, gathering).await,
         None => open(session, gathering).await,
     }
 }
 
 /// A body being read.
-struct Gathering {
+struct Gathering<'a> {
     text: Text,
     received: usize,
     coding: Option<Coding>,
     bytes_max: usize,
     lease: BodyLease,
+    work: &'a KeyWork,
     pace: Pace,
+    /// When all of it has to be there.
+    due: Instant,
 }
 
 enum Text {
@@ -90,15 +89,45 @@ enum Text {
 }
 
 impl Text {
-    fn new(coding: Option<Coding>, announced: u64, bytes_max: usize) -> Result<Self, Refusal> {
-        Ok(match coding {
-            None => Self::Plain(BytesMut::with_capacity(allocation(announced))),
+    fn new(head: BodyHead, bytes_max: usize) -> Result<Self, Refusal> {
+        Ok(match head.coding {
+            None => Self::Plain(BytesMut::with_capacity(room(0, head.length))),
             Some(coding) => Self::Coded(Box::new(CompressedBody::new(coding, bytes_max)?)),
         })
     }
 }
 
-impl Gathering {
+/// How much to allocate for a body of which so many bytes are there: as much again, but not beyond its end.
+fn room(received: usize, length: Option<u64>) -> usize {
+    let left = length.map_or(0, |length| length.saturating_sub(received as u64));
+    usize::try_from(left)
+        .unwrap_or(usize::MAX)
+        .min(received.max(FIRST_ALLOCATION_BYTES))
+}
+
+impl Gathering<'_> {
+    /// Adds what has arrived. Returns true at the end of a compressed stream, which is the end of the body.
+    async fn push(&mut self, piece: &[u8], length: Option<u64>) -> Result<bool, Refusal> {
+        let before = self.received;
+        self.received += piece.len();
+        if self.received > self.bytes_max {
+            return Err(Refusal::BodyTooLarge {
+                limit_bytes: self.bytes_max as u64,
+            });
+        }
+        match &mut self.text {
+            Text::Plain(text) => {
+                bodies::grow(&mut self.lease, piece.len())?;
+                if text.capacity() - text.len() < piece.len() {
+                    text.reserve(room(before, length).max(piece.len()));
+                }
+                text.extend_from_slice(piece);
+                Ok(false)
+            }
+            Text::Coded(compressed) => compressed.push(piece, &mut self.lease, self.work).await,
+        }
+    }
+
     fn finish(self, form: BodyForm) -> Result<RequestBody, Rejection> {
         let bytes = match self.text {
             Text::Plain(text) => text.freeze(),
@@ -108,22 +137,16 @@ impl Gathering {
     }
 }
 
-async fn sized(session: &mut Session, length: u64, mut body: Gathering) -> Result<RequestBody, Rejection> {
+async fn sized(session: &mut Session, length: u64, mut body: Gathering<'_>) -> Result<RequestBody, Rejection> {
     loop {
         let left = length.saturating_sub(body.received as u64);
         if left <= REPLAY_BYTES_MAX {
             session.enable_retry_buffering();
         }
-        let Some(piece) = read(session, &mut body.pace).await? else {
+        let Some(piece) = read(session, &mut body).await? else {
             break;
         };
-        body.received += piece.len();
-        match &mut body.text {
-            Text::Plain(text) => text.extend_from_slice(&piece),
-            Text::Coded(compressed) => {
-                compressed.push(&piece, &mut body.lease).await?;
-            }
-        }
+        body.push(&piece, Some(length)).await?;
         if session.is_body_done() {
             break;
         }
@@ -131,28 +154,16 @@ async fn sized(session: &mut Session, length: u64, mut body: Gathering) -> Resul
     body.finish(BodyForm::Sized)
 }
 
-async fn open(session: &mut Session, mut body: Gathering) -> Result<RequestBody, Rejection> {
+async fn open(session: &mut Session, mut body: Gathering<'_>) -> Result<RequestBody, Rejection> {
     session.enable_retry_buffering();
     let mut end = JsonEnd::new();
-    while let Some(piece) = read(session, &mut body.pace).await? {
-        body.received += piece.len();
-        if body.received > body.bytes_max {
-            return Err(Refusal::BodyTooLarge {
-                limit_bytes: body.bytes_max as u64,
-            }
-            .into());
-        }
-        let complete = match &mut body.text {
-            Text::Plain(text) => {
-                if !body.lease.grow(piece.len() as u64) {
-                    return Err(Refusal::BodyBudgetExhausted.into());
-                }
-                text.extend_from_slice(&piece);
-                matches!(end.push(&piece), Progress::CompleteAt(_))
-            }
-            Text::Coded(compressed) => compressed.push(&piece, &mut body.lease).await?,
+    while let Some(piece) = read(session, &mut body).await? {
+        let stream_has_ended = body.push(&piece, None).await?;
+        let is_complete = match body.coding {
+            None => matches!(end.push(&piece), Progress::CompleteAt(_)),
+            Some(_) => stream_has_ended,
         };
-        if complete {
+        if is_complete {
             break;
         }
     }
@@ -166,8 +177,8 @@ async fn open(session: &mut Session, mut body: Gathering) -> Result<RequestBody,
 }
 
 /// Reads a piece. Pingora's own time limit does nothing over HTTP/2.
-async fn read(session: &mut Session, pace: &mut Pace) -> Result<Option<Bytes>, Rejection> {
-    let due = pace.wait(clock::instant());
+async fn read(session: &mut Session, body: &mut Gathering<'_>) -> Result<Option<Bytes>, Rejection> {
+    let due = body.pace.wait(clock::instant()).min(body.due);
     let reading = tokio::time::timeout_at(due.into(), session.read_request_body());
     let late = |_| Rejection::Refused(Refusal::BodyTimeout);
     let piece = reading.await.map_err(late)?.map_err(|error| match error.etype() {
@@ -175,7 +186,7 @@ async fn read(session: &mut Session, pace: &mut Pace) -> Result<Option<Bytes>, R
         _ if is_malformed(&error) => Rejection::Refused(Refusal::BodyFramingInvalid),
         _ => Rejection::ClientGone,
     })?;
-    pace.moved(piece.as_ref().map_or(0, Bytes::len), clock::instant);
+    body.pace.moved(piece.as_ref().map_or(0, Bytes::len), clock::instant);
     Ok(piece)
 }
 
@@ -183,8 +194,4 @@ async fn read(session: &mut Session, pace: &mut Pace) -> Result<Option<Bytes>, R
 fn is_malformed(error: &Error) -> bool {
     let cause = error.root_cause().downcast_ref::<std::io::Error>();
     cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::InvalidData)
-}
-
-fn allocation(length: u64) -> usize {
-    usize::try_from(length.min(FIRST_ALLOCATION_BYTES_MAX)).unwrap_or(0)
 }

@@ -121,6 +121,18 @@ pub(crate) struct BodyHead {
     pub expectation: Expectation,
     /// The body's content coding.
     pub coding: Option<Coding>,
+    /// The declared length of the body; `None` without one, or with a transfer coding, which overrides it.
+    pub length: Option<u64>,
+}
+
+/// The declared length from which on a body is heavy: to receive it takes far longer than to ask the store.
+const HEAVY_BYTES_MIN: u64 = 1024 * 1024;
+
+impl BodyHead {
+    /// Whether the body may be much work or memory: large, compressed, or of any length.
+    pub(crate) fn is_heavy(&self) -> bool {
+        self.coding.is_some() || self.length.is_none_or(|length| length >= HEAVY_BYTES_MIN)
+    }
 }
 
 /// Reads and checks the headers that concern the body, before any of it is read.
@@ -131,8 +143,8 @@ pub(crate) fn check_body(head: &RequestHeader, body_bytes_max: usize) -> Result<
         Coded::By(coding) => Some(coding),
         Coded::Otherwise(encoding) => return Err(Refusal::BodyEncodingUnsupported { encoding }),
     };
-    let limit_bytes = body_bytes_max as u64;
-    if content_length(headers).is_some_and(|length| length > limit_bytes) {
+    let (length, limit_bytes) = (content_length(headers), body_bytes_max as u64);
+    if length.is_some_and(|length| length > limit_bytes) {
         return Err(Refusal::BodyTooLarge { limit_bytes });
     }
     let expectation = match headers.get(header::EXPECT).map(|value| value.as_bytes()) {
@@ -142,7 +154,11 @@ pub(crate) fn check_body(head: &RequestHeader, body_bytes_max: usize) -> Result<
         Some(value) if value.eq_ignore_ascii_case(b"100-continue") => Expectation::Continue,
         Some(_) => return Err(Refusal::ExpectationUnknown),
     };
-    Ok(BodyHead { expectation, coding })
+    Ok(BodyHead {
+        expectation,
+        coding,
+        length,
+    })
 }
 
 /// What the client waits for before it sends the body (RFC 9110 section 10.1.1).

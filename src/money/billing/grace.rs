@@ -56,6 +56,21 @@ impl Grace {
             .admit_alone(&ask.key, ask.estimate, ask.tokens, &self.limits, now_ms)
     }
 
+    /// The rate or concurrency limit that any request of the key exceeds now.
+    pub(super) fn foresees(&self, key: &KeyRecord) -> Option<Denied> {
+        self.seen.lock().foresees(key, clock::unix_millis())
+    }
+
+    /// Whether the store has said a moment ago that key and account have money.
+    pub(super) fn vouches_for(&self, key: &KeyRecord) -> bool {
+        self.seen.lock().vouches_for(key, clock::unix_millis())
+    }
+
+    /// Counts a refused request in the rate of its key.
+    pub(super) fn count_refused(&self, key: &KeyRecord) {
+        self.seen.lock().count_refused(key, clock::unix_millis());
+    }
+
     /// Records that a request has ended.
     pub(super) fn ended(&self, account: &str, key: &KeyId, seat: Seat, end: &End) {
         self.seen.lock().ended(account, key, seat, end);

@@ -1,6 +1,8 @@
 //! What this node last learnt of accounts and keys from the store, and what it has admitted since: a bounded table,
 //! updated by grants and refusals.
 
+mod foreseen;
+
 use std::{collections::HashMap, hash::Hash};
 
 use crate::{

@@ -1,4 +1,5 @@
-//! Checks whether a denial by the store still holds, without putting a hold or counting a request.
+//! What can be said of a request before its body has been read, without putting a hold or counting a request: whether a
+//! denial still holds, whether the store has money for it, and which limit this node alone knows to be reached.
 
 use crate::{
     domain::{
@@ -11,6 +12,31 @@ use crate::{
 };
 
 impl Billing {
+    /// The rate or concurrency limit of the key or its account that any request exceeds now, by what this node has
+    /// admitted and refused itself. Other nodes only add to that, so the store would say no as well, unless somebody has
+    /// changed the limit: see [`Billing::still_denied`]. Asks nobody.
+    pub(crate) fn foresees(&self, key: &KeyRecord) -> Option<Denied> {
+        self.engine.grace.foresees(key)
+    }
+
+    /// Whether the store has said within the last seconds that the account has money and the key some of its quota, and
+    /// this node has not spent it since. Asks nobody.
+    pub(crate) fn vouches_for(&self, key: &KeyRecord) -> bool {
+        self.engine.grace.vouches_for(key)
+    }
+
+    /// Counts a refused request in the rate of its key, on this node: it takes as much of that as one that is served.
+    pub(crate) fn count_refused(&self, key: &KeyRecord) {
+        self.engine.grace.count_refused(key);
+    }
+
+    /// Asks the store whether account and quota deny every request of this key. `None` if they do not, or if the store does not
+    /// answer.
+    pub(crate) async fn denies(&self, key: &KeyRecord) -> Option<Denied> {
+        let (account, quota) = tokio::join!(self.account_denies(key), self.quota_denies(key));
+        account.or(quota)
+    }
+
     /// What the store would answer to any request of this key now, if that is a denial of the same kind as `denied`.
     /// `None` if the request may be admitted, or if that is unknown: running requests' holds count as free, since they
     /// may end at any moment, and an unreachable store says nothing. `key` is the store's current record if `denied`
@@ -22,17 +48,19 @@ impl Billing {
             }
             Denied::QuotaExhausted(_) => self.quota_denies(key).await,
             Denied::RateLimited {
-                scope,
-                counted: Counted::Requests,
-                limit,
-                ..
-            } => (self.rates(key, scope).await?.rpm == Some(limit)).then_some(denied),
-            Denied::BalanceHeld
-            | Denied::QuotaHeld(_)
-            | Denied::RateLimited { .. }
-            | Denied::Concurrency { .. }
-            | Denied::KeyRevoked
-            | Denied::KeyExpired => None,
+                scope, counted, limit, ..
+            } => {
+                let rates = self.rates(key, scope).await?;
+                let now = match counted {
+                    Counted::Requests => rates.rpm,
+                    Counted::Tokens => rates.tpm,
+                };
+                (now == Some(limit)).then_some(denied)
+            }
+            Denied::Concurrency { scope, limit } => {
+                (self.rates(key, scope).await?.concurrency == Some(limit)).then_some(denied)
+            }
+            Denied::BalanceHeld | Denied::QuotaHeld(_) | Denied::KeyRevoked | Denied::KeyExpired => None,
         }
     }
 

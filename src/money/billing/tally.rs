@@ -10,6 +10,8 @@ use crate::domain::{
 
 /// The most charges remembered one by one. Further ones are added to the last.
 pub(super) const CHARGES_MAX: usize = 16;
+/// The shortest wait for a rate, in milliseconds, that this node tells of by itself.
+const FORESEEN_MS_MIN: u64 = 250;
 
 /// The counts of one key or account.
 #[derive(Debug, Default)]
@@ -136,6 +138,39 @@ impl Tally {
             }
         }
         self.buckets.take(scope, rates, tokens, now_ms)
+    }
+
+    /// The limit that any request exceeds now, however small it is. A wait that ends in a moment is left to the store,
+    /// whose clock may be a little ahead of this one's; a wait for tokens says nothing of a request with fewer.
+    pub(super) fn foresees(&self, scope: Scope, rates: &Rates, now_ms: i64) -> Option<Denied> {
+        if let Err(denied) = self.check_running(scope, rates) {
+            return Some(denied);
+        }
+        let waits_for_tokens = matches!(
+            self.wait,
+            Some((
+                Denied::RateLimited {
+                    counted: Counted::Tokens,
+                    ..
+                },
+                _
+            ))
+        );
+        let taken = match waits_for_tokens {
+            true => self.buckets.take(scope, rates, 0, now_ms),
+            false => self.take(scope, rates, 0, now_ms),
+        };
+        taken.err().filter(|denied| match denied {
+            Denied::RateLimited { retry_after_ms, .. } => *retry_after_ms > FORESEEN_MS_MIN,
+            _ => true,
+        })
+    }
+
+    /// A request was refused: it takes one of the rate, if one is there.
+    pub(super) fn count_refused(&mut self, rates: &Rates, now_ms: i64) {
+        if let Ok(buckets) = self.buckets.take(Scope::Key, rates, 0, now_ms) {
+            self.buckets = buckets;
+        }
     }
 }
 

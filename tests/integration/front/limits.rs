@@ -153,6 +153,30 @@ fn an_answer_that_is_not_taken_is_cut_off_over_each_version() {
     assert!(lines.iter().all(|line| line["outcome"] == "client_gone"), "{lines:?}");
 }
 
+/// What is beyond the gateway's own limits and within the list that HTTP/2 announces gets weir's answer; what is beyond that
+/// is not even kept, and the connection goes on.
+#[test]
+fn an_http2_head_is_431_at_its_limits_and_costs_no_connection() {
+    let weir = WeirBuilder::new()
+        .set("gateway.header_bytes_max", 2048)
+        .set("gateway.header_count_max", 20)
+        .start();
+    let list = H2Frames::connect(weir.gateway).setting(H2Frames::MAX_HEADER_LIST_SIZE);
+    assert_eq!(list, Some(2048 + 20 * 32));
+    let mut requests = Requests::connect(weir.gateway);
+    let hello = Request::new("HEAD", "/");
+    // The target counts, and each field with its name and four bytes.
+    for (value, status) in [(2048 - 1 - 5, 200), (2048 - 5, 431), (2400, 431), (60_000, 431)] {
+        let request = hello.clone().header("x", &"x".repeat(value));
+        assert_eq!(requests.send(&request), Some(status), "{value} bytes");
+    }
+    let many = (0..21).fold(hello.clone(), |request, number| {
+        request.header(&format!("x-{number}"), "x")
+    });
+    assert_eq!(requests.send(&many), Some(431));
+    assert_eq!(requests.send(&hello), Some(200));
+}
+
 #[test]
 fn an_http2_client_has_so_many_streams_and_resets() {
     let weir = WeirBuilder::new().set("connections.h2_streams_max", 3).start();

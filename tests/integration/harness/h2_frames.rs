@@ -38,6 +38,8 @@ impl H2Frames {
 
     /// The setting of streams at one time.
     pub(crate) const MAX_CONCURRENT_STREAMS: u16 = 0x3;
+    /// The setting of the largest list of header fields.
+    pub(crate) const MAX_HEADER_LIST_SIZE: u16 = 0x6;
 
     /// A setting that the server has announced with its first frame.
     pub(crate) fn setting(&self, id: u16) -> Option<u32> {

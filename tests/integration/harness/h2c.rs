@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -143,8 +143,28 @@ impl Requests {
 
     /// The same, with an upload that begins and never ends.
     pub(crate) fn send_without_end(&mut self, request: &Request) -> Option<u16> {
-        let begin = Some(Bytes::copy_from_slice(&request.body[..1]));
-        self.ask(request, http_body_util::Either::Right(Unending { begin }))
+        let begin = Unending {
+            begin: Some(Bytes::copy_from_slice(&request.body[..1])),
+            next: None,
+        };
+        self.ask(request, http_body_util::Either::Right(begin))
+    }
+
+    /// The statuses of so many requests at one time that announce their length and bring a byte now and then.
+    pub(crate) fn announce(&self, request: &Request, count: usize, gap: Duration) -> Vec<u16> {
+        self.runtime.block_on(async {
+            let mut asked = tokio::task::JoinSet::new();
+            for _ in 0..count {
+                let body = http_body_util::Either::Right(Unending::with_bytes_after(gap));
+                let sending = self
+                    .sender
+                    .clone()
+                    .send_request(head(request, Length::Said).body(body).unwrap());
+                asked.spawn(async move { sending.await.unwrap().status().as_u16() });
+            }
+            let all = tokio::time::timeout(EXCHANGE_MAX, asked.join_all());
+            all.await.expect("no answer over h2c in time")
+        })
     }
 
     fn ask(&mut self, request: &Request, body: Uploaded) -> Option<u16> {
@@ -163,17 +183,34 @@ impl Requests {
 /// A body whose end does not come.
 struct Unending {
     begin: Option<Bytes>,
+    /// When the next byte comes, and how long after the one before.
+    next: Option<(Pin<Box<tokio::time::Sleep>>, Duration)>,
+}
+
+impl Unending {
+    fn with_bytes_after(gap: Duration) -> Unending {
+        Unending {
+            begin: Some(Bytes::from_static(b" ")),
+            next: Some((Box::pin(tokio::time::sleep(gap)), gap)),
+        }
+    }
 }
 
 impl Body for Unending {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match self.begin.take() {
-            Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
-            None => Poll::Pending,
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(bytes) = self.begin.take() {
+            return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }
+        let Some((due, gap)) = &mut self.next else {
+            return Poll::Pending;
+        };
+        ready!(due.as_mut().poll(cx));
+        let again = tokio::time::Instant::now() + *gap;
+        due.as_mut().reset(again);
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b" ")))))
     }
 }
 

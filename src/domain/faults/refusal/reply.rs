@@ -1,5 +1,7 @@
 //! Turns a refusal into an HTTP answer.
 
+mod body;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -77,6 +79,8 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
             | Refusal::JournalFull
             | Refusal::Stopping
             | Refusal::CountTokensBusy { .. }
+            | Refusal::BodyShareUsed { .. }
+            | Refusal::BodyWorkLimited
     ) {
         headers.push(("retry-after", RETRY_AFTER_SECONDS.to_string()));
     }
@@ -126,7 +130,10 @@ fn responses_body(refusal: &Refusal, message: &str) -> Value {
         | Refusal::KeyExpired => "invalid_api_key",
         Refusal::ModelUnknown { .. } | Refusal::ModelNotServed { .. } => "model_not_found",
         Refusal::UnknownPath | Refusal::ChatCompletionsRemoved => "unknown_url",
-        Refusal::CountTokensBusy { .. } | Refusal::KeyNotLookedUp { .. } => "rate_limit_exceeded",
+        Refusal::CountTokensBusy { .. }
+        | Refusal::KeyNotLookedUp { .. }
+        | Refusal::BodyShareUsed { .. }
+        | Refusal::BodyWorkLimited => "rate_limit_exceeded",
         Refusal::UsageUnseen { .. } => "unsupported_parameter",
         Refusal::StateUnknown { kind, .. } if *kind == StateKind::Response => "previous_response_not_found",
         Refusal::StateUnknown { .. } => "not_found",
@@ -194,25 +201,9 @@ fn message(refusal: &Refusal) -> String {
         | Refusal::KeyNotLookedUp { .. }
         | Refusal::KeyRevoked
         | Refusal::KeyExpired => key_message(refusal),
-        Refusal::BodyTooLarge { limit_bytes } => {
-            format!("The request body is larger than the {limit_bytes} bytes that are allowed. Send a smaller request.")
-        }
-        Refusal::BodyInvalid { reason } => format!("The request body cannot be used: {}.", reason.trim_end_matches('.')),
         Refusal::QueryInvalid { reason } => format!("The query cannot be used: {}.", reason.trim_end_matches('.')),
         Refusal::UsageUnseen { place } => usage_message(place),
         Refusal::StateUnknown { kind, id } => state_message(*kind, &echo(id)),
-        Refusal::BodyEncodingUnsupported { encoding } => format!(
-            "The content encoding `{}` is not supported for request bodies. Send the body without content-encoding, or in \
-             one of gzip, deflate, br and zstd.",
-            echo(encoding)
-        ),
-        Refusal::BodyEncodingInvalid { encoding } => format!(
-            "The request body is not whole and valid {encoding}, as its content-encoding says. Send one complete {encoding} \
-             stream with nothing behind it, or the body without content-encoding."
-        ),
-        Refusal::BodyTooLargeDecoded { limit_bytes } => format!(
-            "The decoded request body is larger than the {limit_bytes} bytes that are allowed. Send a smaller request."
-        ),
         Refusal::HeadersTooLarge
         | Refusal::HeadInvalid(_)
         | Refusal::HeadTimeout
@@ -222,7 +213,14 @@ fn message(refusal: &Refusal) -> String {
         | Refusal::ExpectationUnknown
         | Refusal::UpgradeUnavailable => transfer_message(refusal).to_owned(),
         Refusal::TooManyRunning => "The service has no room for another running request now. Try again shortly.".to_owned(),
-        Refusal::BodyBudgetExhausted => "The service has no room for another request body now. Try again shortly.".to_owned(),
+        Refusal::BodyTooLarge { .. }
+        | Refusal::BodyInvalid { .. }
+        | Refusal::BodyEncodingUnsupported { .. }
+        | Refusal::BodyEncodingInvalid { .. }
+        | Refusal::BodyTooLargeDecoded { .. }
+        | Refusal::BodyBudgetExhausted
+        | Refusal::BodyShareUsed { .. }
+        | Refusal::BodyWorkLimited => body::message(refusal),
         Refusal::Limited(limit) => limit.message(),
         Refusal::JournalFull => {
             "The service cannot record the use of this request now. Try again shortly.".to_owned()

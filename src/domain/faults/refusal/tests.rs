@@ -67,6 +67,15 @@ fn all() -> Vec<Refusal> {
         },
         Refusal::TooManyRunning,
         Refusal::BodyBudgetExhausted,
+        Refusal::BodyShareUsed {
+            whose: BodyShare::Key,
+            bytes_max: 7,
+        },
+        Refusal::BodyShareUsed {
+            whose: BodyShare::Address,
+            bytes_max: 7,
+        },
+        Refusal::BodyWorkLimited,
         Refusal::StoreUnavailable,
         Refusal::JournalFull,
         Refusal::Limited(Limit::Balance),

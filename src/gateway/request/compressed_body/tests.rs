@@ -2,18 +2,40 @@
 
 use super::*;
 use crate::{
-    edges::body_budget::BodyBudget,
-    gateway::coding::{
-        decoding::PART_BYTES,
-        tests::{ALL, packed},
+    domain::keys::secret::KeyDigest,
+    edges::body_budget::{BodyBudget, BodyHolder, BodyLimits},
+    gateway::{
+        coding::{
+            decoding::PART_BYTES,
+            tests::{ALL, packed},
+        },
+        request::body_work::{BodyWork, TURN_WAIT_MAX, WorkShare},
     },
 };
 
+const KEY: KeyDigest = KeyDigest::from_bytes([1; 32]);
+const HOLDER: BodyHolder = BodyHolder {
+    key: *KEY.as_bytes(),
+    address: None,
+};
+
+fn budget(bytes_max: u64) -> BodyBudget {
+    BodyBudget::new(BodyLimits {
+        bytes_max,
+        key_bytes_max: bytes_max,
+        address_bytes_max: bytes_max,
+    })
+}
+
+fn all_threads() -> BodyWork {
+    BodyWork::new(WorkShare::new(1, 100), TURN_WAIT_MAX)
+}
+
 async fn unpack(coding: Coding, packed: &[u8], bytes_max: usize, budget: &BodyBudget) -> Result<Bytes, Refusal> {
-    let mut lease = budget.try_reserve(0).unwrap();
+    let (mut lease, work) = (budget.lease(HOLDER), all_threads().of(KEY));
     let mut body = CompressedBody::new(coding, bytes_max)?;
     for piece in packed.chunks(1000) {
-        body.push(piece, &mut lease).await?;
+        body.push(piece, &mut lease, &work).await?;
     }
     assert!(lease.bytes() <= bytes_max as u64 + 1);
     body.finish()
@@ -21,7 +43,7 @@ async fn unpack(coding: Coding, packed: &[u8], bytes_max: usize, budget: &BodyBu
 
 #[tokio::test]
 async fn the_decoded_size_is_limited_exactly() {
-    let budget = BodyBudget::new(u64::MAX);
+    let budget = budget(u64::MAX);
     for coding in ALL {
         for size in [0, 1, PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 100_000] {
             let plain = vec![b'a'; size];
@@ -48,9 +70,9 @@ async fn the_budget_counts_decoded_bytes() {
     for coding in ALL {
         let bytes = packed(coding, &plain);
         assert!(bytes.len() < 1000, "{coding:?}");
-        let enough = BodyBudget::new(100_000);
+        let enough = budget(100_000);
         assert!(unpack(coding, &bytes, 1 << 20, &enough).await.is_ok(), "{coding:?}");
-        let less = BodyBudget::new(99_999);
+        let less = budget(99_999);
         let refused = unpack(coding, &bytes, 1 << 20, &less).await;
         assert_eq!(refused, Err(Refusal::BodyBudgetExhausted), "{coding:?}");
         assert_eq!((enough.in_use(), less.in_use()), (0, 0));
@@ -59,7 +81,7 @@ async fn the_budget_counts_decoded_bytes() {
 
 #[tokio::test]
 async fn what_is_cut_or_followed_by_anything_is_invalid() {
-    let budget = BodyBudget::new(u64::MAX);
+    let budget = budget(u64::MAX);
     for coding in ALL {
         let bytes = packed(coding, b"{\"model\":\"sample\"}");
         let encoding = coding.as_str();
@@ -76,4 +98,26 @@ async fn what_is_cut_or_followed_by_anything_is_invalid() {
             assert_eq!(followed, Err(Refusal::BodyEncodingInvalid { encoding }), "{behind:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_large_body_waits_for_a_turn_and_a_small_one_does_not() {
+    let (budget, work) = (budget(u64::MAX), all_threads());
+    let held = work.of(KEY).turn().await.unwrap();
+    for coding in ALL {
+        let mut lease = budget.lease(HOLDER);
+        let mine = work.of(KEY);
+        let small = packed(coding, &vec![b'a'; FREE_BYTES - 1]);
+        let mut body = CompressedBody::new(coding, 1 << 20).unwrap();
+        assert_eq!(body.push(&small, &mut lease, &mine).await, Ok(true), "{coding:?}");
+        let large = packed(coding, &vec![b'a'; FREE_BYTES + STEP_BYTES]);
+        let mut body = CompressedBody::new(coding, 1 << 20).unwrap();
+        tokio::select! {
+            biased;
+            _ = body.push(&large, &mut lease, &mine) => panic!("{coding:?} did not wait"),
+            () = tokio::task::yield_now() => {}
+        }
+        assert!(body.text.len() < FREE_BYTES + STEP_BYTES, "{coding:?}");
+    }
+    drop(held);
 }

@@ -1,0 +1,188 @@
+//! Clients that send bodies for the sake of the work they make: bodies that are announced and do not come, and small ones
+//! that become large. Requests of other keys are served throughout.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::harness::h2c::Requests;
+use crate::harness::packed::packed;
+use crate::harness::request::{Upload, Wire};
+use crate::harness::tools::{note, rounds};
+use crate::harness::wait::DEADLINE;
+use crate::harness::{RecordingProvider, Request, Weir, WeirBuilder, wait_until};
+
+/// What a body may have, and what the attackers announce.
+const LARGEST: usize = 32 << 20;
+const ATTACKERS: usize = 64;
+/// The most memory of the process, in bytes: what it has in other tests, and no body that has not come.
+const MEMORY_MAX: usize = 256 << 20;
+
+/// A request that announces the largest body.
+fn announcing(key: &str) -> Request {
+    Wire::Messages.request(key, "hi").body(&vec![b' '; LARGEST])
+}
+
+/// Asks with `key` until `is_over`, and wants to be served each time.
+#[track_caller]
+fn served_until(weir: &Weir, key: &str, mut is_over: impl FnMut() -> bool) -> usize {
+    let started = Instant::now();
+    let mut served = 0;
+    while !is_over() {
+        let answer = weir.exchange(&Wire::Messages.request(key, "hi"));
+        assert_eq!(answer.status, 200, "after {served} others: {}", answer.text());
+        served += 1;
+        assert!(started.elapsed() < 2 * DEADLINE, "the attackers are still there");
+    }
+    served
+}
+
+#[test]
+fn bodies_that_are_announced_and_do_not_come_stop_nobody_and_end_within_their_limit() {
+    let provider = RecordingProvider::recorded();
+    let mut weir = WeirBuilder::new()
+        .all_providers(&provider.base_url())
+        .set("gateway.body_budget_bytes", LARGEST as i64)
+        .set("gateway.body_read_seconds", 2)
+        .set("gateway.bytes_per_second_min", 100_000)
+        .start();
+    let (key, other) = (weir.key().text, weir.key().text);
+    let head = announcing(&key).head_bytes(Upload::Length);
+    let mut silent: Vec<TcpStream> = (0..ATTACKERS)
+        .map(|_| {
+            let mut attacker = TcpStream::connect(weir.gateway).unwrap();
+            attacker.write_all(&head).unwrap();
+            attacker
+        })
+        .collect();
+    let over_h2 = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let streams = scope.spawn(|| {
+            let requests = Requests::connect(weir.gateway);
+            let statuses = requests.announce(&announcing(&key), ATTACKERS, Duration::from_millis(20));
+            over_h2.store(true, Ordering::SeqCst);
+            statuses
+        });
+        let served = served_until(&weir, &other, || {
+            // Half of them send a byte now and then.
+            for attacker in silent.iter_mut().skip(ATTACKERS / 2) {
+                let _ = attacker.write(b" ");
+            }
+            over_h2.load(Ordering::SeqCst)
+        });
+        assert!(served > 3, "{served}");
+        assert_eq!(streams.join().unwrap(), [408; ATTACKERS]);
+    });
+    for attacker in &mut silent {
+        attacker.set_read_timeout(Some(DEADLINE)).unwrap();
+        let mut answer = Vec::new();
+        // A reset behind the answer is an end, too: the client was still sending.
+        let _ = attacker.read_to_end(&mut answer);
+        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 408"));
+    }
+    let late = "weir_refusals_total{protocol=\"messages\",reason=\"body_timeout\"} 128\n";
+    wait_until("the end of every attacker", || weir.metrics().contains(late));
+    assert!(weir.metrics().contains("weir_body_bytes_buffered 0\n"));
+    assert_eq!(weir.exchange(&Wire::Messages.request(&key, "hi")).status, 200);
+    let memory = weir.process().peak_memory();
+    assert!(memory < MEMORY_MAX, "{memory} bytes");
+}
+
+#[test]
+fn a_body_that_comes_steadily_and_takes_too_long_is_408_over_each_version() {
+    let weir = WeirBuilder::new()
+        .all_providers("http://127.0.0.1:9")
+        .set("gateway.body_seconds", 1)
+        .set("gateway.bytes_per_second_min", 0)
+        .start();
+    let key = weir.key().text;
+    let mut client = TcpStream::connect(weir.gateway).unwrap();
+    client.write_all(&announcing(&key).head_bytes(Upload::Length)).unwrap();
+    client.set_read_timeout(Some(Duration::from_millis(3))).unwrap();
+    let began = Instant::now();
+    let mut answer = [0; 12];
+    while client.read_exact(&mut answer).is_err() {
+        assert!(began.elapsed() < DEADLINE, "it is still waited for");
+        let _ = client.write(b" ");
+    }
+    assert_eq!(&answer, b"HTTP/1.1 408");
+    assert!(began.elapsed() >= Duration::from_millis(900), "{:?}", began.elapsed());
+    let requests = Requests::connect(weir.gateway);
+    assert_eq!(requests.announce(&announcing(&key), 1, Duration::from_millis(3)), [408]);
+}
+
+/// Some 35 KB that become as large as a body may be, for a model that there is not.
+fn bomb(key: &str) -> Request {
+    let plain = Wire::Messages.request_for("no-such-model", key, &"a".repeat(LARGEST - 1000));
+    let body = packed("gzip", &plain.body);
+    assert!(body.len() < 200_000, "{}", body.len());
+    plain.header("content-encoding", "gzip").body(&body)
+}
+
+/// How long each of so many requests takes, the longest last.
+fn times(weir: &Weir, key: &str, count: usize) -> Vec<Duration> {
+    let request = Wire::Messages.request(key, "hi");
+    let mut client = weir.connect();
+    let mut times: Vec<Duration> = (0..count)
+        .map(|_| {
+            let sent = Instant::now();
+            let answer = client.exchange(&request);
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            sent.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    times
+}
+
+fn percentile(times: &[Duration], percent: usize) -> Duration {
+    times[(times.len() * percent / 100).min(times.len() - 1)]
+}
+
+/// In the long form what the other key notices is measured, in turns with and without the attack so that whatever else
+/// the machine does is in both. The short form shows that both go on: nobody waits for the attacker, who is not starved either.
+#[test]
+fn compressed_bodies_of_one_key_do_not_slow_down_another() {
+    let (turns, count) = (rounds(1, 12), rounds(50, 1_500));
+    let provider = RecordingProvider::recorded();
+    let weir = WeirBuilder::new().all_providers(&provider.base_url()).start();
+    let (key, other) = (weir.key().text, weir.key().text);
+    let request = bomb(&key).bytes(Upload::Length);
+    let (mut quiet, mut attacked) = (Vec::new(), Vec::new());
+    times(&weir, &other, 50);
+    let read = AtomicUsize::new(0);
+    for turn in 0..turns {
+        quiet.extend(times(&weir, &other, count));
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::SeqCst) {
+                        let mut client = weir.connect();
+                        client.write(&request);
+                        let answer = client.response_to("POST");
+                        assert!(matches!(answer.status, 404 | 429), "{}", answer.text());
+                        read.fetch_add(usize::from(answer.status == 404), Ordering::SeqCst);
+                    }
+                });
+            }
+            wait_until("a body of the attack to be read", || read.load(Ordering::SeqCst) > turn);
+            attacked.extend(times(&weir, &other, count));
+            stop.store(true, Ordering::SeqCst);
+        });
+    }
+    quiet.sort_unstable();
+    attacked.sort_unstable();
+    for percent in [50, 90, 99] {
+        note(&format!(
+            "compressed bodies of another key: p{percent} {:?}, quiet {:?}",
+            percentile(&attacked, percent),
+            percentile(&quiet, percent)
+        ));
+    }
+    if rounds(0, 1) == 1 {
+        let (with, without) = (percentile(&attacked, 99), percentile(&quiet, 99));
+        assert!(with <= without.mul_f64(1.2), "p99 {with:?} with, {without:?} without");
+    }
+}
