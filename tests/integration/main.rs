@@ -62,6 +62,7 @@ mod sdk;
 mod secrets;
 mod service_manager;
 mod shutdown;
+mod siege;
 mod soak;
 mod stability;
 mod stale_connections;

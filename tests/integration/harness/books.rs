@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use super::sample::SampleProvider;
-use super::wait::wait_for;
+use super::wait::{wait_for, wait_until};
 use super::weir::{ACCOUNT, Weir};
 
 /// What [`Weir::fund`] gave the account, in nano-USD.
@@ -70,16 +70,29 @@ impl Weir {
     /// billed. The account was credited `credits` nano-USD besides [`FUNDS`].
     #[track_caller]
     pub(crate) fn books_as_billed(&self, provider: &SampleProvider, credits: i64) -> Books {
+        self.books_beside_failures(provider, credits, 0)
+    }
+
+    /// The same where the provider has refused `failed` requests for good: they have rows, and cost nothing.
+    #[track_caller]
+    pub(crate) fn books_beside_failures(&self, provider: &SampleProvider, credits: i64, failed: usize) -> Books {
+        wait_until("the end of what runs", || self.account()["running"] == 0);
         let bills = provider.bills();
-        let books = self.books_with(bills.len(), FUNDS + credits);
-        assert!(books.rows.iter().all(|row| row["usage_source"] == "reported"));
-        let mut rows: Vec<(u64, u64)> = books.rows.iter().map(used).collect();
-        let mut bills: Vec<(u64, u64)> = bills.iter().map(billed).collect();
+        let mut bills: Vec<(u64, u64)> = bills.iter().filter(|bill| is_success(bill)).map(billed).collect();
+        let books = self.books_with(bills.len() + failed, FUNDS + credits);
+        let (served, refused): (Vec<&Json>, Vec<&Json>) = books.rows.iter().partition(|row| is_success(row));
+        assert!(served.iter().all(|row| row["usage_source"] == "reported"));
+        assert!(refused.iter().all(|row| cost(row) == 0));
+        let mut rows: Vec<(u64, u64)> = served.into_iter().map(used).collect();
         rows.sort_unstable();
         bills.sort_unstable();
         assert_eq!(rows, bills, "what is charged, and what was billed");
         books
     }
+}
+
+fn is_success(line: &Json) -> bool {
+    line["status"].as_u64().is_some_and(|status| status < 400)
 }
 
 impl Books {
