@@ -38,6 +38,7 @@ use crate::{
             head::{self, BodyHead},
             model,
         },
+        tags,
         ticket::Ticket,
     },
     money::billing::{Bill, PricedRoute},
@@ -81,6 +82,7 @@ pub(crate) async fn admit(
 ) -> Result<Admitted, Rejection> {
     let body_head = head::check_body(session.req_header(), live.config.gateway.body_bytes_max)?;
     query::check(operation, session.req_header().uri.query()).map_err(|reason| Refusal::QueryInvalid { reason })?;
+    let tags = tags::of(session.req_header(), &live.config.gateway)?;
     let count_slot = permits::count_slot(gateway, live, &caller.key, operation)?;
     let (catalogue, switches) = (&live.catalogue, &gateway.switches);
     // A model named in the path can be refused before the body is read.
@@ -104,6 +106,7 @@ pub(crate) async fn admit(
         operation,
         model: &asked,
         stream,
+        tags: &tags,
         limits: &live.config.money,
         basis: &basis,
         scan: &scan,

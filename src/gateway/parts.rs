@@ -7,7 +7,9 @@ use tokio::sync::Semaphore;
 
 use crate::{
     edges::{body_budget::BodyBudget, switches::Switches},
-    gateway::{drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals},
+    gateway::{
+        drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals, reply::own_usage::OwnUsage,
+    },
     money::billing::Billing,
     providers::{learnt_usage::Learnt, live::LiveCell, sessions::Sessions},
     stability::public::Public,
@@ -37,6 +39,8 @@ pub(crate) struct Gateway {
     pub budget: BodyBudget,
     /// The public stability service, which asks for no key.
     pub public: Arc<Public>,
+    /// Tells keys what they have used.
+    pub own_usage: OwnUsage,
     /// Metrics and access log.
     pub sinks: Arc<Sinks>,
     /// Counts running requests and connections, and stops them at shutdown.

@@ -10,10 +10,14 @@ use crate::{
     edges::{
         body_budget::BodyBudget,
         clock,
+        limiter::Allowance,
         resolver::{Resolver, ResolverSettings},
         switches::Switches,
     },
-    gateway::{Gateway, drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals},
+    gateway::{
+        Gateway, drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals,
+        reply::own_usage::OwnUsage,
+    },
     providers::{
         learnt_usage::Learnt,
         live::{Live, LiveCell},
@@ -162,7 +166,18 @@ impl Parts {
             finishing: Arc::new(tokio::sync::Semaphore::new(self.config.upstream.client_gone_finish_max)),
             count_slots: KeySlots::default(),
             recent_refusals: RecentRefusals::default(),
+            own_usage: self.own_usage(),
         }
+    }
+
+    fn own_usage(&self) -> OwnUsage {
+        let config = &self.config.own_usage;
+        let allowance = Allowance {
+            per_minute: config.per_minute,
+            burst: config.burst,
+            clients_max: config.addresses_max,
+        };
+        OwnUsage::new(Arc::clone(&self.money.ledger), allowance, clock::instant())
     }
 
     /// Figures that are read when somebody scrapes.

@@ -8,6 +8,9 @@ use crate::domain::wire::{json_scan::is_plausible_model, protocol::Protocol};
 /// The longest model name taken from a path, in bytes.
 pub(crate) const PATH_MODEL_BYTES_MAX: usize = 128;
 
+/// Where whoever has a key sees what it has used.
+pub(crate) const OWN_USAGE_PATH: &str = "/web/v1/me";
+
 /// One thing a client can ask of a provider through weir.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -76,6 +79,8 @@ pub(crate) enum Target {
         /// The model from the path, decoded and checked.
         model: String,
     },
+    /// `GET /web/v1/me` or HEAD: what the caller's key has used.
+    OwnUsage,
     /// `HEAD /`, `HEAD /api/hello` or `GET /api/hello`: whether somebody is there. No key is needed.
     Hello,
 }
@@ -105,6 +110,7 @@ pub(crate) fn target(method: &str, path: &str) -> Result<Target, TargetError> {
         "/v1/responses" => post(method, Operation::Responses),
         "/v1/chat/completions" => Err(TargetError::ChatCompletionsRemoved),
         "/v1/models" | "/v1beta/models" => read_only(method, Target::ListModels),
+        OWN_USAGE_PATH => read_only(method, Target::OwnUsage),
         "/" if method == "HEAD" => Ok(Target::Hello),
         "/api/hello" => read_only(method, Target::Hello),
         _ => match path
