@@ -15,6 +15,7 @@ pub(crate) mod provider;
 pub(crate) mod rules;
 pub(crate) mod socket_owner;
 pub(crate) mod store;
+pub(crate) mod usage;
 
 use std::{
     ffi::OsString,
@@ -66,6 +67,8 @@ pub enum Command {
     /// Query and export the consumption log
     #[command(subcommand)]
     Log(log::LogCommand),
+    /// Show what accounts, keys, models and tags have used
+    Usage(usage::UsageArgs),
     /// List providers, and switch them off and on while weir runs
     #[command(subcommand)]
     Provider(provider::ProviderCommand),
@@ -169,6 +172,16 @@ pub(crate) async fn run_log(
 ) -> Result<(), AdminClientError> {
     let client = AdminClient::new(admin_client::socket(command.client(), socket_of)?);
     log::run(command, &client, out).await
+}
+
+/// Runs `weir usage`.
+pub(crate) async fn run_usage(
+    args: &usage::UsageArgs,
+    socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
+    out: &mut impl Write,
+) -> Result<(), AdminClientError> {
+    let client = AdminClient::new(admin_client::socket(&args.client, socket_of)?);
+    usage::run(args, &client, out).await
 }
 
 /// Runs `weir provider ...`.

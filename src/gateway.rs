@@ -30,6 +30,7 @@ pub(crate) mod recent_refusals;
 pub(crate) mod recipient;
 pub(crate) mod reply;
 pub(crate) mod request;
+pub(crate) mod tags;
 pub(crate) mod ticket;
 
 use std::time::Duration;

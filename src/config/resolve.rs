@@ -58,6 +58,7 @@ pub(super) fn resolve(
     let mut values = Values::new(file, text, &folder, struck);
     let gateway = gateway(&mut values, &raw.gateway);
     let connections = super::connections::resolve(&mut values, &raw.connections);
+    let own_usage = super::own_usage::resolve(&mut values, &raw.own_usage);
     let upstream = upstream(&mut values, &raw.upstream);
     let retry = super::retry::resolve(&raw.retry);
     let store = store(&mut values, raw.store);
@@ -92,6 +93,7 @@ pub(super) fn resolve(
     let config = Config {
         gateway,
         connections,
+        own_usage,
         upstream,
         retry,
         store,
@@ -125,6 +127,7 @@ fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> GatewayConfig {
         listen: values.address(&["gateway", "listen"], raw.listen.as_deref(), loopback(8080)),
         threads,
         json_depth_max: values.count(&["gateway", "json_depth_max"], raw.json_depth_max, 256, 1..=1024),
+        session_tag: raw.session_tag.unwrap_or(false),
         bodies: super::bodies::resolve(values, raw, bytes_per_second_min),
         header_bytes_max: values.count(
             &["gateway", "header_bytes_max"],

@@ -10,6 +10,7 @@ mod admission;
 pub(crate) mod calibration;
 pub(crate) mod consumption;
 pub(crate) mod crash;
+pub(crate) mod daily_sums;
 pub(crate) mod journaled;
 pub(crate) mod node;
 pub(crate) mod operation_id;
@@ -17,7 +18,9 @@ pub(crate) mod period;
 pub(crate) mod retention;
 pub(crate) mod spend_limit;
 mod step;
+pub(crate) mod tag;
 mod top_up;
+pub(crate) mod usage_report;
 mod view;
 
 pub use crate::domain::keys::terms::KeyTerms;

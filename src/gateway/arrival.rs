@@ -13,6 +13,7 @@ use crate::{
         },
         wire::operation::Target,
     },
+    edges::clock,
     gateway::{
         admission::{self, Admitted, caller},
         answer::interim,
@@ -20,6 +21,7 @@ use crate::{
         exchange::{Arrived, Exchange, Stage},
         keepalive,
         parts::Gateway,
+        peer,
         reply::{self, greeting, listing, published},
         request::{
             Rejection,
@@ -99,10 +101,16 @@ async fn decide(
     entry.record.operation = match &target {
         Target::Forward { operation, .. } => Some(operation.as_str()),
         Target::ListModels | Target::ShowModel { .. } => Some("models"),
+        Target::OwnUsage => Some("own_usage"),
         Target::Hello => Some("hello"),
     };
     if target == Target::Hello {
         return Ok(Decision::Reply(greeting::reply()));
+    }
+    if target == Target::OwnUsage {
+        return Ok(Decision::Reply(
+            Box::pin(own_usage(gateway, session, exchange, keys, entry)).await?,
+        ));
     }
     let caller = caller::authenticate(gateway, session, live, shape, keys, entry).await?;
     let wanted = match target {
@@ -113,7 +121,7 @@ async fn decide(
             let admitted = admission::admit(gateway, session, live, caller, operation, model, entry).await?;
             return Ok(Decision::Forward(Box::new(admitted)));
         }
-        Target::ListModels | Target::Hello => None,
+        Target::ListModels | Target::OwnUsage | Target::Hello => None,
         Target::ShowModel { model } => Some(model),
     };
     Ok(Decision::Reply(list(
@@ -123,6 +131,25 @@ async fn decide(
         &caller,
         wanted.as_deref(),
     )?))
+}
+
+async fn own_usage(
+    gateway: &Gateway,
+    session: &Session,
+    exchange: &Exchange,
+    keys: &QueryKeys,
+    entry: &mut Entry,
+) -> Result<Reply, Refusal> {
+    let (live, asker) = (&exchange.live, peer::client(session, &gateway.trusted_proxies));
+    gateway.own_usage.admit(asker, clock::instant())?;
+    let caller = caller::identify(gateway, session, live, exchange.shape, keys, entry).await?;
+    let now_ms = gateway.billing.time().now_ms(clock::instant());
+    let is_off = |provider: &str| gateway.switches.is_off(provider);
+    let query = session.req_header().uri.query();
+    let answer = gateway
+        .own_usage
+        .reply(&caller.key, &live.catalogue, is_off, query, now_ms);
+    answer.await
 }
 
 fn list(

@@ -8,7 +8,8 @@ use tokio::sync::Semaphore;
 use crate::{
     edges::switches::Switches,
     gateway::{
-        drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals, request::bodies::Bodies,
+        drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals, reply::own_usage::OwnUsage,
+        request::bodies::Bodies,
     },
     money::billing::Billing,
     providers::{learnt_usage::Learnt, live::LiveCell, sessions::Sessions},
@@ -39,6 +40,8 @@ pub(crate) struct Gateway {
     pub bodies: Bodies,
     /// The public stability service, which asks for no key.
     pub public: Arc<Public>,
+    /// Tells keys what they have used.
+    pub own_usage: OwnUsage,
     /// Metrics and access log.
     pub sinks: Arc<Sinks>,
     /// Counts running requests and connections, and stops them at shutdown.

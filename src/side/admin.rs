@@ -14,6 +14,8 @@ mod reply;
 mod served;
 mod state;
 pub(crate) mod tcp;
+mod usage;
+mod verify;
 
 use std::{
     pin::pin,
@@ -65,6 +67,9 @@ fn router(state: AdminState) -> Router {
         .route("/v1/accounts/{id}/suspend", post(accounts::suspend))
         .route("/v1/accounts/{id}/resume", post(accounts::resume))
         .route("/v1/log", get(log::query))
+        .route("/v1/log/verify", get(verify::verify))
+        .route("/v1/log/mend", post(verify::mend))
+        .route("/v1/usage", get(usage::report))
         .route("/v1/backup", get(backup::send))
         .route("/v1/keys", post(keys::create).get(keys::list))
         .route(

@@ -9,12 +9,13 @@ use crate::{
     domain::catalogue::Catalogue,
     edges::{
         clock,
+        limiter::Allowance,
         resolver::{Resolver, ResolverSettings},
         switches::Switches,
     },
     gateway::{
         Gateway, drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals,
-        request::bodies::Bodies,
+        reply::own_usage::OwnUsage, request::bodies::Bodies,
     },
     providers::{
         learnt_usage::Learnt,
@@ -166,7 +167,18 @@ impl Parts {
             finishing: Arc::new(tokio::sync::Semaphore::new(self.config.upstream.client_gone_finish_max)),
             count_slots: KeySlots::default(),
             recent_refusals: RecentRefusals::default(),
+            own_usage: self.own_usage(),
         }
+    }
+
+    fn own_usage(&self) -> OwnUsage {
+        let config = &self.config.own_usage;
+        let allowance = Allowance {
+            per_minute: config.per_minute,
+            burst: config.burst,
+            clients_max: config.addresses_max,
+        };
+        OwnUsage::new(Arc::clone(&self.money.ledger), allowance, clock::instant())
     }
 
     /// Figures that are read when somebody scrapes.

@@ -72,3 +72,4 @@ mod stream_ends;
 mod streams;
 mod tls;
 mod unseen_usage;
+mod usage;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::domain::ledger::tag::TagsFault;
 use crate::domain::wire::{http1::head::HeadFault, protocol::Protocol, provider_state::StateKind};
 
 mod limit;
@@ -44,6 +45,11 @@ pub(crate) enum Refusal {
     /// keys.
     KeyNotLookedUp {
         /// How long until it may be looked up.
+        wait: Duration,
+    },
+    /// The address asks too often what its keys have used.
+    OwnUsageLimited {
+        /// How long until it may ask again.
         wait: Duration,
     },
     /// The key was revoked.
@@ -120,6 +126,8 @@ pub(crate) enum Refusal {
     BodyFramingInvalid,
     /// An `expect` header other than `100-continue`.
     ExpectationUnknown,
+    /// The tags of the request cannot be read.
+    TagsInvalid(TagsFault),
     /// The query is not valid.
     QueryInvalid {
         /// What is wrong with it, for the client.
@@ -194,6 +202,7 @@ impl Refusal {
             | Self::BodyEncodingInvalid { .. }
             | Self::BodyFramingInvalid
             | Self::QueryInvalid { .. }
+            | Self::TagsInvalid(_)
             | Self::UsageUnseen { .. } => 400,
             Self::HeadInvalid(fault) => fault.status(),
             // As the vendor says it of a response; of everything else it says 404.
@@ -218,6 +227,7 @@ impl Refusal {
             Self::UpgradeUnavailable => 426,
             Self::CountTokensBusy { .. }
             | Self::KeyNotLookedUp { .. }
+            | Self::OwnUsageLimited { .. }
             | Self::BodyShareUsed { .. }
             | Self::BodyWorkLimited
             | Self::Limited(_) => 429,
@@ -247,6 +257,7 @@ impl Refusal {
             Self::CredentialAmbiguous => "credential_ambiguous",
             Self::KeyUnknown => "key_unknown",
             Self::KeyNotLookedUp { .. } => "key_not_looked_up",
+            Self::OwnUsageLimited { .. } => "own_usage_limited",
             Self::KeyRevoked => "key_revoked",
             Self::KeyExpired => "key_expired",
             Self::ModelNotAllowed { .. } => "model_not_allowed",
@@ -268,6 +279,7 @@ impl Refusal {
             Self::BodyFramingInvalid => "body_framing_invalid",
             Self::ExpectationUnknown => "expectation_unknown",
             Self::QueryInvalid { .. } => "query_invalid",
+            Self::TagsInvalid(_) => "tags_invalid",
             Self::UsageUnseen { .. } => "usage_unseen",
             Self::StateUnknown { .. } => "state_unknown",
             Self::TooManyRunning => "too_many_running",

@@ -9,7 +9,7 @@ use percent_encoding::percent_decode;
 use crate::domain::keys::{credential::CREDENTIAL_HEADERS, secret::ServiceKey};
 
 /// Headers that concern the client's connection to weir only, beside those that Pingora removes (RFC 9110 section 7.6).
-const CONNECTION: [&str; 13] = [
+const CONNECTION: [&str; 14] = [
     "accept-encoding",
     "cdn-loop",
     "content-encoding",
@@ -23,6 +23,7 @@ const CONNECTION: [&str; 13] = [
     "x-forwarded-port",
     "x-forwarded-proto",
     "x-real-ip",
+    "x-weir-tag",
 ];
 
 /// Credentials that weir does not take, but a provider or its front might.

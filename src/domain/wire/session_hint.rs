@@ -80,12 +80,7 @@ pub(crate) fn is_kept(protocol: Protocol, scan: &Scan) -> bool {
 /// The session that a request is part of, by a name it gives or by what it holds. `caller` is the id of its key: nobody reaches
 /// another's sessions.
 pub(crate) fn session(caller: &str, headers: &HeaderMap, body: &[u8], scan: &Scan) -> Option<SessionHint> {
-    let header = |name: &&str| headers.get(*name)?.to_str().ok().filter(|text| !text.is_empty());
-    let named = SESSION_HEADERS
-        .iter()
-        .find_map(header)
-        .map(Cow::Borrowed)
-        .or_else(|| cache_key(body, scan));
+    let named = named(headers).map(Cow::Borrowed).or_else(|| cache_key(body, scan));
     let number = match named {
         Some(name) => number(caller, "session", &name),
         None if scan.is_account_bound => number(caller, "caller", ""),
@@ -96,6 +91,12 @@ pub(crate) fn session(caller: &str, headers: &HeaderMap, body: &[u8], scan: &Sca
         state: None,
         remembered: None,
     })
+}
+
+/// The session that agents name in a header of their own.
+pub(crate) fn named(headers: &HeaderMap) -> Option<&str> {
+    let header = |name: &&str| headers.get(*name)?.to_str().ok().filter(|text| !text.is_empty());
+    SESSION_HEADERS.iter().find_map(header)
 }
 
 fn cache_key<'b>(body: &'b [u8], scan: &Scan) -> Option<Cow<'b, str>> {

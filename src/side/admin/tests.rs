@@ -28,6 +28,7 @@ use crate::{
 mod accounts;
 mod checks;
 mod log;
+mod usage;
 
 struct Fixture {
     client: AdminClient,

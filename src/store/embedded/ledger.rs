@@ -5,6 +5,7 @@
 //! and rate limits are never written: after a start nothing runs. All accounts are in memory. The hourly buckets are in the
 //! file alone (`stability.rs`).
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,11 @@ use self::books::{Applied, Books};
 use super::blocking;
 use crate::domain::{
     keys::key::KeyId,
-    ledger::{AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp, consumption::Row},
+    ledger::{
+        AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
+        consumption::Row,
+        daily_sums::{DailySum, SumsOf},
+    },
     money::NanoUsd,
 };
 use crate::store::ledger::{APPLY_STEPS_MAX, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore};
@@ -209,6 +214,16 @@ impl LedgerStore for EmbeddedLedger {
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
         let (books, account, now_ms) = (Arc::clone(&self.books), account.to_owned(), (self.now_ms)());
         blocking(move || books.rows(&account, day, skip, limit.min(LOG_ROWS_MAX), now_ms)).await
+    }
+
+    async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
+        let (books, account, of, now_ms) = (Arc::clone(&self.books), account.to_owned(), of.clone(), (self.now_ms)());
+        blocking(move || books.sums(&account, &days, &of, now_ms)).await
+    }
+
+    async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError> {
+        let (books, account) = (Arc::clone(&self.books), account.to_owned());
+        blocking(move || books.resum(&account, day)).await
     }
 
     async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {

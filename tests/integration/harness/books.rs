@@ -123,6 +123,45 @@ impl Books {
             let spent: i64 = of_key.map(cost).sum();
             assert_eq!(weir.key_shown(key)["spent_nano_usd"], spent, "the counter of {key}");
         }
+        self.assert_sums(weir);
+    }
+
+    /// The daily sums are those of the rows.
+    #[track_caller]
+    fn assert_sums(&self, weir: &Weir) {
+        let days = self
+            .rows
+            .iter()
+            .map(|row| row["time"].as_str().unwrap()[..10].to_owned());
+        let days: std::collections::BTreeSet<String> = days.collect();
+        for from in days {
+            let until = from
+                .parse::<jiff::civil::Date>()
+                .unwrap()
+                .tomorrow()
+                .unwrap()
+                .to_string();
+            let words = [
+                "log",
+                "verify",
+                "--account",
+                ACCOUNT,
+                "--from",
+                &from,
+                "--until",
+                &until,
+            ];
+            let mut said = String::new();
+            wait_for("the daily sums to be compared", || {
+                let done = weir.cli(&words, &[]);
+                said = [done.stdout, done.stderr]
+                    .map(|text| String::from_utf8_lossy(&text).into_owned())
+                    .concat();
+                // A busy machine may leave the store unanswered for a moment.
+                (done.status.success() || said.contains("differ from their rows")).then_some(())
+            });
+            assert!(!said.contains("differ from their rows"), "{said}");
+        }
     }
 }
 
