@@ -220,6 +220,16 @@ mod tests {
     }
 
     #[test]
+    fn of_a_repeated_key_the_last_value_counts_however_the_key_is_written() {
+        let fields = Fields::parse(br#"{"a":1,"b":2,"\u0061":3,"b":null}"#).unwrap();
+        assert_eq!((fields.count("a"), fields.count("b")), (Some(3), None));
+        assert!(fields.is_absent("b"));
+        for other in ["", "null", "[]", "7", "{", r#"{"a":}"#] {
+            assert!(Fields::parse(other.as_bytes()).is_none(), "{other}");
+        }
+    }
+
+    #[test]
     fn a_name_is_short_and_plain() {
         let json = format!(
             r#"{{"a":"flex","b":"","c":"a b","d":7,"e":null,"f":"{}","g":"\u0007"}}"#,

@@ -170,10 +170,16 @@ impl HeadEnd {
 
 /// Checks a whole head, the empty line included.
 pub fn check(head: &[u8], limits: HeadLimits) -> Result<Framing, Fault> {
-    let lines = head.strip_suffix(b"\n\r\n").ok_or(Fault::RequestLine)?;
-    let mut lines = lines
-        .split(|byte| *byte == b'\n')
-        .map(|line| line.strip_suffix(b"\r").ok_or(Fault::BareLineFeed));
+    let mut rest = Some(head.strip_suffix(b"\n\r\n").ok_or(Fault::RequestLine)?);
+    let mut lines = std::iter::from_fn(|| {
+        let text = rest?;
+        let (line, behind) = match memchr::memchr(b'\n', text).and_then(|at| text.split_at_checked(at)) {
+            Some((line, behind)) => (line, behind.get(1..)),
+            None => (text, None),
+        };
+        rest = behind;
+        Some(line.strip_suffix(b"\r").ok_or(Fault::BareLineFeed))
+    });
     let version = request_line(lines.next().unwrap_or(Err(Fault::RequestLine))?)?;
     let mut fields = Fields::default();
     for (count, line) in lines.enumerate() {
@@ -276,9 +282,21 @@ impl Fields {
     }
 }
 
-/// RFC 9110 section 5.6.2.
+/// The bytes of a token, a bit for each.
+const TOKEN: u128 = bits(b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
+
+const fn bits(mut bytes: &[u8]) -> u128 {
+    let mut bits = 0;
+    while let [first, rest @ ..] = bytes {
+        bits |= 1 << *first;
+        bytes = rest;
+    }
+    bits
+}
+
+/// RFC 9110 section 5.6.2. Each byte of a request's names is asked about.
 pub(super) fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+    byte.is_ascii() && TOKEN >> byte & 1 == 1
 }
 
 /// RFC 9110 section 5.5, obsolete text included.
