@@ -4,6 +4,7 @@
 //! secrets still references (see [`secret_source`]). `conf/weir.toml` describes every key.
 
 pub(crate) mod connections;
+pub(crate) mod console;
 mod host_port;
 mod listeners;
 mod load;
@@ -60,6 +61,8 @@ pub(crate) struct Config {
     pub stability: stability::StabilityConfig,
     /// `[admin]`: the admin API.
     pub admin: AdminConfig,
+    /// `[console]`: the operators' console and the owners' portal.
+    pub console: console::ConsoleConfig,
     /// `[log]`: access log and messages.
     pub log: LogConfig,
     /// `[rules]`: which rule files are read.
@@ -363,6 +366,7 @@ impl Config {
             ("ops", self.ops != before.ops),
             ("stability", self.stability.at_start() != before.stability.at_start()),
             ("admin", self.admin.at_start() != before.admin.at_start()),
+            ("console", self.console.at_start() != before.console.at_start()),
             ("log", self.log != before.log),
         ]
         .into_iter()

@@ -6,6 +6,7 @@ use ipnet::IpNet;
 use tokio::sync::Semaphore;
 
 use crate::{
+    console::portal::Portal,
     edges::{body_budget::BodyBudget, switches::Switches},
     gateway::{drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals},
     money::billing::Billing,
@@ -37,6 +38,8 @@ pub(crate) struct Gateway {
     pub budget: BodyBudget,
     /// The public stability service, which asks for no key.
     pub public: Arc<Public>,
+    /// The portal for owners of keys; `None`: it is switched off.
+    pub portal: Option<Arc<Portal>>,
     /// Metrics and access log.
     pub sinks: Arc<Sinks>,
     /// Counts running requests and connections, and stops them at shutdown.

@@ -2,6 +2,7 @@
 
 pub(crate) mod greeting;
 pub(crate) mod listing;
+pub(crate) mod portal;
 pub(crate) mod published;
 
 use std::time::Duration;

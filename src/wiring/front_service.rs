@@ -1,5 +1,5 @@
 //! A listener for clients as a Pingora service that knows where it listens: the gateway's, the public stability service's,
-//! and the one that sends clients from the plain port to the one with TLS.
+//! the console's, and the one that sends clients from the plain port to the one with TLS.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -12,6 +12,7 @@ use pingora::{
 use tokio::sync::watch;
 
 use crate::{
+    console::{listener::ConsoleHandler, portal::Portal},
     front::{Front, handler::Handler, layers::Layers, places::Places},
     gateway::front::GatewayHandler,
     side::{
@@ -24,6 +25,8 @@ use crate::{
 
 /// The most connections to the public stability service's own listener.
 const STABILITY_CONNECTIONS_MAX: usize = 256;
+/// The most connections to the operators' console.
+const CONSOLE_CONNECTIONS_MAX: usize = 256;
 /// The most connections to the listener that sends clients on.
 const REDIRECT_CONNECTIONS_MAX: usize = 64;
 
@@ -39,9 +42,13 @@ pub(crate) struct FrontService<H> {
 }
 
 /// The gateway's service, and the watch that tells where it listens.
-pub(crate) fn gateway(conf: &Arc<ServerConf>, parts: &Parts) -> (FrontService<GatewayHandler>, watch::Receiver<Bound>) {
+pub(crate) fn gateway(
+    conf: &Arc<ServerConf>,
+    parts: &Parts,
+    portal: Option<Arc<Portal>>,
+) -> (FrontService<GatewayHandler>, watch::Receiver<Bound>) {
     let settings = &parts.config.gateway;
-    let handler = GatewayHandler::new(conf, parts.gateway());
+    let handler = GatewayHandler::new(conf, parts.gateway(portal));
     let (wanted, pool) = (parts.config.connections.max, parts.config.upstream.pool_size);
     let connections_max = Descriptors::share(wanted, pool).clients;
     if connections_max < wanted {
@@ -85,6 +92,17 @@ pub(crate) fn redirect(
     };
     let front = front("redirect", REDIRECT_CONNECTIONS_MAX, handler, layers, parts);
     Some(FrontService::new("redirect", listen, 1, front))
+}
+
+/// The console's, and the watch that tells where it listens.
+pub(crate) fn console(
+    parts: &Parts,
+    listen: SocketAddr,
+    handler: ConsoleHandler,
+    layers: Layers,
+) -> (FrontService<ConsoleHandler>, watch::Receiver<Bound>) {
+    let front = front("console", CONSOLE_CONNECTIONS_MAX, handler, layers, parts);
+    FrontService::new("console", listen, 1, front)
 }
 
 fn front<H: Handler>(

@@ -19,6 +19,7 @@ mod broken_streams;
 mod check;
 mod coded_answers;
 mod coded_bodies;
+mod console;
 mod count_tokens;
 mod credentials;
 mod demo;
