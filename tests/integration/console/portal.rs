@@ -3,7 +3,7 @@
 use super::shown_key;
 use crate::harness::request::Wire;
 use crate::harness::tab::Tab;
-use crate::harness::{RecordingProvider, Weir, WeirBuilder, wait_until};
+use crate::harness::{RecordingProvider, Weir, WeirBuilder, wait_for, wait_until};
 
 const ANSWER: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"text","text":"hi"}],"usage":{"input_tokens":4321,"output_tokens":7}}"#;
 
@@ -56,11 +56,11 @@ fn an_owner_sees_their_own_key_and_nobody_elses() {
     for target in ["/portal/sign-in", "/portal/sign-out", "/portal/lower", "/portal/rotate"] {
         assert_eq!(tab.get(target).status, 405, "{target} is done by a form");
     }
-    let line = weir
-        .access_lines()
-        .into_iter()
-        .find(|line| line["operation"] == "portal")
-        .unwrap();
+    let line = wait_for("the portal's line in the access log", || {
+        weir.access_lines()
+            .into_iter()
+            .find(|line| line["operation"] == "portal")
+    });
     assert!(!line.to_string().contains(&mine.text), "{line}");
     let csp = tab.get("/portal").header("content-security-policy").unwrap().to_owned();
     assert!(csp.contains("frame-ancestors 'none'"), "{csp}");
@@ -108,7 +108,7 @@ fn an_owner_lowers_limits_and_never_raises_one() {
     ] {
         let refused = send(&raised);
         assert!(
-            refused.status == 400 && refused.text().contains(field),
+            refused.status == 400 && refused.text().contains(&format!("{field}: the owner")),
             "{raised:?}: {}",
             refused.text()
         );
