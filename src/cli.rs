@@ -2,6 +2,7 @@
 
 pub(crate) mod account;
 pub(crate) mod admin_client;
+pub(crate) mod console;
 pub(crate) mod key;
 #[cfg(not(feature = "sample-provider"))]
 mod left_out;
@@ -72,6 +73,9 @@ pub enum Command {
     /// List providers, and switch them off and on while weir runs
     #[command(subcommand)]
     Provider(provider::ProviderCommand),
+    /// Open the operators' console
+    #[command(subcommand)]
+    Console(console::ConsoleCommand),
     /// List the models that are served
     Models(ClientArgs),
     /// Set up, back up and restore the store
@@ -192,6 +196,16 @@ pub(crate) async fn run_provider(
 ) -> Result<(), AdminClientError> {
     let client = AdminClient::new(admin_client::socket(command.client(), socket_of)?);
     provider::run(command, &client, out).await
+}
+
+/// Runs `weir console ...`.
+pub(crate) async fn run_console(
+    command: &console::ConsoleCommand,
+    socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
+    out: &mut impl Write,
+) -> Result<(), AdminClientError> {
+    let client = AdminClient::new(admin_client::socket(command.client(), socket_of)?);
+    console::run(command, &client, out).await
 }
 
 /// Runs `weir models`.

@@ -5,6 +5,7 @@
 
 pub(crate) mod bodies;
 pub(crate) mod connections;
+pub(crate) mod console;
 mod host_port;
 mod listeners;
 mod load;
@@ -64,6 +65,8 @@ pub(crate) struct Config {
     pub stability: stability::StabilityConfig,
     /// `[admin]`: the admin API.
     pub admin: AdminConfig,
+    /// `[console]`: the operators' console and the owners' portal.
+    pub console: console::ConsoleConfig,
     /// `[log]`: access log and messages.
     pub log: LogConfig,
     /// `[rules]`: which rule files are read.
@@ -362,6 +365,7 @@ impl Config {
             ("ops", self.ops != before.ops),
             ("stability", self.stability.at_start() != before.stability.at_start()),
             ("admin", self.admin.at_start() != before.admin.at_start()),
+            ("console", self.console.at_start() != before.console.at_start()),
             ("log", self.log != before.log),
         ]
         .into_iter()

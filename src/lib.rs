@@ -12,6 +12,7 @@
 
 mod cli;
 mod config;
+mod console;
 mod domain;
 mod edges;
 mod front;

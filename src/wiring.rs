@@ -3,6 +3,7 @@
 pub(crate) mod catalogue;
 mod check;
 mod configuration;
+mod console;
 #[cfg(feature = "sample-provider")]
 mod demo;
 mod descriptors;
@@ -21,6 +22,7 @@ pub(crate) mod reload;
 mod runtimes;
 #[cfg(feature = "sample-provider")]
 mod sample_provider;
+mod served;
 pub(crate) mod server;
 pub(crate) mod signals;
 pub(crate) mod stability;
@@ -84,6 +86,7 @@ pub fn run(command: Command) -> Result<(), StartError> {
         Command::Log(command) => client(client_runtime()?.block_on(cli::run_log(&command, socket, &mut out))),
         Command::Usage(args) => client(client_runtime()?.block_on(cli::run_usage(&args, socket, &mut out))),
         Command::Provider(command) => client(client_runtime()?.block_on(cli::run_provider(&command, socket, &mut out))),
+        Command::Console(command) => client(client_runtime()?.block_on(cli::run_console(&command, socket, &mut out))),
         Command::Models(args) => client(client_runtime()?.block_on(cli::run_models(&args, socket, &mut out))),
         Command::Store(command) => store_commands::run(&command, &mut out),
         Command::Rules(command) => explain_rules(&command, &mut out),
@@ -120,6 +123,7 @@ pub(crate) fn serve(config: Config, conf: &Path, ready_file: Option<PathBuf>) ->
             "admin": addresses.admin,
             "admin_tcp": addresses.admin_tcp.map(|address| address.to_string()),
             "redirect": addresses.redirect.map(|address| address.to_string()),
+            "console": addresses.console.map(|address| address.to_string()),
         });
         // Renamed into place, so that nobody reads half of it.
         let partial = path.with_extension("partial");

@@ -22,6 +22,7 @@ pub(super) struct RawConfig {
     pub(super) ops: RawOps,
     pub(super) stability: super::stability::RawStability,
     pub(super) admin: RawAdmin,
+    pub(super) console: super::console::RawConsole,
     pub(super) log: RawLog,
     pub(super) rules: RawRules,
     pub(super) prices: RawPrices,

@@ -23,10 +23,11 @@ mod redis;
 
 const DAY_SECONDS: u64 = 86_400;
 /// The sections of which more is found wrong when what they name is read.
-const JUDGED_LATER: [&str; 9] = [
+const JUDGED_LATER: [&str; 10] = [
     "gateway",
     "stability",
     "admin",
+    "console",
     "provider",
     "model",
     "rules",
@@ -70,6 +71,7 @@ pub(super) fn resolve(
     };
     let stability = super::stability::resolve(&mut values, &raw.stability);
     let admin = admin(&mut values, &raw.admin);
+    let console = super::console::resolve(&mut values, &raw.console);
     let log = log(&mut values, &raw.log);
     let rules = rules(&mut values, &raw.rules);
     let prices = prices(&mut values, &raw.prices);
@@ -89,7 +91,7 @@ pub(super) fn resolve(
             unread: struck.clone(),
         },
     };
-    super::listeners::alone(&mut values, (&gateway, &ops, &stability, &admin));
+    super::listeners::alone(&mut values, (&gateway, &ops, &stability, &admin, &console));
     let config = Config {
         gateway,
         connections,
@@ -103,6 +105,7 @@ pub(super) fn resolve(
         ops,
         stability,
         admin,
+        console,
         log,
         rules,
         prices,

@@ -22,7 +22,7 @@ use crate::{
         keepalive,
         parts::Gateway,
         peer,
-        reply::{self, greeting, listing, published},
+        reply::{self, greeting, listing, portal, published},
         request::{
             Rejection,
             head::{self, QueryKeys},
@@ -37,8 +37,8 @@ enum Decision {
     Forward(Box<Admitted>),
     /// weir answers it.
     Reply(Reply),
-    /// The public stability service answers it.
-    Publish(PublicResponse),
+    /// The public stability service or the portal answers it, by the name that the log has.
+    Publish(&'static str, PublicResponse),
 }
 
 /// First look at a request's head: sets the connection's timeouts and takes keys out of the query.
@@ -73,7 +73,7 @@ pub(crate) async fn handle(gateway: &Gateway, session: &mut Session, exchange: &
             return Ok(false);
         }
         Ok(Decision::Reply(answer)) => reply::give(session, exchange.shape, entry, answer).await,
-        Ok(Decision::Publish(answer)) => published::send(session, answer, entry).await,
+        Ok(Decision::Publish(operation, answer)) => published::send(session, operation, answer, entry).await,
         Err(Rejection::Refused(refusal)) => {
             reply::refuse(session, &exchange.live, exchange.shape, entry, &refusal).await?;
         }
@@ -95,7 +95,10 @@ async fn decide(
     let (live, shape) = (&exchange.live, exchange.shape);
     head::check_size(session.req_header(), &live.config.gateway)?;
     if let Some(answer) = published::find(&gateway.public, gateway.billing.time(), session) {
-        return Ok(Decision::Publish(answer));
+        return Ok(Decision::Publish("stability", answer));
+    }
+    if let Some(answer) = portal::find(gateway, session).await {
+        return Ok(Decision::Publish("portal", answer));
     }
     let target = head::target(session.req_header())?;
     entry.record.operation = match &target {

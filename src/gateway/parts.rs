@@ -6,6 +6,7 @@ use ipnet::IpNet;
 use tokio::sync::Semaphore;
 
 use crate::{
+    console::portal::Portal,
     edges::switches::Switches,
     gateway::{
         drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals, reply::own_usage::OwnUsage,
@@ -42,6 +43,8 @@ pub(crate) struct Gateway {
     pub public: Arc<Public>,
     /// Tells keys what they have used.
     pub own_usage: OwnUsage,
+    /// The portal for owners of keys; `None`: it is switched off.
+    pub portal: Option<Arc<Portal>>,
     /// Metrics and access log.
     pub sinks: Arc<Sinks>,
     /// Counts running requests and connections, and stops them at shutdown.

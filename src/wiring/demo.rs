@@ -76,6 +76,7 @@ fn config(folder: &Path, listen: SocketAddr, provider: SocketAddr) -> Result<Con
          [journal]\npath = \"journal\"\n\
          [ops]\nlisten = \"127.0.0.1:0\"\n\
          [stability]\nlisten = \"127.0.0.1:0\"\n\
+         [console]\nlisten = \"127.0.0.1:0\"\n\
          [admin]\nsocket = \"admin/admin.sock\"\naudit = \"audit.jsonl\"\n\
          [log]\naccess = \"access.jsonl\"\n",
     );
@@ -147,6 +148,8 @@ fn json_line(addresses: &server::Addresses, key: &ServiceKey) -> String {
         "key": key.as_str(),
         "stability_url": format!("http://{}", addresses.stability),
         "ops_url": format!("http://{}", addresses.ops),
+        "console_url": addresses.console.map(|console| format!("http://{console}")),
+        "portal_url": format!("http://{}/portal", addresses.gateway),
         "admin_socket": addresses.admin,
     })
     .to_string()
@@ -182,7 +185,9 @@ fn text(addresses: &server::Addresses, key: &ServiceKey, catalogue: &Catalogue) 
         "weir demo: a gateway in front of a sample provider, until Ctrl-C.\n\n\
          status page  http://{stability}/status\n\
          metrics      http://{ops}/metrics\n\
-         admin        unix:{admin}\n\n\
+         admin        unix:{admin}\n\
+         console      http://{console}, opened by: weir console open --admin unix:{admin}\n\
+         portal       {base}/portal, for whoever has a key\n\n\
          In another shell, first:\n\
          export WEIR_URL={base}\n\
          export WEIR_KEY={key}\n\n\
@@ -203,6 +208,7 @@ fn text(addresses: &server::Addresses, key: &ServiceKey, catalogue: &Catalogue) 
         stability = addresses.stability,
         ops = addresses.ops,
         admin = addresses.admin.display(),
+        console = addresses.console.map(|console| console.to_string()).unwrap_or_default(),
     )
 }
 

@@ -12,6 +12,8 @@ const PER_CLIENT: u64 = 4;
 
 /// The most connections to the listener that sends clients on.
 const REDIRECT_CONNECTIONS_MAX: usize = 64;
+/// The most connections to the operators' console.
+const CONSOLE_CONNECTIONS_MAX: usize = 256;
 
 /// The share of each part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub(super) struct Descriptors {
     pub(super) stability: usize,
     /// Connections to the listener that sends clients on.
     pub(super) redirect: usize,
+    /// Connections to the operators' console.
+    pub(super) console: usize,
 }
 
 impl Descriptors {
@@ -37,6 +41,7 @@ impl Descriptors {
             pool: config.upstream.pool_size,
             stability: config.stability.connections_max,
             redirect: REDIRECT_CONNECTIONS_MAX,
+            console: CONSOLE_CONNECTIONS_MAX,
         };
         open_files_max().map_or(wanted, |limit| wanted.within(limit))
     }
@@ -44,14 +49,15 @@ impl Descriptors {
     fn within(self, open_files_max: u64) -> Self {
         let left = open_files_max.saturating_sub(RESERVED);
         let part = |files: u64| usize::try_from(files).unwrap_or(usize::MAX).max(1);
-        let (stability, redirect) = (self.stability.min(part(left / 8)), self.redirect.min(part(left / 16)));
-        let clients = part((left - left / 8 - left / 16) / PER_CLIENT);
+        let (eighth, sixteenth) = (left / 8, left / 16);
+        let clients = part((left - eighth - 2 * sixteenth) / PER_CLIENT);
         Self {
             clients: self.clients.min(clients),
             running: self.running.min(clients),
             pool: self.pool.min((clients / 2).max(1)),
-            stability,
-            redirect,
+            stability: self.stability.min(part(eighth)),
+            redirect: self.redirect.min(part(sixteenth)),
+            console: self.console.min(part(sixteenth)),
         }
     }
 }
@@ -75,13 +81,15 @@ mod tests {
             pool: 256,
             stability: 256,
             redirect: 64,
+            console: 256,
         };
         let few = Descriptors {
-            clients: 81,
-            running: 81,
-            pool: 40,
+            clients: 75,
+            running: 75,
+            pool: 37,
             stability: 50,
             redirect: 25,
+            console: 25,
         };
         assert_eq!(wanted.within(600), few);
         assert_eq!(wanted.within(1 << 20), wanted);
@@ -91,6 +99,7 @@ mod tests {
             pool: 1,
             stability: 1,
             redirect: 1,
+            console: 1,
         };
         assert_eq!(wanted.within(10), least);
     }
@@ -104,10 +113,12 @@ mod tests {
                 pool: usize::MAX,
                 stability: usize::MAX,
                 redirect: usize::MAX,
+                console: usize::MAX,
             };
             let share = all.within(limit);
-            let most = share.clients + 2 * share.running + 2 * share.pool + share.stability + share.redirect;
-            assert!(most as u64 + RESERVED <= limit.max(RESERVED + 7), "{limit}: {share:?}");
+            let most =
+                share.clients + 2 * share.running + 2 * share.pool + share.stability + share.redirect + share.console;
+            assert!(most as u64 + RESERVED <= limit.max(RESERVED + 8), "{limit}: {share:?}");
         }
     }
 }

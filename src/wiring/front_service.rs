@@ -1,5 +1,5 @@
 //! A listener for clients as a Pingora service that knows where it listens: the gateway's, the public stability service's,
-//! and the one that sends clients from the plain port to the one with TLS.
+//! the console's, and the one that sends clients from the plain port to the one with TLS.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -12,6 +12,7 @@ use pingora::{
 use tokio::sync::watch;
 
 use crate::{
+    console::{listener::ConsoleHandler, portal::Portal},
     front::{Front, handler::Handler, layers::Layers, places::Places},
     gateway::front::GatewayHandler,
     side::{
@@ -34,9 +35,13 @@ pub(crate) struct FrontService<H> {
 }
 
 /// The gateway's service, and the watch that tells where it listens.
-pub(crate) fn gateway(conf: &Arc<ServerConf>, parts: &Parts) -> (FrontService<GatewayHandler>, watch::Receiver<Bound>) {
+pub(crate) fn gateway(
+    conf: &Arc<ServerConf>,
+    parts: &Parts,
+    portal: Option<Arc<Portal>>,
+) -> (FrontService<GatewayHandler>, watch::Receiver<Bound>) {
     let settings = &parts.config.gateway;
-    let handler = GatewayHandler::new(conf, parts.gateway());
+    let handler = GatewayHandler::new(conf, parts.gateway(portal));
     let wanted = parts.config.connections.max;
     let connections_max = Descriptors::share(&parts.config).clients;
     if connections_max < wanted {
@@ -82,6 +87,23 @@ pub(crate) fn redirect(
     let connections_max = Descriptors::share(&parts.config).redirect;
     let front = front("redirect", connections_max, handler, layers, parts);
     Some(FrontService::new("redirect", listen, 1, front))
+}
+
+/// The console's, and the watch that tells where it listens.
+pub(crate) fn console(
+    parts: &Parts,
+    listen: SocketAddr,
+    handler: ConsoleHandler,
+    layers: Layers,
+) -> (FrontService<ConsoleHandler>, watch::Receiver<Bound>) {
+    let front = front(
+        "console",
+        Descriptors::share(&parts.config).console,
+        handler,
+        layers,
+        parts,
+    );
+    FrontService::new("console", listen, 1, front)
 }
 
 fn front<H: Handler>(

@@ -30,6 +30,7 @@ mod tests {
             admin: "admin.sock".into(),
             admin_tcp: None,
             redirect: None,
+            console: None,
         };
         let tls = ready(&addresses, true, Path::new("conf/weir.toml"));
         assert!(tls.starts_with("ready at https://127.0.0.1:8080, next: "), "{tls}");

@@ -6,6 +6,7 @@ use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
 use crate::{
     config::{AccessTarget, Config},
+    console::portal::Portal,
     domain::catalogue::Catalogue,
     edges::{
         clock,
@@ -149,9 +150,10 @@ impl Parts {
         Ok(parts)
     }
 
-    /// The gateway on these parts.
-    pub(crate) fn gateway(&self) -> Gateway {
+    /// The gateway on these parts, with the portal if it has one.
+    pub(crate) fn gateway(&self, portal: Option<Arc<Portal>>) -> Gateway {
         Gateway {
+            portal,
             live: Arc::clone(&self.live),
             switches: Arc::clone(&self.switches),
             sessions: Arc::clone(&self.sessions),

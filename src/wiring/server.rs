@@ -7,7 +7,7 @@ use std::{
         Arc,
         mpsc::{Receiver, channel},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use pingora::server::{RunArgs, Server, configuration::ServerConf};
@@ -16,31 +16,22 @@ use tokio::{runtime::Runtime, sync::watch};
 
 use crate::{
     config::Config,
-    domain::{
-        catalogue::{Catalogue, Model},
-        rules::Provider,
-        strict_toml::nearest,
-        wire::protocol::Protocol,
-    },
-    edges::{clock, switches::Switches},
+    edges::clock,
     money::account_changes::journaled::JournaledChanges,
-    providers::{
-        live::LiveCell,
-        pools::{CredentialState, PassedOver, Pool},
-    },
     side::{
-        admin::{self, AdminState, CredentialView, ModelView, PassedOverView, ProviderView, Providers},
+        admin::{self, AdminState},
         audit::Audit,
-        ops::{self, OpsState, Readiness},
+        ops::{self, OpsState, Readiness, Ready},
         service::{Bound, SideService},
     },
     store::StoreWarning,
     wiring::{
-        StartError,
+        StartError, console,
         descriptors::Descriptors,
         front_service,
         listen_fds::HandedOver,
         parts::Parts,
+        served::Served,
         signals::{self, Phase, TerminationWatch},
         trust,
     },
@@ -67,6 +58,8 @@ pub(crate) struct Addresses {
     pub admin_tcp: Option<SocketAddr>,
     /// The listener that sends clients to the one with TLS.
     pub redirect: Option<SocketAddr>,
+    /// The operators' console.
+    pub console: Option<SocketAddr>,
 }
 
 /// A weir that serves, until [`Running::until_stopped`].
@@ -85,10 +78,7 @@ pub(crate) struct Running {
 
 /// Starts everything; returns when it serves. To be called before there are threads.
 pub(crate) fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
-    let mut listeners = vec![config.gateway.listen, config.ops.listen, config.stability.listen];
-    listeners.extend(config.gateway.tls.redirect_listen);
-    listeners.extend(config.admin.tcp.as_ref().map(|tcp| tcp.listen));
-    let handed_over = HandedOver::take(&listeners)?;
+    let handed_over = HandedOver::take(&listeners(&config))?;
     let background = background()?;
     let no_signals = |error| StartError::failed("listening for signals", error);
     let phase = background.block_on(async { signals::phase() }).map_err(no_signals)?;
@@ -105,12 +95,15 @@ pub(crate) fn start(config: Config, conf: &Path) -> Result<Running, StartError> 
 
     let mut server = Server::new_with_opt_and_conf(None, server_conf(&parts.config, roots.as_ref()));
     server.bootstrap();
-    let (gateway, gateway_bound) = front_service::gateway(&server.configuration, &parts);
+    let (state, links) = console::state(admin_state(&parts)?, &parts);
+    let portal = console::portal(&parts, &state);
+    let (gateway, gateway_bound) = front_service::gateway(&server.configuration, &parts, portal);
     let (redirect, redirect_bound) = front_service::redirect(&parts, gateway_bound.clone()).unzip();
-    let state = admin_state(&parts)?;
     let (admin_tcp, admin_tcp_bound) = admin_tcp_service(&parts, &state).unzip();
-    let (admin, admin_bound) = admin_service(&parts, state);
-    let (ops, ops_bound) = ops_service(&parts, phase.clone(), admin_bound.clone());
+    let (admin, admin_bound) = admin_service(&parts, state.clone());
+    let ready = readiness(&parts, phase.clone(), admin_bound.clone());
+    let (console, console_bound) = console::service(&parts, state, links, (&ready, &gateway_bound)).unzip();
+    let (ops, ops_bound) = ops_service(&parts, ready);
     let (stability, stability_bound) = front_service::stability(&parts);
     handed_over.before(&mut server, |server| {
         let mut services = vec![
@@ -121,11 +114,44 @@ pub(crate) fn start(config: Config, conf: &Path) -> Result<Running, StartError> 
         ];
         services.extend(admin_tcp.map(|admin_tcp| server.add_service(admin_tcp)));
         services.extend(redirect.map(|redirect| server.add_service(redirect)));
+        services.extend(console.map(|console| server.add_service(console)));
         services
     });
 
     let end = watch::Sender::new(false);
     let told = TerminationWatch(end.subscribe());
+    let server_ended = run(server, told)?;
+    let addresses = background.block_on(addresses(Bounds {
+        gateway: gateway_bound,
+        ops: ops_bound,
+        stability: stability_bound,
+        admin: admin_bound,
+        admin_tcp: admin_tcp_bound,
+        redirect: redirect_bound,
+        console: console_bound,
+    }))?;
+    Ok(Running {
+        addresses,
+        parts,
+        background,
+        phase,
+        end,
+        server_ended,
+        _roots: roots,
+    })
+}
+
+/// The addresses of all listeners on TCP.
+fn listeners(config: &Config) -> Vec<SocketAddr> {
+    let mut listeners = vec![config.gateway.listen, config.ops.listen, config.stability.listen];
+    listeners.extend(config.gateway.tls.redirect_listen);
+    listeners.extend(config.admin.tcp.as_ref().map(|tcp| tcp.listen));
+    listeners.extend(config.console.listen);
+    listeners
+}
+
+/// Runs the server on a thread of its own until it is told to end. The receiver hears that it has.
+fn run(server: Server, told: TerminationWatch) -> Result<Receiver<()>, StartError> {
     let (ended, server_ended) = channel();
     let serve = move || {
         server.run(RunArgs {
@@ -138,23 +164,7 @@ pub(crate) fn start(config: Config, conf: &Path) -> Result<Running, StartError> 
         .name("server".to_owned())
         .spawn(serve)
         .map_err(|error| StartError::failed("the server's thread", error))?;
-    let addresses = background.block_on(addresses(Bounds {
-        gateway: gateway_bound,
-        ops: ops_bound,
-        stability: stability_bound,
-        admin: admin_bound,
-        admin_tcp: admin_tcp_bound,
-        redirect: redirect_bound,
-    }))?;
-    Ok(Running {
-        addresses,
-        parts,
-        background,
-        phase,
-        end,
-        server_ended,
-        _roots: roots,
-    })
+    Ok(server_ended)
 }
 
 fn background() -> Result<Runtime, StartError> {
@@ -179,17 +189,14 @@ fn server_conf(config: &Config, roots: Option<&NamedTempFile>) -> ServerConf {
     }
 }
 
-fn ops_service(
-    parts: &Parts,
-    phase: watch::Receiver<Phase>,
-    admin: watch::Receiver<Bound>,
-) -> (SideService, watch::Receiver<Bound>) {
+/// What must hold for requests to be sent here, as it is whenever it is asked for.
+fn readiness(parts: &Parts, phase: watch::Receiver<Phase>, admin: watch::Receiver<Bound>) -> Ready {
     let store = Arc::clone(&parts.store);
     let keys = Arc::clone(&parts.keys);
     let live = Arc::clone(&parts.live);
     let time = Arc::clone(parts.money.billing.time());
     let (billing, journal) = (parts.money.billing.clone(), Arc::clone(&parts.money.journal));
-    let ready = move || Readiness {
+    Arc::new(move || Readiness {
         store_reachable: keys.store_is_reachable(),
         store_trouble: store.trouble(),
         store_rights_missing: store.warnings().contains(&StoreWarning::MissingRights),
@@ -204,10 +211,13 @@ fn ops_service(
             .count(),
         draining: *phase.borrow() != Phase::Serving,
         clock_offset_ms: time.offset_ms(clock::instant()),
-    };
+    })
+}
+
+fn ops_service(parts: &Parts, ready: Ready) -> (SideService, watch::Receiver<Bound>) {
     let state = OpsState {
         metrics: Arc::clone(&parts.sinks.metrics),
-        ready: Arc::new(ready),
+        ready,
     };
     SideService::http("ops", parts.config.ops.listen, ops::router(state))
 }
@@ -227,10 +237,7 @@ fn admin_state(parts: &Parts) -> Result<AdminState, StartError> {
             )),
             archive: parts.archive.clone(),
         },
-        Arc::new(Served {
-            live: Arc::clone(&parts.live),
-            switches: Arc::clone(&parts.switches),
-        }),
+        Arc::new(Served::new(&parts.live, &parts.switches)),
         prefix,
         audit,
     ))
@@ -250,81 +257,6 @@ fn admin_tcp_service(parts: &Parts, state: &AdminState) -> Option<(SideService, 
     Some(SideService::tcp("admin over TCP", tcp.listen, Box::new(serve)))
 }
 
-/// What the admin API shows and switches.
-struct Served {
-    live: Arc<LiveCell>,
-    switches: Arc<Switches>,
-}
-
-impl Providers for Served {
-    fn models(&self) -> Vec<ModelView> {
-        models(&self.live.get().catalogue, &self.switches)
-    }
-
-    fn model_named(&self, name: &str) -> Result<String, Option<String>> {
-        let live = self.live.get();
-        let near = || nearest(name, live.catalogue.models().map(|model| model.name.as_str())).map(str::to_owned);
-        let found = live.catalogue.named(name);
-        found.map(|model| model.name.clone()).ok_or_else(near)
-    }
-
-    fn providers(&self) -> Vec<ProviderView> {
-        let (live, now) = (self.live.get(), clock::instant());
-        let view = |provider: &Arc<Provider>| {
-            let pool = live.pools.of(&provider.name);
-            let credentials = pool.map(|pool| {
-                let state = |one: &Arc<CredentialState>| CredentialView {
-                    name: one.credential.name.clone(),
-                    rests_seconds: one.rests_until(now).map_or(0, |until| (until - now).as_secs()),
-                };
-                pool.credentials.iter().map(state).collect()
-            });
-            ProviderView {
-                name: provider.name.clone(),
-                display_name: provider.display_name.clone(),
-                configured: provider.is_on(),
-                why_off: provider.why_off(),
-                enabled: !self.switches.is_off(&provider.name),
-                credentials: credentials.unwrap_or_default(),
-                places_ejected: pool.map_or(0, |pool| pool.ejected(now)),
-                passed_over: pool.map(|pool| passed_over(pool, now)).unwrap_or_default(),
-            }
-        };
-        live.catalogue.providers().map(view).collect()
-    }
-
-    fn switch(&self, provider: &str, on: bool) -> std::io::Result<bool> {
-        self.switches.set(provider, on)
-    }
-}
-
-fn passed_over(pool: &Pool, now: Instant) -> Vec<PassedOverView> {
-    let view = |one: PassedOver| PassedOverView {
-        model: one.upstream_model,
-        asked_again_seconds: (one.until - now).as_secs(),
-    };
-    pool.models_passed_over(now).into_iter().map(view).collect()
-}
-
-fn models(catalogue: &Catalogue, switches: &Switches) -> Vec<ModelView> {
-    let serves = |model: &&Arc<Model>| {
-        let mut providers = model.providers.iter();
-        providers.any(|provider| provider.is_on() && !switches.is_off(&provider.name))
-    };
-    let view = |model: &Arc<Model>| ModelView {
-        name: model.name.clone(),
-        display_name: model.display_name.clone(),
-        provider: model.owner().to_owned(),
-        protocols: [Protocol::Messages, Protocol::Responses, Protocol::Gemini]
-            .into_iter()
-            .filter(|protocol| model.serves(*protocol))
-            .map(Protocol::as_str)
-            .collect(),
-        prices: model.prices.clone(),
-    };
-    catalogue.models().filter(serves).map(view).collect()
-}
-
 /// What tells where each listener is bound.
 struct Bounds {
     gateway: watch::Receiver<Bound>,
@@ -333,6 +265,7 @@ struct Bounds {
     admin: watch::Receiver<Bound>,
     admin_tcp: Option<watch::Receiver<Bound>>,
     redirect: Option<watch::Receiver<Bound>>,
+    console: Option<watch::Receiver<Bound>>,
 }
 
 async fn addresses(bounds: Bounds) -> Result<Addresses, StartError> {
@@ -348,6 +281,7 @@ async fn addresses(bounds: Bounds) -> Result<Addresses, StartError> {
         admin,
         admin_tcp: optional(bounds.admin_tcp).await?,
         redirect: optional(bounds.redirect).await?,
+        console: optional(bounds.console).await?,
     })
 }
 

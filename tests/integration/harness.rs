@@ -32,6 +32,7 @@ pub(crate) mod shapes;
 pub(crate) mod slow_way;
 pub(crate) mod steps;
 pub(crate) mod store;
+pub(crate) mod tab;
 pub(crate) mod tools;
 pub(crate) mod wait;
 pub(crate) mod weir;

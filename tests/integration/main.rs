@@ -22,6 +22,7 @@ mod capacity;
 mod check;
 mod coded_answers;
 mod coded_bodies;
+mod console;
 mod count_tokens;
 mod credentials;
 mod demo;

@@ -1,5 +1,7 @@
 //! Pages of the consumption log: by account, then day, in the order of writing.
 
+pub(super) mod latest;
+
 use axum::{
     Json,
     extract::{Query, State},

@@ -13,10 +13,16 @@ pub(crate) struct ModelView {
     pub name: String,
     /// The human-readable name.
     pub display_name: String,
+    /// Other names that clients may request.
+    pub aliases: Vec<String>,
     /// The preferred provider.
     pub provider: String,
+    /// Its providers, the preferred one first.
+    pub providers: Vec<String>,
     /// The protocols in which it is served.
     pub protocols: Vec<&'static str>,
+    /// The most input tokens, if known.
+    pub context_tokens: Option<u64>,
     /// Its prices by provider.
     pub prices: BTreeMap<String, Arc<Price>>,
 }

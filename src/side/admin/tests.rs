@@ -28,6 +28,7 @@ use crate::{
 mod accounts;
 mod checks;
 mod log;
+mod owners;
 mod usage;
 
 struct Fixture {
@@ -51,8 +52,11 @@ impl Providers for Served {
         vec![ModelView {
             name: "m-1".to_owned(),
             display_name: "M 1".to_owned(),
+            aliases: Vec::new(),
             provider: "p".to_owned(),
+            providers: vec!["p".to_owned()],
             protocols: vec!["messages"],
+            context_tokens: None,
             prices: [("p".to_owned(), Arc::new(Price::free()))].into(),
         }]
     }

@@ -11,8 +11,9 @@ use serde_json::{Map, Value, json};
 use super::{
     accounts,
     fields::{self, Body},
+    peer::Peer,
     reply::{ApiError, JsonResult},
-    state::{AdminState, Peer},
+    state::AdminState,
 };
 use crate::{
     domain::ledger::{

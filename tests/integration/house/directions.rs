@@ -10,7 +10,7 @@ use super::source::sources;
 
 /// The rooms of `src/`, the lowest first, each with those that it may use. `wiring` is where all of them meet, and uses
 /// whatever it builds.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("domain", &[]),
     ("edges", &[]),
     ("telemetry", &["domain", "edges"]),
@@ -26,20 +26,6 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ("front", &["config", "domain", "edges", "providers", "telemetry"]),
     // What is served.
     (
-        "gateway",
-        &[
-            "config",
-            "domain",
-            "edges",
-            "front",
-            "money",
-            "providers",
-            "stability",
-            "store",
-            "telemetry",
-        ],
-    ),
-    (
         "side",
         &[
             "domain",
@@ -47,6 +33,22 @@ const MAY_USE: [(&str, &[&str]); 14] = [
             "front",
             "journal",
             "money",
+            "stability",
+            "store",
+            "telemetry",
+        ],
+    ),
+    ("console", &["domain", "edges", "front", "side", "stability", "store"]),
+    (
+        "gateway",
+        &[
+            "config",
+            "console",
+            "domain",
+            "edges",
+            "front",
+            "money",
+            "providers",
             "stability",
             "store",
             "telemetry",
