@@ -114,9 +114,11 @@ impl Attack {
         if self.reads {
             self.until("the end of the connection", |_| false);
         }
-        let heads = memchr::memmem::rfind(&self.came, b"HTTP/1.1 ");
+        // A head begins a line; what an answer says of HTTP/1.1 does not.
+        let heads = memchr::memmem::find_iter(&self.came, b"HTTP/1.1 ");
+        let head = heads.filter(|at| *at == 0 || self.came[at - 1] == b'\n').last();
         let status: Option<u16> =
-            heads.and_then(|at| std::str::from_utf8(self.came.get(at + 9..at + 12)?).ok()?.parse().ok());
+            head.and_then(|at| std::str::from_utf8(self.came.get(at + 9..at + 12)?).ok()?.parse().ok());
         Ended {
             status: status.filter(|_| !self.is_http2),
             frames: if self.is_http2 { types(&self.came) } else { Vec::new() },
