@@ -66,3 +66,4 @@ mod stream_ends;
 mod streams;
 mod tls;
 mod unseen_usage;
+mod upgrade;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use super::served::Providers;
+use super::{served::Providers, upgrades::Upgrades};
 use crate::{
     domain::keys::secret::KeyPrefix,
     edges::clock,
@@ -23,6 +23,8 @@ pub(crate) struct AdminState {
     pub(super) providers: Arc<dyn Providers>,
     pub(super) prefix: KeyPrefix,
     pub(super) audit: Audit,
+    /// `None`: it cannot be upgraded.
+    pub(super) upgrades: Option<Arc<dyn Upgrades>>,
     /// Accounts are changed one after the other.
     pub(super) changing: Arc<Mutex<()>>,
 }
@@ -51,7 +53,13 @@ pub(super) enum Peer {
 
 impl AdminState {
     /// The API on these parts.
-    pub(crate) fn new(stores: Stores, providers: Arc<dyn Providers>, prefix: KeyPrefix, audit: Audit) -> Self {
+    pub(crate) fn new(
+        stores: Stores,
+        providers: Arc<dyn Providers>,
+        prefix: KeyPrefix,
+        audit: Audit,
+        upgrades: Option<Arc<dyn Upgrades>>,
+    ) -> Self {
         Self {
             store: stores.keys,
             ledger: stores.ledger,
@@ -60,6 +68,7 @@ impl AdminState {
             providers,
             prefix,
             audit,
+            upgrades,
             changing: Arc::default(),
         }
     }
