@@ -16,6 +16,7 @@ pub(crate) mod provider;
 pub(crate) mod rules;
 pub(crate) mod socket_owner;
 pub(crate) mod store;
+pub(crate) mod upgrade;
 pub(crate) mod usage;
 
 use std::{
@@ -57,6 +58,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Run a gateway with a sample provider behind it, with nothing to install and nothing left behind
     Demo(DemoArgs),
+    /// Have another process take a running weir's place, with the program and the configuration as they are now
+    Upgrade(ClientArgs),
     /// Check the configuration and all rule files
     Check(CheckArgs),
     /// Create, credit, correct, limit, suspend, list and show accounts
@@ -99,6 +102,9 @@ pub struct ServeArgs {
     /// Written once everything listens: JSON with the addresses of gateway, ops and admin
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
+    /// Take the place of the weir at the other end of the standard input
+    #[arg(long, hide = true)]
+    pub successor: bool,
 }
 
 /// `weir demo`
@@ -216,6 +222,16 @@ pub(crate) async fn run_models(
 ) -> Result<(), AdminClientError> {
     let client = AdminClient::new(admin_client::socket(args, socket_of)?);
     models::run(args, &client, out).await
+}
+
+/// Runs `weir upgrade`.
+pub(crate) async fn run_upgrade(
+    args: &ClientArgs,
+    socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
+    out: &mut impl Write,
+) -> Result<(), AdminClientError> {
+    let client = AdminClient::new(admin_client::socket(args, socket_of)?);
+    upgrade::run(args, &client, out).await
 }
 
 /// Runs `weir manual`.

@@ -25,6 +25,7 @@ mod handle;
 mod identity;
 mod index;
 mod indexes;
+pub(crate) mod lanes;
 mod position;
 mod reader;
 mod replay;

@@ -29,7 +29,7 @@ pub(crate) use crate::domain::keys::terms::KeyTermsChange;
 pub(crate) use crate::domain::keys::terms::{
     AccountTerms, AccountTermsChange, FinishFactor, OnExhausted, ProviderState, Rates, RatesChange, Reset,
 };
-pub(crate) use account::Account;
+pub(crate) use account::{Account, transient::Transient};
 pub use admission::{Admission, Admit};
 pub(crate) use admission::{Counted, Denied, Grant, QuotaUse, Scope};
 pub(crate) use crash::{settlement_after_crash, settlement_of_charged};

@@ -19,6 +19,8 @@ mod reply;
 mod served;
 mod state;
 pub(crate) mod tcp;
+mod upgrade;
+mod upgrades;
 mod usage;
 mod verify;
 
@@ -49,6 +51,7 @@ use connection_extension::ConnectionExtension;
 pub(crate) use peer::Peer;
 pub(crate) use served::{CredentialView, ModelView, PassedOverView, ProviderView, Providers};
 pub(crate) use state::{AdminState, Stores};
+pub(crate) use upgrades::{Upgraded, Upgrades};
 
 /// The largest request body.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -91,6 +94,7 @@ fn router(state: AdminState) -> Router {
         .route("/v1/providers", get(providers::list))
         .route("/v1/providers/{name}/enable", post(providers::enable))
         .route("/v1/providers/{name}/disable", post(providers::disable))
+        .route("/v1/upgrade", post(upgrade::upgrade))
         .fallback(async || reply::ApiError::not_found("no such path in the admin API"))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(state)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pingora::server::ShutdownWatch;
 use tokio::sync::watch;
 
 use crate::{
@@ -24,6 +25,7 @@ use crate::{
     wiring::{
         catalogue,
         front_service::{self, FrontService},
+        listeners::{CONSOLE, Listeners},
         parts::Parts,
     },
 };
@@ -58,9 +60,11 @@ pub(super) fn service(
     state: AdminState,
     links: Option<Arc<Links>>,
     (ready, gateway): (&Ready, &watch::Receiver<Bound>),
+    listeners: &Listeners,
+    closing: ShutdownWatch,
 ) -> Option<(FrontService<ConsoleHandler>, watch::Receiver<Bound>)> {
     let config = &parts.config;
-    let (listen, links) = (config.console.listen?, links?);
+    let (listen, links) = (listeners.address(CONSOLE, config.console.listen?), links?);
     let gateway = address(
         config.console.gateway_url.as_ref(),
         parts.tls.gateway.is_some(),
@@ -82,7 +86,7 @@ pub(super) fn service(
         announced_by: Vec::new(),
         tls,
     };
-    let (service, bound) = front_service::console(parts, listen, handler, layers);
+    let (service, bound) = front_service::console(parts, listen, handler, layers, closing);
     links.lead_to(address(config.console.url.as_ref(), speaks_tls, &bound));
     Some((service, bound))
 }

@@ -22,7 +22,7 @@ use crate::{
     edges::clock,
     money::account_changes::{AccountChanges, journaled::JournaledChanges},
     sample_provider,
-    wiring::{StartError, catalogue, server},
+    wiring::{StartError, bounds::Addresses, catalogue, server},
 };
 
 /// Runs the demo until a signal ends it.
@@ -49,7 +49,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<(), StartError> {
 
     let conf = folder.path().join("weir.toml");
     let config = config(folder.path(), args.listen, provider_address)?;
-    let running = server::start(config, &conf)?;
+    let running = server::start(config, &conf, None, None)?;
     let key = first_key(&running)?;
     let told = if args.json {
         json_line(&running.addresses, &key)
@@ -142,7 +142,7 @@ fn first_key(running: &server::Running) -> Result<ServiceKey, StartError> {
     Ok(key)
 }
 
-fn json_line(addresses: &server::Addresses, key: &ServiceKey) -> String {
+fn json_line(addresses: &Addresses, key: &ServiceKey) -> String {
     json!({
         "base_url": format!("http://{}", addresses.gateway),
         "key": key.as_str(),
@@ -173,7 +173,7 @@ fn example(catalogue: &Catalogue, protocol: Protocol) -> String {
     )
 }
 
-fn text(addresses: &server::Addresses, key: &ServiceKey, catalogue: &Catalogue) -> String {
+fn text(addresses: &Addresses, key: &ServiceKey, catalogue: &Catalogue) -> String {
     let base = format!("http://{}", addresses.gateway);
     let key = key.as_str();
     let (messages, responses, gemini) = (

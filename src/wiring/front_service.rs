@@ -20,7 +20,11 @@ use crate::{
         redirect::RedirectHandler,
         service::{Bound, bind_or_inherit},
     },
-    wiring::{descriptors::Descriptors, parts::Parts},
+    wiring::{
+        descriptors::Descriptors,
+        listeners::{CONSOLE, GATEWAY, Listeners, REDIRECT, STABILITY},
+        parts::Parts,
+    },
 };
 
 /// Listens for clients. Built before the server runs, so that a broken configuration is found in time.
@@ -35,10 +39,11 @@ pub(crate) struct FrontService<H> {
 }
 
 /// The gateway's service, and the watch that tells where it listens.
-pub(crate) fn gateway(
+pub(super) fn gateway(
     conf: &Arc<ServerConf>,
     parts: &Parts,
     portal: Option<Arc<Portal>>,
+    listeners: &Listeners,
 ) -> (FrontService<GatewayHandler>, watch::Receiver<Bound>) {
     let settings = &parts.config.gateway;
     let handler = GatewayHandler::new(conf, parts.gateway(portal));
@@ -55,13 +60,22 @@ pub(crate) fn gateway(
         tls: parts.tls.gateway.clone(),
     };
     let front = front("gateway", connections_max, handler, layers, parts);
-    let (mut service, bound) = FrontService::new("gateway", settings.listen, settings.threads, front);
+    let (mut service, bound) = FrontService::new(
+        GATEWAY,
+        listeners.address(GATEWAY, settings.listen),
+        settings.threads,
+        front,
+    );
     service.closing = Some(parts.drain.closing());
     (service, bound)
 }
 
 /// The public stability service's, and the watch that tells where it listens.
-pub(crate) fn stability(parts: &Parts) -> (FrontService<PublicHandler>, watch::Receiver<Bound>) {
+pub(super) fn stability(
+    parts: &Parts,
+    listeners: &Listeners,
+    closing: ShutdownWatch,
+) -> (FrontService<PublicHandler>, watch::Receiver<Bound>) {
     let handler = PublicHandler::new(Arc::clone(&parts.public), Arc::clone(parts.money.billing.time()));
     let layers = Layers {
         announced_by: parts.config.stability.proxy_protocol_from.clone(),
@@ -69,16 +83,21 @@ pub(crate) fn stability(parts: &Parts) -> (FrontService<PublicHandler>, watch::R
     };
     let connections_max = Descriptors::share(&parts.config).stability;
     let front = front("stability", connections_max, handler, layers, parts);
-    FrontService::new("stability", parts.config.stability.listen, 1, front)
+    let listen = listeners.address(STABILITY, parts.config.stability.listen);
+    let (mut service, bound) = FrontService::new(STABILITY, listen, 1, front);
+    service.closing = Some(closing);
+    (service, bound)
 }
 
 /// The redirect's, if it is configured, and the watch that tells where it listens. `gateway` tells where it sends clients.
-pub(crate) fn redirect(
+pub(super) fn redirect(
     parts: &Parts,
     gateway: watch::Receiver<Bound>,
+    listeners: &Listeners,
+    closing: ShutdownWatch,
 ) -> Option<(FrontService<RedirectHandler>, watch::Receiver<Bound>)> {
     let settings = &parts.config.gateway;
-    let listen = settings.tls.redirect_listen?;
+    let listen = listeners.address(REDIRECT, settings.tls.redirect_listen?);
     let handler = RedirectHandler::new(parts.tls.gateway.clone()?, gateway);
     let layers = Layers {
         announced_by: settings.proxy_protocol_from.clone(),
@@ -86,24 +105,24 @@ pub(crate) fn redirect(
     };
     let connections_max = Descriptors::share(&parts.config).redirect;
     let front = front("redirect", connections_max, handler, layers, parts);
-    Some(FrontService::new("redirect", listen, 1, front))
+    let (mut service, bound) = FrontService::new(REDIRECT, listen, 1, front);
+    service.closing = Some(closing);
+    Some((service, bound))
 }
 
 /// The console's, and the watch that tells where it listens.
-pub(crate) fn console(
+pub(super) fn console(
     parts: &Parts,
     listen: SocketAddr,
     handler: ConsoleHandler,
     layers: Layers,
+    closing: ShutdownWatch,
 ) -> (FrontService<ConsoleHandler>, watch::Receiver<Bound>) {
-    let front = front(
-        "console",
-        Descriptors::share(&parts.config).console,
-        handler,
-        layers,
-        parts,
-    );
-    FrontService::new("console", listen, 1, front)
+    let connections_max = Descriptors::share(&parts.config).console;
+    let front = front("console", connections_max, handler, layers, parts);
+    let (mut service, bound) = FrontService::new(CONSOLE, listen, 1, front);
+    service.closing = Some(closing);
+    (service, bound)
 }
 
 fn front<H: Handler>(

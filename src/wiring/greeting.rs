@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::server::Addresses;
+use super::bounds::Addresses;
 
 /// Where clients connect, and the command that whoever runs weir for the first time needs next.
 pub(super) fn ready(addresses: &Addresses, tls: bool, conf: &Path) -> String {

@@ -1,66 +1,54 @@
 //! Runs Pingora with all services.
 
 use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         mpsc::{Receiver, channel},
     },
-    time::Duration,
 };
 
 use pingora::server::{RunArgs, Server, configuration::ServerConf};
 use tempfile::NamedTempFile;
-use tokio::{runtime::Runtime, sync::watch};
+use tokio::{
+    io::AsyncReadExt,
+    net::UnixStream,
+    runtime::Runtime,
+    sync::{Mutex, watch},
+    task::JoinHandle,
+};
 
 use crate::{
     config::Config,
     edges::clock,
+    journal::lanes::Place,
     money::account_changes::journaled::JournaledChanges,
     side::{
-        admin::{self, AdminState},
+        admin::{self, AdminState, Upgrades},
         audit::Audit,
         ops::{self, OpsState, Readiness, Ready},
         service::{Bound, SideService},
+        unix_socket::Claim,
     },
     store::StoreWarning,
     wiring::{
-        StartError, console,
+        StartError,
+        bounds::{Addresses, Bounds},
+        console,
         descriptors::Descriptors,
-        front_service,
-        listen_fds::HandedOver,
+        front_service, listen_fds,
+        listeners::{self, ADMIN, Listeners, OPS},
         parts::Parts,
+        prepared::Prepared,
         served::Served,
         signals::{self, Phase, TerminationWatch},
         trust,
+        upgrade::{self, Launch, Upgrader, predecessor::Predecessor},
     },
 };
 
-/// How long listening sockets may take to be there.
-const START_WAIT: Duration = Duration::from_secs(10);
-
 /// Pingora's own count of tries; weir's rules (`upstream.rs`) end sooner.
 const TRIES_MAX: usize = 16;
-
-/// Where a running weir listens.
-#[derive(Clone, Debug)]
-pub(crate) struct Addresses {
-    /// The listener for clients.
-    pub gateway: SocketAddr,
-    /// The listener for metrics and health.
-    pub ops: SocketAddr,
-    /// The public stability service.
-    pub stability: SocketAddr,
-    /// The admin API's unix socket.
-    pub admin: PathBuf,
-    /// The admin API over TCP.
-    pub admin_tcp: Option<SocketAddr>,
-    /// The listener that sends clients to the one with TLS.
-    pub redirect: Option<SocketAddr>,
-    /// The operators' console.
-    pub console: Option<SocketAddr>,
-}
 
 /// A weir that serves, until [`Running::until_stopped`].
 pub(crate) struct Running {
@@ -71,57 +59,180 @@ pub(crate) struct Running {
     /// Where its background tasks run.
     pub background: Runtime,
     pub(super) phase: watch::Receiver<Phase>,
+    /// Turns true when another process serves in its place.
+    pub(super) handed_over: watch::Receiver<bool>,
+    pub(super) listeners: Arc<Listeners>,
+    /// Turns true when the listeners beside the gateway are to take nothing new.
+    pub(super) side_closing: watch::Sender<bool>,
+    /// Ends with the process before.
+    pub(super) predecessor: Option<JoinHandle<()>>,
     pub(super) end: watch::Sender<bool>,
     pub(super) server_ended: Receiver<()>,
     _roots: Option<NamedTempFile>,
 }
 
-/// Starts everything; returns when it serves. To be called before there are threads.
-pub(crate) fn start(config: Config, conf: &Path) -> Result<Running, StartError> {
-    let handed_over = HandedOver::take(&listeners(&config))?;
+impl Running {
+    /// Tells the process before that this one serves, answers what that one asks of the store, and knows when it has ended.
+    pub(super) fn after(mut self, predecessor: Predecessor) -> Result<Self, StartError> {
+        let line = predecessor.serving()?;
+        let unheard = |error| StartError::failed("the line to the process before", error);
+        let mut line = self
+            .background
+            .block_on(async { UnixStream::from_std(line) })
+            .map_err(unheard)?;
+        self.predecessor = Some(match self.parts.money.embedded() {
+            Some(store) => self.background.spawn(store.serve_predecessor(line)),
+            // It only closes it, in the end.
+            None => self.background.spawn(async move { drop(line.read_u8().await) }),
+        });
+        Ok(self)
+    }
+}
+
+/// Starts everything; returns when it serves. To be called before there are threads. `launch` says how the next process is
+/// started, if there may be one; `predecessor` is the one whose place this one takes.
+pub(super) fn start(
+    config: Config,
+    conf: &Path,
+    launch: Option<Launch>,
+    predecessor: Option<&mut Predecessor>,
+) -> Result<Running, StartError> {
+    let wanted = listeners::wanted(&config);
+    let activated = listen_fds::take(&wanted.iter().map(|listener| listener.at).collect::<Vec<_>>())?;
     let background = background()?;
     let no_signals = |error| StartError::failed("listening for signals", error);
     let phase = background.block_on(async { signals::phase() }).map_err(no_signals)?;
-    let parts = Parts::build(config, conf, &background)?;
+    let claim = if predecessor.is_some() {
+        Claim::Handed
+    } else {
+        Claim::Left
+    };
+    let bind = |inherited| background.block_on(async { Listeners::open(wanted, activated, inherited) });
+    let (parts, listeners) = match predecessor {
+        None => {
+            let prepared = Prepared::build(config, conf, Place::Alone, &background)?;
+            (Parts::open(prepared, Vec::new(), &background)?, bind(Vec::new())?)
+        }
+        Some(predecessor) => {
+            predecessor.keeps_as(&config)?;
+            let prepared = Prepared::build(config, conf, Place::Successor, &background)?;
+            let listeners = bind(predecessor.take_sockets())?;
+            // Nobody is served while the store is on its way, so it comes last.
+            let carried = predecessor.take_store()?;
+            (Parts::open(prepared, carried, &background)?, listeners)
+        }
+    };
     let sinks = Arc::clone(&parts.sinks);
     background
         .block_on(async { signals::reopen_logs(sinks) })
         .map_err(no_signals)?;
+    serve(
+        parts,
+        Arc::new(listeners),
+        background,
+        phase,
+        Beginning { launch, claim },
+    )
+}
+
+/// How this process came to be, and how the next one will.
+struct Beginning {
+    launch: Option<Launch>,
+    claim: Claim,
+}
+
+/// What the listeners beside the gateway have to know.
+struct Side {
+    phase: watch::Receiver<Phase>,
+    closing: watch::Receiver<bool>,
+    claims: watch::Receiver<Claim>,
+    upgrades: Option<Arc<dyn Upgrades>>,
+}
+
+/// Starts Pingora with all services.
+fn serve(
+    parts: Parts,
+    listeners: Arc<Listeners>,
+    background: Runtime,
+    phase: watch::Receiver<Phase>,
+    beginning: Beginning,
+) -> Result<Running, StartError> {
     let ca_file = parts.config.upstream.ca_file.as_deref();
     let roots = ca_file
         .map(trust::bundle)
         .transpose()
         .map_err(StartError::Configuration)?;
-
     let mut server = Server::new_with_opt_and_conf(None, server_conf(&parts.config, roots.as_ref()));
     server.bootstrap();
-    let (state, links) = console::state(admin_state(&parts)?, &parts);
-    let portal = console::portal(&parts, &state);
-    let (gateway, gateway_bound) = front_service::gateway(&server.configuration, &parts, portal);
-    let (redirect, redirect_bound) = front_service::redirect(&parts, gateway_bound.clone()).unzip();
-    let (admin_tcp, admin_tcp_bound) = admin_tcp_service(&parts, &state).unzip();
-    let (admin, admin_bound) = admin_service(&parts, state.clone());
-    let ready = readiness(&parts, phase.clone(), admin_bound.clone());
-    let (console, console_bound) = console::service(&parts, state, links, (&ready, &gateway_bound)).unzip();
-    let (ops, ops_bound) = ops_service(&parts, ready);
-    let (stability, stability_bound) = front_service::stability(&parts);
-    handed_over.before(&mut server, |server| {
+    let (side_closing, handed_over) = (watch::Sender::new(false), watch::Sender::new(false));
+    let claims = watch::Sender::new(beginning.claim);
+    let upgrader = beginning.launch.map(|launch| Upgrader {
+        launch,
+        kept_in: upgrade::kept_in(&parts.config),
+        listeners: Arc::clone(&listeners),
+        left: Arc::clone(&parts.money.left),
+        journal: Arc::clone(&parts.money.journal),
+        store: parts.money.embedded(),
+        phase: phase.clone(),
+        drain: parts.drain.clone(),
+        handed_over: handed_over.clone(),
+        claims: claims.clone(),
+        background: background.handle().clone(),
+        turn: Mutex::default(),
+        line: Mutex::default(),
+    });
+    let side = Side {
+        phase: phase.clone(),
+        closing: side_closing.subscribe(),
+        claims: claims.subscribe(),
+        upgrades: upgrader.map(|upgrader| Arc::new(upgrader) as Arc<dyn Upgrades>),
+    };
+    let bounds = services(&mut server, &parts, &listeners, &side)?;
+    let (end, server_ended) = run(server)?;
+    let addresses = background.block_on(bounds.addresses())?;
+    Ok(Running {
+        addresses,
+        parts,
+        background,
+        phase,
+        handed_over: handed_over.subscribe(),
+        listeners,
+        side_closing,
+        predecessor: None,
+        end,
+        server_ended,
+        _roots: roots,
+    })
+}
+
+/// Adds all services.
+fn services(server: &mut Server, parts: &Parts, listeners: &Listeners, side: &Side) -> Result<Bounds, StartError> {
+    let closing = || side.closing.clone();
+    let (state, links) = console::state(admin_state(parts, side.upgrades.clone())?, parts);
+    let portal = console::portal(parts, &state);
+    let (gateway, gateway_bound) = front_service::gateway(&server.configuration, parts, portal, listeners);
+    let redirect = front_service::redirect(parts, gateway_bound.clone(), listeners, closing());
+    let (redirect, redirect_bound) = redirect.unzip();
+    let (admin_tcp, admin_tcp_bound) = admin_tcp_service(parts, &state, listeners).unzip();
+    let (admin, admin_bound) = admin_service(parts, state.clone(), side.claims.clone());
+    let ready = readiness(parts, side.phase.clone(), admin_bound.clone());
+    let seen = (&ready, &gateway_bound);
+    let (console, console_bound) = console::service(parts, state, links, seen, listeners, closing()).unzip();
+    let (ops, ops_bound) = ops_service(parts, listeners, ready);
+    let (stability, stability_bound) = front_service::stability(parts, listeners, closing());
+    listeners.before(server, |server| {
         let mut services = vec![
             server.add_service(gateway),
-            server.add_service(ops),
+            server.add_service(ops.until(closing())),
             server.add_service(stability),
-            server.add_service(admin),
+            server.add_service(admin.until(closing())),
         ];
-        services.extend(admin_tcp.map(|admin_tcp| server.add_service(admin_tcp)));
+        services.extend(admin_tcp.map(|admin_tcp| server.add_service(admin_tcp.until(closing()))));
         services.extend(redirect.map(|redirect| server.add_service(redirect)));
         services.extend(console.map(|console| server.add_service(console)));
         services
-    });
-
-    let end = watch::Sender::new(false);
-    let told = TerminationWatch(end.subscribe());
-    let server_ended = run(server, told)?;
-    let addresses = background.block_on(addresses(Bounds {
+    })?;
+    Ok(Bounds {
         gateway: gateway_bound,
         ops: ops_bound,
         stability: stability_bound,
@@ -129,29 +240,13 @@ pub(crate) fn start(config: Config, conf: &Path) -> Result<Running, StartError> 
         admin_tcp: admin_tcp_bound,
         redirect: redirect_bound,
         console: console_bound,
-    }))?;
-    Ok(Running {
-        addresses,
-        parts,
-        background,
-        phase,
-        end,
-        server_ended,
-        _roots: roots,
     })
 }
 
-/// The addresses of all listeners on TCP.
-fn listeners(config: &Config) -> Vec<SocketAddr> {
-    let mut listeners = vec![config.gateway.listen, config.ops.listen, config.stability.listen];
-    listeners.extend(config.gateway.tls.redirect_listen);
-    listeners.extend(config.admin.tcp.as_ref().map(|tcp| tcp.listen));
-    listeners.extend(config.console.listen);
-    listeners
-}
-
-/// Runs the server on a thread of its own until it is told to end. The receiver hears that it has.
-fn run(server: Server, told: TerminationWatch) -> Result<Receiver<()>, StartError> {
+/// Runs Pingora in a thread of its own: what ends it, and what tells that it has.
+fn run(server: Server) -> Result<(watch::Sender<bool>, Receiver<()>), StartError> {
+    let end = watch::Sender::new(false);
+    let told = TerminationWatch(end.subscribe());
     let (ended, server_ended) = channel();
     let serve = move || {
         server.run(RunArgs {
@@ -164,7 +259,7 @@ fn run(server: Server, told: TerminationWatch) -> Result<Receiver<()>, StartErro
         .name("server".to_owned())
         .spawn(serve)
         .map_err(|error| StartError::failed("the server's thread", error))?;
-    Ok(server_ended)
+    Ok((end, server_ended))
 }
 
 fn background() -> Result<Runtime, StartError> {
@@ -214,15 +309,15 @@ fn readiness(parts: &Parts, phase: watch::Receiver<Phase>, admin: watch::Receive
     })
 }
 
-fn ops_service(parts: &Parts, ready: Ready) -> (SideService, watch::Receiver<Bound>) {
+fn ops_service(parts: &Parts, listeners: &Listeners, ready: Ready) -> (SideService, watch::Receiver<Bound>) {
     let state = OpsState {
         metrics: Arc::clone(&parts.sinks.metrics),
         ready,
     };
-    SideService::http("ops", parts.config.ops.listen, ops::router(state))
+    SideService::http(OPS, listeners.address(OPS, parts.config.ops.listen), ops::router(state))
 }
 
-fn admin_state(parts: &Parts) -> Result<AdminState, StartError> {
+fn admin_state(parts: &Parts, upgrades: Option<Arc<dyn Upgrades>>) -> Result<AdminState, StartError> {
     let audit =
         Audit::open(&parts.config.admin.audit).map_err(|error| StartError::failed("the audit record", error))?;
     let prefix = parts.config.gateway.key_prefix.clone();
@@ -240,74 +335,32 @@ fn admin_state(parts: &Parts) -> Result<AdminState, StartError> {
         Arc::new(Served::new(&parts.live, &parts.switches)),
         prefix,
         audit,
+        upgrades,
     ))
 }
 
-fn admin_service(parts: &Parts, state: AdminState) -> (SideService, watch::Receiver<Bound>) {
+fn admin_service(
+    parts: &Parts,
+    state: AdminState,
+    claims: watch::Receiver<Claim>,
+) -> (SideService, watch::Receiver<Bound>) {
     let serve = move |listener, shutdown| admin::serve(listener, state.clone(), shutdown);
     let socket = parts.config.admin.socket.clone();
-    SideService::unix("admin", socket, serve)
+    SideService::unix("admin", socket, claims, serve)
 }
 
 /// The same over TCP, if it is configured: only with TLS.
-fn admin_tcp_service(parts: &Parts, state: &AdminState) -> Option<(SideService, watch::Receiver<Bound>)> {
+fn admin_tcp_service(
+    parts: &Parts,
+    state: &AdminState,
+    listeners: &Listeners,
+) -> Option<(SideService, watch::Receiver<Bound>)> {
     let tcp = parts.config.admin.tcp.as_ref()?;
     let tls = Arc::clone(parts.tls.admin.as_ref()?);
     let serve = admin::tcp::serve(state.clone(), tls);
-    Some(SideService::tcp("admin over TCP", tcp.listen, Box::new(serve)))
-}
-
-/// What tells where each listener is bound.
-struct Bounds {
-    gateway: watch::Receiver<Bound>,
-    ops: watch::Receiver<Bound>,
-    stability: watch::Receiver<Bound>,
-    admin: watch::Receiver<Bound>,
-    admin_tcp: Option<watch::Receiver<Bound>>,
-    redirect: Option<watch::Receiver<Bound>>,
-    console: Option<watch::Receiver<Bound>>,
-}
-
-async fn addresses(bounds: Bounds) -> Result<Addresses, StartError> {
-    let admin = match bound(bounds.admin).await? {
-        Bound::Unix(path) => path,
-        Bound::Failed(reason) => return Err(StartError::Listen(reason)),
-        Bound::Waiting | Bound::Tcp(_) => return Err(of_the_wrong_kind()),
-    };
-    Ok(Addresses {
-        gateway: tcp(bounds.gateway).await?,
-        ops: tcp(bounds.ops).await?,
-        stability: tcp(bounds.stability).await?,
-        admin,
-        admin_tcp: optional(bounds.admin_tcp).await?,
-        redirect: optional(bounds.redirect).await?,
-        console: optional(bounds.console).await?,
-    })
-}
-
-async fn optional(watch: Option<watch::Receiver<Bound>>) -> Result<Option<SocketAddr>, StartError> {
-    match watch {
-        Some(watch) => tcp(watch).await.map(Some),
-        None => Ok(None),
-    }
-}
-
-async fn tcp(watch: watch::Receiver<Bound>) -> Result<SocketAddr, StartError> {
-    match bound(watch).await? {
-        Bound::Tcp(address) => Ok(address),
-        Bound::Failed(reason) => Err(StartError::Listen(reason)),
-        Bound::Waiting | Bound::Unix(_) => Err(of_the_wrong_kind()),
-    }
-}
-
-fn of_the_wrong_kind() -> StartError {
-    StartError::Listen("a listener of the wrong kind".to_owned())
-}
-
-async fn bound(mut watch: watch::Receiver<Bound>) -> Result<Bound, StartError> {
-    let waiting = watch.wait_for(|bound| *bound != Bound::Waiting);
-    match tokio::time::timeout(START_WAIT, waiting).await {
-        Ok(Ok(bound)) => Ok(bound.clone()),
-        _ => Err(StartError::Listen("a listener did not start in time".to_owned())),
-    }
+    Some(SideService::tcp(
+        ADMIN,
+        listeners.address(ADMIN, tcp.listen),
+        Box::new(serve),
+    ))
 }

@@ -34,6 +34,7 @@ pub(crate) mod steps;
 pub(crate) mod store;
 pub(crate) mod tab;
 pub(crate) mod tools;
+pub(crate) mod upgrades;
 pub(crate) mod wait;
 pub(crate) mod weir;
 

@@ -73,4 +73,5 @@ mod stream_ends;
 mod streams;
 mod tls;
 mod unseen_usage;
+mod upgrade;
 mod usage;

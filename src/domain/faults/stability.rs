@@ -151,7 +151,7 @@ impl Counters {
 pub(crate) type Bucket = BTreeMap<String, Counters>;
 
 /// All that one node has counted in one hour so far.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Share {
     pub hour: Hour,
     /// Its counters.

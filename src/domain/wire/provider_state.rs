@@ -1,5 +1,7 @@
 //! State that a provider keeps for the operator's account: how a request names it, and which account here owns it.
 
+use serde::{Deserialize, Serialize};
+
 use sha2::{Digest, Sha256};
 
 use crate::domain::wire::protocol::Protocol;
@@ -114,7 +116,7 @@ impl StateId {
 }
 
 /// State as one account's: a digest over the account and what is named. Only who knows both can ask for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct StateKey(pub [u8; DIGEST_BYTES]);
 
 impl StateKey {

@@ -1,5 +1,7 @@
 //! Finds out whether a request continues something: state or a cache that lies with one credential of a provider.
 
+use serde::{Deserialize, Serialize};
+
 use std::borrow::Cow;
 
 use http::HeaderMap;
@@ -30,7 +32,7 @@ pub(crate) struct SessionHint {
 }
 
 /// Who served a session: provider and credential, by name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ServedBy {
     pub provider: String,
     pub credential: String,

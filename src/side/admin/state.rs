@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use super::{console_links::ConsoleLinks, peer::Peer, served::Providers};
+use super::{console_links::ConsoleLinks, peer::Peer, served::Providers, upgrades::Upgrades};
 use crate::{
     domain::keys::secret::KeyPrefix,
     edges::clock,
@@ -25,6 +25,8 @@ pub(crate) struct AdminState {
     pub(super) audit: Audit,
     /// Makes links into the console; `None`: it is off.
     pub(super) console: Option<Arc<dyn ConsoleLinks>>,
+    /// `None`: it cannot be upgraded.
+    pub(super) upgrades: Option<Arc<dyn Upgrades>>,
     /// Accounts are changed one after the other.
     pub(super) changing: Arc<Mutex<()>>,
 }
@@ -43,7 +45,13 @@ pub(crate) struct Stores {
 
 impl AdminState {
     /// The API on these parts.
-    pub(crate) fn new(stores: Stores, providers: Arc<dyn Providers>, prefix: KeyPrefix, audit: Audit) -> Self {
+    pub(crate) fn new(
+        stores: Stores,
+        providers: Arc<dyn Providers>,
+        prefix: KeyPrefix,
+        audit: Audit,
+        upgrades: Option<Arc<dyn Upgrades>>,
+    ) -> Self {
         Self {
             store: stores.keys,
             ledger: stores.ledger,
@@ -53,6 +61,7 @@ impl AdminState {
             prefix,
             audit,
             console: None,
+            upgrades,
             changing: Arc::default(),
         }
     }

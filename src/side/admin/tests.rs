@@ -121,7 +121,7 @@ impl Fixture {
         };
         let audit = Audit::open(audit).unwrap();
         let prefix = KeyPrefix::new("weir").unwrap();
-        let state = AdminState::new(stores, Arc::new(Served::default()), prefix.clone(), audit);
+        let state = AdminState::new(stores, Arc::new(Served::default()), prefix.clone(), audit, None);
         let socket = folder.path().join("admin.sock");
         let listener = UnixListener::bind(&socket).unwrap();
         let (stop, shutdown) = watch::channel(false);

@@ -15,7 +15,7 @@ use super::file::{Changed, LedgerFile, Unwritten};
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
-        Account, AccountView, Admission, Admit, Change, NodeId, Step,
+        Account, AccountView, Admission, Admit, Change, NodeId, Step, Transient,
         consumption::{RETENTION_DAYS, Row},
         daily_sums::{DailySum, SumsOf, day_of},
     },
@@ -249,6 +249,15 @@ impl Books {
     pub(super) fn resum(&self, id: &str, day: i64) -> Result<(), StoreError> {
         let _writing = self.writing.lock();
         self.file.resum(id, day)
+    }
+
+    /// What the accounts have that the file does not keep.
+    pub(super) fn transient(&self) -> Vec<(String, Transient)> {
+        let accounts = self.accounts.read();
+        let of = accounts
+            .iter()
+            .map(|(id, slot)| (id.clone(), slot.lock().account.transient()));
+        of.filter(|(_, transient)| !transient.is_empty()).collect()
     }
 
     fn names(&self) -> Vec<String> {

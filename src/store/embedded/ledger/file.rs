@@ -109,7 +109,7 @@ impl LedgerFile {
     fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, StoreError> {
         let database = self.database.read();
         let Some(database) = database.as_ref() else {
-            let what = "the ledger's file failed and could not be opened again";
+            let what = "the ledger's file is closed";
             return Err(StoreError::Unavailable(what.to_owned()));
         };
         let outcome = catch_unwind(AssertUnwindSafe(|| work(database)));
@@ -118,6 +118,12 @@ impl LedgerFile {
             self.failed.store(true, Ordering::Relaxed);
             unavailable(error)
         })
+    }
+
+    /// Closes it, when who works with it has ended. It is not opened again.
+    pub(super) fn close(&self) {
+        *self.database.write() = None;
+        self.failed.store(false, Ordering::Relaxed);
     }
 
     /// Opens the file again if it has failed.

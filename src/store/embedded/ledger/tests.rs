@@ -18,6 +18,20 @@ mod crashes;
 mod failures;
 mod sums;
 
+impl EmbeddedLedger {
+    /// Its upkeep, until `shutdown` turns true or its sender is gone; then once more.
+    async fn run(&self, mut shutdown: watch::Receiver<bool>) {
+        let (mut upkeep, mut ended) = (Upkeep::default(), false);
+        while !ended {
+            let turn = std::time::Duration::from_millis(100);
+            ended = tokio::time::timeout(turn, shutdown.wait_for(|ended| *ended))
+                .await
+                .is_ok();
+            upkeep.turn(self, ended).await;
+        }
+    }
+}
+
 const DAY_MS: i64 = 24 * HOUR_MS;
 const TODAY: i64 = START_MS / DAY_MS;
 
