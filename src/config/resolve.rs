@@ -125,13 +125,14 @@ fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> GatewayConfig {
         given => given,
     };
     let bytes_per_second_min = least_speed(values, raw.bytes_per_second_min);
+    let bodies = super::bodies::resolve(values, raw, bytes_per_second_min);
     let day = 1..=DAY_SECONDS;
     GatewayConfig {
         listen: values.address(&["gateway", "listen"], raw.listen.as_deref(), loopback(8080)),
         threads,
         json_depth_max: values.count(&["gateway", "json_depth_max"], raw.json_depth_max, 256, 1..=1024),
         session_tag: raw.session_tag.unwrap_or(false),
-        bodies: super::bodies::resolve(values, raw, bytes_per_second_min),
+        bodies,
         header_bytes_max: values.count(
             &["gateway", "header_bytes_max"],
             raw.header_bytes_max,
