@@ -31,7 +31,7 @@ pub(crate) struct Entrance {
 ///
 /// # Errors
 /// The answer to a request that is too large, too slow, or for no host.
-pub(crate) async fn read(session: &mut ServerSession, entrance: &Entrance) -> Result<Ask, Answer> {
+pub(crate) async fn read(session: &mut ServerSession, entrance: &Entrance) -> Result<Ask, Box<Answer>> {
     let now = clock::instant();
     let body = match tokio::time::timeout(FORM_WAIT, body(session, entrance.form_bytes_max)).await {
         Ok(body) => body?,
@@ -66,7 +66,7 @@ pub(crate) async fn read(session: &mut ServerSession, entrance: &Entrance) -> Re
     })
 }
 
-async fn body(session: &mut ServerSession, bytes_max: usize) -> Result<Bytes, Answer> {
+async fn body(session: &mut ServerSession, bytes_max: usize) -> Result<Bytes, Box<Answer>> {
     let mut body = BytesMut::new();
     loop {
         match session.read_request_body().await {
@@ -89,9 +89,9 @@ async fn body(session: &mut ServerSession, bytes_max: usize) -> Result<Bytes, An
 }
 
 /// The rest of the body is not read, so the connection carries no further request.
-fn refused(session: &mut ServerSession, status: StatusCode, why: &str) -> Answer {
+fn refused(session: &mut ServerSession, status: StatusCode, why: &str) -> Box<Answer> {
     session.set_keepalive(None);
-    Answer::text(status, why)
+    Box::new(Answer::text(status, why))
 }
 
 fn host(head: &RequestHeader) -> Option<Authority> {

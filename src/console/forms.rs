@@ -84,6 +84,13 @@ impl<'a, W> Forms<'a, W> {
         Some(self.again_at(action)?.fields.text(name))
     }
 
+    /// Why a form was refused, for a page that does not have that form any more.
+    pub(super) fn refusal(&self) -> Markup {
+        html! {
+            @if let Some(again) = self.again { p class="card refused" role="alert" { (again.message) } }
+        }
+    }
+
     fn again_at(&self, action: &str) -> Option<&Again> {
         self.again.filter(|again| again.action == action)
     }

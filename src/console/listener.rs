@@ -71,7 +71,7 @@ impl HttpServerApp for ConsoleApp {
         }
         let answer = match exchange::read(&mut session, &self.entrance).await {
             Ok(ask) => self.console.answer(&ask).await,
-            Err(answer) => answer,
+            Err(answer) => *answer,
         };
         public::write(&mut session, answer.into_response()).await.ok()?;
         let reusable = session.finish().await.ok()??;

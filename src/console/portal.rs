@@ -131,11 +131,11 @@ impl Portal {
             (&Method::POST, ["sign-in"]) => self.sign_in(ask).await,
             (&Method::GET, []) => match self.signed_in(ask).await {
                 Ok((_, session)) => self.show(&session, ask, None).await,
-                Err(refused) => refused,
+                Err(refused) => *refused,
             },
             (&Method::POST, ["sign-out" | "lower" | "rotate"]) => match self.signed_in(ask).await {
                 Ok((id, session)) => self.send(&id, &session, &segments, ask).await,
-                Err(refused) => refused,
+                Err(refused) => *refused,
             },
             (_, ["sign-in" | "sign-out" | "lower" | "rotate"]) => {
                 let why = "This is done by a form, never by an address.";
@@ -197,17 +197,17 @@ impl Portal {
     }
 
     /// The session of a request, with its cookie's text, as long as its key is what it was.
-    async fn signed_in(&self, ask: &Ask) -> Result<(String, Arc<Session<Owner>>), Answer> {
+    async fn signed_in(&self, ask: &Ask) -> Result<(String, Arc<Session<Owner>>), Box<Answer>> {
         let id = cookie::PORTAL.read(&ask.headers, ask.way());
         let found = id.and_then(|id| Some((id, self.sessions.find(id, ask.now)?)));
         let Some((id, session)) = found else {
-            return Err(page::sign_in(StatusCode::UNAUTHORIZED, None));
+            return Err(Box::new(page::sign_in(StatusCode::UNAUTHORIZED, None)));
         };
         let view = self
             .keys
             .by_id(&session.who.key)
             .await
-            .map_err(|error| unavailable(&error))?;
+            .map_err(|error| Box::new(unavailable(&error)))?;
         let is_whole = |digest: KeyDigest| digest == *session.who.digest.lock();
         match view {
             Some(view) if view.record.state == KeyState::Active && is_whole(view.digest) => {
@@ -217,7 +217,7 @@ impl Portal {
                 self.sessions.close(id);
                 let why = "The session has ended: its key was revoked, deleted or rotated.";
                 let ended = page::sign_in(StatusCode::UNAUTHORIZED, Some(why));
-                Err(ended.with_cookie(cookie::PORTAL.clear(ask.way())))
+                Err(Box::new(ended.with_cookie(cookie::PORTAL.clear(ask.way()))))
             }
         }
     }

@@ -88,6 +88,7 @@ pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, Refused> {
     let is_active = view::text(&key, "state") == "active";
     let log = query(&[("account", view::text(&key, "account")), ("key", id)]);
     let content = html! {
+        @if !is_active { (desk.forms.refusal()) }
         (facts(&key))
         p class="pages" {
             a href=(below("/accounts", view::text(&key, "account"))) { "Its account" } " " a href={ "/log" (log) } { "Its log" }

@@ -31,6 +31,7 @@ pub(super) fn content<W>(facts: &Facts, forms: &Forms<'_, W>, base: &str) -> Pag
     let rows = view::list(&facts.rows, "rows");
     let content = html! {
         @if is_read_only {
+            (forms.refusal())
             p class="card" role="status" { "This key is used up or has expired. It can be looked at; ask whoever gave it to you for more." }
         }
         (key_view::facts(key))

@@ -16,7 +16,7 @@ pub(crate) async fn find(gateway: &Gateway, session: &mut Session) -> Option<Pub
     }
     let answer = match console::read(session.as_downstream_mut(), &portal.entrance).await {
         Ok(ask) => portal.answer(&ask).await,
-        Err(answer) => answer,
+        Err(answer) => *answer,
     };
     Some(answer.into_response())
 }

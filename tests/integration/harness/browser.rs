@@ -116,14 +116,21 @@ impl Browser {
     /// Does what leads to another document, and waits until that is loaded.
     #[track_caller]
     pub(crate) fn leave_by(&mut self, expression: &str) {
-        let before = self.loads;
+        // The load of the document that is left may be told late: it is none of the next one's.
+        self.evaluate("globalThis.isLeft = true");
         self.evaluate(expression);
         let until = Instant::now() + DEADLINE;
-        while self.loads == before {
-            let left = until.saturating_duration_since(Instant::now());
-            match self.messages.recv_timeout(left) {
-                Ok(message) => self.notice(&message),
-                Err(error) => panic!("no document behind {expression}: {error}"),
+        loop {
+            let before = self.loads;
+            while self.loads == before {
+                let left = until.saturating_duration_since(Instant::now());
+                match self.messages.recv_timeout(left) {
+                    Ok(message) => self.notice(&message),
+                    Err(error) => panic!("no document behind {expression}: {error}"),
+                }
+            }
+            if self.evaluate("globalThis.isLeft !== true") == true {
+                return;
             }
         }
     }

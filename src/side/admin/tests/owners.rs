@@ -15,12 +15,12 @@ async fn a_limit_is_lowered_and_never_raised() {
     let made = json!({ "name": "k", "account": "a", "quota_usd": "5", "rpm": 60, "expires_at": "2100-01-01" });
     let path = format!("/v1/keys/{}/lower", key(&admin, made).await);
     for (raised, field) in [
-        (json!({ "quota_usd": "5.01" }), "quota_usd"),
-        (json!({ "quota_usd": null }), "quota_usd"),
-        (json!({ "rpm": 61 }), "rpm"),
-        (json!({ "rpm": null, "quota_usd": "1" }), "rpm"),
-        (json!({ "expires_at": "2100-01-02" }), "expires_at"),
-        (json!({ "expires_at": null }), "expires_at"),
+        (json!({ "quota_usd": "5.01" }), "--quota-usd"),
+        (json!({ "quota_usd": null }), "--quota-usd"),
+        (json!({ "rpm": 61 }), "--rpm"),
+        (json!({ "rpm": null, "quota_usd": "1" }), "--rpm"),
+        (json!({ "expires_at": "2100-01-02" }), "--expires"),
+        (json!({ "expires_at": null }), "--expires"),
         (json!({ "name": "other" }), "name"),
         (json!({ "models": null }), "models"),
         (json!({}), "nothing to change"),
