@@ -14,27 +14,38 @@ pub(crate) struct Stage {
 
 const HOOK: &str = "for weir::gateway::parts::Gateway>::";
 
-/// The stages in a request's order.
-pub(crate) const STAGES: [Stage; 15] = [
-    hook("context", &[HOOK, "::new_ctx"]),
+/// The stages in a request's order. What the compiler makes a part of another function has no row of its own.
+pub(crate) const STAGES: [Stage; 14] = [
     hook("first look at the head", &[HOOK, "::early_request_filter::{{closure}}"]),
     hook(
         "intake: head, key, body, admission",
         &[HOOK, "::request_filter::{{closure}}"],
     ),
-    within("key", &["weir::gateway::admission::caller::authenticate"]),
-    within("body", &["weir::gateway::request::gather::gather"]),
     within("scan", &["weir::domain::wire::json_scan::scan"]),
-    within("admission", &["weir::money::billing::service::Billing::admit"]),
+    within(
+        "admission, with its record",
+        &["weir::money::billing::service::Billing::admit"],
+    ),
     hook("place and credential", &[HOOK, "::upstream_peer::{{closure}}"]),
     hook("connected", &[HOOK, "::connected_to_upstream::{{closure}}"]),
     hook("upstream head", &[HOOK, "::upstream_request_filter::{{closure}}"]),
     hook("upstream body", &[HOOK, ">::request_body_filter::{{closure}}"]),
     hook("answer's head", &[HOOK, "response_filter::{{closure}}"]),
     hook("answer's body, charge", &[HOOK, ">::response_body_filter"]),
-    within("charge", &["weir::gateway::ticket::Ticket::charge"]),
+    within(
+        "reading the answer",
+        &["weir::domain::wire::protocol::observer::Observer::push"],
+    ),
+    within(
+        "what it has used",
+        &["weir::domain::wire::protocol::observer::Observer::observed"],
+    ),
+    within("charge, with its record", &["weir::gateway::ticket::Ticket::charge"]),
     hook("end: log line, metrics", &[HOOK, "::logging::{{closure}}"]),
 ];
+
+/// The records of both, which stand in the rows of admission and charge.
+pub(crate) const RECORDS: &[&str] = &["weir::journal::handle::Journal::write"];
 
 /// Stands for everything that serves a connection.
 pub(crate) const SERVING: &[&str] = &["as pingora_core::apps::ServerApp>::process_new::{{closure}}"];

@@ -6,7 +6,7 @@ use crate::{
     loads::{Cost, Measured},
     machine::Machine,
     row::Subject,
-    stages::{PROXYING, SERVING, STAGES},
+    stages::{PROXYING, RECORDS, SERVING, STAGES},
 };
 
 /// All tables.
@@ -77,6 +77,8 @@ fn stages(load: &Measured, cost: &Cost) -> String {
     ] {
         let _ = writeln!(text, "| {name} | {} |", per_request(cost, instructions));
     }
+    let records = per_request(cost, serving.greatest(RECORDS));
+    let _ = writeln!(text, "| the journal's records, in admission and charge | {records} |");
     if let Some(bare) = load.costs.iter().find(|cost| cost.subject == Subject::Bare) {
         let whole = per_request(bare, bare.profile.serving.instructions);
         let _ = writeln!(text, "| for comparison: all of bare Pingora | {whole} |");
