@@ -34,7 +34,8 @@ fn once() -> usize {
 
 /// The bytes of all pieces; in texts, each name of `words` stands for its value.
 pub(super) fn bytes(pieces: &[Piece], words: &[(&str, &str)]) -> Vec<u8> {
-    pieces.iter().flat_map(|piece| one(piece, words)).collect()
+    let all: Vec<Vec<u8>> = pieces.iter().map(|piece| one(piece, words)).collect();
+    all.concat()
 }
 
 fn one(piece: &Piece, words: &[(&str, &str)]) -> Vec<u8> {
