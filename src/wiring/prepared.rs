@@ -22,7 +22,11 @@ use crate::{
         access_log::{AccessLog, AccessLogTarget},
         metrics::Metrics,
     },
-    wiring::{StartError, catalogue, reload::Reloader, tls},
+    wiring::{
+        StartError, catalogue,
+        reload::{self, Reloader},
+        tls,
+    },
 };
 
 /// All that is there before the store is.
@@ -42,6 +46,7 @@ impl Prepared {
     /// Reads what the configuration names, opens the journal and resolves the providers' names.
     pub(super) fn build(config: Config, conf: &Path, place: Place, background: &Runtime) -> Result<Self, StartError> {
         let config = Arc::new(config);
+        let contents = reload::contents(conf, &config);
         let catalogue = Arc::new(catalogue::build(&config)?);
         let tls = Arc::new(tls::build(&config)?);
         let sinks = Arc::new(sinks(&config, &catalogue)?);
@@ -68,6 +73,7 @@ impl Prepared {
             tls: Arc::clone(&tls),
             metrics: Arc::clone(&sinks.metrics),
             pools_task,
+            contents,
         };
         Ok(Self {
             config,

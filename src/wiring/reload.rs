@@ -49,6 +49,8 @@ pub(crate) struct Reloader {
     pub metrics: Arc<Metrics>,
     /// Ends the background work of the version in force.
     pub pools_task: JoinHandle<()>,
+    /// What the files held before the start read them: what changes from then on is loaded anew.
+    pub contents: Contents,
 }
 
 impl Reloader {
@@ -58,10 +60,17 @@ impl Reloader {
             tracing::error!("SIGHUP cannot be listened for: the configuration is not loaded anew");
             return;
         };
+        fail::fail_point!("reloader_begins");
         let changed = Arc::new(Notify::new());
         let mut refused = None;
-        let mut seen = self.look(refused.as_ref());
+        let mut seen = Seen {
+            live: std::mem::take(&mut self.contents),
+            refused: Contents::new(),
+        };
         let mut _watched = Watched::start(&seen.paths(), &changed);
+        if self.look(None) != seen {
+            changed.notify_one();
+        }
         loop {
             let forced = tokio::select! {
                 _ = hangup.recv() => true,
@@ -206,10 +215,10 @@ fn read(conf: &Path) -> Result<(Candidate, Result<Content, StartError>), StartEr
 }
 
 /// Files, each with a digest of what it holds. A file that is not there, and a folder, count by their name alone.
-type Contents = BTreeMap<PathBuf, [u8; 32]>;
+pub(super) type Contents = BTreeMap<PathBuf, [u8; 32]>;
 
 /// What the files hold that say something about a configuration.
-fn contents(conf: &Path, config: &Config) -> Contents {
+pub(super) fn contents(conf: &Path, config: &Config) -> Contents {
     let mut files = catalogue::files(config);
     files.insert(conf.to_owned());
     files.extend(tls::files(config));

@@ -197,6 +197,21 @@ fn what_needs_a_restart_says_so() {
 }
 
 /// What is added to weir.toml, refused because of a file that it names for the first time, is taken once that file is mended.
+#[test]
+fn a_change_from_before_the_files_are_watched_is_loaded_too() {
+    let provider = RecordingProvider::answering(OK);
+    let secrets = tempfile::TempDir::new().unwrap();
+    let secret = secrets.path().join("secret");
+    std::fs::write(&secret, "secret-0").unwrap();
+    let text = file(&provider.base_url(), secret.to_str().unwrap(), 0);
+    let rules = RuleFolder::new(&[("one", &text)]);
+    // As on a machine that is busy with other things.
+    let late = ("FAILPOINTS", "reloader_begins=sleep(1000)");
+    let weir = rules.weir().variable(late.0, late.1).start();
+    std::fs::write(&secret, "secret-1").unwrap();
+    wait_until("the new secret to be in force", || reloads(&weir, "ok") == 1);
+}
+
 fn refused_then_mended(added: &str, file: &std::path::Path, bad: Option<&str>, good: &str) {
     let provider = RecordingProvider::answering(OK);
     let rules = RuleFolder::new(&[("one", &file_of(&provider))]);
