@@ -2,6 +2,7 @@
 
 pub(crate) mod account;
 pub(crate) mod admin_client;
+pub(crate) mod console;
 pub(crate) mod key;
 #[cfg(not(feature = "sample-provider"))]
 mod left_out;
@@ -15,6 +16,8 @@ pub(crate) mod provider;
 pub(crate) mod rules;
 pub(crate) mod socket_owner;
 pub(crate) mod store;
+pub(crate) mod upgrade;
+pub(crate) mod usage;
 
 use std::{
     ffi::OsString,
@@ -55,6 +58,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Run a gateway with a sample provider behind it, with nothing to install and nothing left behind
     Demo(DemoArgs),
+    /// Have another process take a running weir's place, with the program and the configuration as they are now
+    Upgrade(ClientArgs),
     /// Check the configuration and all rule files
     Check(CheckArgs),
     /// Create, credit, correct, limit, suspend, list and show accounts
@@ -66,9 +71,14 @@ pub enum Command {
     /// Query and export the consumption log
     #[command(subcommand)]
     Log(log::LogCommand),
+    /// Show what accounts, keys, models and tags have used
+    Usage(usage::UsageArgs),
     /// List providers, and switch them off and on while weir runs
     #[command(subcommand)]
     Provider(provider::ProviderCommand),
+    /// Open the operators' console
+    #[command(subcommand)]
+    Console(console::ConsoleCommand),
     /// List the models that are served
     Models(ClientArgs),
     /// Set up, back up and restore the store
@@ -92,6 +102,9 @@ pub struct ServeArgs {
     /// Written once everything listens: JSON with the addresses of gateway, ops and admin
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
+    /// Take the place of the weir at the other end of the standard input
+    #[arg(long, hide = true)]
+    pub successor: bool,
 }
 
 /// `weir demo`
@@ -171,6 +184,16 @@ pub(crate) async fn run_log(
     log::run(command, &client, out).await
 }
 
+/// Runs `weir usage`.
+pub(crate) async fn run_usage(
+    args: &usage::UsageArgs,
+    socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
+    out: &mut impl Write,
+) -> Result<(), AdminClientError> {
+    let client = AdminClient::new(admin_client::socket(&args.client, socket_of)?);
+    usage::run(args, &client, out).await
+}
+
 /// Runs `weir provider ...`.
 pub(crate) async fn run_provider(
     command: &provider::ProviderCommand,
@@ -181,6 +204,16 @@ pub(crate) async fn run_provider(
     provider::run(command, &client, out).await
 }
 
+/// Runs `weir console ...`.
+pub(crate) async fn run_console(
+    command: &console::ConsoleCommand,
+    socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
+    out: &mut impl Write,
+) -> Result<(), AdminClientError> {
+    let client = AdminClient::new(admin_client::socket(command.client(), socket_of)?);
+    console::run(command, &client, out).await
+}
+
 /// Runs `weir models`.
 pub(crate) async fn run_models(
     args: &ClientArgs,
@@ -189,6 +222,16 @@ pub(crate) async fn run_models(
 ) -> Result<(), AdminClientError> {
     let client = AdminClient::new(admin_client::socket(args, socket_of)?);
     models::run(args, &client, out).await
+}
+
+/// Runs `weir upgrade`.
+pub(crate) async fn run_upgrade(
+    args: &ClientArgs,
+    socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
+    out: &mut impl Write,
+) -> Result<(), AdminClientError> {
+    let client = AdminClient::new(admin_client::socket(args, socket_of)?);
+    upgrade::run(args, &client, out).await
 }
 
 /// Runs `weir manual`.

@@ -5,10 +5,12 @@
 
 pub(crate) mod bodies;
 pub(crate) mod connections;
+pub(crate) mod console;
 mod host_port;
 mod listeners;
 mod load;
 pub(crate) mod money;
+pub(crate) mod own_usage;
 mod raw;
 mod raw_secret;
 mod resolve;
@@ -43,6 +45,8 @@ pub(crate) struct Config {
     pub gateway: GatewayConfig,
     /// `[connections]`: limits of clients' connections.
     pub connections: connections::ConnectionsConfig,
+    /// `[own_usage]`: how often an address may ask what its keys have used.
+    pub own_usage: own_usage::OwnUsageConfig,
     /// `[upstream]`: connections to providers.
     pub upstream: UpstreamConfig,
     /// `[retry]`: whether an unanswered request goes to another provider.
@@ -61,6 +65,8 @@ pub(crate) struct Config {
     pub stability: stability::StabilityConfig,
     /// `[admin]`: the admin API.
     pub admin: AdminConfig,
+    /// `[console]`: the operators' console and the owners' portal.
+    pub console: console::ConsoleConfig,
     /// `[log]`: access log and messages.
     pub log: LogConfig,
     /// `[rules]`: which rule files are read.
@@ -82,6 +88,8 @@ pub(crate) struct GatewayConfig {
     pub key_prefix: KeyPrefix,
     /// Deepest nesting of a request body.
     pub json_depth_max: usize,
+    /// The session that an agent names is a tag of its requests.
+    pub session_tag: bool,
     /// What request bodies may take.
     pub bodies: bodies::BodiesConfig,
     /// Largest request header block, in bytes.
@@ -349,6 +357,7 @@ impl Config {
         [
             ("gateway", listener(new) != listener(old)),
             ("connections", places(self) != places(before)),
+            ("own_usage", self.own_usage != before.own_usage),
             ("upstream", pool(&self.upstream) != pool(&before.upstream)),
             ("store", self.store != before.store),
             ("key_cache", self.key_cache != before.key_cache),
@@ -356,6 +365,7 @@ impl Config {
             ("ops", self.ops != before.ops),
             ("stability", self.stability.at_start() != before.stability.at_start()),
             ("admin", self.admin.at_start() != before.admin.at_start()),
+            ("console", self.console.at_start() != before.console.at_start()),
             ("log", self.log != before.log),
         ]
         .into_iter()

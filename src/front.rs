@@ -14,7 +14,7 @@ pub(crate) mod places;
 pub(crate) mod tls;
 pub(crate) mod transport;
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use pingora::{
@@ -27,7 +27,7 @@ use crate::{
     config::Config,
     domain::wire::http1::head::HeadLimits,
     front::{
-        arrival::{Arrival, ArrivalLimits, Spoken},
+        arrival::{Arrival, ArrivalLimits, Closing, Spoken},
         guarded::Guarded,
         handler::{Arrived, Handler},
         http2::Http2Settings,
@@ -41,6 +41,10 @@ use crate::{
 /// What a head may have beyond what the gateway counts of it (`gateway/request/head.rs`): the words of the request line and
 /// the line ends.
 const UNCOUNTED_BYTES: usize = 64;
+
+/// How long a connection that was accepted when weir still took new ones may take to bring its first request. Who has just
+/// connected is about to ask; who has been answered before may be told at any time that the connection has ended.
+pub(crate) const FIRST_REQUEST_WAIT: Duration = Duration::from_secs(3);
 
 /// The application that a listening service passes connections to.
 pub(crate) struct Front<H> {
@@ -104,7 +108,11 @@ impl<H: Handler> Front<H> {
         };
         let requests_max = config.connections.requests_max;
         for count in 1..=requests_max {
-            let arrival = arrival::next(&mut connection, spoken, limits, &mut closing.clone()).await;
+            let closing_now = Closing {
+                told: closing.clone(),
+                patience: if count == 1 { FIRST_REQUEST_WAIT } else { Duration::ZERO },
+            };
+            let arrival = arrival::next(&mut connection, spoken, limits, closing_now).await;
             let bytes = match arrival {
                 Ok(Arrival::Request(bytes)) => bytes,
                 Ok(Arrival::Http2) => {
@@ -150,11 +158,14 @@ impl<H: Handler> ServerApp for Front<H> {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
         let _visit = self.handler.enter();
         let config = Arc::clone(&self.live.get().config);
-        let mut closing = shutdown.clone();
+        let closing = Closing {
+            told: shutdown.clone(),
+            patience: FIRST_REQUEST_WAIT,
+        };
         let opened = tokio::select! {
             biased;
             opened = self.open(stream, &config) => opened,
-            _ = closing.wait_for(|closing| *closing) => return None,
+            () = closing.over() => return None,
         };
         match opened {
             Ok(connection) => self.serve(connection, &config, shutdown).await,

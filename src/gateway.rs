@@ -22,6 +22,7 @@ pub(crate) mod key_slots;
 pub(crate) mod meter;
 pub(crate) mod outlet;
 pub(crate) mod panics;
+pub(crate) mod parking;
 pub(crate) mod parts;
 pub(crate) mod peer;
 pub(crate) mod presence;
@@ -29,6 +30,7 @@ pub(crate) mod recent_refusals;
 pub(crate) mod recipient;
 pub(crate) mod reply;
 pub(crate) mod request;
+pub(crate) mod tags;
 pub(crate) mod ticket;
 
 use std::time::Duration;

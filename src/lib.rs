@@ -12,6 +12,7 @@
 
 mod cli;
 mod config;
+mod console;
 mod domain;
 mod edges;
 mod front;
@@ -38,19 +39,23 @@ pub mod parts {
             faults::stability::{Counters, Hour, ModelWindow, Window},
             keys::key::{KeyId, KeyRecord, KeyState},
             ledger::{Admission, Admit, Change, KeyTerms, NodeId, Step},
-            money::NanoUsd,
+            money::{NanoUsd, price::PriceList},
             rules::{
                 BodyRules, EditError, RequestFacts, ResponseRewriter, RuleFile, compile::compile, edit_body, shipped,
             },
             wire::{
+                http1::{chunked, head},
                 json_scan::{JsonEnd, Progress, Scan, ScanLimits, scan},
                 operation::Operation,
                 protocol::{
                     FailureKind, Framing, MidStreamFailure, Observed, Observer, Protocol, observer::HEAP_BYTES_MAX,
                 },
+                proxy_protocol,
                 tokens::CharClasses,
             },
         },
+        gateway::coding::{Coding, decoding},
+        journal::frame,
         stability::public::page,
         store::{
             KeyStore,

@@ -4,6 +4,8 @@
 //! atomic step. A node remembers the version it has worked through and reads on from there, at once when nudged and at
 //! every poll besides, so that a lost nudge costs at most one poll interval.
 
+use serde::{Deserialize, Serialize};
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -122,7 +124,7 @@ pub trait KeyHealer: Send + Sync {
 }
 
 /// The answer to [`KeyStore::find`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lookup {
     /// The record, `None` if no key has this digest.
     pub record: Option<KeyRecord>,
@@ -142,7 +144,7 @@ pub struct KeyView {
 }
 
 /// The answer to [`KeyStore::changes_since`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
     /// The version the store is at now. Lower than the one asked for after a restart or a failover.
     pub version: u64,
@@ -240,7 +242,7 @@ impl StoreWarning {
 }
 
 /// Why a store did not do as asked.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum StoreError {
     /// No key has this id.
     #[error("no key has this id, `weir key list` shows the ids there are")]

@@ -1,26 +1,32 @@
 //! The only place where concrete types meet.
 
+mod bounds;
 pub(crate) mod catalogue;
 mod check;
 mod configuration;
+mod console;
 #[cfg(feature = "sample-provider")]
 mod demo;
 mod descriptors;
 pub(crate) mod front_service;
 mod greeting;
+mod lanes;
 #[cfg(not(feature = "sample-provider"))]
 mod left_out;
 mod listen_fds;
+mod listeners;
 pub(crate) mod money;
 mod notify;
 mod output;
 pub(crate) mod parts;
+mod prepared;
 pub(crate) mod prices;
 pub(crate) mod public;
 pub(crate) mod reload;
 mod runtimes;
 #[cfg(feature = "sample-provider")]
 mod sample_provider;
+mod served;
 pub(crate) mod server;
 pub(crate) mod signals;
 pub(crate) mod stability;
@@ -31,11 +37,9 @@ mod store_check;
 mod store_commands;
 pub(crate) mod tls;
 pub(crate) mod trust;
+mod upgrade;
 
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::io::Write;
 
 use serde_json::json;
 
@@ -49,17 +53,18 @@ pub use start_error::StartError;
 
 use crate::{
     cli::{
-        self, Command,
+        self, Command, ServeArgs,
         admin_client::AdminClientError,
         rules::{RulesCommand, RulesCommandError},
     },
-    config::Config,
     domain::rules::shipped,
     telemetry::access_log,
     wiring::{
         configuration::{load, socket},
         output::printed,
         runtimes::client_runtime,
+        server::Running,
+        upgrade::{Launch, predecessor::Predecessor},
     },
 };
 
@@ -73,7 +78,8 @@ pub fn run(command: Command) -> Result<(), StartError> {
     };
     let mut out = std::io::stdout();
     match command {
-        Command::Serve(args) => serve(load(&args.conf)?, &args.conf, args.ready_file),
+        Command::Serve(args) => serve(&args),
+        Command::Upgrade(args) => client(client_runtime()?.block_on(cli::run_upgrade(&args, socket, &mut out))),
         Command::Demo(args) => {
             diagnostics("warn")?;
             run_demo(&args)
@@ -82,7 +88,9 @@ pub fn run(command: Command) -> Result<(), StartError> {
         Command::Key(command) => client(client_runtime()?.block_on(cli::run_key(&command, socket, &mut out))),
         Command::Account(command) => client(client_runtime()?.block_on(cli::run_account(&command, socket, &mut out))),
         Command::Log(command) => client(client_runtime()?.block_on(cli::run_log(&command, socket, &mut out))),
+        Command::Usage(args) => client(client_runtime()?.block_on(cli::run_usage(&args, socket, &mut out))),
         Command::Provider(command) => client(client_runtime()?.block_on(cli::run_provider(&command, socket, &mut out))),
+        Command::Console(command) => client(client_runtime()?.block_on(cli::run_console(&command, socket, &mut out))),
         Command::Models(args) => client(client_runtime()?.block_on(cli::run_models(&args, socket, &mut out))),
         Command::Store(command) => store_commands::run(&command, &mut out),
         Command::Rules(command) => explain_rules(&command, &mut out),
@@ -106,12 +114,39 @@ fn explain_rules(command: &RulesCommand, out: &mut impl Write) -> Result<(), Sta
     }
 }
 
-/// `weir serve`: runs until a signal ends it. `ready_file` is written once everything listens.
-pub(crate) fn serve(config: Config, conf: &Path, ready_file: Option<PathBuf>) -> Result<(), StartError> {
+/// `weir serve`: runs until a signal ends it, or another process has taken its place.
+fn serve(args: &ServeArgs) -> Result<(), StartError> {
+    let mut predecessor = args.successor.then(Predecessor::meet).transpose()?;
+    let line = predecessor.as_ref().map(Predecessor::line).transpose()?;
+    let running = started(args, predecessor.as_mut()).and_then(|running| match predecessor {
+        Some(predecessor) => running.after(predecessor),
+        None => Ok(running),
+    });
+    let running = running.inspect_err(|error| {
+        if let Some(line) = line {
+            line.failed(&error.to_string());
+        }
+    })?;
+    running.background.spawn(notify::watchdog(running.handed_over.clone()));
+    if !args.successor {
+        notify::ready();
+    }
+    running.until_stopped();
+    Ok(())
+}
+
+/// Starts to serve; the ready file is written once everything listens.
+fn started(args: &ServeArgs, predecessor: Option<&mut Predecessor>) -> Result<Running, StartError> {
+    let config = load(&args.conf)?;
     diagnostics(&config.log.level.to_string())?;
-    let running = server::start(config, conf)?;
-    if let Some(path) = ready_file {
-        let addresses = &running.addresses;
+    let launch = Launch {
+        program: std::env::args_os().next().unwrap_or_else(|| "weir".into()),
+        conf: args.conf.clone(),
+        ready_file: args.ready_file.clone(),
+    };
+    let running = server::start(config, &args.conf, Some(launch), predecessor)?;
+    let addresses = &running.addresses;
+    if let Some(path) = &args.ready_file {
         let ready = json!({
             "gateway": addresses.gateway.to_string(),
             "ops": addresses.ops.to_string(),
@@ -119,19 +154,17 @@ pub(crate) fn serve(config: Config, conf: &Path, ready_file: Option<PathBuf>) ->
             "admin": addresses.admin,
             "admin_tcp": addresses.admin_tcp.map(|address| address.to_string()),
             "redirect": addresses.redirect.map(|address| address.to_string()),
+            "console": addresses.console.map(|address| address.to_string()),
         });
         // Renamed into place, so that nobody reads half of it.
         let partial = path.with_extension("partial");
         std::fs::write(&partial, ready.to_string())
-            .and_then(|()| std::fs::rename(&partial, &path))
+            .and_then(|()| std::fs::rename(&partial, path))
             .map_err(|error| StartError::failed("the ready file", error))?;
     }
-    let (addresses, tls) = (&running.addresses, running.parts.tls.gateway.is_some());
-    tracing::info!("{}", greeting::ready(addresses, tls, conf));
-    running.background.spawn(notify::watchdog());
-    notify::ready();
-    running.until_stopped();
-    Ok(())
+    let tls = running.parts.tls.gateway.is_some();
+    tracing::info!("{}", greeting::ready(addresses, tls, &args.conf));
+    Ok(running)
 }
 
 /// Log lines, and panics told by their place only: their text may quote what they choked on.

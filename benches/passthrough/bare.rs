@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use async_trait::async_trait;
 use clap::Parser;
 use pingora::{
+    listeners::{L4BufferSettings, ListenerConfig},
     prelude::{HttpPeer, Result, Server, Session},
     proxy::{ProxyHttp, http_proxy_service},
     server::configuration::ServerConf,
@@ -58,7 +59,9 @@ pub(crate) fn run(args: &BareArgs) -> ! {
             upstream: args.upstream,
         },
     );
-    service.add_tcp(&address.to_string());
+    // As weir does: a buffer of 64 KiB for each connection would make the comparison of memory one of buffers.
+    let buffers = L4BufferSettings::default().read(0);
+    service.add_listener(ListenerConfig::tcp(address.to_string()).l4_buffer(buffers));
     server.add_service(service);
     println!("{COMMAND} listening on http://{address}");
     server.run_forever()

@@ -3,7 +3,7 @@
 use std::{
     fs,
     net::{SocketAddr, TcpListener},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
 };
@@ -15,15 +15,18 @@ use crate::{bare, process::Process, row::Subject};
 
 const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 
-/// The model that the bench asks for; its name orders nothing from the sample provider.
-const MODEL: &str = "bench";
+/// The model that the bench asks for, in any protocol; its name orders nothing from the sample provider.
+pub(crate) const MODEL: &str = "bench";
+
+/// The providers behind weir, each with the protocol that its model is asked for in. All are the sample provider.
+const PROVIDERS: [(&str, &str); 3] = [("anthropic", "messages"), ("openai", "responses"), ("gemini", "gemini")];
 
 /// The variable with the provider's credential, and the credential.
 const SECRET_NAME: &str = "WEIR_BENCH_PROVIDER_SECRET";
 const SECRET: &str = "bench-provider-secret";
 
 /// What it costs: every request is held, charged and settled.
-const PRICES: &str = "version = \"bench\"\n[[price]]\nname = \"bench\"\ntiers = [{ input = \"3\", output = \"15\" }]\n";
+const PRICE: &str = "tiers = [{ input = \"3\", output = \"15\" }]\n";
 
 /// How the provider answers: always the same bytes.
 #[derive(Clone, Copy)]
@@ -55,8 +58,14 @@ pub(crate) struct Proxy {
     pub(crate) stability: SocketAddr,
     /// Its process.
     pub(crate) process: Process,
-    key: String,
+    /// The folder with its files.
+    pub(crate) home: PathBuf,
+    /// The key that it takes.
+    pub(crate) key: String,
 }
+
+/// Makes the command that starts a proxy: of its program and its folder.
+pub(crate) type Launch = fn(&Path, &Path) -> Command;
 
 /// All processes of a phase. Dropping it kills them.
 pub(crate) struct Fleet {
@@ -86,20 +95,25 @@ pub(crate) enum Form {
 impl Fleet {
     /// Starts everything; returns when everything accepts connections.
     pub(crate) fn start(script: Script, redis: RedisRow) -> Self {
+        Self::launch(script, redis, |program, _| Command::new(program))
+    }
+
+    /// Starts everything, the proxies by `launch`.
+    pub(crate) fn launch(script: Script, redis: RedisRow, launch: Launch) -> Self {
         let folder = TempDir::with_prefix("weir-passthrough-").expect("a temporary folder");
         let mut sample = Process::start("sample-provider", &mut sample_provider(script), folder.path());
         let provider = sample.announced_address();
         let mut others = vec![sample];
-        let mut proxies = vec![bare_proxy(provider, folder.path())];
+        let mut proxies = vec![bare_proxy(provider, &folder.path().join("bare"), launch)];
         let embedded = "engine = \"embedded\"\n[store.embedded]\npath = \"store\"";
-        proxies.push(weir(Subject::Embedded, embedded, provider, folder.path()));
+        proxies.push(weir(Subject::Embedded, embedded, provider, folder.path(), launch));
         let mut redis_address = None;
         if redis == RedisRow::In {
             let (server, address) = redis_server(folder.path());
             redis_address = Some(address);
             others.push(server);
             let store = format!("engine = \"redis\"\n[store.redis]\nnodes = [\"{address}\"]");
-            proxies.push(weir(Subject::Redis, &store, provider, folder.path()));
+            proxies.push(weir(Subject::Redis, &store, provider, folder.path(), launch));
         }
         Self {
             provider,
@@ -173,8 +187,9 @@ fn sample_provider(script: Script) -> Command {
     command
 }
 
-fn bare_proxy(provider: SocketAddr, folder: &Path) -> Proxy {
-    let mut command = Command::new(std::env::current_exe().expect("the path of this executable"));
+fn bare_proxy(provider: SocketAddr, home: &Path, launch: Launch) -> Proxy {
+    fs::create_dir_all(home).expect("a folder in the temporary folder");
+    let mut command = launch(&std::env::current_exe().expect("the path of this executable"), home);
     command.args([
         bare::COMMAND,
         "--listen",
@@ -182,18 +197,19 @@ fn bare_proxy(provider: SocketAddr, folder: &Path) -> Proxy {
         "--upstream",
         &provider.to_string(),
     ]);
-    let mut process = Process::start("bare", &mut command, folder);
+    let mut process = Process::start("bare", &mut command, home);
     let address = process.announced_address();
     Proxy {
         subject: Subject::Bare,
         address,
         stability: address,
         process,
+        home: home.to_owned(),
         key: "any-key".to_owned(),
     }
 }
 
-fn weir(subject: Subject, store: &str, provider: SocketAddr, folder: &Path) -> Proxy {
+fn weir(subject: Subject, store: &str, provider: SocketAddr, folder: &Path, launch: Launch) -> Proxy {
     let home = folder.join(subject.name());
     // What weir writes is elsewhere than its configuration, which it watches.
     fs::create_dir_all(home.join("etc")).expect("a folder in the temporary folder");
@@ -209,13 +225,14 @@ fn weir(subject: Subject, store: &str, provider: SocketAddr, folder: &Path) -> P
          [admin]\nsocket = \"{admin}\"\naudit = \"{home_shown}/audit.jsonl\"\n\
          [journal]\npath = \"{home_shown}/journal\"\n\
          [prices]\nfile = \"{home_shown}/etc/prices.toml\"\n\
-         [log]\naccess = \"{home_shown}/access.jsonl\"\nlevel = \"warn\"\n\
-         [provider.anthropic]\nbase_url = \"http://{provider}\"\nsecret = \"env:{SECRET_NAME}\"\n\
-         [[model]]\nname = \"{MODEL}\"\nproviders = [\"anthropic\"]\nprotocols = [\"messages\"]\n",
+         [log]\naccess = \"{home_shown}/access.jsonl\"\nlevel = \"warn\"\n{providers}",
+        providers = providers(provider),
         pool = bare::POOL_SIZE,
         admin = admin.display(),
     );
-    fs::write(home.join("etc/prices.toml"), PRICES).expect("a file in the temporary folder");
+    let price = |(_, protocol)| format!("[[price]]\nname = \"{}\"\n{PRICE}", model_of(protocol));
+    let prices = format!("version = \"bench\"\n{}", PROVIDERS.map(price).concat());
+    fs::write(home.join("etc/prices.toml"), prices).expect("a file in the temporary folder");
     let conf = home.join("etc/weir.toml");
     fs::write(&conf, text).expect("a file in the temporary folder");
     let ready = home.join("ready.json");
@@ -229,7 +246,7 @@ fn weir(subject: Subject, store: &str, provider: SocketAddr, folder: &Path) -> P
         let said = String::from_utf8_lossy(&set_up.stderr);
         assert!(set_up.status.success(), "weir store init: {said}");
     }
-    let mut command = Command::new(WEIR);
+    let mut command = launch(Path::new(WEIR), &home);
     command.env(SECRET_NAME, SECRET);
     command
         .arg("serve")
@@ -251,6 +268,26 @@ fn weir(subject: Subject, store: &str, provider: SocketAddr, folder: &Path) -> P
         stability,
         process,
         key: created_key(&admin),
+        home,
+    }
+}
+
+fn providers(provider: SocketAddr) -> String {
+    let each = PROVIDERS.map(|(name, protocol)| {
+        let model = model_of(protocol);
+        format!(
+            "[provider.{name}]\nbase_url = \"http://{provider}\"\nsecret = \"env:{SECRET_NAME}\"\n\
+             [[model]]\nname = \"{model}\"\nproviders = [\"{name}\"]\nprotocols = [\"{protocol}\"]\n"
+        )
+    });
+    each.concat()
+}
+
+/// The model that is asked for in a protocol.
+pub(crate) fn model_of(protocol: &str) -> String {
+    match protocol {
+        "messages" => MODEL.to_owned(),
+        other => format!("{MODEL}-{other}"),
     }
 }
 

@@ -13,8 +13,8 @@ use std::{
 /// Microseconds in a clock tick of `/proc`: Linux shows every process 100 of them a second.
 const TICK_MICROS: f64 = 10_000.0;
 
-/// How long a process may take to say that it serves.
-const START_WAIT: Duration = Duration::from_secs(20);
+/// How long a process may take to say that it serves. Under callgrind everything takes fifty times as long.
+const START_WAIT: Duration = Duration::from_secs(120);
 
 const START_POLL: Duration = Duration::from_millis(5);
 
@@ -86,6 +86,11 @@ impl Process {
             child,
             messages,
         }
+    }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Waits for a line `... listening on http://ADDRESS`, then for the address to accept.

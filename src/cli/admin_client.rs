@@ -138,7 +138,18 @@ impl AdminClient {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, AdminClientError> {
-        match tokio::time::timeout(CALL_WAIT, self.exchange(method, path, body)).await {
+        self.call_within(CALL_WAIT, method, path, body).await
+    }
+
+    /// The same for a call that may take longer.
+    pub(crate) async fn call_within(
+        &self,
+        wait: Duration,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, AdminClientError> {
+        match tokio::time::timeout(wait, self.exchange(method, path, body)).await {
             Ok(answer) => answer,
             Err(_) => Err(self.lost("no answer in time")),
         }

@@ -18,6 +18,7 @@ use crate::domain::ledger::consumption::{Part, Row};
 
 mod csv;
 mod timestamp;
+mod verify;
 
 use timestamp::time;
 
@@ -35,6 +36,8 @@ pub enum LogCommand {
     Query(QueryArgs),
     /// Write rows as JSON lines or CSV; without --since all there are
     Export(ExportArgs),
+    /// Compare rows with the daily sums that are kept of them; ends with 1 where any differ
+    Verify(verify::VerifyArgs),
 }
 
 /// Which rows. They come by account, then by day, in the order in which they were written.
@@ -49,6 +52,9 @@ pub struct FilterArgs {
     /// Only rows of this model, asked for or served
     #[arg(long)]
     pub model: Option<String>,
+    /// Only requests with this tag
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub tag: Option<String>,
     /// Only requests that ended then or later: an RFC 3339 time, or a date for its first moment in UTC
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
@@ -106,6 +112,7 @@ impl LogCommand {
         match self {
             Self::Query(args) => &args.client,
             Self::Export(args) => &args.client,
+            Self::Verify(args) => &args.client,
         }
     }
 }
@@ -126,6 +133,7 @@ pub(crate) async fn run(
             let form = if args.client.json { Form::Jsonl } else { Form::Table };
             rows(&wanted, args.limit, client, form, out).await
         }
+        LogCommand::Verify(args) => verify::run(args, client, out).await,
         LogCommand::Export(args) => {
             let form = match args.format {
                 Format::Jsonl => Form::Jsonl,
@@ -268,6 +276,7 @@ impl FilterArgs {
             ("account", &self.account),
             ("key", &self.key),
             ("model", &self.model),
+            ("tag", &self.tag),
             ("since", &self.since),
             ("until", &self.until),
         ];

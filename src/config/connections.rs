@@ -11,6 +11,7 @@ use super::values::Values;
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawConnections {
     max: Option<u64>,
+    running_max: Option<u64>,
     per_address_max: Option<u64>,
     handshake_seconds: Option<u64>,
     first_byte_seconds: Option<u64>,
@@ -25,6 +26,8 @@ pub(super) struct RawConnections {
 pub(crate) struct ConnectionsConfig {
     /// The most connections of clients to the gateway; fewer if the process may not open so many files.
     pub max: usize,
+    /// The most requests that run at a time, over all connections; fewer if the process may not open so many files.
+    pub running_max: usize,
     /// The most connections of one address (IPv6: one /64) to each of the two listeners.
     pub per_address_max: usize,
     /// Longest time from the accepted connection to one that HTTP can be spoken over.
@@ -48,6 +51,7 @@ pub(super) fn resolve(values: &mut Values<'_>, raw: &RawConnections) -> Connecti
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     ConnectionsConfig {
         max: size(number("max", raw.max, 16_384, 1..=1_000_000)),
+        running_max: size(number("running_max", raw.running_max, 16_384, 1..=1_000_000)),
         per_address_max: size(number("per_address_max", raw.per_address_max, 1024, 1..=1_000_000)),
         handshake: seconds(number("handshake_seconds", raw.handshake_seconds, 10, 1..=60)),
         first_byte: seconds(number("first_byte_seconds", raw.first_byte_seconds, 10, 1..=600)),

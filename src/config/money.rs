@@ -23,7 +23,6 @@ pub(super) struct RawMoney {
 pub(crate) struct WaitingMax {
     /// On this node.
     pub all: usize,
-    /// Of one account.
     pub account: usize,
 }
 

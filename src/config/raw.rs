@@ -12,6 +12,7 @@ use crate::domain::catalogue::RawModel;
 pub(super) struct RawConfig {
     pub(super) gateway: RawGateway,
     pub(super) connections: super::connections::RawConnections,
+    pub(super) own_usage: super::own_usage::RawOwnUsage,
     pub(super) upstream: RawUpstream,
     pub(super) retry: super::retry::RawRetry,
     pub(super) store: RawStore,
@@ -21,6 +22,7 @@ pub(super) struct RawConfig {
     pub(super) ops: RawOps,
     pub(super) stability: super::stability::RawStability,
     pub(super) admin: RawAdmin,
+    pub(super) console: super::console::RawConsole,
     pub(super) log: RawLog,
     pub(super) rules: RawRules,
     pub(super) prices: RawPrices,
@@ -36,6 +38,7 @@ pub(super) struct RawGateway {
     pub(super) threads: Option<u64>,
     pub(super) key_prefix: Option<String>,
     pub(super) json_depth_max: Option<u64>,
+    pub(super) session_tag: Option<bool>,
     pub(super) body_bytes_max: Option<u64>,
     pub(super) body_budget_bytes: Option<u64>,
     pub(super) body_key_bytes: Option<u64>,

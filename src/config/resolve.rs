@@ -23,10 +23,11 @@ mod redis;
 
 const DAY_SECONDS: u64 = 86_400;
 /// The sections of which more is found wrong when what they name is read.
-const JUDGED_LATER: [&str; 9] = [
+const JUDGED_LATER: [&str; 10] = [
     "gateway",
     "stability",
     "admin",
+    "console",
     "provider",
     "model",
     "rules",
@@ -58,6 +59,7 @@ pub(super) fn resolve(
     let mut values = Values::new(file, text, &folder, struck);
     let gateway = gateway(&mut values, &raw.gateway);
     let connections = super::connections::resolve(&mut values, &raw.connections);
+    let own_usage = super::own_usage::resolve(&mut values, &raw.own_usage);
     let upstream = upstream(&mut values, &raw.upstream);
     let retry = super::retry::resolve(&raw.retry);
     let store = store(&mut values, raw.store);
@@ -69,6 +71,7 @@ pub(super) fn resolve(
     };
     let stability = super::stability::resolve(&mut values, &raw.stability);
     let admin = admin(&mut values, &raw.admin);
+    let console = super::console::resolve(&mut values, &raw.console);
     let log = log(&mut values, &raw.log);
     let rules = rules(&mut values, &raw.rules);
     let prices = prices(&mut values, &raw.prices);
@@ -88,10 +91,11 @@ pub(super) fn resolve(
             unread: struck.clone(),
         },
     };
-    super::listeners::alone(&mut values, (&gateway, &ops, &stability, &admin));
+    super::listeners::alone(&mut values, (&gateway, &ops, &stability, &admin, &console));
     let config = Config {
         gateway,
         connections,
+        own_usage,
         upstream,
         retry,
         store,
@@ -101,6 +105,7 @@ pub(super) fn resolve(
         ops,
         stability,
         admin,
+        console,
         log,
         rules,
         prices,
@@ -126,6 +131,7 @@ fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> GatewayConfig {
         listen: values.address(&["gateway", "listen"], raw.listen.as_deref(), loopback(8080)),
         threads,
         json_depth_max: values.count(&["gateway", "json_depth_max"], raw.json_depth_max, 256, 1..=1024),
+        session_tag: raw.session_tag.unwrap_or(false),
         bodies,
         header_bytes_max: values.count(
             &["gateway", "header_bytes_max"],

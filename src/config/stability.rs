@@ -15,6 +15,7 @@ use super::values::{Values, loopback};
 pub(super) struct RawStability {
     listen: Option<String>,
     refresh_seconds: Option<u64>,
+    connections_max: Option<u64>,
     requests_per_minute: Option<u64>,
     burst: Option<u64>,
     addresses_max: Option<u64>,
@@ -30,6 +31,8 @@ pub(crate) struct StabilityConfig {
     pub listen: SocketAddr,
     /// How often the store is read, and so how long an answer is valid.
     pub refresh: Duration,
+    /// The most connections to its own listener; fewer if the process may not open so many files.
+    pub connections_max: usize,
     /// Requests per minute and address in the long run; at least 1.
     pub requests_per_minute: u32,
     /// Requests of one address at once after a rest; at least 1.
@@ -65,6 +68,12 @@ pub(super) fn resolve(values: &mut Values<'_>, raw: &RawStability) -> StabilityC
     StabilityConfig {
         listen: values.address(&["stability", "listen"], raw.listen.as_deref(), loopback(8081)),
         refresh: values.seconds(&["stability", "refresh_seconds"], raw.refresh_seconds, 5, 1..=60),
+        connections_max: values.count(
+            &["stability", "connections_max"],
+            raw.connections_max,
+            256,
+            1..=1_000_000,
+        ),
         requests_per_minute,
         burst,
         addresses_max: values.count(

@@ -1,4 +1,4 @@
-//! `[gateway.tls]`, `[stability.tls]` and `[admin.tls]`: what the listeners show and demand.
+//! `[gateway.tls]`, `[stability.tls]`, `[console.tls]` and `[admin.tls]`: what the listeners show and demand.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -4,6 +4,7 @@ pub(crate) mod credential;
 pub(crate) mod key;
 pub(crate) mod key_id;
 pub(crate) mod not_forwarded;
+pub(crate) mod plain_search;
 pub(crate) mod query;
 pub(crate) mod secret;
 pub(crate) mod terms;

@@ -10,6 +10,7 @@ mod admission;
 pub(crate) mod calibration;
 pub(crate) mod consumption;
 pub(crate) mod crash;
+pub(crate) mod daily_sums;
 pub(crate) mod journaled;
 pub(crate) mod node;
 pub(crate) mod operation_id;
@@ -17,7 +18,9 @@ pub(crate) mod period;
 pub(crate) mod retention;
 pub(crate) mod spend_limit;
 mod step;
+pub(crate) mod tag;
 mod top_up;
+pub(crate) mod usage_report;
 mod view;
 
 pub use crate::domain::keys::terms::KeyTerms;
@@ -26,7 +29,7 @@ pub(crate) use crate::domain::keys::terms::KeyTermsChange;
 pub(crate) use crate::domain::keys::terms::{
     AccountTerms, AccountTermsChange, FinishFactor, OnExhausted, ProviderState, Rates, RatesChange, Reset,
 };
-pub(crate) use account::Account;
+pub(crate) use account::{Account, transient::Transient};
 pub use admission::{Admission, Admit};
 pub(crate) use admission::{Counted, Denied, Grant, QuotaUse, Scope};
 pub(crate) use crash::{settlement_after_crash, settlement_of_charged};

@@ -8,7 +8,7 @@ pub(crate) mod json_scan;
 pub(crate) mod operation;
 pub(crate) mod protocol;
 pub(crate) mod provider_state;
-pub(crate) mod proxy_protocol;
+pub mod proxy_protocol;
 pub(crate) mod query_value;
 pub(crate) mod session_hint;
 pub(crate) mod sse;

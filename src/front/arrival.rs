@@ -36,6 +36,24 @@ pub(crate) struct ArrivalLimits {
     pub size: HeadLimits,
 }
 
+/// When a connection is not waited for any more because weir takes nothing new.
+#[derive(Clone, Debug)]
+pub(crate) struct Closing {
+    /// Turns true when weir takes nothing new.
+    pub told: ShutdownWatch,
+    /// How much longer the client may take.
+    pub patience: Duration,
+}
+
+impl Closing {
+    /// Returns when the client's time is over.
+    pub(crate) async fn over(mut self) {
+        // Whoever could say so is gone: that means the same.
+        let _ = self.told.wait_for(|closing| *closing).await;
+        tokio::time::sleep(self.patience).await;
+    }
+}
+
 /// What has come.
 #[derive(Debug)]
 pub(crate) enum Arrival {
@@ -52,12 +70,12 @@ pub(crate) async fn next(
     connection: &mut Guarded,
     spoken: Spoken,
     limits: ArrivalLimits,
-    closing: &mut ShutdownWatch,
+    closing: Closing,
 ) -> Result<Arrival, CloseReason> {
     tokio::select! {
         biased;
         arrived = arrive(connection, spoken, limits) => arrived,
-        _ = closing.wait_for(|closing| *closing) => Ok(Arrival::Nothing),
+        () = closing.over() => Ok(Arrival::Nothing),
     }
 }
 

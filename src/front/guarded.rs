@@ -5,7 +5,9 @@
 //! does not take its answer.
 
 use std::{
+    future::poll_fn,
     io::{self, ErrorKind, IoSlice},
+    mem::MaybeUninit,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -21,7 +23,7 @@ use pingora::protocols::{
     tls::{SslDigest, TlsRef},
 };
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     time::Sleep,
 };
 
@@ -83,7 +85,6 @@ impl Guarded {
         }
     }
 
-    /// The figures of its listener.
     pub(crate) fn figures(&self) -> &ListenerFigures {
         &self.figures
     }
@@ -95,8 +96,16 @@ impl Guarded {
 
     /// Reads more of what comes ahead; 0 at the end of the connection. Nothing is lost if it is dropped.
     pub(crate) async fn read_ahead(&mut self) -> io::Result<usize> {
-        self.ahead.reserve(READ_BYTES);
-        self.stream.read_buf(&mut self.ahead).await
+        poll_fn(|cx| self.poll_ahead(cx)).await
+    }
+
+    /// Memory is taken when something has come: most connections wait here for longer than for anything else.
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut space = [MaybeUninit::uninit(); READ_BYTES];
+        let mut come = ReadBuf::uninit(&mut space);
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut come))?;
+        self.ahead.extend_from_slice(come.filled());
+        Poll::Ready(Ok(come.filled().len()))
     }
 
     /// Forgets the first bytes that have come ahead.
@@ -133,9 +142,7 @@ impl Guarded {
     /// Keeps what comes behind the request for later, until the client closes its sending side.
     fn poll_behind(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.ahead.len() < AHEAD_BYTES_MAX {
-            self.ahead.reserve(READ_BYTES);
-            let reading = std::pin::pin!(self.stream.read_buf(&mut self.ahead));
-            if ready!(reading.poll(cx))? == 0 {
+            if ready!(self.poll_ahead(cx))? == 0 {
                 return Poll::Ready(Ok(()));
             }
         }

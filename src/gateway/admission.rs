@@ -39,6 +39,7 @@ use crate::{
             head::{self, BodyHead},
             model, scanning,
         },
+        tags,
         ticket::Ticket,
     },
     money::billing::{Bill, PricedRoute},
@@ -105,6 +106,7 @@ async fn consider(
 ) -> Result<Admitted, Rejection> {
     let body_head = head::check_body(session.req_header(), live.config.gateway.bodies.bytes_max)?;
     query::check(operation, session.req_header().uri.query()).map_err(|reason| Refusal::QueryInvalid { reason })?;
+    let tags = tags::of(session.req_header(), &live.config.gateway)?;
     let count_slot = permits::count_slot(gateway, live, &caller.key, operation)?;
     let (catalogue, switches) = (&live.catalogue, &gateway.switches);
     // A model named in the path can be refused before the body is read.
@@ -128,6 +130,7 @@ async fn consider(
         operation,
         model: &asked,
         stream,
+        tags: &tags,
         limits: &live.config.money,
         basis: &basis,
         scan: &scan,

@@ -13,6 +13,7 @@ use crate::{
         },
         wire::operation::Target,
     },
+    edges::clock,
     gateway::{
         admission::{self, Admitted, caller},
         answer::interim,
@@ -20,7 +21,8 @@ use crate::{
         exchange::{Arrived, Exchange, Stage},
         keepalive,
         parts::Gateway,
-        reply::{self, greeting, listing, published},
+        peer,
+        reply::{self, greeting, listing, portal, published},
         request::{
             Rejection,
             head::{self, QueryKeys},
@@ -35,8 +37,8 @@ enum Decision {
     Forward(Box<Admitted>),
     /// weir answers it.
     Reply(Reply),
-    /// The public stability service answers it.
-    Publish(PublicResponse),
+    /// The public stability service or the portal answers it, by the name that the log has.
+    Publish(&'static str, PublicResponse),
 }
 
 /// First look at a request's head: sets the connection's timeouts and takes keys out of the query.
@@ -71,7 +73,7 @@ pub(crate) async fn handle(gateway: &Gateway, session: &mut Session, exchange: &
             return Ok(false);
         }
         Ok(Decision::Reply(answer)) => reply::give(session, exchange.shape, entry, answer).await,
-        Ok(Decision::Publish(answer)) => published::send(session, answer, entry).await,
+        Ok(Decision::Publish(operation, answer)) => published::send(session, operation, answer, entry).await,
         Err(Rejection::Refused(refusal)) => {
             reply::refuse(session, &exchange.live, exchange.shape, entry, &refusal).await?;
         }
@@ -93,24 +95,36 @@ async fn decide(
     let (live, shape) = (&exchange.live, exchange.shape);
     head::check_size(session.req_header(), &live.config.gateway)?;
     if let Some(answer) = published::find(&gateway.public, gateway.billing.time(), session) {
-        return Ok(Decision::Publish(answer));
+        return Ok(Decision::Publish("stability", answer));
+    }
+    if let Some(answer) = portal::find(gateway, session).await {
+        return Ok(Decision::Publish("portal", answer));
     }
     let target = head::target(session.req_header())?;
     entry.record.operation = match &target {
         Target::Forward { operation, .. } => Some(operation.as_str()),
         Target::ListModels | Target::ShowModel { .. } => Some("models"),
+        Target::OwnUsage => Some("own_usage"),
         Target::Hello => Some("hello"),
     };
     if target == Target::Hello {
         return Ok(Decision::Reply(greeting::reply()));
     }
+    if target == Target::OwnUsage {
+        return Ok(Decision::Reply(
+            Box::pin(own_usage(gateway, session, exchange, keys, entry)).await?,
+        ));
+    }
     let caller = caller::authenticate(gateway, session, live, shape, keys, entry).await?;
     let wanted = match target {
+        Target::Forward { .. } if gateway.drain.running() > gateway.running_max => {
+            return Err(Refusal::TooManyRunning.into());
+        }
         Target::Forward { operation, model } => {
             let admitted = admission::admit(gateway, session, live, caller, operation, model, entry).await?;
             return Ok(Decision::Forward(Box::new(admitted)));
         }
-        Target::ListModels | Target::Hello => None,
+        Target::ListModels | Target::OwnUsage | Target::Hello => None,
         Target::ShowModel { model } => Some(model),
     };
     Ok(Decision::Reply(list(
@@ -120,6 +134,25 @@ async fn decide(
         &caller,
         wanted.as_deref(),
     )?))
+}
+
+async fn own_usage(
+    gateway: &Gateway,
+    session: &Session,
+    exchange: &Exchange,
+    keys: &QueryKeys,
+    entry: &mut Entry,
+) -> Result<Reply, Refusal> {
+    let (live, asker) = (&exchange.live, peer::client(session, &gateway.trusted_proxies));
+    gateway.own_usage.admit(asker, clock::instant())?;
+    let caller = caller::identify(gateway, session, live, exchange.shape, keys, entry).await?;
+    let now_ms = gateway.billing.time().now_ms(clock::instant());
+    let is_off = |provider: &str| gateway.switches.is_off(provider);
+    let query = session.req_header().uri.query();
+    let answer = gateway
+        .own_usage
+        .reply(&caller.key, &live.catalogue, is_off, query, now_ms);
+    answer.await
 }
 
 fn list(

@@ -25,7 +25,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
     front::guarded::Guarded,
-    gateway::{gate::Gate, keepalive::Parking, presence::Presence},
+    gateway::{gate::Gate, parking::Parking, presence::Presence},
 };
 
 /// A client's connection, wrapped for one request. [`super::front`] makes one for each.

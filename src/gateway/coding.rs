@@ -14,7 +14,7 @@ use zstd::{
 };
 
 pub(crate) mod answer_decoder;
-pub(crate) mod decoding;
+pub mod decoding;
 #[cfg(test)]
 pub(in crate::gateway) mod tests;
 
@@ -29,7 +29,7 @@ const GZIP_WINDOW_LOG: u8 = 15;
 
 /// The content codings that weir decodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Coding {
+pub enum Coding {
     /// `gzip` (RFC 1952).
     Gzip,
     /// `deflate`: zlib (RFC 1950), and bare deflate (RFC 1951), which some clients send under the same name.
@@ -92,7 +92,7 @@ pub(crate) fn of(headers: &HeaderMap) -> Coded {
 /// The bytes do not follow their content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the bytes are not of their content coding")]
-pub(crate) struct CodingBroken;
+pub struct CodingBroken;
 
 /// The result of one decoding step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,6 @@ use crate::{
 /// Where finished requests are reported.
 #[derive(Debug)]
 pub(crate) struct Sinks {
-    /// The access log.
     pub access_log: AccessLog,
     /// The metrics registry.
     pub metrics: Arc<Metrics>,

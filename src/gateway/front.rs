@@ -15,7 +15,7 @@ use crate::{
         Gateway,
         client_stream::ClientStream,
         drain::{Connected, Drain},
-        keepalive::Parking,
+        parking::Parking,
     },
 };
 

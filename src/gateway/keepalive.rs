@@ -5,17 +5,13 @@
 //! connection. weir keeps that promise instead: once the client has a complete answer, the connection is taken out of
 //! Pingora's session and parked, and [`super::front`] continues with it.
 
-use std::{
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use http::Version;
-use parking_lot::Mutex;
-use pingora::protocols::{Stream, http::ServerSession};
+use pingora::protocols::http::ServerSession;
 use pingora_proxy::Session;
 
-use crate::gateway::{client_stream::ClientStream, drain::Drain};
+use crate::gateway::{client_stream::ClientStream, drain::Drain, parking::Parking};
 
 /// Offers to keep the connection for `idle` after this request, if the client wants that. An HTTP/1.0 connection is
 /// closed, because only its end delimits an answer of unknown length.
@@ -50,24 +46,4 @@ pub(crate) async fn park(session: &mut Session) {
 fn parking(session: &Session) -> Option<Arc<Parking>> {
     let stream = session.downstream_session.stream()?;
     (**stream).as_any().downcast_ref::<ClientStream>()?.parking()
-}
-
-/// Where a connection waits to be continued. Each request has its own, so it holds one at most.
-#[derive(Debug, Default)]
-pub(crate) struct Parking(Mutex<Option<Stream>>);
-
-impl Parking {
-    /// A weak reference for the connection itself, which must not keep itself alive.
-    pub(crate) fn sign(self: &Arc<Self>) -> Weak<Self> {
-        Arc::downgrade(self)
-    }
-
-    fn put(&self, stream: Stream) {
-        *self.0.lock() = Some(stream);
-    }
-
-    /// Takes the parked connection out, if there is one.
-    pub(crate) fn take(&self) -> Option<Stream> {
-        self.0.lock().take()
-    }
 }

@@ -6,9 +6,11 @@ use ipnet::IpNet;
 use tokio::sync::Semaphore;
 
 use crate::{
+    console::portal::Portal,
     edges::switches::Switches,
     gateway::{
-        drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals, request::bodies::Bodies,
+        drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals, reply::own_usage::OwnUsage,
+        request::bodies::Bodies,
     },
     money::billing::Billing,
     providers::{learnt_usage::Learnt, live::LiveCell, sessions::Sessions},
@@ -39,10 +41,16 @@ pub(crate) struct Gateway {
     pub bodies: Bodies,
     /// The public stability service, which asks for no key.
     pub public: Arc<Public>,
+    /// Tells keys what they have used.
+    pub own_usage: OwnUsage,
+    /// The portal for owners of keys; `None`: it is switched off.
+    pub portal: Option<Arc<Portal>>,
     /// Metrics and access log.
     pub sinks: Arc<Sinks>,
     /// Counts running requests and connections, and stops them at shutdown.
     pub drain: Drain,
+    /// The most requests that run at a time.
+    pub running_max: usize,
     /// Limits the answers that are read to their end after the client has disconnected.
     pub finishing: Arc<Semaphore>,
     /// Limits concurrent token counts per key.

@@ -2,6 +2,8 @@
 
 pub(crate) mod greeting;
 pub(crate) mod listing;
+pub(crate) mod own_usage;
+pub(crate) mod portal;
 pub(crate) mod published;
 
 use std::time::Duration;

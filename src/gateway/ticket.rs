@@ -4,7 +4,7 @@
 //! [`Ticket::end`], which is also reached when it is dropped. The end has two halves: the charge, which may come early,
 //! and the report in the access log.
 
-use std::{borrow::Cow, time::Instant};
+use std::time::Instant;
 
 use crate::{
     domain::{
@@ -156,12 +156,11 @@ impl Ticket {
         }
         let outcome = self.outcome(Cause::Over);
         let Progress { status, ttft_ms, .. } = self.progress(self.entry.started);
-        let observed = self.meter.observed().map(Cow::into_owned);
         let record = &mut self.entry.record;
         record.status = status;
         record.response_bytes = self.meter.response_bytes;
         record.ttft_ms = ttft_ms;
-        if let Some(observed) = observed {
+        if let Some(observed) = self.meter.observed() {
             record.usage = observed.usage;
             record.finish_reason = observed.finish_reason.as_deref().map(finish_reason::word);
         }

@@ -33,7 +33,7 @@ impl Files {
             return Ok(None);
         }
         let mut frames = Frames::single(file, position.segment, position.offset, end);
-        Ok(match frames.next().map_err(failed)? {
+        Ok(match frames.next_frame().map_err(failed)? {
             Found::Frame { payload, .. } => serde_json::from_slice(payload).ok(),
             Found::End | Found::Bad { .. } => None,
         })

@@ -24,6 +24,8 @@ pub(super) const NUMBERS: &str = "numbers";
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 const LOCK: &str = "lock";
+/// Lies in the folder of a process that ends, and takes no new requests.
+const DRAINING: &str = "draining";
 const NODE: &str = "node";
 const PLACE: &str = "place";
 const MACHINE: &str = "/etc/machine-id";
@@ -69,6 +71,7 @@ impl Folder {
             TryLockError::Error(source) => failed(source),
         })?;
         let here = place(path).map_err(failed)?;
+        remove(&path.join(DRAINING)).map_err(failed)?;
         let node = match read(&path.join(NODE)).map_err(failed)? {
             None => {
                 let node = NodeId::generate(&mut rand::rng());
@@ -95,7 +98,11 @@ impl Folder {
         })
     }
 
-    /// The path of a segment.
+    /// Notes that this process takes no new requests.
+    pub(super) fn note_draining(&self) -> io::Result<()> {
+        replace(&self.path, DRAINING, b"")
+    }
+
     pub(super) fn segment(&self, number: u64) -> PathBuf {
         self.path.join(format!("{number:0DIGITS$}{ENDING}"))
     }
@@ -178,6 +185,16 @@ impl Folder {
         replace(&folder, &name, content)?;
         Ok(folder.join(name))
     }
+}
+
+/// Whether there is a journal.
+pub(super) fn is_journal(path: &Path) -> bool {
+    path.join(NODE).exists()
+}
+
+/// Whether the process that has this folder has said that it ends.
+pub(super) fn is_draining(path: &Path) -> bool {
+    path.join(DRAINING).exists()
 }
 
 fn read(path: &Path) -> io::Result<Option<String>> {

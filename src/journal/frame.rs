@@ -13,9 +13,9 @@ use rustix::{
 use crate::{domain::ledger::NodeId, journal::sizes::RECORD_BYTES_MAX};
 
 /// What stands in front of a payload: its length and the checksum, little endian.
-pub(super) const HEAD: usize = 8;
+pub const HEAD: usize = 8;
 /// What stands in front of the frames.
-pub(super) const HEADER: usize = 64;
+pub const HEADER: usize = 64;
 /// The longest frame, head included.
 const FRAME_MAX: u64 = RECORD_BYTES_MAX + HEAD as u64;
 /// What fills a frame of nothing: no record is made of it.
@@ -74,7 +74,7 @@ pub(super) fn check_header(bytes: &[u8; HEADER], node: &NodeId, number: u64) -> 
 
 /// Fills in the head of a frame that begins at `offset`: `frame` is [`HEAD`] bytes of anything, then the payload.
 /// `None` if the payload is empty or longer than a length can say.
-pub(super) fn seal(frame: &mut [u8], number: u64, offset: u64) -> Option<()> {
+pub fn seal(frame: &mut [u8], number: u64, offset: u64) -> Option<()> {
     let (head, payload) = frame.split_at_mut_checked(HEAD)?;
     let length = u32::try_from(payload.len()).ok().filter(|length| *length > 0)?;
     let sum = checksum(length, number, offset, payload);
@@ -117,7 +117,7 @@ fn checksum(length: u32, number: u64, offset: u64, payload: &[u8]) -> u32 {
 
 /// What stands at a place of a segment.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found<'a> {
+pub enum Found<'a> {
     /// A complete frame.
     Frame {
         /// Its offset in the segment.
@@ -135,7 +135,7 @@ pub(super) enum Found<'a> {
 }
 
 /// Reads the frames of a segment in their order.
-pub(super) struct Frames {
+pub struct Frames {
     file: Arc<File>,
     number: u64,
     /// The place of the next frame.
@@ -150,7 +150,7 @@ pub(super) struct Frames {
 
 impl Frames {
     /// The frames from `at` on, as far as `end`.
-    pub(super) fn new(file: Arc<File>, number: u64, at: u64, end: u64) -> Self {
+    pub fn new(file: Arc<File>, number: u64, at: u64, end: u64) -> Self {
         Self {
             file,
             number,
@@ -181,7 +181,7 @@ impl Frames {
     }
 
     /// The next frame. After [`Found::End`] and [`Found::Bad`] the place stays.
-    pub(super) fn next(&mut self) -> io::Result<Found<'_>> {
+    pub fn next_frame(&mut self) -> io::Result<Found<'_>> {
         let left = self.end.saturating_sub(self.at);
         if left < HEAD as u64 {
             return Ok(if left == 0 {
@@ -223,7 +223,7 @@ impl Frames {
 
     /// Goes on to the first sound frame behind the place, where none stands. `false`: there is none, and the place stays.
     /// Each byte may be where it begins; a checksum that covers the place itself tells it from what only looks like one.
-    pub(super) fn skip_damage(&mut self) -> io::Result<bool> {
+    pub fn skip_damage(&mut self) -> io::Result<bool> {
         let bad = self.at;
         // Whatever stood here was a frame of at least one byte.
         let mut at = bad + HEAD as u64 + 1;
@@ -233,7 +233,7 @@ impl Frames {
                 break;
             };
             let plausible = length > 0 && HEAD as u64 + u64::from(length) <= FRAME_MAX;
-            if plausible && matches!(self.next()?, Found::Frame { .. }) {
+            if plausible && matches!(self.next_frame()?, Found::Frame { .. }) {
                 self.at = at;
                 return Ok(true);
             }

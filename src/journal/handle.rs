@@ -114,6 +114,17 @@ impl Journal {
         &self.engine.folder.node
     }
 
+    /// Notes in the folder that this process takes no new requests: who starts meanwhile takes another lane.
+    ///
+    /// # Errors
+    /// The file system refuses.
+    pub(crate) fn note_draining(&self) -> Result<(), JournalError> {
+        let folder = &self.engine.folder;
+        folder
+            .note_draining()
+            .map_err(|source| JournalError::io(&folder.path, source))
+    }
+
     /// Promises room for records of so many bytes ([`REQUEST_BYTES`] for a request). What is promised can be written,
     /// whatever becomes of the disk's free space.
     ///

@@ -78,7 +78,7 @@ impl Reader {
             return Ok(None);
         };
         frames.extend(extent.end);
-        let record = match frames.next().map_err(failed)? {
+        let record = match frames.next_frame().map_err(failed)? {
             Found::Frame { payload, .. } => serde_json::from_slice(payload),
             Found::End | Found::Bad { .. } => {
                 self.pass_over(extent)?;

@@ -230,7 +230,7 @@ fn read(
             segment: number,
             offset: end,
         };
-        let (at, record) = match frames.next()? {
+        let (at, record) = match frames.next_frame()? {
             Found::Frame { payload, .. } if frame::is_nothing(payload) => {
                 replayed.gaps.damaged(place);
                 continue;

@@ -69,6 +69,7 @@ pub(crate) fn admitted(request: &str) -> Admitted {
             model_asked: "m".to_owned(),
             model: "m".to_owned(),
             stream: true,
+            tags: Vec::new(),
         },
         provider: "p".to_owned(),
         price_version: "v".to_owned(),

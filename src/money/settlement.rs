@@ -29,7 +29,9 @@ mod left_over;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use left_over::{judge_possibly_settled, settle_left_over};
+pub(crate) use left_over::charge_left_over;
+#[cfg(test)]
+use left_over::{judge_possibly_settled, settle_left_over};
 
 /// The most concurrent calls to the store.
 const CALLS_MAX: usize = 16;

@@ -9,7 +9,6 @@ pub enum ScriptError {
     /// A value does not fit its key.
     #[error("sample script: value of `{key}` is invalid, it must be {expected}")]
     Value {
-        /// The key.
         key: &'static str,
         /// What would be valid.
         expected: &'static str,

@@ -1,19 +1,28 @@
-//! The admin API: accounts, keys, the log, models and providers, for the subcommands and a console to come. On a unix socket
+//! The admin API: accounts, keys, the log, models and providers, for the subcommands, the console and the portal. On a unix socket
 //! the file's mode decides who may connect, over TCP ([`tcp`]) a certificate; every change is in the audit record before it
 //! is made.
 
 mod accounts;
+mod audited;
 mod backup;
 mod change;
 mod connection_extension;
+mod console;
+pub(crate) mod console_links;
 mod fields;
 mod keys;
+pub(crate) mod local;
 mod log;
+mod peer;
 mod providers;
 mod reply;
 mod served;
 mod state;
 pub(crate) mod tcp;
+mod upgrade;
+mod upgrades;
+mod usage;
+mod verify;
 
 use std::{
     pin::pin,
@@ -39,9 +48,10 @@ use tokio::{
 };
 
 use connection_extension::ConnectionExtension;
+pub(crate) use peer::Peer;
 pub(crate) use served::{CredentialView, ModelView, PassedOverView, ProviderView, Providers};
-use state::Peer;
 pub(crate) use state::{AdminState, Stores};
+pub(crate) use upgrades::{Upgraded, Upgrades};
 
 /// The largest request body.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -64,19 +74,27 @@ fn router(state: AdminState) -> Router {
         .route("/v1/accounts/{id}/adjust", post(accounts::adjust))
         .route("/v1/accounts/{id}/suspend", post(accounts::suspend))
         .route("/v1/accounts/{id}/resume", post(accounts::resume))
+        .route("/v1/audit", get(audited::page))
+        .route("/v1/console/links", post(console::issue))
         .route("/v1/log", get(log::query))
+        .route("/v1/log/latest", get(log::latest::query))
+        .route("/v1/log/verify", get(verify::verify))
+        .route("/v1/log/mend", post(verify::mend))
+        .route("/v1/usage", get(usage::report))
         .route("/v1/backup", get(backup::send))
         .route("/v1/keys", post(keys::create).get(keys::list))
         .route(
             "/v1/keys/{id}",
             get(keys::show).patch(keys::update).delete(keys::delete),
         )
+        .route("/v1/keys/{id}/lower", post(keys::lower::lower))
         .route("/v1/keys/{id}/rotate", post(keys::rotate))
         .route("/v1/keys/{id}/revoke", post(keys::revoke))
         .route("/v1/models", get(models))
         .route("/v1/providers", get(providers::list))
         .route("/v1/providers/{name}/enable", post(providers::enable))
         .route("/v1/providers/{name}/disable", post(providers::disable))
+        .route("/v1/upgrade", post(upgrade::upgrade))
         .fallback(async || reply::ApiError::not_found("no such path in the admin API"))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(state)

@@ -1,5 +1,7 @@
 //! The audit record: who changed what, one JSON line each, on disk before the change is made.
 
+mod page;
+
 use std::{
     fs::{DirBuilder, File, OpenOptions},
     io::{self, Write},
@@ -8,6 +10,7 @@ use std::{
     sync::Arc,
 };
 
+pub(crate) use page::AuditPage;
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -29,19 +32,33 @@ pub(crate) struct AuditError {
 pub(crate) struct AuditRecord {
     /// When, in milliseconds since the Unix epoch.
     pub time_unix_ms: i64,
-    /// The user at the other end of the socket.
-    pub peer_uid: Option<u32>,
-    /// The process at the other end of the socket.
-    pub peer_pid: Option<i32>,
-    /// The holder of the certificate at the other end of a TCP connection.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub peer_certificate: Option<Arc<str>>,
+    /// Who has asked for it.
+    #[serde(flatten)]
+    pub peer: AuditPeer,
     /// What was asked for: `key.create`, `account.credit` and so on.
     pub operation: &'static str,
     /// The key concerned; empty where none is.
     pub key_id: String,
     /// The new values of the fields that change.
     pub values: serde_json::Value,
+}
+
+/// Who changes something, as far as it is known.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct AuditPeer {
+    /// The user at the other end of the socket, or who has opened the session from there.
+    pub peer_uid: Option<u32>,
+    /// The process at the other end of the socket, or the one that has opened the session.
+    pub peer_pid: Option<i32>,
+    /// The holder of the certificate at the other end of a TCP connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer_certificate: Option<Arc<str>>,
+    /// The key whose owner is signed in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer_key: Option<Arc<str>>,
+    /// Through which pages, `console` or `portal`; none where it was no page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub via: Option<&'static str>,
 }
 
 /// The open record; clones share the file.
@@ -74,6 +91,17 @@ impl Audit {
         Ok(Self {
             path: path.to_owned(),
             file: Arc::new(Mutex::new(file)),
+        })
+    }
+
+    /// Some of the changes, the latest first: those in front of a place that the page before has told, or the last ones.
+    pub(crate) async fn page(&self, before: Option<u64>) -> Result<AuditPage, AuditError> {
+        let path = self.path.clone();
+        let reading = tokio::task::spawn_blocking(move || page::read(&path, before)).await;
+        let read = reading.unwrap_or_else(|_| Err(io::Error::other("the reader failed")));
+        read.map_err(|source| AuditError {
+            path: self.path.clone(),
+            source,
         })
     }
 

@@ -20,8 +20,11 @@ pub(crate) struct OpsState {
     /// For `/metrics`.
     pub metrics: Arc<Metrics>,
     /// For `/readyz`; called per request, must not wait.
-    pub ready: Arc<dyn Fn() -> Readiness + Send + Sync>,
+    pub ready: Ready,
 }
+
+/// Tells the readiness of the moment; must not wait.
+pub(crate) type Ready = Arc<dyn Fn() -> Readiness + Send + Sync>;
 
 /// What must hold for new requests to be sent here.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -92,7 +92,7 @@ impl PublicApp {
 }
 
 /// With the length that GET would have; without the body for HEAD.
-async fn write(session: &mut ServerSession, answer: PublicResponse) -> Result<()> {
+pub(crate) async fn write(session: &mut ServerSession, answer: PublicResponse) -> Result<()> {
     let mut head = ResponseHeader::build(answer.status, Some(answer.headers.len() + 2))?;
     for (name, value) in &answer.headers {
         head.append_header(name, value)?;

@@ -6,7 +6,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
@@ -72,12 +72,24 @@ pub(crate) struct SideService {
     name: String,
     kind: Kind,
     bound: watch::Sender<Bound>,
+    /// Turns true when it is to take nothing new, if that is before Pingora ends.
+    closing: Option<ShutdownWatch>,
 }
 
 enum Kind {
-    Http { address: SocketAddr, router: Router },
-    Tcp { address: SocketAddr, serve: Arc<TcpServe> },
-    Unix { path: PathBuf, serve: UnixServe },
+    Http {
+        address: SocketAddr,
+        router: Router,
+    },
+    Tcp {
+        address: SocketAddr,
+        serve: Arc<TcpServe>,
+    },
+    Unix {
+        path: PathBuf,
+        serve: UnixServe,
+        claims: watch::Receiver<unix_socket::Claim>,
+    },
 }
 
 impl SideService {
@@ -92,23 +104,39 @@ impl SideService {
         Self::new(name, Kind::Tcp { address, serve })
     }
 
-    /// A unix socket, mode 0660, given to `serve`. The watch tells when.
+    /// A unix socket, mode 0660, given to `serve`. The watch tells when. It is claimed as `claims` says, and again when that
+    /// changes and somebody else has the path.
     pub(crate) fn unix<F>(
         name: &str,
         path: PathBuf,
+        claims: watch::Receiver<unix_socket::Claim>,
         serve: impl Fn(UnixListener, watch::Receiver<bool>) -> F + Send + Sync + 'static,
     ) -> (Self, watch::Receiver<Bound>)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let serve: UnixServe = Box::new(move |listener, shutdown| Box::pin(serve(listener, shutdown)));
-        Self::new(name, Kind::Unix { path, serve })
+        Self::new(name, Kind::Unix { path, serve, claims })
     }
 
     fn new(name: &str, kind: Kind) -> (Self, watch::Receiver<Bound>) {
         let (bound, watch) = watch::channel(Bound::Waiting);
         let name = name.to_owned();
-        (Self { name, kind, bound }, watch)
+        let closing = None;
+        let service = Self {
+            name,
+            kind,
+            bound,
+            closing,
+        };
+        (service, watch)
+    }
+
+    /// Takes nothing new from when `closing` turns true, also before Pingora ends.
+    #[must_use]
+    pub(crate) fn until(mut self, closing: ShutdownWatch) -> Self {
+        self.closing = Some(closing);
+        self
     }
 
     fn fail(&self, reason: String) {
@@ -139,13 +167,31 @@ impl SideService {
         Service::start_service(&mut service, Some(fds), shared.shutdown, shared.listeners_per_fd).await;
     }
 
-    async fn serve_unix(&self, path: &Path, serve: &UnixServe, shared: ServiceStart) {
-        let (listener, _file) = match unix_socket::claim(path) {
-            Ok(claimed) => claimed,
-            Err(error) => return self.fail(error.to_string()),
-        };
-        self.is_bound(Bound::Unix(path.to_owned()), shared.ready);
-        serve(listener, shared.shutdown).await;
+    async fn serve_unix(
+        &self,
+        path: &Path,
+        serve: &UnixServe,
+        mut claims: watch::Receiver<unix_socket::Claim>,
+        shared: ServiceStart,
+    ) {
+        let mut ready = Some(shared.ready);
+        loop {
+            let claim = *claims.borrow_and_update();
+            let (listener, file) = match unix_socket::claim(path, claim) {
+                Ok(claimed) => claimed,
+                Err(error) => return self.fail(error.to_string()),
+            };
+            if let Some(ready) = ready.take() {
+                self.is_bound(Bound::Unix(path.to_owned()), ready);
+            }
+            let mut serving = serve(listener, shared.shutdown.clone());
+            while file.is_in_place() {
+                tokio::select! {
+                    () = &mut serving => return,
+                    Ok(()) = claims.changed() => {}
+                }
+            }
+        }
     }
 }
 
@@ -157,11 +203,8 @@ struct ServiceStart {
     ready: ServiceReadyNotifier,
 }
 
-/// The socket of that address is in the table afterwards, inherited or new; the new one already listens.
-pub(crate) fn bind_or_inherit(address: SocketAddr, fds: &ListenFds) -> io::Result<SocketAddr> {
-    if fds.lock().get(&address.to_string()).is_some() {
-        return Ok(address);
-    }
+/// A new socket that listens there. To be called on a runtime.
+pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
     } else {
@@ -169,7 +212,15 @@ pub(crate) fn bind_or_inherit(address: SocketAddr, fds: &ListenFds) -> io::Resul
     }?;
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    let listener = socket.listen(BACKLOG)?.into_std()?;
+    socket.listen(BACKLOG)?.into_std()
+}
+
+/// The socket of that address is in the table afterwards, inherited or new; the new one already listens.
+pub(crate) fn bind_or_inherit(address: SocketAddr, fds: &ListenFds) -> io::Result<SocketAddr> {
+    if fds.lock().get(&address.to_string()).is_some() {
+        return Ok(address);
+    }
+    let listener = bind(address)?;
     let bound = listener.local_addr()?;
     // From here on the table's user owns the descriptor, as with those that Pingora binds.
     fds.lock().add(bound.to_string(), listener.into_raw_fd());
@@ -187,7 +238,7 @@ impl ServiceWithDependents for SideService {
     ) {
         let shared = ServiceStart {
             fds,
-            shutdown,
+            shutdown: self.closing.clone().unwrap_or(shutdown),
             listeners_per_fd,
             ready,
         };
@@ -207,7 +258,7 @@ impl ServiceWithDependents for SideService {
                 };
                 self.serve_tcp(*address, app, shared).await;
             }
-            Kind::Unix { path, serve } => self.serve_unix(path, serve, shared).await,
+            Kind::Unix { path, serve, claims } => self.serve_unix(path, serve, claims.clone(), shared).await,
         }
     }
 

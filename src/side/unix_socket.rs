@@ -41,9 +41,18 @@ pub(crate) struct SocketFile {
     identity: (u64, u64),
 }
 
+/// Whom a claim may take the path from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// A process that is dead.
+    Left,
+    /// Also one that serves: it has made way.
+    Handed,
+}
+
 /// Binds `path` 0660, making its folder 0750 if it is missing. What a dead process left there is replaced.
 /// Must be called inside a Tokio runtime.
-pub(crate) fn claim(path: &Path) -> Result<(UnixListener, SocketFile), UnixSocketError> {
+pub(crate) fn claim(path: &Path, claim: Claim) -> Result<(UnixListener, SocketFile), UnixSocketError> {
     let io = |step| {
         move |source| UnixSocketError::Io {
             path: path.to_owned(),
@@ -55,7 +64,7 @@ pub(crate) fn claim(path: &Path) -> Result<(UnixListener, SocketFile), UnixSocke
         let made = DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder);
         made.map_err(io("cannot make the folder"))?;
     }
-    check_the_place(path)?;
+    check_the_place(path, claim)?;
     // Bound and restricted under another name first: at `path` it is never seen with other permissions, and a stale
     // file is replaced in one step.
     let fresh = fresh_name(path);
@@ -68,7 +77,7 @@ pub(crate) fn claim(path: &Path) -> Result<(UnixListener, SocketFile), UnixSocke
     Ok((listener, SocketFile { path, identity }))
 }
 
-fn check_the_place(path: &Path) -> Result<(), UnixSocketError> {
+fn check_the_place(path: &Path, claim: Claim) -> Result<(), UnixSocketError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(source) => Err(UnixSocketError::Io {
@@ -77,6 +86,7 @@ fn check_the_place(path: &Path) -> Result<(), UnixSocketError> {
             source,
         }),
         Ok(there) if !there.file_type().is_socket() => Err(UnixSocketError::NotASocket(path.to_owned())),
+        Ok(_) if claim == Claim::Handed => Ok(()),
         // Only a refused connection proves that nobody is there; a full backlog or missing rights do not.
         Ok(_) => match UnixStream::connect(path) {
             Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => Ok(()),
@@ -102,10 +112,18 @@ fn identity(file: &Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }
 
+impl SocketFile {
+    /// Whether the path leads to it still.
+    pub(crate) fn is_in_place(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|there| identity(&there) == self.identity)
+    }
+}
+
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let still_ours = fs::symlink_metadata(&self.path).is_ok_and(|there| identity(&there) == self.identity);
-        if still_ours && let Err(error) = fs::remove_file(&self.path) {
+        if self.is_in_place()
+            && let Err(error) = fs::remove_file(&self.path)
+        {
             tracing::warn!(path = %self.path.display(), %error, "unix socket not removed");
         }
     }
@@ -123,7 +141,7 @@ mod tests {
     async fn the_socket_and_a_folder_made_for_it_are_private() {
         let root = tempfile::tempdir().expect("a folder");
         let path = root.path().join("run/admin.sock");
-        let (_listener, file) = claim(&path).expect("claimed");
+        let (_listener, file) = claim(&path, Claim::Left).expect("claimed");
         assert_eq!(mode(&path), 0o660);
         assert_eq!(mode(&root.path().join("run")), 0o750);
         drop(file);
@@ -141,10 +159,15 @@ mod tests {
         let path = root.path().join("admin.sock");
         drop(std::os::unix::net::UnixListener::bind(&path).expect("bound"));
         assert!(path.exists(), "a killed process leaves its file");
-        let (_listener, _file) = claim(&path).expect("replaced");
-        let second = claim(&path);
+        let (_listener, _file) = claim(&path, Claim::Left).expect("replaced");
+        let second = claim(&path, Claim::Left);
         assert!(matches!(second, Err(UnixSocketError::Live(_))), "{second:?}");
         UnixStream::connect(&path).expect("the first still serves");
+        let (_next, next_file) = claim(&path, Claim::Handed).expect("the first has made way");
+        drop(_file);
+        assert!(path.exists(), "the first leaves the path to the next");
+        drop(next_file);
+        assert!(!path.exists());
     }
 
     #[tokio::test]
@@ -152,7 +175,7 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let path = root.path().join("admin.sock");
         fs::write(&path, "precious").expect("written");
-        assert!(matches!(claim(&path), Err(UnixSocketError::NotASocket(_))));
+        assert!(matches!(claim(&path, Claim::Left), Err(UnixSocketError::NotASocket(_))));
         assert_eq!(fs::read_to_string(&path).expect("there"), "precious");
     }
 }

@@ -11,6 +11,7 @@ mod answer;
 mod conditional;
 mod document;
 mod edition;
+pub(crate) mod look;
 pub mod page;
 mod path;
 mod record;

@@ -62,10 +62,7 @@ pub(crate) enum Item {
         state: Box<AccountKey>,
     },
     /// A row of the consumption log. Rows of one account and day come in their order.
-    Row {
-        /// One row.
-        row: Box<Row>,
-    },
+    Row { row: Box<Row> },
     /// What a node has counted in an hour.
     Stability {
         /// The node that counted.

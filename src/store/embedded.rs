@@ -22,6 +22,7 @@ use crate::store::{Changes, KeyChange, KeyHealer, KeyStore, KeyView, Lookup, Sto
 mod archive;
 mod database;
 mod file;
+pub(crate) mod handover;
 mod key_index;
 pub(crate) mod ledger;
 #[cfg(test)]
@@ -42,6 +43,11 @@ struct StoreInner {
 impl EmbeddedStore {
     /// Opens the store in `folder`, which is made if need be. Blocks while it reads the file; call it before serving.
     pub(crate) fn open(folder: &Path) -> Result<Self, StoreOpenError> {
+        Self::open_with(folder, watch::channel(0).0)
+    }
+
+    /// The same with a sender of the nudges that outlives it.
+    fn open_with(folder: &Path, nudge: watch::Sender<u64>) -> Result<Self, StoreOpenError> {
         if folder.join(UNFINISHED).exists() {
             return Err(StoreOpenError::Unfinished(folder.to_owned()));
         }
@@ -50,7 +56,6 @@ impl EmbeddedStore {
             path: folder.to_owned(),
             reason: format!("{id} has another key's digest"),
         })?;
-        let (nudge, _) = watch::channel(0);
         Ok(Self {
             shared: Arc::new(StoreInner {
                 index: RwLock::new(index),
@@ -58,6 +63,11 @@ impl EmbeddedStore {
                 nudge,
             }),
         })
+    }
+
+    /// Closes the file, so that another process can open it; what is asked of it later is [`StoreError::Unavailable`].
+    fn close(&self) {
+        self.shared.file.lock().close();
     }
 
     /// Decides, commits and applies on a blocking thread, which goes on to its end also when the caller does not wait.

@@ -1,5 +1,7 @@
 //! The storage of accounts, quotas, holds and the consumption log: one contract, two engines, one test suite for both.
 
+use std::ops::RangeInclusive;
+
 use async_trait::async_trait;
 use tokio::sync::watch;
 
@@ -7,7 +9,9 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp, consumption::Row,
+            AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
+            consumption::Row,
+            daily_sums::{DailySum, SumsOf},
         },
         money::NanoUsd,
     },
@@ -43,7 +47,7 @@ pub trait LedgerStore: Send + Sync {
 
     /// Applies a node's steps of one account in order: each if and only if its `seq` is one more than the watermark; the
     /// ones at or below it are passed over, and a gap ends the work. Answers with the watermark after that. The rows of its
-    /// settlements enter the log in the same atomic change. An account that is not there comes into being without a balance.
+    /// settlements enter the log in the same atomic change, and are counted in the daily sums there. An account that is not there comes into being without a balance.
     /// At most [`APPLY_STEPS_MAX`] steps.
     async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError>;
 
@@ -75,6 +79,14 @@ pub trait LedgerStore: Send + Sync {
     /// the order they were applied in, the first `skip` left out. Rows older than [`crate::domain::ledger::consumption::RETENTION_DAYS`]
     /// are gone.
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError>;
+
+    /// Daily sums of an account (days since the Unix epoch, UTC), by day, subject and model. They are those of the rows of that
+    /// day, unless they were not kept yet when rows came; then [`LedgerStore::resum`] helps. Kept as long as rows.
+    async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError>;
+
+    /// Puts the sums of a day's rows in the place of those that are kept. In one atomic step, as of a moment during the call.
+    /// [`StoreError::Busy`]: rows came too fast for that.
+    async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError>;
 
     /// The time by the store's clock, in milliseconds since the Unix epoch.
     async fn now_ms(&self) -> Result<i64, StoreError>;

@@ -322,7 +322,6 @@ impl Metrics {
         text
     }
 
-    /// The figures of a listener.
     pub(crate) fn listener(&self, listener: &'static str) -> ListenerFigures {
         self.connections.listener(listener)
     }

@@ -22,7 +22,7 @@ use crate::{
     edges::clock,
     money::account_changes::{AccountChanges, journaled::JournaledChanges},
     sample_provider,
-    wiring::{StartError, catalogue, server},
+    wiring::{StartError, bounds::Addresses, catalogue, server},
 };
 
 /// Runs the demo until a signal ends it.
@@ -49,7 +49,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<(), StartError> {
 
     let conf = folder.path().join("weir.toml");
     let config = config(folder.path(), args.listen, provider_address)?;
-    let running = server::start(config, &conf)?;
+    let running = server::start(config, &conf, None, None)?;
     let key = first_key(&running)?;
     let told = if args.json {
         json_line(&running.addresses, &key)
@@ -76,6 +76,7 @@ fn config(folder: &Path, listen: SocketAddr, provider: SocketAddr) -> Result<Con
          [journal]\npath = \"journal\"\n\
          [ops]\nlisten = \"127.0.0.1:0\"\n\
          [stability]\nlisten = \"127.0.0.1:0\"\n\
+         [console]\nlisten = \"127.0.0.1:0\"\n\
          [admin]\nsocket = \"admin/admin.sock\"\naudit = \"audit.jsonl\"\n\
          [log]\naccess = \"access.jsonl\"\n",
     );
@@ -141,12 +142,14 @@ fn first_key(running: &server::Running) -> Result<ServiceKey, StartError> {
     Ok(key)
 }
 
-fn json_line(addresses: &server::Addresses, key: &ServiceKey) -> String {
+fn json_line(addresses: &Addresses, key: &ServiceKey) -> String {
     json!({
         "base_url": format!("http://{}", addresses.gateway),
         "key": key.as_str(),
         "stability_url": format!("http://{}", addresses.stability),
         "ops_url": format!("http://{}", addresses.ops),
+        "console_url": addresses.console.map(|console| format!("http://{console}")),
+        "portal_url": format!("http://{}/portal", addresses.gateway),
         "admin_socket": addresses.admin,
     })
     .to_string()
@@ -170,7 +173,7 @@ fn example(catalogue: &Catalogue, protocol: Protocol) -> String {
     )
 }
 
-fn text(addresses: &server::Addresses, key: &ServiceKey, catalogue: &Catalogue) -> String {
+fn text(addresses: &Addresses, key: &ServiceKey, catalogue: &Catalogue) -> String {
     let base = format!("http://{}", addresses.gateway);
     let key = key.as_str();
     let (messages, responses, gemini) = (
@@ -182,7 +185,9 @@ fn text(addresses: &server::Addresses, key: &ServiceKey, catalogue: &Catalogue) 
         "weir demo: a gateway in front of a sample provider, until Ctrl-C.\n\n\
          status page  http://{stability}/status\n\
          metrics      http://{ops}/metrics\n\
-         admin        unix:{admin}\n\n\
+         admin        unix:{admin}\n\
+         console      http://{console}, opened by: weir console open --admin unix:{admin}\n\
+         portal       {base}/portal, for whoever has a key\n\n\
          In another shell, first:\n\
          export WEIR_URL={base}\n\
          export WEIR_KEY={key}\n\n\
@@ -203,6 +208,7 @@ fn text(addresses: &server::Addresses, key: &ServiceKey, catalogue: &Catalogue) 
         stability = addresses.stability,
         ops = addresses.ops,
         admin = addresses.admin.display(),
+        console = addresses.console.map(|console| console.to_string()).unwrap_or_default(),
     )
 }
 

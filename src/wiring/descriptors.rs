@@ -1,37 +1,63 @@
 //! Shares the files that the process may open between clients' connections and everything else.
 
+use crate::config::Config;
+
 /// What the process opens besides connections of clients and providers: its own files, the store, and the ops and admin
 /// listeners, which are to answer however many clients there are. Some are accepted before they are counted.
 const RESERVED: u64 = 200;
 
-/// What one client's connection may need: itself, a connection to a provider with two handles on it, and its share of
-/// those kept for later.
+/// What one client's connection and one running request may need: itself, a connection to a provider with two handles on it,
+/// and a share of those kept for later.
 const PER_CLIENT: u64 = 4;
+
+/// The most connections to the listener that sends clients on.
+const REDIRECT_CONNECTIONS_MAX: usize = 64;
+/// The most connections to the operators' console.
+const CONSOLE_CONNECTIONS_MAX: usize = 256;
 
 /// The share of each part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Descriptors {
     /// Connections of clients to the gateway.
     pub(super) clients: usize,
+    /// Running requests: over HTTP/2 there may be more of them than connections.
+    pub(super) running: usize,
     /// Unused connections to providers.
     pub(super) pool: usize,
+    /// Connections to the public stability service.
+    pub(super) stability: usize,
+    /// Connections to the listener that sends clients on.
+    pub(super) redirect: usize,
+    /// Connections to the operators' console.
+    pub(super) console: usize,
 }
 
 impl Descriptors {
     /// As many as are configured, or as the process may open.
-    pub(super) fn share(clients: usize, pool: usize) -> Self {
-        match open_files_max() {
-            Some(limit) => Self { clients, pool }.within(limit),
-            None => Self { clients, pool },
-        }
+    pub(super) fn share(config: &Config) -> Self {
+        let wanted = Self {
+            clients: config.connections.max,
+            running: config.connections.running_max,
+            pool: config.upstream.pool_size,
+            stability: config.stability.connections_max,
+            redirect: REDIRECT_CONNECTIONS_MAX,
+            console: CONSOLE_CONNECTIONS_MAX,
+        };
+        open_files_max().map_or(wanted, |limit| wanted.within(limit))
     }
 
     fn within(self, open_files_max: u64) -> Self {
-        let left = open_files_max.saturating_sub(RESERVED) / PER_CLIENT;
-        let left = usize::try_from(left).unwrap_or(usize::MAX).max(1);
+        let left = open_files_max.saturating_sub(RESERVED);
+        let part = |files: u64| usize::try_from(files).unwrap_or(usize::MAX).max(1);
+        let (eighth, sixteenth) = (left / 8, left / 16);
+        let clients = part((left - eighth - 2 * sixteenth) / PER_CLIENT);
         Self {
-            clients: self.clients.min(left),
-            pool: self.pool.min((left / 2).max(1)),
+            clients: self.clients.min(clients),
+            running: self.running.min(clients),
+            pool: self.pool.min((clients / 2).max(1)),
+            stability: self.stability.min(part(eighth)),
+            redirect: self.redirect.min(part(sixteenth)),
+            console: self.console.min(part(sixteenth)),
         }
     }
 }
@@ -51,33 +77,48 @@ mod tests {
     fn few_files_mean_few_connections_and_many_leave_the_settings_as_they_are() {
         let wanted = Descriptors {
             clients: 16_384,
+            running: 16_384,
             pool: 256,
+            stability: 256,
+            redirect: 64,
+            console: 256,
         };
-        let few = Descriptors { clients: 100, pool: 50 };
+        let few = Descriptors {
+            clients: 75,
+            running: 75,
+            pool: 37,
+            stability: 50,
+            redirect: 25,
+            console: 25,
+        };
         assert_eq!(wanted.within(600), few);
         assert_eq!(wanted.within(1 << 20), wanted);
-        let least = Descriptors { clients: 1, pool: 1 };
+        let least = Descriptors {
+            clients: 1,
+            running: 1,
+            pool: 1,
+            stability: 1,
+            redirect: 1,
+            console: 1,
+        };
         assert_eq!(wanted.within(10), least);
     }
 
     #[test]
     fn all_that_may_be_open_fits() {
         for limit in [250_u64, 600, 1024, 4096, 65_536] {
-            let share = Descriptors {
+            let all = Descriptors {
                 clients: usize::MAX,
+                running: usize::MAX,
                 pool: usize::MAX,
+                stability: usize::MAX,
+                redirect: usize::MAX,
+                console: usize::MAX,
             };
-            let share = share.within(limit);
-            let most = 3 * share.clients + 2 * share.pool;
-            assert!(
-                most as u64 + RESERVED <= limit.max(RESERVED + 5),
-                "{share:?} of {limit}"
-            );
+            let share = all.within(limit);
+            let most =
+                share.clients + 2 * share.running + 2 * share.pool + share.stability + share.redirect + share.console;
+            assert!(most as u64 + RESERVED <= limit.max(RESERVED + 8), "{limit}: {share:?}");
         }
-    }
-
-    #[test]
-    fn this_process_has_a_limit() {
-        assert!(open_files_max().is_some_and(|limit| limit > 0));
     }
 }

@@ -1,5 +1,5 @@
 //! A listener for clients as a Pingora service that knows where it listens: the gateway's, the public stability service's,
-//! and the one that sends clients from the plain port to the one with TLS.
+//! the console's, and the one that sends clients from the plain port to the one with TLS.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -12,6 +12,7 @@ use pingora::{
 use tokio::sync::watch;
 
 use crate::{
+    console::{listener::ConsoleHandler, portal::Portal},
     front::{Front, handler::Handler, layers::Layers, places::Places},
     gateway::front::GatewayHandler,
     side::{
@@ -19,13 +20,12 @@ use crate::{
         redirect::RedirectHandler,
         service::{Bound, bind_or_inherit},
     },
-    wiring::{descriptors::Descriptors, parts::Parts},
+    wiring::{
+        descriptors::Descriptors,
+        listeners::{CONSOLE, GATEWAY, Listeners, REDIRECT, STABILITY},
+        parts::Parts,
+    },
 };
-
-/// The most connections to the public stability service's own listener.
-const STABILITY_CONNECTIONS_MAX: usize = 256;
-/// The most connections to the listener that sends clients on.
-const REDIRECT_CONNECTIONS_MAX: usize = 64;
 
 /// Listens for clients. Built before the server runs, so that a broken configuration is found in time.
 pub(crate) struct FrontService<H> {
@@ -39,11 +39,16 @@ pub(crate) struct FrontService<H> {
 }
 
 /// The gateway's service, and the watch that tells where it listens.
-pub(crate) fn gateway(conf: &Arc<ServerConf>, parts: &Parts) -> (FrontService<GatewayHandler>, watch::Receiver<Bound>) {
+pub(super) fn gateway(
+    conf: &Arc<ServerConf>,
+    parts: &Parts,
+    portal: Option<Arc<Portal>>,
+    listeners: &Listeners,
+) -> (FrontService<GatewayHandler>, watch::Receiver<Bound>) {
     let settings = &parts.config.gateway;
-    let handler = GatewayHandler::new(conf, parts.gateway());
-    let (wanted, pool) = (parts.config.connections.max, parts.config.upstream.pool_size);
-    let connections_max = Descriptors::share(wanted, pool).clients;
+    let handler = GatewayHandler::new(conf, parts.gateway(portal));
+    let wanted = parts.config.connections.max;
+    let connections_max = Descriptors::share(&parts.config).clients;
     if connections_max < wanted {
         tracing::info!(
             connections_max,
@@ -55,36 +60,69 @@ pub(crate) fn gateway(conf: &Arc<ServerConf>, parts: &Parts) -> (FrontService<Ga
         tls: parts.tls.gateway.clone(),
     };
     let front = front("gateway", connections_max, handler, layers, parts);
-    let (mut service, bound) = FrontService::new("gateway", settings.listen, settings.threads, front);
+    let (mut service, bound) = FrontService::new(
+        GATEWAY,
+        listeners.address(GATEWAY, settings.listen),
+        settings.threads,
+        front,
+    );
     service.closing = Some(parts.drain.closing());
     (service, bound)
 }
 
 /// The public stability service's, and the watch that tells where it listens.
-pub(crate) fn stability(parts: &Parts) -> (FrontService<PublicHandler>, watch::Receiver<Bound>) {
+pub(super) fn stability(
+    parts: &Parts,
+    listeners: &Listeners,
+    closing: ShutdownWatch,
+) -> (FrontService<PublicHandler>, watch::Receiver<Bound>) {
     let handler = PublicHandler::new(Arc::clone(&parts.public), Arc::clone(parts.money.billing.time()));
     let layers = Layers {
         announced_by: parts.config.stability.proxy_protocol_from.clone(),
         tls: parts.tls.stability.clone(),
     };
-    let front = front("stability", STABILITY_CONNECTIONS_MAX, handler, layers, parts);
-    FrontService::new("stability", parts.config.stability.listen, 1, front)
+    let connections_max = Descriptors::share(&parts.config).stability;
+    let front = front("stability", connections_max, handler, layers, parts);
+    let listen = listeners.address(STABILITY, parts.config.stability.listen);
+    let (mut service, bound) = FrontService::new(STABILITY, listen, 1, front);
+    service.closing = Some(closing);
+    (service, bound)
 }
 
 /// The redirect's, if it is configured, and the watch that tells where it listens. `gateway` tells where it sends clients.
-pub(crate) fn redirect(
+pub(super) fn redirect(
     parts: &Parts,
     gateway: watch::Receiver<Bound>,
+    listeners: &Listeners,
+    closing: ShutdownWatch,
 ) -> Option<(FrontService<RedirectHandler>, watch::Receiver<Bound>)> {
     let settings = &parts.config.gateway;
-    let listen = settings.tls.redirect_listen?;
+    let listen = listeners.address(REDIRECT, settings.tls.redirect_listen?);
     let handler = RedirectHandler::new(parts.tls.gateway.clone()?, gateway);
     let layers = Layers {
         announced_by: settings.proxy_protocol_from.clone(),
         tls: None,
     };
-    let front = front("redirect", REDIRECT_CONNECTIONS_MAX, handler, layers, parts);
-    Some(FrontService::new("redirect", listen, 1, front))
+    let connections_max = Descriptors::share(&parts.config).redirect;
+    let front = front("redirect", connections_max, handler, layers, parts);
+    let (mut service, bound) = FrontService::new(REDIRECT, listen, 1, front);
+    service.closing = Some(closing);
+    Some((service, bound))
+}
+
+/// The console's, and the watch that tells where it listens.
+pub(super) fn console(
+    parts: &Parts,
+    listen: SocketAddr,
+    handler: ConsoleHandler,
+    layers: Layers,
+    closing: ShutdownWatch,
+) -> (FrontService<ConsoleHandler>, watch::Receiver<Bound>) {
+    let connections_max = Descriptors::share(&parts.config).console;
+    let front = front("console", connections_max, handler, layers, parts);
+    let (mut service, bound) = FrontService::new(CONSOLE, listen, 1, front);
+    service.closing = Some(closing);
+    (service, bound)
 }
 
 fn front<H: Handler>(

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::server::Addresses;
+use super::bounds::Addresses;
 
 /// Where clients connect, and the command that whoever runs weir for the first time needs next.
 pub(super) fn ready(addresses: &Addresses, tls: bool, conf: &Path) -> String {
@@ -30,6 +30,7 @@ mod tests {
             admin: "admin.sock".into(),
             admin_tcp: None,
             redirect: None,
+            console: None,
         };
         let tls = ready(&addresses, true, Path::new("conf/weir.toml"));
         assert!(tls.starts_with("ready at https://127.0.0.1:8080, next: "), "{tls}");

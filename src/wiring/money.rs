@@ -1,33 +1,29 @@
 //! Builds the parts that deal with money: ledger, journal, settlement and billing, in the order of their dependencies.
 
 use std::{
-    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use futures_util::future::join_all;
+use futures_util::future::join;
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
 use crate::{
     config::Config,
     domain::wire::usage::UsageSource,
-    journal::{Journal, JournalError, Opened},
+    journal::{Journal, JournalError, lanes::Lanes},
     money::{
         billing::{Billing, GraceLimits},
-        settlement::{Settler, judge_possibly_settled, settle_left_over},
+        settlement::{Settler, charge_left_over},
     },
-    store::{KeyStore, ledger::LedgerStore},
+    store::{KeyStore, embedded::handover::HandoverStore, ledger::LedgerStore, stability::StabilityStore},
     telemetry::metrics::{Metrics, MoneyFigures},
-    wiring::{StartError, store::Ledger},
+    wiring::{StartError, lanes::LeftLanes, store::Ledger},
 };
 
 /// How long the last settlements may take to reach the store when the process ends; they are in the journal anyway.
 const LAST_SETTLEMENTS_WAIT: Duration = Duration::from_secs(2);
-
-/// How long the start waits for that.
-const RELEASE_WAIT: Duration = Duration::from_millis(500);
 
 /// The parts that deal with money.
 pub(crate) struct Money {
@@ -35,6 +31,8 @@ pub(crate) struct Money {
     pub ledger: Arc<dyn LedgerStore>,
     /// This node's record of what it owes.
     pub journal: Arc<Journal>,
+    /// Those of processes that have ended.
+    pub left: Arc<LeftLanes>,
     /// Admits and charges requests.
     pub billing: Billing,
     engine: Ledger,
@@ -44,44 +42,56 @@ pub(crate) struct Money {
     billing_task: JoinHandle<()>,
 }
 
+/// What the money is kept in.
+pub(crate) struct Stores {
+    /// The ledger.
+    pub engine: Ledger,
+    /// The keys.
+    pub keys: Arc<dyn KeyStore>,
+    /// The public record.
+    pub stability: Arc<dyn StabilityStore>,
+}
+
 impl Money {
-    /// Opens the journal, charges what a process before left open, and starts the background tasks.
+    /// Charges what processes before left open in the lanes of the journal, and starts the background tasks.
     pub(crate) fn build(
         config: &Config,
-        engine: Ledger,
-        keys: Arc<dyn KeyStore>,
+        stores: Stores,
+        lanes: Lanes,
         background: &Runtime,
         stopped: &watch::Receiver<bool>,
     ) -> Result<Self, StartError> {
-        let Opened {
-            journal,
-            unsettled,
-            possibly_settled,
-            ..
-        } = Journal::open(&config.journal).map_err(journal_failed)?;
+        let Stores {
+            engine,
+            keys,
+            stability,
+        } = stores;
         if let Ledger::Embedded(embedded) = &engine {
-            let begun = embedded.begin(journal.accounts_known());
+            let begun = background.block_on(embedded.begin(lanes.accounts_known()));
             begun.map_err(|error| StartError::failed("the embedded ledger", error))?;
         }
-        let cut: BTreeSet<String> = unsettled
-            .iter()
-            .map(|(admitted, _)| admitted.request.account.clone())
-            .collect();
+        let Lanes { own, left: others } = lanes;
         let ledger = engine.store();
-        settle_left_over(&journal, unsettled).map_err(journal_failed)?;
-        if !possibly_settled.is_empty() {
-            background
-                .block_on(judge_possibly_settled(&journal, &*ledger, possibly_settled))
-                .map_err(journal_failed)?;
-        }
+        let journal = background
+            .block_on(charge_left_over(own, &*ledger))
+            .map_err(journal_failed)?;
         if let Ledger::Embedded(embedded) = &engine {
             let (embedded, stopped) = (Arc::clone(embedded), stopped.clone());
             background.spawn(async move { embedded.run(stopped).await });
         }
-        background.block_on(release(&*ledger, &journal, &cut));
-        let settler = Settler::new(Arc::clone(&journal), Arc::clone(&ledger), keys);
+        let settler = Settler::new(Arc::clone(&journal), Arc::clone(&ledger), Arc::clone(&keys) as _);
         let settled = stopped.clone();
         background.spawn(async move { settler.run(settled).await });
+        let left = Arc::new(LeftLanes::new(
+            config.journal.clone(),
+            Arc::clone(&ledger),
+            keys,
+            stability,
+        ));
+        for lane in others {
+            background.block_on(left.take(lane)).map_err(journal_failed)?;
+        }
+        background.spawn(Arc::clone(&left).run(stopped.clone()));
         let grace = GraceLimits {
             key: config.money.grace,
             account: config.money.grace_account,
@@ -91,6 +101,7 @@ impl Money {
         Ok(Self {
             ledger,
             journal,
+            left,
             billing,
             engine,
             grace,
@@ -99,18 +110,30 @@ impl Money {
         })
     }
 
+    /// The embedded store, if it is one: what is handed over to the process that comes next.
+    pub(super) fn embedded(&self) -> Option<Arc<HandoverStore>> {
+        match &self.engine {
+            Ledger::Embedded(embedded) => Some(Arc::clone(embedded)),
+            Ledger::Redis(_) => None,
+        }
+    }
+
     /// Has the figures read when somebody scrapes.
     pub(crate) fn observe(&self, metrics: &Metrics) {
         let (billing, journal) = (self.billing.clone(), Arc::clone(&self.journal));
+        let left = Arc::clone(&self.left);
         let grace = self.grace;
         let folder = self.journal_folder.clone();
         metrics.sample(move |metrics| {
+            let mut lanes = left.journals();
+            lanes.push(Arc::clone(&journal));
+            let sum = |figure: fn(&Journal) -> u64| lanes.iter().map(|lane| figure(lane)).sum::<u64>();
             let rows = billing.rows().map(|(source, total)| (source_name(source), total));
             metrics.money_is(&MoneyFigures {
                 charged: u64::try_from(billing.charged().nanos()).unwrap_or(0),
                 rows: rows.to_vec(),
                 offline: billing.offline(),
-                failures: billing.failures().saturating_add(journal.failures()),
+                failures: billing.failures().saturating_add(sum(Journal::failures)),
                 grace: grace.key.nanos(),
                 grace_account: grace.account.nanos(),
                 grace_committed: billing.grace_committed().nanos(),
@@ -118,23 +141,25 @@ impl Money {
                 held_waiting: billing.waiting(),
                 excess_max: billing.excess_max().nanos(),
                 accounts_low: billing.accounts_low(),
-                unacknowledged: journal.unacknowledged_steps(),
-                oldest_ms: journal.oldest_unacknowledged_ms(),
-                journal_bytes: journal.bytes(),
+                unacknowledged: sum(Journal::unacknowledged_steps),
+                oldest_ms: lanes
+                    .iter()
+                    .map(|lane| lane.oldest_unacknowledged_ms())
+                    .max()
+                    .unwrap_or(0),
+                journal_bytes: sum(Journal::bytes),
                 journal_disk_free: free_bytes(&folder).unwrap_or(0),
-                journal_damaged: journal.damaged_parts(),
+                journal_damaged: sum(Journal::damaged_parts),
                 journal_up: journal.shut().is_none(),
-                journal_lost: journal.lost_steps(),
+                journal_lost: sum(Journal::lost_steps),
             });
         });
     }
 
     /// Waits, within bounds, for the last settlements to reach the store. Before the background is told to stop.
     pub(crate) async fn settle(&self) {
-        if tokio::time::timeout(LAST_SETTLEMENTS_WAIT, self.journal.drained())
-            .await
-            .is_err()
-        {
+        let drained = join(self.journal.drained(), self.left.drained());
+        if tokio::time::timeout(LAST_SETTLEMENTS_WAIT, drained).await.is_err() {
             tracing::warn!(
                 "the store has not taken the last settlements: they are in the journal, and are sent at the next start"
             );
@@ -144,6 +169,7 @@ impl Money {
     /// Waits for the last of it to be written. After the background was told to stop.
     pub(crate) async fn end(self) {
         let _ = self.billing_task.await;
+        self.left.leave().await;
         if let Ledger::Embedded(embedded) = &self.engine
             && let Err(error) = embedded.flush().await
         {
@@ -160,17 +186,6 @@ fn journal_failed(error: JournalError) -> StartError {
 fn free_bytes(folder: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(folder).ok()?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))
-}
-
-/// Ends what a process before held for requests that died with it. Before the first admission: nothing of this process is
-/// held yet.
-async fn release(ledger: &dyn LedgerStore, journal: &Journal, accounts: &BTreeSet<String>) {
-    let all = join_all(accounts.iter().map(|account| ledger.release(journal.node(), account)));
-    match tokio::time::timeout(RELEASE_WAIT, all).await {
-        Ok(ended) if ended.iter().all(Result::is_ok) => {}
-        // Their settlements end them, too.
-        Ok(_) | Err(_) => tracing::debug!("the holds of requests that were cut could not be ended at once"),
-    }
 }
 
 fn source_name(source: UsageSource) -> &'static str {

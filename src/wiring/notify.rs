@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sd_notify::NotifyState;
+use tokio::sync::watch;
 
 /// It serves, or has dealt with a reload.
 pub(super) fn ready() {
@@ -18,6 +19,11 @@ pub(super) fn reloading() {
     }
 }
 
+/// Another process serves in its place, and is the one to look at from now on; this ends a reload.
+pub(super) fn succeeded_by(pid: u32) {
+    tell(&[NotifyState::MainPid(pid), NotifyState::Ready]);
+}
+
 /// It has begun to stop, which takes at most `time`: `TimeoutStopSec=` need not be changed with `drain_seconds`.
 pub(super) fn stopping(time: Duration) {
     let extended = format!("EXTEND_TIMEOUT_USEC={}", time.as_micros());
@@ -25,15 +31,18 @@ pub(super) fn stopping(time: Duration) {
 }
 
 /// Tells that the background still gets its turns, twice as often as the service manager (`WatchdogSec=`) wants to hear it.
-/// Ends at once where it does not.
-pub(super) async fn watchdog() {
+/// Ends at once where it does not, and when another process is looked at instead.
+pub(super) async fn watchdog(mut handed_over: watch::Receiver<bool>) {
     // An interval of no length cannot be kept.
     let Some(limit) = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero()) else {
         return;
     };
     let mut turns = tokio::time::interval(limit / 2);
     loop {
-        turns.tick().await;
+        tokio::select! {
+            _ = turns.tick() => {}
+            _ = handed_over.wait_for(|handed_over| *handed_over) => return,
+        }
         tell(&[NotifyState::Watchdog]);
     }
 }

@@ -1,34 +1,30 @@
 //! Builds the long-lived parts from the configuration, in the order of their dependencies.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
 use crate::{
-    config::{AccessTarget, Config},
-    domain::catalogue::Catalogue,
-    edges::{
-        clock,
-        resolver::{Resolver, ResolverSettings},
-        switches::Switches,
-    },
+    config::Config,
+    console::portal::Portal,
+    edges::{clock, limiter::Allowance, resolver::Resolver, switches::Switches},
     gateway::{
         Gateway, drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals,
-        request::bodies::Bodies,
+        reply::own_usage::OwnUsage, request::bodies::Bodies,
     },
-    providers::{
-        learnt_usage::Learnt,
-        live::{Live, LiveCell},
-        pools::Pools,
-        sessions::Sessions,
-    },
+    providers::{learnt_usage::Learnt, live::LiveCell, sessions::Sessions},
     stability::public::Public,
-    store::{KeyStore, StoreWarning, archive::Archive, key_cache::KeyCache},
-    telemetry::{
-        access_log::{AccessLog, AccessLogTarget},
-        metrics::{Health, Metrics, ProviderFigures},
+    store::{KeyStore, StoreWarning, archive::Archive, embedded::handover::Carried, key_cache::KeyCache},
+    telemetry::metrics::{Health, ProviderFigures},
+    wiring::{
+        StartError, catalogue,
+        descriptors::Descriptors,
+        money::{Money, Stores},
+        prepared::Prepared,
+        public,
+        stability::Stability,
+        store, tls,
     },
-    wiring::{StartError, catalogue, money::Money, public, reload::Reloader, stability::Stability, store, tls},
 };
 
 /// What is shared between the gateway, the side services and the background.
@@ -39,7 +35,6 @@ pub(crate) struct Parts {
     pub live: Arc<LiveCell>,
     /// Providers that an operator has switched off.
     pub switches: Arc<Switches>,
-    /// The store of keys.
     pub store: Arc<dyn KeyStore>,
     /// All that it keeps, for backups of a store that this process owns.
     pub archive: Option<Arc<dyn Archive>>,
@@ -51,7 +46,6 @@ pub(crate) struct Parts {
     pub keys: Arc<KeyCache>,
     /// Resolves the providers' names in the background.
     pub resolver: Arc<Resolver>,
-    /// TLS of the listeners.
     pub tls: Arc<tls::Listeners>,
     /// Metrics and access log.
     pub sinks: Arc<Sinks>,
@@ -72,47 +66,38 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Builds them and starts their background tasks on `background`.
-    pub(crate) fn build(config: Config, conf: &Path, background: &Runtime) -> Result<Self, StartError> {
-        let config = Arc::new(config);
-        let catalogue = Arc::new(catalogue::build(&config)?);
-        let tls = Arc::new(tls::build(&config)?);
+    /// Opens the store, with what the process before had that no file keeps, builds them on it and starts their background
+    /// tasks.
+    pub(crate) fn open(prepared: Prepared, carried: Carried, background: &Runtime) -> Result<Self, StartError> {
+        let Prepared {
+            config,
+            tls,
+            sinks,
+            switches,
+            resolver,
+            live,
+            reloader,
+            lanes,
+            stop,
+        } = prepared;
         let store::Opened {
             keys: store,
             sessions: session_store,
             ledger,
             stability,
             archive,
-        } = store::open(&config)?;
-        let sinks = Arc::new(sinks(&config, &catalogue)?);
-        let (stop, stopped) = watch::channel(false);
+        } = store::open(&config, carried)?;
+        let stopped = stop.subscribe();
         let keys = KeyCache::new(Arc::clone(&store), store::cache_settings(&config));
         let (sessions, session_writer) = Sessions::new(session_store);
         let session_task = background.spawn(session_writer.run(stopped.clone()));
         let cache_task = background.spawn(Arc::clone(&keys).run(stopped.clone()));
-        let resolver = Arc::new(Resolver::new(catalogue::hosts(&catalogue), resolver_settings(&config)));
-        background.spawn(Arc::clone(&resolver).run(stopped.clone()));
-        // Bounded by the lookups' own time limit; the first request then finds addresses.
-        background.block_on(resolver.first_pass());
-        let pools = Arc::new(Pools::build(&catalogue, &resolver, None));
-        background.block_on(pools.update());
-        let pools_task = background.spawn(Arc::clone(&pools).run(stopped.clone()));
-        let live = Arc::new(LiveCell::new(Live {
-            config: Arc::clone(&config),
-            catalogue: Arc::clone(&catalogue),
-            pools,
-        }));
-        let switches = Switches::open(&config.admin.audit.with_file_name("providers-off.json"))
-            .map_err(|error| StartError::failed("the providers that are switched off", error))?;
-        let reloader = Reloader {
-            conf: conf.to_owned(),
-            live: Arc::clone(&live),
-            resolver: Arc::clone(&resolver),
-            tls: Arc::clone(&tls),
-            metrics: Arc::clone(&sinks.metrics),
-            pools_task,
+        let stores = Stores {
+            engine: ledger,
+            keys: Arc::clone(&store),
+            stability: Arc::clone(&stability),
         };
-        let money = Money::build(&config, ledger, Arc::clone(&store), background, &stopped)?;
+        let money = Money::build(&config, stores, lanes, background, &stopped)?;
         let stability = Stability::build(
             stability,
             &money.journal,
@@ -125,7 +110,7 @@ impl Parts {
         let public = public::build(&config, &live, &stability.snapshots);
         let parts = Self {
             live,
-            switches: Arc::new(switches),
+            switches,
             store,
             archive,
             sessions: Arc::new(sessions),
@@ -147,9 +132,10 @@ impl Parts {
         Ok(parts)
     }
 
-    /// The gateway on these parts.
-    pub(crate) fn gateway(&self) -> Gateway {
+    /// The gateway on these parts, with the portal if it has one.
+    pub(crate) fn gateway(&self, portal: Option<Arc<Portal>>) -> Gateway {
         Gateway {
+            portal,
             live: Arc::clone(&self.live),
             switches: Arc::clone(&self.switches),
             sessions: Arc::clone(&self.sessions),
@@ -161,10 +147,22 @@ impl Parts {
             public: Arc::clone(&self.public),
             sinks: Arc::clone(&self.sinks),
             drain: self.drain.clone(),
+            running_max: Descriptors::share(&self.config).running,
             finishing: Arc::new(tokio::sync::Semaphore::new(self.config.upstream.client_gone_finish_max)),
             count_slots: KeySlots::default(),
             recent_refusals: RecentRefusals::default(),
+            own_usage: self.own_usage(),
         }
+    }
+
+    fn own_usage(&self) -> OwnUsage {
+        let config = &self.config.own_usage;
+        let allowance = Allowance {
+            per_minute: config.per_minute,
+            burst: config.burst,
+            clients_max: config.addresses_max,
+        };
+        OwnUsage::new(Arc::clone(&self.money.ledger), allowance, clock::instant())
     }
 
     /// Figures that are read when somebody scrapes.
@@ -227,30 +225,6 @@ impl Parts {
             }
         });
     }
-}
-
-fn resolver_settings(config: &Config) -> ResolverSettings {
-    ResolverSettings {
-        refresh: config.upstream.resolve,
-        timeout: config.upstream.resolve_timeout,
-    }
-}
-
-fn sinks(config: &Config, catalogue: &Catalogue) -> Result<Sinks, StartError> {
-    let models: Vec<&str> = catalogue.models().map(|model| model.name.as_str()).collect();
-    let providers: Vec<&str> = catalogue.providers().map(|provider| provider.name.as_str()).collect();
-    let metrics = Metrics::new(&models, &providers).map_err(|error| StartError::failed("the metrics", error))?;
-    let target = match &config.log.access {
-        AccessTarget::Stdout => AccessLogTarget::Stdout,
-        AccessTarget::Off => AccessLogTarget::Off,
-        AccessTarget::File(path) => AccessLogTarget::File(path.clone()),
-    };
-    let access_log = AccessLog::open(&target, config.log.access_queue_lines)
-        .map_err(|error| StartError::failed("the access log", error))?;
-    Ok(Sinks {
-        access_log,
-        metrics: Arc::new(metrics),
-    })
 }
 
 fn health(good: bool) -> Health {

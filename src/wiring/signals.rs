@@ -14,7 +14,6 @@ use crate::gateway::entry::Sinks;
 /// How far the end of the process has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Serving.
     Serving,
     /// SIGTERM: nothing new is accepted, what runs may end.
     Draining,

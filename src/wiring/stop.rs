@@ -3,9 +3,10 @@
 
 use std::{sync::mpsc::Receiver, time::Duration};
 
-use tokio::sync::watch;
+use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
+    front::FIRST_REQUEST_WAIT,
     gateway::drain::Drain,
     wiring::{notify, server::Running, signals::Phase},
 };
@@ -30,7 +31,7 @@ const FLUSH_WAIT: Duration = Duration::from_secs(2);
 const AFTER_DRAIN: Duration = Duration::from_secs(60);
 
 impl Running {
-    /// Serves until a signal ends it. SIGTERM: nothing new is accepted and the end comes with the last running
+    /// Serves until a signal ends it, or another process has taken its place. SIGTERM and that: nothing new is accepted and the end comes with the last running
     /// request, or after `[gateway] drain_seconds`: what still runs then ends with its protocol's error. SIGINT or a second
     /// SIGTERM: that at once. The listeners beside the gateway answer until the last request has ended. Either way every
     /// request is accounted for.
@@ -38,12 +39,32 @@ impl Running {
         let Self {
             parts,
             background,
-            phase,
+            mut phase,
+            handed_over,
+            listeners,
+            side_closing,
+            predecessor,
             end,
             server_ended,
             ..
         } = self;
-        background.block_on(drained(phase, &parts.drain, parts.config.gateway.drain));
+        let why = background.block_on(begun(&mut phase, handed_over));
+        parts.drain.close();
+        listeners.close();
+        let time = parts.config.gateway.drain;
+        let close = match why {
+            Why::Told => {
+                notify::stopping(time + AFTER_DRAIN);
+                CLOSE_WAIT
+            }
+            Why::HandedOver => {
+                // Who looks at this service sees the next process.
+                side_closing.send_replace(true);
+                FIRST_REQUEST_WAIT + CLOSE_WAIT
+            }
+        };
+        background.block_on(drained(phase, &parts.drain, Waits { time, close }, predecessor));
+        side_closing.send_replace(true);
         end.send_replace(true);
         dropped(&server_ended);
         background.block_on(parts.money.settle());
@@ -62,12 +83,33 @@ impl Running {
     }
 }
 
-/// Returns when nothing runs any more, or nothing more can be done about it.
-async fn drained(mut phase: watch::Receiver<Phase>, drain: &Drain, time: Duration) {
-    // The sender lives in the background, so waiting cannot fail.
-    let _ = phase.wait_for(|phase| *phase != Phase::Serving).await;
-    drain.close();
-    notify::stopping(time + AFTER_DRAIN);
+/// How long is waited for what runs, and for connections on which nothing runs any more.
+struct Waits {
+    time: Duration,
+    close: Duration,
+}
+
+/// Why nothing new is taken.
+enum Why {
+    /// By a signal.
+    Told,
+    /// Another process serves.
+    HandedOver,
+}
+
+/// Waits for the end to begin.
+async fn begun(phase: &mut watch::Receiver<Phase>, mut handed_over: watch::Receiver<bool>) -> Why {
+    tokio::select! {
+        // The sender lives in the background, so waiting cannot fail.
+        _ = phase.wait_for(|phase| *phase != Phase::Serving) => Why::Told,
+        Ok(_) = handed_over.wait_for(|handed_over| *handed_over) => Why::HandedOver,
+    }
+}
+
+/// Returns when nothing runs any more, here and in the process before, or nothing more can be done about it. That one may need
+/// this one's store, and a service manager kills it when this one has ended.
+async fn drained(mut phase: watch::Receiver<Phase>, drain: &Drain, waits: Waits, predecessor: Option<JoinHandle<()>>) {
+    let Waits { time, close } = waits;
     tracing::info!(
         running = drain.running(),
         seconds = time.as_secs(),
@@ -76,8 +118,15 @@ async fn drained(mut phase: watch::Receiver<Phase>, drain: &Drain, time: Duratio
     let stopping = async {
         let _ = phase.wait_for(|phase| *phase == Phase::Stopping).await;
     };
+    let all_ended = async {
+        emptied(drain, close).await;
+        if let Some(predecessor) = predecessor {
+            // It ends by itself, within its own time.
+            let _ = predecessor.await;
+        }
+    };
     tokio::select! {
-        () = emptied(drain) => return,
+        () = all_ended => return,
         () = stopping => {}
         () = tokio::time::sleep(time) => {}
     }
@@ -89,7 +138,10 @@ async fn drained(mut phase: watch::Receiver<Phase>, drain: &Drain, time: Duratio
         );
     }
     drain.cut();
-    if tokio::time::timeout(CUT_WAIT, emptied(drain)).await.is_err() {
+    if tokio::time::timeout(CUT_WAIT, emptied(drain, CLOSE_WAIT))
+        .await
+        .is_err()
+    {
         let running = drain.running();
         tracing::warn!(
             running,
@@ -99,10 +151,10 @@ async fn drained(mut phase: watch::Receiver<Phase>, drain: &Drain, time: Duratio
 }
 
 /// Returns when the last request has ended, and what it wrote has left the process.
-async fn emptied(drain: &Drain) {
+async fn emptied(drain: &Drain, close: Duration) {
     tokio::time::sleep(BEGIN_WAIT).await;
     drain.idle().await;
-    let _ = tokio::time::timeout(CLOSE_WAIT, drain.disconnected()).await;
+    let _ = tokio::time::timeout(close, drain.disconnected()).await;
     // An HTTP/2 client may have asked for something before it heard of the end.
     drain.idle().await;
 }

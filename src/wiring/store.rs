@@ -8,8 +8,8 @@ use crate::{
     edges::{clock, limiter::Allowance},
     store::{
         KeyStore,
-        archive::{Archive, Archives},
-        embedded::{EmbeddedStore, ledger::EmbeddedLedger},
+        archive::Archive,
+        embedded::handover::{Carried, HandoverStore},
         key_cache::{KeyCacheSettings, UnknownSettings},
         ledger::LedgerStore,
         redis::{RedisLedger, RedisMode, RedisSettings, RedisStore},
@@ -21,7 +21,6 @@ use crate::{
 
 /// One engine, seen as what it keeps.
 pub(crate) struct Opened {
-    /// The keys.
     pub keys: Arc<dyn KeyStore>,
     /// Who served the sessions whose state lies at a provider.
     pub sessions: Arc<dyn SessionStore>,
@@ -36,7 +35,7 @@ pub(crate) struct Opened {
 /// The ledger's engine.
 pub(crate) enum Ledger {
     /// Beside the keys' file, written behind.
-    Embedded(Arc<EmbeddedLedger>),
+    Embedded(Arc<HandoverStore>),
     /// In the keys' Redis.
     Redis(Arc<RedisLedger>),
 }
@@ -51,22 +50,20 @@ impl Ledger {
     }
 }
 
-/// Opens it; keys and sessions are two views of one engine. A Redis that does not answer is no error: weir starts, says 503, and recovers when it is there.
-pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
+/// Opens it, with what the process before had that no file keeps; keys and sessions are two views of one engine. A Redis that
+/// does not answer is no error: weir starts, says 503, and recovers when it is there.
+pub(crate) fn open(config: &Config, carried: Carried) -> Result<Opened, StartError> {
     match &config.store {
         StoreConfig::Embedded(embedded) => {
-            let store =
-                EmbeddedStore::open(&embedded.path).map_err(|error| StartError::failed("the embedded store", error))?;
+            let store = HandoverStore::open(&embedded.path, Arc::new(clock::unix_millis), carried)
+                .map_err(|error| StartError::failed("the embedded store", error))?;
             let store = Arc::new(store);
-            let ledger = EmbeddedLedger::open(&embedded.path, Arc::new(clock::unix_millis))
-                .map_err(|error| StartError::failed("the embedded ledger", error))?;
-            let ledger = Arc::new(ledger);
             Ok(Opened {
                 keys: Arc::clone(&store) as Arc<dyn KeyStore>,
                 sessions: Arc::clone(&store) as Arc<dyn SessionStore>,
-                ledger: Ledger::Embedded(Arc::clone(&ledger)),
-                stability: Arc::clone(&ledger) as Arc<dyn StabilityStore>,
-                archive: Some(Arc::new(Archives(vec![store, ledger]))),
+                ledger: Ledger::Embedded(Arc::clone(&store)),
+                stability: Arc::clone(&store) as Arc<dyn StabilityStore>,
+                archive: Some(store),
             })
         }
         StoreConfig::Redis(redis) => {

@@ -36,6 +36,8 @@ pub(crate) struct ByListener<T> {
     pub gateway: Option<T>,
     /// `[stability]`
     pub stability: Option<T>,
+    /// `[console]`
+    pub console: Option<T>,
     /// `[admin]` over TCP.
     pub admin: Option<T>,
 }
@@ -45,6 +47,7 @@ impl<T> Default for ByListener<T> {
         Self {
             gateway: None,
             stability: None,
+            console: None,
             admin: None,
         }
     }
@@ -56,6 +59,7 @@ impl<T> ByListener<T> {
         let all = [
             ("gateway", &self.gateway),
             ("stability", &self.stability),
+            ("console", &self.console),
             ("admin", &self.admin),
         ];
         all.into_iter()
@@ -75,6 +79,7 @@ pub(crate) fn files(config: &Config) -> Vec<PathBuf> {
     let all = [
         Some(&config.gateway.tls.tls),
         Some(&config.stability.tls),
+        Some(&config.console.tls),
         tcp.map(|tcp| &tcp.tls),
     ];
     let certificates = all.into_iter().flatten().flat_map(|tls| &tls.certificates);
@@ -100,11 +105,13 @@ pub(crate) fn read(config: &Config) -> Result<Identities, Vec<FileError>> {
     };
     let gateway = shown("gateway", &config.gateway.tls.tls);
     let stability = shown("stability", &config.stability.tls);
+    let console = shown("console", &config.console.tls);
     let admin = config.admin.tcp.as_ref().map(|tcp| admin(config, tcp, &mut errors));
     match errors.is_empty() {
         true => Ok(ByListener {
             gateway,
             stability,
+            console,
             admin,
         }),
         false => Err(errors),
@@ -209,6 +216,7 @@ pub(crate) fn build(config: &Config) -> Result<Listeners, StartError> {
     Ok(ByListener {
         gateway: made(Speaks::Http2, identities.gateway)?,
         stability: made(Speaks::Http2, identities.stability)?,
+        console: made(Speaks::Http2, identities.console)?,
         admin: made(Speaks::Http1, identities.admin)?,
     })
 }
@@ -219,6 +227,7 @@ impl Listeners {
         let pairs = [
             (&self.gateway, identities.gateway),
             (&self.stability, identities.stability),
+            (&self.console, identities.console),
             (&self.admin, identities.admin),
         ];
         for (listener, identity) in pairs {

@@ -1,6 +1,9 @@
 //! The fuzz entry points: any bytes in, a panic when a promise is broken. `tests/integration/fuzz.rs` runs them on
 //! stable Rust for a bounded time; `tests/fuzz/targets/` runs the same functions coverage-guided.
 
+mod files;
+mod wire;
+
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -11,18 +14,28 @@ use weir::parts::{
     Operation, Progress, Protocol, RequestFacts, ResponseRewriter, RuleFile, ScanLimits, compile, edit_body, scan,
 };
 
+pub(crate) use files::{journal_frames, price_list, provider_file};
+pub(crate) use wire::{chunked_body, content_coding, proxy_header, request_head};
+
 const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
 
 /// One entry point.
 pub(crate) type Entry = fn(&[u8]);
 
 /// Every entry point by its name, which is also the name of its coverage-guided target.
-pub(crate) const ENTRIES: [(&str, Entry); 5] = [
+pub(crate) const ENTRIES: [(&str, Entry); 12] = [
     ("sse", sse),
     ("json_array", json_array),
     ("unary", unary),
     ("request_scan", request_scan),
     ("rules", rules),
+    ("request_head", request_head),
+    ("chunked_body", chunked_body),
+    ("proxy_header", proxy_header),
+    ("content_coding", content_coding),
+    ("journal_frames", journal_frames),
+    ("provider_file", provider_file),
+    ("price_list", price_list),
 ];
 
 /// A provider file with every kind of body edit.

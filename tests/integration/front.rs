@@ -1,13 +1,11 @@
-//! The front before the parsers: what it refuses, how long it waits, and whom it leaves room for.
+//! The front before the parsers: how long it waits, how many it lets in, and how much one connection carries.
 
-mod floods;
 mod limits;
-mod smuggling;
 
 use crate::harness::{Weir, wait_until};
 
 /// How many connections of a listener have been closed for this reason.
-fn closed(weir: &Weir, listener: &str, reason: &str) -> u64 {
+pub(crate) fn closed(weir: &Weir, listener: &str, reason: &str) -> u64 {
     let start = format!("weir_connections_closed_total{{listener=\"{listener}\",reason=\"{reason}\"}} ");
     let text = weir.metrics();
     let value = text.lines().find_map(|line| line.strip_prefix(&start));

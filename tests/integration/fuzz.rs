@@ -1,5 +1,5 @@
-//! The fuzz entry points on stable Rust, for a bounded time: recorded answers and requests, mutated at random.
-//! `tests/run --full` runs them longer, and coverage-guided where the tools for it are there.
+//! The fuzz entry points at random, for a bounded time: what the tests have anyway, mutated. `tests/run --full` runs them
+//! longer, and coverage-guided where the tools for it are there.
 
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
@@ -7,18 +7,32 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::harness::recordings::{GEMINI_ARRAY, events, unary};
-use crate::harness::request::ALL_WIRES;
 use crate::harness::tools::{note, rounds};
 
 #[path = "../fuzz/entries.rs"]
 mod entries;
+mod seeds;
 
 /// The longest input, in bytes.
-const INPUT_BYTES_MAX: usize = 4096;
+const INPUT_BYTES_MAX: usize = 8192;
+
+/// The fewest inputs of each entry point, however slow the machine.
+const RUNS_MIN: u64 = 100;
 
 /// Pieces that mean something to one of the formats.
-const WORDS: [&str; 35] = [
+const WORDS: [&str; 47] = [
+    "HTTP/1.1",
+    "\r\nhost: x",
+    "content-length: 5",
+    "transfer-encoding: chunked",
+    "0\r\n\r\n",
+    "5\r\n",
+    "PROXY TCP4 ",
+    "[[price]]\n",
+    "[[body]]\n",
+    "op = \"set\"\n",
+    " = ",
+    "\"0.1\"",
     "\"top_k\":5,",
     "\"max_tokens\":1e99,",
     "\"store\":[],",
@@ -56,18 +70,6 @@ const WORDS: [&str; 35] = [
     "\u{0}",
 ];
 
-fn seeds() -> Vec<Vec<u8>> {
-    let mut seeds: Vec<Vec<u8>> = Vec::new();
-    for wire in ALL_WIRES {
-        seeds.push(events(wire).concat().into_bytes());
-        seeds.push(unary(wire).as_bytes().to_vec());
-        seeds.push(wire.request("k", "h\u{f6}llo \"x\"").body);
-        seeds.push(wire.streaming("k", "hi").body);
-    }
-    seeds.push(GEMINI_ARRAY.concat().into_bytes());
-    seeds
-}
-
 fn mutate(rng: &mut StdRng, seeds: &[Vec<u8>]) -> Vec<u8> {
     let mut input = seeds[rng.random_range(0..seeds.len())].clone();
     for _ in 0..rng.random_range(0..8_u32) {
@@ -98,25 +100,26 @@ fn mutate(rng: &mut StdRng, seeds: &[Vec<u8>]) -> Vec<u8> {
     input
 }
 
+/// As for the coverage-guided form: WEIR_FUZZ_SECONDS for each entry point.
+fn seconds() -> u64 {
+    let said = std::env::var("WEIR_FUZZ_SECONDS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    said.filter(|seconds| *seconds > 0).unwrap_or(rounds(1, 60) as u64)
+}
+
 #[test]
 fn no_input_breaks_a_promise_of_the_parsers() {
-    let seeds = seeds();
-    // As for the coverage-guided form: WEIR_FUZZ_SECONDS for each entry point.
-    let seconds = std::env::var("WEIR_FUZZ_SECONDS")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .filter(|seconds| *seconds > 0)
-        .unwrap_or(rounds(3, 300) as u64);
     for (name, entry) in entries::ENTRIES {
-        seeds.iter().for_each(|seed| entry(seed));
+        let seeds = seeds::of(name);
         // Another seed each time, told when it finds something; WEIR_FUZZ_SEED repeats a run.
         let seed: u64 = std::env::var("WEIR_FUZZ_SEED")
             .ok()
             .map_or_else(rand::random, |text| text.parse().unwrap());
         let mut rng = StdRng::seed_from_u64(seed);
-        let until = Instant::now() + Duration::from_secs(seconds);
+        let until = Instant::now() + Duration::from_secs(seconds());
         let mut runs = 0_u64;
-        while Instant::now() < until {
+        while runs < RUNS_MIN || Instant::now() < until {
             let input = mutate(&mut rng, &seeds);
             let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| entry(&input)));
             assert!(
@@ -126,7 +129,22 @@ fn no_input_breaks_a_promise_of_the_parsers() {
             );
             runs += 1;
         }
-        assert!(runs > 100, "{name}: {runs} runs only");
         note(&format!("fuzz: {name}, {runs} inputs"));
+    }
+}
+
+/// With WEIR_FUZZ_SEEDS=FOLDER they are also left there, a folder for each entry point, for the coverage-guided form.
+#[test]
+fn every_seed_keeps_the_promises_of_its_entry_point() {
+    let folder = std::env::var_os("WEIR_FUZZ_SEEDS").map(std::path::PathBuf::from);
+    for (name, entry) in entries::ENTRIES {
+        let seeds = seeds::of(name);
+        assert!(!seeds.is_empty(), "{name}");
+        seeds.iter().for_each(|seed| entry(seed));
+        let Some(folder) = &folder else { continue };
+        std::fs::create_dir_all(folder.join(name)).unwrap();
+        for (number, seed) in seeds.iter().enumerate() {
+            std::fs::write(folder.join(name).join(format!("{number:04}")), seed).unwrap();
+        }
     }
 }

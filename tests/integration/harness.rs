@@ -32,7 +32,9 @@ pub(crate) mod shapes;
 pub(crate) mod slow_way;
 pub(crate) mod steps;
 pub(crate) mod store;
+pub(crate) mod tab;
 pub(crate) mod tools;
+pub(crate) mod upgrades;
 pub(crate) mod wait;
 pub(crate) mod weir;
 

@@ -214,7 +214,7 @@ fn every_exception_from_a_lint_has_a_reason() {
 const FIELDS_MAX: usize = 10;
 
 /// Structs of the gateway that are still to be taken apart. What has become small has to leave the list.
-const LARGE_STRUCTS: [&str; 2] = ["Gateway", "Visit"];
+const LARGE_STRUCTS: [&str; 1] = ["Gateway"];
 
 #[test]
 fn structs_of_the_gateway_are_no_bags() {

@@ -10,8 +10,9 @@ use tempfile::TempDir;
 
 use crate::harness::process::Process;
 use crate::harness::tools::{program, repository};
+use crate::harness::upgrades::{is_running, signal};
 use crate::harness::wait::DEADLINE;
-use crate::harness::{Client, Request, WeirBuilder};
+use crate::harness::{Client, Request, WeirBuilder, wait_until};
 
 /// The exposure that no unit may exceed, in tenths, as `systemd-analyze security` counts it.
 const EXPOSURE_MAX_TENTHS: &str = "15";
@@ -87,6 +88,35 @@ fn it_hears_again_and_again_that_weir_lives() {
     }
 }
 
+#[test]
+fn it_hears_of_an_upgrade_and_of_the_new_process_from_then_on() {
+    let manager = Manager::new();
+    let mut weir = WeirBuilder::new()
+        .variable("NOTIFY_SOCKET", &manager.address())
+        .variable("WATCHDOG_USEC", "100000")
+        .start();
+    assert_eq!(manager.told(), ["READY=1"]);
+    let conf = weir.folder().join("weir.toml");
+    let good = std::fs::read_to_string(&conf).unwrap();
+    std::fs::write(&conf, "nonsense = 1").unwrap();
+    assert!(!weir.try_upgrade().status.success());
+    assert_eq!(manager.told()[0], "RELOADING=1");
+    assert_eq!(manager.told(), ["READY=1"], "the old one serves on");
+    std::fs::write(&conf, good).unwrap();
+    let new = weir.upgrade();
+    assert_eq!(manager.told()[0], "RELOADING=1");
+    assert_eq!(manager.told(), [format!("MAINPID={new}"), "READY=1".to_owned()]);
+    assert!(weir.process().wait_ended().success());
+    // Whatever the first one has said is read by now.
+    let mut heard = 0;
+    while heard < 50 {
+        assert_eq!(manager.message(), ["WATCHDOG=1"]);
+        heard += 1;
+    }
+    signal("TERM", new);
+    assert_eq!(manager.told()[0], "STOPPING=1");
+}
+
 /// A configuration in a folder of its own, with a gateway and a public record at these addresses.
 fn configuration(gateway: &str, stability: &str) -> TempDir {
     let folder = TempDir::new().unwrap();
@@ -129,6 +159,36 @@ fn sockets_that_are_handed_over_are_served_and_outlive_the_process() {
         weir.signal("TERM");
         assert!(weir.wait_ended().success());
     }
+}
+
+#[test]
+fn sockets_that_were_handed_over_go_on_to_the_next_process() {
+    let bound = || TcpListener::bind("127.0.0.1:0").unwrap();
+    let (gateway, stability) = (bound(), bound());
+    let (gateway_at, stability_at) = (gateway.local_addr().unwrap(), stability.local_addr().unwrap());
+    let folder = configuration(&gateway_at.to_string(), &stability_at.to_string());
+    let mut weir = serve_with([gateway, stability], &folder);
+    assert_eq!(
+        Client::connect(gateway_at).exchange(&Request::get("/v1/models")).status,
+        401
+    );
+    let mut upgrade = Command::new(env!("CARGO_BIN_EXE_weir"));
+    upgrade
+        .args(["upgrade", "--json", "--conf"])
+        .arg(folder.path().join("weir.toml"));
+    let output = upgrade.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(weir.wait_ended().success());
+    assert_eq!(
+        Client::connect(gateway_at).exchange(&Request::get("/v1/models")).status,
+        401
+    );
+    let status = Client::connect(stability_at).exchange(&Request::get("/status"));
+    assert_eq!(status.status, 200);
+    let new = u32::try_from(answer["pid"].as_u64().unwrap()).unwrap();
+    signal("TERM", new);
+    wait_until("the new process to end", || !is_running(new));
 }
 
 #[test]

@@ -273,7 +273,7 @@ fn metrics_health_and_administration_answer_while_streams_drain() {
 }
 
 #[test]
-fn connections_that_nobody_uses_are_closed_at_once_while_streams_drain() {
+fn connections_that_nobody_uses_are_closed_soon_while_streams_drain() {
     let steps = Steps::default();
     let provider = RecordingProvider::start(waiting_before_the_last_events(steps.clone()));
     let mut weir = Weir::start(&provider.base_url());
@@ -299,6 +299,26 @@ fn connections_that_nobody_uses_are_closed_at_once_while_streams_drain() {
     }
     assert!(h2.frames_to_the_end().contains(&GOAWAY));
     assert!(weir.process().ended().is_none(), "a stream still runs");
+    steps.permit();
+    assert!(streaming.rest(head).complete);
+    assert!(weir.process().wait_ended().success());
+}
+
+#[test]
+fn who_has_just_connected_is_served_although_the_gateway_drains() {
+    let steps = Steps::default();
+    let provider = RecordingProvider::start(waiting_before_the_last_events(steps.clone()));
+    let mut weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    let mut streaming = weir.connect();
+    streaming.write(&Wire::Messages.streaming(&key, "hi").bytes(Upload::Length));
+    let head = streaming.head_to("POST");
+    let mut client = weir.connect();
+    // Whoever connects is taken in turn: when this one has been answered, so has the one before it been taken.
+    assert_eq!(weir.exchange(&Request::get("/api/hello")).status, 200);
+    weir.process().signal("TERM");
+    let answer = client.exchange(&Request::get("/api/hello"));
+    assert_eq!(answer.status, 200);
     steps.permit();
     assert!(streaming.rest(head).complete);
     assert!(weir.process().wait_ended().success());

@@ -9,19 +9,8 @@ use crate::harness::tools::{note, rounds};
 use crate::harness::{RecordingProvider, Weir, wait_until};
 
 const CLIENTS: usize = 8;
-/// What memory may grow by after the warm-up, in KiB: the allocator's own slack, far less than a leak per request.
-const GROWTH_KIB_MAX: usize = 24 * 1024;
-
-/// Resident memory in KiB.
-fn resident_kib(id: u32) -> usize {
-    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
-fn open_files(id: u32) -> usize {
-    std::fs::read_dir(format!("/proc/{id}/fd")).unwrap().count()
-}
+/// What memory may grow by after the warm-up, in bytes: the allocator's own slack, far less than a leak per request.
+const GROWTH_MAX: usize = 24 << 20;
 
 /// Sends requests from all clients for `time`; returns how many were answered as they should be.
 fn storm(weir: &Weir, key: &str, time: Duration) -> usize {
@@ -61,21 +50,22 @@ fn memory_and_open_files_stay_flat_under_mixed_requests() {
     let provider = RecordingProvider::recorded();
     let mut weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
-    let id = weir.process().id();
     // The embedded store's page caches (24 MiB) fill as its file grows, in some 150,000 requests, and stay full.
     storm(&weir, &key, Duration::from_secs(rounds(2, 180) as u64));
-    let (files, memory) = (open_files(id), resident_kib(id));
+    let (files, memory) = (weir.process().open_files(), weir.process().memory());
     let served = storm(&weir, &key, Duration::from_secs(rounds(3, 600) as u64));
-    let after = resident_kib(id);
+    let after = weir.process().memory();
     note(&format!(
-        "soak: {served} requests, memory {memory} -> {after} KiB, {files} files open after the warm-up"
+        "soak: {served} requests, memory {} -> {} KiB, {files} files open after the warm-up",
+        memory >> 10,
+        after >> 10
     ));
     assert!(
-        after < memory + GROWTH_KIB_MAX,
-        "memory grew from {memory} to {after} KiB in {served} requests"
+        after < memory + GROWTH_MAX,
+        "memory grew from {memory} to {after} bytes in {served} requests"
     );
     wait_until("connections of clients that left to be closed", || {
-        open_files(id) <= files + 8
+        weir.process().open_files() <= files + 8
     });
     assert_eq!(weir.exchange(&ALL_WIRES[0].request(&key, "hi")).status, 200);
 }

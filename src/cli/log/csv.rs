@@ -6,7 +6,7 @@ use super::timestamp::time;
 use crate::domain::ledger::consumption::{Part, Row, UsageSource};
 
 /// The columns, in this order. New ones come at the end.
-const COLUMNS: [&str; 33] = [
+const COLUMNS: [&str; 34] = [
     "time",
     "request_id",
     "account",
@@ -40,6 +40,7 @@ const COLUMNS: [&str; 33] = [
     "code_interpreter_calls",
     "image_generations",
     "parts",
+    "tags",
 ];
 
 pub(super) fn heading(out: &mut impl Write) -> io::Result<()> {
@@ -88,6 +89,7 @@ pub(super) fn record(row: &Row, out: &mut impl Write) -> io::Result<()> {
         usage.code_interpreter_calls.to_string(),
         usage.image_generations.to_string(),
         parts(&row.parts)?,
+        cell(&row.tags.iter().map(|tag| tag.as_str()).collect::<Vec<_>>().join(" ")),
     ];
     write!(out, "{}\r\n", cells.join(","))
 }

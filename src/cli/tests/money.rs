@@ -221,6 +221,7 @@ async fn the_log_shows_what_each_model_had_of_a_request() {
         {"run": "answer", "model": "m", "input_uncached": 6, "output_text": 3, "cost_nano_usd": 250_000_000},
         {"run": "advisor", "model": "n", "input_uncached": 4, "cache_read": 5, "output_text": 4, "cost_nano_usd": 1_000_000_000},
     ]);
+    shared["tags"] = json!(["team=a", "run=7"]);
     let pages = || vec![(200, json!({ "rows": [shared, row("r2", "m")], "next": null }))];
     let (out, _) = run(pages(), "log query").await;
     let table = out.unwrap();
@@ -237,6 +238,7 @@ async fn the_log_shows_what_each_model_had_of_a_request() {
     out.unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     let cell = text.lines().nth(1).unwrap().rsplit_once(",0,0,0,").unwrap().1;
+    let cell = cell.strip_suffix(",team=a run=7").unwrap();
     let json = cell.trim_end().trim_matches('"').replace("\"\"", "\"");
     assert_eq!(serde_json::from_str::<Value>(&json).unwrap(), shared["parts"]);
 }
@@ -255,8 +257,8 @@ async fn an_export_is_whole_or_not_there() {
     assert_eq!(lines.len(), 3);
     assert!(lines[0].starts_with("time,request_id,account,key_id,"));
     assert!(lines[1].contains(",\"'=cmd,1\",\"'=cmd,1\",p,200,"), "{text}");
-    assert_eq!(lines[0].split(',').count(), 33);
-    assert!(lines[1].ends_with(",0,0,0,"), "no parts: {text}");
+    assert_eq!(lines[0].split(',').count(), 34);
+    assert!(lines[1].ends_with(",0,0,0,,"), "neither parts nor tags: {text}");
     std::fs::remove_file(&path).unwrap();
     let half = vec![
         (200, json!({ "rows": [row("r1", "m")], "next": "7.1.a" })),

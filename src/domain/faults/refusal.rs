@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::domain::ledger::tag::TagsFault;
 use crate::domain::wire::{http1::head::HeadFault, protocol::Protocol, provider_state::StateKind};
 
 mod limit;
@@ -24,7 +25,6 @@ pub(crate) enum BodyShare {
 /// A reason to refuse a request. Texts in it come from the client and are shown to the same client only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The path is unknown.
     UnknownPath,
     /// The path exists, but not with this method.
     MethodNotAllowed {
@@ -45,6 +45,11 @@ pub(crate) enum Refusal {
     /// keys.
     KeyNotLookedUp {
         /// How long until it may be looked up.
+        wait: Duration,
+    },
+    /// The address asks too often what its keys have used.
+    OwnUsageLimited {
+        /// How long until it may ask again.
         wait: Duration,
     },
     /// The key was revoked.
@@ -121,6 +126,8 @@ pub(crate) enum Refusal {
     BodyFramingInvalid,
     /// An `expect` header other than `100-continue`.
     ExpectationUnknown,
+    /// The tags of the request cannot be read.
+    TagsInvalid(TagsFault),
     /// The query is not valid.
     QueryInvalid {
         /// What is wrong with it, for the client.
@@ -133,11 +140,12 @@ pub(crate) enum Refusal {
     },
     /// The account has created no state of this name at the provider.
     StateUnknown {
-        /// The kind of state.
         kind: StateKind,
         /// The name in the request.
         id: String,
     },
+    /// As many requests run as may run at a time.
+    TooManyRunning,
     /// The memory for request bodies is used up.
     BodyBudgetExhausted,
     /// The share of it that one key or one address may hold is used up.
@@ -194,6 +202,7 @@ impl Refusal {
             | Self::BodyEncodingInvalid { .. }
             | Self::BodyFramingInvalid
             | Self::QueryInvalid { .. }
+            | Self::TagsInvalid(_)
             | Self::UsageUnseen { .. } => 400,
             Self::HeadInvalid(fault) => fault.status(),
             // As the vendor says it of a response; of everything else it says 404.
@@ -218,13 +227,15 @@ impl Refusal {
             Self::UpgradeUnavailable => 426,
             Self::CountTokensBusy { .. }
             | Self::KeyNotLookedUp { .. }
+            | Self::OwnUsageLimited { .. }
             | Self::BodyShareUsed { .. }
             | Self::BodyWorkLimited
             | Self::Limited(_) => 429,
             Self::HeadersTooLarge => 431,
             Self::Internal => 500,
             Self::ProviderBroken | Self::ProviderRedirected { .. } => 502,
-            Self::BodyBudgetExhausted
+            Self::TooManyRunning
+            | Self::BodyBudgetExhausted
             | Self::StoreUnavailable
             | Self::JournalFull
             | Self::ProviderDisabled { .. }
@@ -246,6 +257,7 @@ impl Refusal {
             Self::CredentialAmbiguous => "credential_ambiguous",
             Self::KeyUnknown => "key_unknown",
             Self::KeyNotLookedUp { .. } => "key_not_looked_up",
+            Self::OwnUsageLimited { .. } => "own_usage_limited",
             Self::KeyRevoked => "key_revoked",
             Self::KeyExpired => "key_expired",
             Self::ModelNotAllowed { .. } => "model_not_allowed",
@@ -267,8 +279,10 @@ impl Refusal {
             Self::BodyFramingInvalid => "body_framing_invalid",
             Self::ExpectationUnknown => "expectation_unknown",
             Self::QueryInvalid { .. } => "query_invalid",
+            Self::TagsInvalid(_) => "tags_invalid",
             Self::UsageUnseen { .. } => "usage_unseen",
             Self::StateUnknown { .. } => "state_unknown",
+            Self::TooManyRunning => "too_many_running",
             Self::BodyBudgetExhausted => "body_budget_exhausted",
             Self::BodyShareUsed { whose, .. } => match whose {
                 BodyShare::Key => "key_bodies_limited",

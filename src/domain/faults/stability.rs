@@ -151,9 +151,8 @@ impl Counters {
 pub(crate) type Bucket = BTreeMap<String, Counters>;
 
 /// All that one node has counted in one hour so far.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Share {
-    /// The hour.
     pub hour: Hour,
     /// Its counters.
     pub bucket: Bucket,

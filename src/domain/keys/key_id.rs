@@ -13,7 +13,7 @@ const KEY_ID_RANDOM_CHARS: usize = 16;
 
 /// The public name of a key: `key_` and 16 base 62 characters. It grants nothing and may be logged.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "String")]
 pub struct KeyId(String);
 
 impl KeyId {
@@ -55,12 +55,6 @@ impl TryFrom<String> for KeyId {
 
     fn try_from(text: String) -> Result<Self, KeyIdError> {
         Self::parse(&text)
-    }
-}
-
-impl From<KeyId> for String {
-    fn from(id: KeyId) -> Self {
-        id.0
     }
 }
 

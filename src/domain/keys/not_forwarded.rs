@@ -3,13 +3,13 @@
 
 use std::borrow::Cow;
 
-use memchr::{memchr, memmem::Finder};
+use memchr::memchr;
 use percent_encoding::percent_decode;
 
-use crate::domain::keys::{credential::CREDENTIAL_HEADERS, secret::ServiceKey};
+use crate::domain::keys::{credential::CREDENTIAL_HEADERS, plain_search, secret::ServiceKey};
 
 /// Headers that concern the client's connection to weir only, beside those that Pingora removes (RFC 9110 section 7.6).
-const CONNECTION: [&str; 13] = [
+const CONNECTION: [&str; 14] = [
     "accept-encoding",
     "cdn-loop",
     "content-encoding",
@@ -23,6 +23,7 @@ const CONNECTION: [&str; 13] = [
     "x-forwarded-port",
     "x-forwarded-proto",
     "x-real-ip",
+    "x-weir-tag",
 ];
 
 /// Credentials that weir does not take, but a provider or its front might.
@@ -105,17 +106,14 @@ fn decoded(text: &str) -> Cow<'_, str> {
 /// Its random part is looked for: whoever has that has the key, because prefix and checksum are no secrets.
 #[derive(Debug)]
 pub(crate) struct PresentedKey<'k> {
-    random: &'k str,
-    finder: Finder<'k>,
+    random: &'k [u8],
 }
 
 impl<'k> PresentedKey<'k> {
     /// Looks for this key.
     pub(crate) fn new(key: &'k ServiceKey) -> Self {
-        let random = key.random();
         Self {
-            random,
-            finder: Finder::new(random),
+            random: key.random().as_bytes(),
         }
     }
 
@@ -123,7 +121,7 @@ impl<'k> PresentedKey<'k> {
     pub(crate) fn is_in(&self, text: &[u8]) -> bool {
         let mut text = Cow::Borrowed(text);
         for _ in 0..DECODINGS_MAX {
-            if self.finder.find(&text).is_some() {
+            if plain_search::is_in(&text, self.random) {
                 return true;
             }
             if memchr(b'%', &text).is_none() {
@@ -131,7 +129,7 @@ impl<'k> PresentedKey<'k> {
             }
             text = Cow::Owned(percent_decode(&text).collect());
         }
-        self.finder.find(&text).is_some()
+        plain_search::is_in(&text, self.random)
     }
 
     /// Whether it stands in the name of a header, which has lost its capitals.
@@ -141,7 +139,7 @@ impl<'k> PresentedKey<'k> {
             && name
                 .as_bytes()
                 .windows(length)
-                .any(|part| part.eq_ignore_ascii_case(self.random.as_bytes()))
+                .any(|part| part.eq_ignore_ascii_case(self.random))
     }
 }
 

@@ -199,7 +199,6 @@ impl KeyDigest {
         Self(bytes)
     }
 
-    /// The 32 bytes.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

@@ -69,6 +69,7 @@ pub(crate) mod key;
 pub(crate) mod operations;
 #[cfg(test)]
 mod tests;
+pub(crate) mod transient;
 
 /// One account with its keys and its holds. The default one is not there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! What a store is asked before a request is forwarded, and what it answers.
 
+use serde::{Deserialize, Serialize};
+
 use crate::domain::{
     keys::{
         key::KeyRecord,
@@ -10,7 +12,7 @@ use crate::domain::{
 };
 
 /// A request for admission, made by `billing`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Admit {
     /// The node that asks; its lease keeps the hold alive.
     pub node: NodeId,
@@ -32,7 +34,7 @@ pub struct Admit {
 }
 
 /// The answer to [`Admit`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Admission {
     /// Admitted, with a hold.
     Granted(Grant),
@@ -43,7 +45,7 @@ pub enum Admission {
 }
 
 /// What an admitted request was granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     /// The amount held: the estimate, or what was left if that is less. Zero for an estimate of zero.
     pub hold: NanoUsd,
@@ -65,7 +67,7 @@ pub struct Grant {
 }
 
 /// A key's quota and what was spent of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuotaUse {
     /// The quota of the key's terms.
     pub quota: NanoUsd,
@@ -77,7 +79,7 @@ pub struct QuotaUse {
 
 /// Why a request is not admitted, in the order of the checks. What is spent stays spent until an operator acts or a
 /// period ends; what is only held comes back, all or in part, when running requests end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Denied {
     /// The key was revoked.
     KeyRevoked,
@@ -85,7 +87,6 @@ pub enum Denied {
     KeyExpired,
     /// There is no such account.
     AccountUnknown,
-    /// The account is suspended.
     AccountSuspended,
     /// Nothing is left of the account's balance: `balance <= 0`.
     BalanceExhausted,
@@ -123,7 +124,7 @@ impl Denied {
 }
 
 /// Whose limit it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Scope {
     /// The API key's.
     Key,
@@ -132,9 +133,8 @@ pub enum Scope {
 }
 
 /// What a rate limit counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Counted {
-    /// Requests.
     Requests,
     /// Tokens, input and output.
     Tokens,

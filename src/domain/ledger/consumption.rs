@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use crate::domain::money::price::Part;
 pub(crate) use crate::domain::wire::usage::{Modifiers, UsageSource};
-use crate::domain::{keys::key::KeyId, money::NanoUsd, wire::usage::Usage};
+use crate::domain::{keys::key::KeyId, ledger::tag::Tag, money::NanoUsd, wire::usage::Usage};
 
 /// How many days rows are kept.
 pub(crate) const RETENTION_DAYS: u32 = 180;
@@ -28,6 +28,8 @@ pub struct Request {
     pub model: String,
     /// The client wants a streamed answer.
     pub stream: bool,
+    /// What the client attributes it to.
+    pub tags: Vec<Tag>,
 }
 
 /// What a row takes from the request's end. Each field is the row's of that name.
@@ -75,6 +77,9 @@ pub struct Row {
     pub outcome: String,
     /// The answer was a stream.
     pub stream: bool,
+    /// What the client attributes it to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<Tag>,
     /// What it consumed, over all its parts.
     #[serde(flatten)]
     pub usage: Usage,
@@ -112,6 +117,7 @@ impl Row {
             status: end.status,
             outcome: end.outcome.to_owned(),
             stream: request.stream,
+            tags: request.tags,
             usage: end.usage,
             usage_source: end.usage_source,
             parts: end.parts,

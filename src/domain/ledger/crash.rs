@@ -65,6 +65,7 @@ mod tests {
                 model_asked: "m".to_owned(),
                 model: "m".to_owned(),
                 stream: true,
+                tags: Vec::new(),
             },
             provider: "first".to_owned(),
             price_version: "v1".to_owned(),

@@ -124,6 +124,7 @@ impl From<AdmittedForm> for Admitted {
                 model_asked: row.model_asked,
                 model: row.model,
                 stream: row.stream,
+                tags: row.tags,
             },
             provider: row.provider,
             price_version: row.price_version,

@@ -1,12 +1,18 @@
 //! Quota periods. A period is a name, fixed at a request's admission. A new period is a new name, so nothing has to be
 //! reset.
 
-use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
+use jiff::{
+    Timestamp, ToSpan,
+    civil::Date,
+    tz::{Offset, TimeZone},
+};
 
 use crate::domain::keys::terms::Reset;
 
 /// The name of the period that never ends.
 pub(crate) const ALL: &str = "all";
+/// The bytes of the longest name, that of a day.
+const NAME_BYTES: usize = 9;
 
 /// The names of the periods that a time lies in, besides [`ALL`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,9 +31,9 @@ impl Periods {
         let date = date(unix_ms);
         let week = date.iso_week_date();
         Self {
-            day: format!("d{:04}{:02}{:02}", date.year(), date.month(), date.day()),
-            week: format!("w{:04}W{:02}", week.year(), week.week()),
-            month: format!("m{:04}{:02}", date.year(), date.month()),
+            day: name('d', date.year(), "", &[date.month(), date.day()]),
+            week: name('w', week.year(), "W", &[week.week()]),
+            month: name('m', date.year(), "", &[date.month()]),
         }
     }
 
@@ -40,6 +46,26 @@ impl Periods {
             Reset::Monthly => &self.month,
         }
     }
+}
+
+/// The letter, the year in four digits, `between`, and each number in two. Every admission asks for several names, and
+/// `format!` takes ten times as long.
+fn name(letter: char, year: i16, between: &str, numbers: &[i8]) -> String {
+    let mut name = String::with_capacity(NAME_BYTES);
+    name.push(letter);
+    for place in [1000, 100, 10, 1] {
+        name.push(last_digit(year.unsigned_abs() / place));
+    }
+    name.push_str(between);
+    for number in numbers {
+        let number = u16::from(number.unsigned_abs());
+        name.extend([last_digit(number / 10), last_digit(number)]);
+    }
+    name
+}
+
+fn last_digit(number: u16) -> char {
+    char::from_digit(u32::from(number % 10), 10).unwrap_or('0')
 }
 
 /// The first second of the next period, since the Unix epoch; `None` for [`Reset::None`].
@@ -58,11 +84,13 @@ pub(crate) fn resets_at(reset: Reset, unix_ms: i64) -> Option<i64> {
 fn date(unix_ms: i64) -> Date {
     let moment =
         Timestamp::from_millisecond(unix_ms).unwrap_or(if unix_ms < 0 { Timestamp::MIN } else { Timestamp::MAX });
-    moment.to_zoned(TimeZone::UTC).date()
+    Offset::UTC.to_datetime(moment).date()
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn ms(text: &str) -> i64 {
@@ -86,6 +114,17 @@ mod tests {
                 (day, week, month),
                 "{moment}"
             );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn names_have_all_their_digits(unix_ms in 0..=Timestamp::MAX.as_millisecond()) {
+            let (date, periods) = (date(unix_ms), Periods::at(unix_ms));
+            let (year, month, day, week) = (date.year(), date.month(), date.day(), date.iso_week_date());
+            prop_assert_eq!(periods.day, format!("d{year:04}{month:02}{day:02}"));
+            prop_assert_eq!(periods.week, format!("w{:04}W{:02}", week.year(), week.week()));
+            prop_assert_eq!(periods.month, format!("m{year:04}{month:02}"));
         }
     }
 

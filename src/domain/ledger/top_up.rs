@@ -1,9 +1,11 @@
 //! How a running request's hold grows.
 
+use serde::{Deserialize, Serialize};
+
 use crate::domain::{keys::key::KeyId, ledger::node::NodeId, money::NanoUsd};
 
 /// A running request's demand for a larger hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopUp {
     /// The node that admitted it.
     pub node: NodeId,
@@ -20,7 +22,7 @@ pub struct TopUp {
 }
 
 /// The answer to [`TopUp`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToppedUp {
     /// The hold has grown by this much: what was asked for, or what was left; more than zero.
     Granted(NanoUsd),

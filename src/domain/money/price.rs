@@ -11,7 +11,8 @@ mod tariff;
 mod tests;
 mod versioned;
 
-pub(crate) use list::{PriceList, SHIPPED_FILE};
+pub use list::PriceList;
+pub(crate) use list::SHIPPED_FILE;
 pub(crate) use part::Part;
 #[cfg(test)]
 pub(crate) use parts::PARTS_MAX;

@@ -38,7 +38,6 @@ pub(crate) enum Condition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModelPattern(pub(super) String);
 
-/// A test of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderTest {
     /// The header is present.

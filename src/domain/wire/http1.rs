@@ -4,5 +4,5 @@
 //! Two parsers that read the same bytes differently let one request pass as another (request smuggling). So whatever
 //! RFC 9112 leaves to the recipient's judgement is refused here.
 
-pub(crate) mod chunked;
-pub(crate) mod head;
+pub mod chunked;
+pub mod head;

@@ -8,6 +8,9 @@ use crate::domain::wire::{json_scan::is_plausible_model, protocol::Protocol};
 /// The longest model name taken from a path, in bytes.
 pub(crate) const PATH_MODEL_BYTES_MAX: usize = 128;
 
+/// Where whoever has a key sees what it has used.
+pub(crate) const OWN_USAGE_PATH: &str = "/web/v1/me";
+
 /// One thing a client can ask of a provider through weir.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -64,7 +67,6 @@ impl Operation {
 pub(crate) enum Target {
     /// To be forwarded to a provider; `model` when the path names it.
     Forward {
-        /// The operation.
         operation: Operation,
         /// The model from the path, decoded and checked.
         model: Option<String>,
@@ -76,6 +78,8 @@ pub(crate) enum Target {
         /// The model from the path, decoded and checked.
         model: String,
     },
+    /// `GET /web/v1/me` or HEAD: what the caller's key has used.
+    OwnUsage,
     /// `HEAD /`, `HEAD /api/hello` or `GET /api/hello`: whether somebody is there. No key is needed.
     Hello,
 }
@@ -105,6 +109,7 @@ pub(crate) fn target(method: &str, path: &str) -> Result<Target, TargetError> {
         "/v1/responses" => post(method, Operation::Responses),
         "/v1/chat/completions" => Err(TargetError::ChatCompletionsRemoved),
         "/v1/models" | "/v1beta/models" => read_only(method, Target::ListModels),
+        OWN_USAGE_PATH => read_only(method, Target::OwnUsage),
         "/" if method == "HEAD" => Ok(Target::Hello),
         "/api/hello" => read_only(method, Target::Hello),
         _ => match path
@@ -241,158 +246,4 @@ fn decoded(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn forward(operation: Operation, model: Option<&str>) -> Result<Target, TargetError> {
-        Ok(Target::Forward {
-            operation,
-            model: model.map(str::to_owned),
-        })
-    }
-
-    #[test]
-    fn every_route_of_the_interface_is_found() {
-        assert_eq!(target("POST", "/v1/messages"), forward(Operation::Messages, None));
-        assert_eq!(
-            target("POST", "/v1/messages/count_tokens"),
-            forward(Operation::CountTokens, None)
-        );
-        assert_eq!(target("POST", "/v1/responses"), forward(Operation::Responses, None));
-        assert_eq!(target("GET", "/v1/models"), Ok(Target::ListModels));
-        for prefix in ["/v1beta/models/", "/v1/models/"] {
-            for (verb, operation) in [
-                ("generateContent", Operation::GenerateContent),
-                ("streamGenerateContent", Operation::StreamGenerateContent),
-                ("countTokens", Operation::GeminiCountTokens),
-            ] {
-                assert_eq!(
-                    target("POST", &format!("{prefix}gemini-3.5:{verb}")),
-                    forward(operation, Some("gemini-3.5"))
-                );
-                assert_eq!(
-                    target("POST", &format!("{prefix}gemini-3.5%3A{verb}")),
-                    forward(operation, Some("gemini-3.5"))
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn wrong_methods_name_the_right_one() {
-        assert_eq!(
-            target("GET", "/v1/messages"),
-            Err(TargetError::MethodNotAllowed { allow: "POST" })
-        );
-        assert_eq!(
-            target("POST", "/v1/models"),
-            Err(TargetError::MethodNotAllowed { allow: "GET, HEAD" })
-        );
-        assert_eq!(
-            target("GET", "/v1beta/models/m:generateContent"),
-            Err(TargetError::MethodNotAllowed { allow: "POST" })
-        );
-    }
-
-    #[test]
-    fn a_path_that_is_not_a_plain_model_name_is_refused() {
-        for bad in ["..", "%2e%2e", "a%2Fb", "a%0d%0ab", "a%00", "a;b", "%252e", "a b", ""] {
-            let path = format!("/v1beta/models/{bad}:generateContent");
-            assert_eq!(target("POST", &path), Err(TargetError::ModelPathInvalid), "{path}");
-        }
-        assert_eq!(
-            target("POST", "/v1beta/models/a:b:generateContent"),
-            Err(TargetError::UnknownPath)
-        );
-        assert_eq!(
-            target("POST", "/v1beta/models/a:generateContent/"),
-            Err(TargetError::UnknownPath)
-        );
-        let long = format!(
-            "/v1beta/models/{}:generateContent",
-            "m".repeat(PATH_MODEL_BYTES_MAX + 1)
-        );
-        assert_eq!(target("POST", &long), Err(TargetError::ModelPathInvalid));
-    }
-
-    #[test]
-    fn a_listed_model_may_have_any_name_of_a_catalogue() {
-        let show = |model: &str| {
-            Ok(Target::ShowModel {
-                model: model.to_owned(),
-            })
-        };
-        for method in ["GET", "HEAD"] {
-            for prefix in ["/v1/models/", "/v1beta/models/"] {
-                for (path, model) in [
-                    ("plain-1.5", "plain-1.5"),
-                    ("a%2Fb", "a/b"),
-                    ("a/b", "a/b"),
-                    ("a%3Ab", "a:b"),
-                    ("a:b", "a:b"),
-                    ("a@b", "a@b"),
-                ] {
-                    assert_eq!(target(method, &format!("{prefix}{path}")), show(model), "{path}");
-                }
-                for bad in [
-                    "", "..", "a/../b", "a%2F..", "/a", "a/", "a%252Fb", "a%0d%0ab", "a%00", "a b",
-                ] {
-                    let found = target(method, &format!("{prefix}{bad}"));
-                    assert_eq!(found, Err(TargetError::ModelPathInvalid), "{bad}");
-                }
-            }
-        }
-        assert_eq!(
-            target("POST", "/v1/models/a%2Fb"),
-            Err(TargetError::MethodNotAllowed { allow: "GET, HEAD" })
-        );
-    }
-
-    #[test]
-    fn somebody_is_there() {
-        for (method, path) in [("HEAD", "/"), ("HEAD", "/api/hello"), ("GET", "/api/hello")] {
-            assert_eq!(target(method, path), Ok(Target::Hello));
-        }
-        assert_eq!(target("GET", "/"), Err(TargetError::UnknownPath));
-        assert_eq!(
-            target("POST", "/api/hello"),
-            Err(TargetError::MethodNotAllowed { allow: "GET, HEAD" })
-        );
-    }
-
-    #[test]
-    fn unknown_paths_have_the_shape_of_their_prefix() {
-        assert_eq!(shape_of("/v1/messages/batches"), Protocol::Messages);
-        assert_eq!(shape_of("/v1/embeddings"), Protocol::Responses);
-        assert_eq!(shape_of("/v1beta/files"), Protocol::Gemini);
-        assert_eq!(shape_of("/v1/models/m:embedContent"), Protocol::Gemini);
-        assert_eq!(shape_of("/v1beta/tunedModels/t:generateContent"), Protocol::Gemini);
-        assert_eq!(shape_of("/v1/tunedModels/t:generateContent"), Protocol::Gemini);
-        assert_eq!(shape_of("/"), Protocol::Responses);
-    }
-
-    #[test]
-    fn the_key_leaves_the_query_in_every_spelling() {
-        let (left, keys) = split_key("alt=sse&key=abc&%6bey=d%2De&x=1&key&$key=f&%24key=g");
-        assert_eq!(left, "alt=sse&x=1");
-        assert_eq!(keys, ["abc", "d-e", "", "f", "g"]);
-    }
-
-    proptest! {
-        #[test]
-        fn no_path_ever_yields_a_model_outside_the_allow_list(path in "[ -~]{0,80}") {
-            let path = format!("/v1beta/models/{path}");
-            for method in ["POST", "GET"] {
-                match target(method, &path) {
-                    Ok(Target::Forward { model: Some(model), .. }) => {
-                        prop_assert!(model.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)));
-                    }
-                    Ok(Target::ShowModel { model }) => prop_assert!(is_plausible_model(&model)),
-                    _ => {}
-                }
-            }
-        }
-    }
-}
+mod tests;

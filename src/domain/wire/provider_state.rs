@@ -1,5 +1,7 @@
 //! State that a provider keeps for the operator's account: how a request names it, and which account here owns it.
 
+use serde::{Deserialize, Serialize};
+
 use sha2::{Digest, Sha256};
 
 use crate::domain::wire::protocol::Protocol;
@@ -14,7 +16,6 @@ pub enum StateKind {
     Response,
     /// A response whose prompt is compared with this one's.
     ComparedResponse,
-    /// A conversation.
     Conversation,
     /// An item of an earlier answer.
     Item,
@@ -26,7 +27,6 @@ pub enum StateKind {
     ComparedMessage,
     /// Where a provider runs code.
     Container,
-    /// A file.
     File,
     /// A file by its address in the provider's own store.
     FileUri,
@@ -116,7 +116,7 @@ impl StateId {
 }
 
 /// State as one account's: a digest over the account and what is named. Only who knows both can ask for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct StateKey(pub [u8; DIGEST_BYTES]);
 
 impl StateKey {

@@ -14,11 +14,11 @@ const TEXT_BYTES_MIN: usize = 15;
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 const BINARY_BYTES_MIN: usize = 16;
 /// The longest header that is read, in bytes.
-pub(crate) const HEADER_BYTES_MAX: usize = 4096;
+pub const HEADER_BYTES_MAX: usize = 4096;
 
 /// What the bytes so far come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub enum Progress {
     /// At least so many bytes more belong to the header.
     Needs(usize),
     /// The header is whole. `None`: the connection is the balancer's own, or it does not know whose.
@@ -28,14 +28,14 @@ pub(crate) enum Progress {
 /// The bytes are no such header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no header of the PROXY protocol")]
-pub(crate) struct NotAHeader;
+pub struct NotAHeader;
 
 /// Reads the beginning of a connection. With as many bytes as [`Progress::Needs`] asks for, each time, no byte of what
 /// follows is in `bytes`; more than that are refused.
 ///
 /// # Errors
 /// They are no header, whatever follows, or one longer than [`HEADER_BYTES_MAX`].
-pub(crate) fn read(bytes: &[u8]) -> Result<Progress, NotAHeader> {
+pub fn read(bytes: &[u8]) -> Result<Progress, NotAHeader> {
     match bytes.first() {
         None => Ok(Progress::Needs(TEXT_BYTES_MIN)),
         Some(b'P') => text(bytes),

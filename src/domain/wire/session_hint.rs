@@ -1,5 +1,7 @@
 //! Finds out whether a request continues something: state or a cache that lies with one credential of a provider.
 
+use serde::{Deserialize, Serialize};
+
 use std::borrow::Cow;
 
 use http::HeaderMap;
@@ -30,11 +32,9 @@ pub(crate) struct SessionHint {
 }
 
 /// Who served a session: provider and credential, by name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ServedBy {
-    /// The provider.
     pub provider: String,
-    /// Its credential.
     pub credential: String,
 }
 
@@ -82,12 +82,7 @@ pub(crate) fn is_kept(protocol: Protocol, scan: &Scan) -> bool {
 /// The session that a request is part of, by a name it gives or by what it holds. `caller` is the id of its key: nobody reaches
 /// another's sessions.
 pub(crate) fn session(caller: &str, headers: &HeaderMap, body: &[u8], scan: &Scan) -> Option<SessionHint> {
-    let header = |name: &&str| headers.get(*name)?.to_str().ok().filter(|text| !text.is_empty());
-    let named = SESSION_HEADERS
-        .iter()
-        .find_map(header)
-        .map(Cow::Borrowed)
-        .or_else(|| cache_key(body, scan));
+    let named = named(headers).map(Cow::Borrowed).or_else(|| cache_key(body, scan));
     let number = match named {
         Some(name) => number(caller, "session", &name),
         None if scan.is_account_bound => number(caller, "caller", ""),
@@ -98,6 +93,12 @@ pub(crate) fn session(caller: &str, headers: &HeaderMap, body: &[u8], scan: &Sca
         state: None,
         remembered: None,
     })
+}
+
+/// The session that agents name in a header of their own.
+pub(crate) fn named(headers: &HeaderMap) -> Option<&str> {
+    let header = |name: &&str| headers.get(*name)?.to_str().ok().filter(|text| !text.is_empty());
+    SESSION_HEADERS.iter().find_map(header)
 }
 
 fn cache_key<'b>(body: &'b [u8], scan: &Scan) -> Option<Cow<'b, str>> {

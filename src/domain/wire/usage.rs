@@ -86,6 +86,76 @@ impl Usage {
         self.by_part(other, u64::saturating_sub)
     }
 
+    /// Each part held to at most so many.
+    #[must_use]
+    pub(crate) fn at_most(&self, most: u64) -> Self {
+        self.by_part(&Self::default(), |count, _| count.min(most))
+    }
+
+    /// The parts, in the order of the fields.
+    pub(crate) fn parts(&self) -> [u64; 12] {
+        let Self {
+            input_uncached,
+            cache_read,
+            cache_write_short,
+            cache_write_long,
+            output_text,
+            output_reasoning,
+            tool_input,
+            web_searches,
+            web_fetches,
+            file_searches,
+            code_interpreter_calls,
+            image_generations,
+        } = *self;
+        [
+            input_uncached,
+            cache_read,
+            cache_write_short,
+            cache_write_long,
+            output_text,
+            output_reasoning,
+            tool_input,
+            web_searches,
+            web_fetches,
+            file_searches,
+            code_interpreter_calls,
+            image_generations,
+        ]
+    }
+
+    /// The usage of these parts, in that order.
+    pub(crate) fn of_parts(parts: [u64; 12]) -> Self {
+        let [
+            input_uncached,
+            cache_read,
+            cache_write_short,
+            cache_write_long,
+            output_text,
+            output_reasoning,
+            tool_input,
+            web_searches,
+            web_fetches,
+            file_searches,
+            code_interpreter_calls,
+            image_generations,
+        ] = parts;
+        Self {
+            input_uncached,
+            cache_read,
+            cache_write_short,
+            cache_write_long,
+            output_text,
+            output_reasoning,
+            tool_input,
+            web_searches,
+            web_fetches,
+            file_searches,
+            code_interpreter_calls,
+            image_generations,
+        }
+    }
+
     fn by_part(&self, other: &Self, merge: impl Fn(u64, u64) -> u64) -> Self {
         Self {
             input_uncached: merge(self.input_uncached, other.input_uncached),
@@ -147,6 +217,16 @@ mod tests {
         assert_eq!(fields.objects("f").len(), 1);
         assert_eq!(fields.text("b").as_deref(), Some("x"));
         assert!(fields.is_absent("z") && !fields.is_absent("b"));
+    }
+
+    #[test]
+    fn of_a_repeated_key_the_last_value_counts_however_the_key_is_written() {
+        let fields = Fields::parse(br#"{"a":1,"b":2,"\u0061":3,"b":null}"#).unwrap();
+        assert_eq!((fields.count("a"), fields.count("b")), (Some(3), None));
+        assert!(fields.is_absent("b"));
+        for other in ["", "null", "[]", "7", "{", r#"{"a":}"#] {
+            assert!(Fields::parse(other.as_bytes()).is_none(), "{other}");
+        }
     }
 
     #[test]

@@ -29,14 +29,16 @@ fn pair() -> (DuplexStream, Guarded) {
     (client, guarded)
 }
 
-fn open() -> (tokio::sync::watch::Sender<bool>, ShutdownWatch) {
-    tokio::sync::watch::channel(false)
+fn open() -> (tokio::sync::watch::Sender<bool>, Closing) {
+    let (sender, told) = tokio::sync::watch::channel(false);
+    let patience = Duration::ZERO;
+    (sender, Closing { told, patience })
 }
 
 /// What comes of these bytes, sent one by one; the client stays.
 async fn after(sent: &[u8], spoken: Spoken) -> Result<Arrival, CloseReason> {
     let (mut client, mut guarded) = pair();
-    let (_closing, mut closing) = open();
+    let (_sender, closing) = open();
     let sending = async {
         for byte in sent {
             client.write_all(&[*byte]).await.expect("room");
@@ -45,7 +47,7 @@ async fn after(sent: &[u8], spoken: Spoken) -> Result<Arrival, CloseReason> {
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        arrived = next(&mut guarded, spoken, LIMITS, &mut closing) => arrived,
+        arrived = next(&mut guarded, spoken, LIMITS, closing) => arrived,
         () = sending => unreachable!("the client stays"),
     }
 }
@@ -97,23 +99,40 @@ async fn silence_and_a_head_have_limits_of_their_own() {
 #[tokio::test]
 async fn who_leaves_or_comes_while_weir_closes_brings_nothing() {
     let (client, mut guarded) = pair();
-    let (closing, mut told) = open();
+    let (sender, closing) = open();
     drop(client);
-    let arrived = next(&mut guarded, Spoken::Either, LIMITS, &mut told).await;
+    let arrived = next(&mut guarded, Spoken::Either, LIMITS, closing.clone()).await;
     assert!(matches!(arrived, Ok(Arrival::Nothing)));
     let (_client, mut guarded) = pair();
-    closing.send_replace(true);
-    let arrived = next(&mut guarded, Spoken::Either, LIMITS, &mut told).await;
+    sender.send_replace(true);
+    let arrived = next(&mut guarded, Spoken::Either, LIMITS, closing).await;
     assert!(matches!(arrived, Ok(Arrival::Nothing)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_given_time_may_still_bring_a_request_while_weir_closes() {
+    for (after_ms, comes) in [(900, true), (1_100, false)] {
+        let (mut client, mut guarded) = pair();
+        let (sender, mut closing) = open();
+        closing.patience = Duration::from_secs(1);
+        sender.send_replace(true);
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(after_ms)).await;
+            let _ = client.write_all(REQUEST).await;
+            std::future::pending::<()>().await;
+        });
+        let arrived = next(&mut guarded, Spoken::Either, LIMITS, closing).await;
+        assert_eq!(matches!(arrived, Ok(Arrival::Request(_))), comes, "{after_ms}");
+    }
 }
 
 #[tokio::test]
 async fn the_preface_is_still_to_be_read_by_who_speaks_http2() {
     let (mut client, mut guarded) = pair();
-    let (_closing, mut told) = open();
+    let (_sender, closing) = open();
     client.write_all(H2_PREFACE).await.expect("room");
     client.write_all(b"more").await.expect("room");
-    let arrived = next(&mut guarded, Spoken::Either, LIMITS, &mut told).await;
+    let arrived = next(&mut guarded, Spoken::Either, LIMITS, closing).await;
     assert!(matches!(arrived, Ok(Arrival::Http2)));
     let mut peeked = [0; H2_PREFACE.len()];
     assert!(

@@ -1,6 +1,6 @@
 //! What of a connection can be read by whom, and what becomes of a client that does not take its answer.
 
-use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
 use crate::telemetry::metrics::Metrics;
@@ -84,6 +84,21 @@ async fn what_is_kept_for_later_has_a_limit() {
     assert!(readable(&mut guarded, 64).await.is_empty());
     let kept = guarded.ahead().len();
     assert!((AHEAD_BYTES_MAX..2 * AHEAD_BYTES_MAX).contains(&kept), "{kept}");
+}
+
+#[tokio::test]
+async fn a_connection_that_waits_takes_no_memory_for_what_may_come() {
+    let (mut client, mut guarded, _) = pair(PATIENT);
+    {
+        let idle = std::pin::pin!(guarded.read_ahead());
+        assert!(futures_util::poll!(idle).is_pending());
+    }
+    assert_eq!(guarded.ahead.capacity(), 0);
+    assert!(readable(&mut guarded, 64).await.is_empty());
+    assert_eq!(guarded.ahead.capacity(), 0);
+    client.write_all(b"GET /").await.expect("room");
+    assert_eq!(guarded.read_ahead().await.expect("bytes"), 5);
+    assert_eq!(guarded.ahead(), b"GET /");
 }
 
 #[tokio::test]

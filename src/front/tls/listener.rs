@@ -60,7 +60,6 @@ pub(crate) struct Identity {
 /// The HTTP versions behind a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Speaks {
-    /// HTTP/2 and HTTP/1.1.
     Http2,
     /// HTTP/1.1 alone.
     Http1,

@@ -9,7 +9,7 @@ use crate::{
         faults::refusal::Refusal,
         keys::{
             credential::{self, CredentialError},
-            key::{KeyDenied, KeyRecord},
+            key::{KeyDenied, KeyRecord, KeyState},
             secret::{KeyDigest, ServiceKey},
         },
         wire::protocol::Protocol,
@@ -45,6 +45,22 @@ pub(crate) async fn authenticate(
     keys: &QueryKeys,
     entry: &mut Entry,
 ) -> Result<Caller, Refusal> {
+    let caller = identify(gateway, session, live, shape, keys, entry).await?;
+    let now = gateway.billing.time().now_seconds(clock::instant());
+    caller.key.check(now).map_err(refusal)?;
+    gateway.keys.touch(&caller.key.id, now);
+    Ok(caller)
+}
+
+/// The same for a key that may have expired: what it has used can still be read.
+pub(crate) async fn identify(
+    gateway: &Gateway,
+    session: &Session,
+    live: &Live,
+    shape: Protocol,
+    keys: &QueryKeys,
+    entry: &mut Entry,
+) -> Result<Caller, Refusal> {
     let offered = head::offered(session.req_header(), keys);
     let prefix = &live.config.gateway.key_prefix;
     let presented = credential::take(shape, &offered, prefix).map_err(|error| match error {
@@ -65,9 +81,9 @@ pub(crate) async fn authenticate(
     let key = found.ok_or(Refusal::KeyUnknown)?;
     entry.record.key_id = Some(key.id.as_str().to_owned());
     entry.record.account = Some(key.account.clone());
-    let now = gateway.billing.time().now_seconds(clock::instant());
-    key.check(now).map_err(refusal)?;
-    gateway.keys.touch(&key.id, now);
+    if let KeyState::Revoked { .. } = key.state {
+        return Err(Refusal::KeyRevoked);
+    }
     Ok(Caller { digest, key, presented })
 }
 

@@ -7,7 +7,7 @@ use crate::{
     domain::{
         faults::refusal::{Limit, Refusal},
         keys::{key::KeyRecord, secret::KeyDigest},
-        ledger::{Denied, Scope},
+        ledger::{Denied, Scope, tag::Tag},
         wire::{json_scan::Scan, operation::Operation},
     },
     edges::clock,
@@ -32,6 +32,8 @@ pub(crate) struct Asked<'a> {
     pub model: &'a str,
     /// The client wants a streamed answer.
     pub stream: bool,
+    /// What the client attributes it to.
+    pub(crate) tags: &'a [Tag],
     /// The configuration's `[money]`: how long, and with how many others, the request may wait for holds of running
     /// requests.
     pub limits: &'a MoneyConfig,
@@ -209,6 +211,7 @@ pub(crate) fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'a>) -> Wanted<'a> {
         protocol: asked.operation.protocol(),
         model_asked: asked.model,
         stream: asked.stream,
+        tags: asked.tags,
         route: asked.basis.route(),
         estimate: asked.basis.estimate(asked.scan),
         latency_ms: millis_between(asked.arrived, clock::instant()),

@@ -27,7 +27,10 @@ pub(crate) fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<
         forward.dispatch.attempt.byte_seen(now);
         forward.note_client();
         forward.ticket.meter.body_seen(bytes, now);
-        forward.ticket.look(now);
+        // The charge follows the last bytes in this call, so what they make of the cost is computed there alone.
+        if !end && !forward.ticket.meter.is_whole() {
+            forward.ticket.look(now);
+        }
     }
     if matches!(forward.outlet, Outlet::Withheld(_)) {
         return error::keep_back(metrics, forward, piece, end);

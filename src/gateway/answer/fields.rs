@@ -5,7 +5,7 @@ use pingora::{Error, ErrorType, Result, http::ResponseHeader};
 use smallvec::SmallVec;
 
 use crate::{
-    domain::wire::protocol::provider_error::redact,
+    domain::{keys::plain_search, wire::protocol::provider_error::redact},
     gateway::{answer::spend_limit, forward::Forward, reply::REQUEST_ID},
 };
 
@@ -66,7 +66,7 @@ fn strip(forward: &Forward, head: &mut ResponseHeader) {
     let is_error = head.status.as_u16() >= 400;
     let tells = |value: &[u8]| match is_error {
         true => redact(value, credential).is_some(),
-        false => memchr::memmem::find(value, credential.as_bytes()).is_some(),
+        false => plain_search::is_in(value, credential.as_bytes()),
     };
     let telling: Vec<_> = head
         .headers

@@ -7,7 +7,7 @@ pub(crate) const PART_BYTES: usize = 16 * 1024;
 
 /// Why a stream cannot be decoded further. The value that said so must not be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum DecodingError {
+pub enum DecodingError {
     /// The bytes do not follow their coding, or something stands behind the end of the stream.
     #[error(transparent)]
     Broken(#[from] CodingBroken),
@@ -18,7 +18,7 @@ pub(crate) enum DecodingError {
 
 /// What may follow the end of a compressed stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Following {
+pub enum Following {
     /// Nothing.
     Nothing,
     /// Another member (RFC 1952 section 2.2) or frame (RFC 8878 section 3.1), in the codings that have them.
@@ -27,7 +27,7 @@ pub(crate) enum Following {
 
 /// A coded stream being decoded.
 #[derive(Debug)]
-pub(crate) struct Decoding {
+pub struct Decoding {
     coding: Coding,
     following: Following,
     decoder: Decoder,
@@ -41,7 +41,7 @@ impl Decoding {
     ///
     /// # Errors
     /// Fails if the decoder's state cannot be allocated.
-    pub(crate) fn new(coding: Coding, following: Following, bytes_max: usize) -> Result<Self, DecodingError> {
+    pub fn new(coding: Coding, following: Following, bytes_max: usize) -> Result<Self, DecodingError> {
         Ok(Self {
             coding,
             following,
@@ -60,7 +60,7 @@ impl Decoding {
     ///
     /// # Errors
     /// A [`DecodingError`], if the bytes do not follow the coding or become too many.
-    pub(crate) fn next(&mut self, piece: &mut &[u8]) -> Result<Option<&[u8]>, DecodingError> {
+    pub fn next(&mut self, piece: &mut &[u8]) -> Result<Option<&[u8]>, DecodingError> {
         loop {
             if self.decoder.has_ended() {
                 if piece.is_empty() {
@@ -89,7 +89,7 @@ impl Decoding {
     }
 
     /// Whether the compressed stream has ended, so that the decoded bytes are complete.
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.decoder.has_ended()
     }
 }

@@ -28,9 +28,9 @@ pub(crate) fn find(public: &Public, time: &StoreTime, session: &Session) -> Opti
 }
 
 /// Sends the answer and closes the log record, which has no protocol.
-pub(crate) async fn send(session: &mut Session, answer: PublicResponse, mut entry: Entry) {
+pub(crate) async fn send(session: &mut Session, operation: &'static str, answer: PublicResponse, mut entry: Entry) {
     entry.record.protocol = None;
-    entry.record.operation = Some("stability");
+    entry.record.operation = Some(operation);
     entry.record.status = answer.status.as_u16();
     entry.record.response_bytes = answer.body.len() as u64;
     let outcome = match write(session, answer, &entry.record.request_id).await {

@@ -9,7 +9,7 @@ use crate::{
         faults::refusal::Refusal,
         keys::credential::Offered,
         wire::{
-            operation::{self, Target, TargetError},
+            operation::{self, OWN_USAGE_PATH, Target, TargetError},
             protocol::Protocol,
         },
     },
@@ -49,11 +49,11 @@ pub(crate) fn shape(head: &RequestHeader, keys: &QueryKeys) -> Protocol {
         true => operation::names_method(path),
         false => path.contains([':', '%']),
     };
-    let listing = path == "/v1/models" || path.starts_with("/v1/models/") && !of_gemini;
+    let listing = path == OWN_USAGE_PATH || path == "/v1/models" || path.starts_with("/v1/models/") && !of_gemini;
     if !listing {
         return operation::shape_of(path);
     }
-    // Three clients share this path (docs/interface.md, Authentication); their headers tell them apart.
+    // Three clients share these paths (docs/interface.md, Authentication); their headers tell them apart.
     let has = |name: &str| head.headers.contains_key(name);
     if has("x-goog-api-key") || has("x-genai-api-key") || !keys.0.is_empty() {
         Protocol::Gemini

@@ -216,7 +216,7 @@ fn damage_of_any_size_is_covered_by_frames_of_nothing() {
         RealDisk.write(&file, &bytes, 64).unwrap();
         let mut frames = Frames::new(Arc::new(file), 7, 64, 64 + size);
         while frames.at() < 64 + size {
-            match frames.next().unwrap() {
+            match frames.next_frame().unwrap() {
                 Found::Frame { payload, .. } => assert!(frame::is_nothing(payload)),
                 other => panic!("{size}: {other:?}"),
             }

@@ -10,7 +10,12 @@ use std::{
 
 use super::*;
 use crate::domain::{
-    ledger::{Settlement, consumption::Part, settlement_after_crash},
+    ledger::{
+        Settlement,
+        consumption::Part,
+        settlement_after_crash,
+        tag::{TAGS_MAX, Tag},
+    },
     money::price::PARTS_MAX,
     wire::usage::RunKind,
 };
@@ -108,6 +113,8 @@ fn admitted_with_texts(text: &str) -> Admitted {
     ] {
         text.clone_into(field);
     }
+    let tag = |number: usize| Tag::parse(&format!("{}={number}{}", "n".repeat(32), "v".repeat(63)));
+    admitted.request.tags = (0..TAGS_MAX).filter_map(tag).collect();
     admitted
 }
 

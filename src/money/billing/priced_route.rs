@@ -23,7 +23,6 @@ pub(crate) struct PricedRoute {
 pub(crate) struct PricedLeg {
     /// The provider's name, for the row.
     pub provider: String,
-    /// The price.
     pub price: Arc<Price>,
 }
 

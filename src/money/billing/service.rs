@@ -180,6 +180,7 @@ fn admitted(wanted: &Wanted<'_>, input_cost: NanoUsd, at_ms: i64) -> Admitted {
             model_asked: wanted.model_asked.to_owned(),
             model: wanted.route.model.clone(),
             stream: wanted.stream,
+            tags: wanted.tags.to_vec(),
         },
         provider: first.provider.clone(),
         price_version: first.price.version().to_owned(),

@@ -120,6 +120,7 @@ fn wanted<'a>(key: &'a KeyRecord, request_id: &'a str) -> Wanted<'a> {
         protocol: Protocol::Messages,
         model_asked: "m",
         stream: true,
+        tags: &[],
         route: &ROUTE,
         estimate: Estimate {
             input: InputEstimate {

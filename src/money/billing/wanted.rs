@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     domain::{
         keys::key::KeyRecord,
-        ledger::calibration::Estimate,
+        ledger::{calibration::Estimate, tag::Tag},
         money::{NanoUsd, price::Price},
         wire::protocol::Protocol,
     },
@@ -25,6 +25,8 @@ pub(crate) struct Wanted<'a> {
     pub model_asked: &'a str,
     /// The client wants a streamed answer.
     pub stream: bool,
+    /// What the client attributes it to.
+    pub(crate) tags: &'a [Tag],
     /// The requested model, and its price at each provider that may serve it.
     pub route: &'a Arc<PricedRoute>,
     /// What it is expected to use.

@@ -1,23 +1,59 @@
-//! Settles once what the previous process left running, before anything is admitted.
+//! Settles once what a process that has ended left running in its lane of the journal, before anything else is written there.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 
 use crate::{
     domain::ledger::{Admitted, Change, Checkpoint, Settlement, settlement_after_crash, settlement_of_charged},
-    journal::{Journal, JournalError, PossiblySettled, STEP_BYTES_MAX},
+    journal::{Journal, JournalError, Opened, PossiblySettled, STEP_BYTES_MAX},
     store::ledger::LedgerStore,
 };
 
 /// How long the store may take to tell what it has applied.
 const TOLD_WITHIN: Duration = Duration::from_millis(500);
 
+/// How long the store may take to end what was held for these requests.
+const RELEASE_WAIT: Duration = Duration::from_millis(500);
+
+/// Charges what is left open in a lane of the journal that was just opened, and ends what was held for it.
+///
+/// # Errors
+/// As for [`settle_left_over`].
+pub(crate) async fn charge_left_over(opened: Opened, ledger: &dyn LedgerStore) -> Result<Arc<Journal>, JournalError> {
+    let Opened {
+        journal,
+        unsettled,
+        possibly_settled,
+        ..
+    } = opened;
+    let cut: BTreeSet<String> = unsettled
+        .iter()
+        .map(|(admitted, _)| admitted.request.account.clone())
+        .collect();
+    settle_left_over(&journal, unsettled)?;
+    if !possibly_settled.is_empty() {
+        judge_possibly_settled(&journal, ledger, possibly_settled).await?;
+    }
+    release(ledger, &journal, &cut).await;
+    Ok(journal)
+}
+
+/// Ends what was held for requests that died with their process: nothing of this node is held for others yet.
+async fn release(ledger: &dyn LedgerStore, journal: &Journal, accounts: &BTreeSet<String>) {
+    let all = join_all(accounts.iter().map(|account| ledger.release(journal.node(), account)));
+    match tokio::time::timeout(RELEASE_WAIT, all).await {
+        Ok(ended) if ended.iter().all(Result::is_ok) => {}
+        // Their settlements end them, too.
+        Ok(_) | Err(_) => tracing::debug!("the holds of requests that were cut could not be ended at once"),
+    }
+}
+
 /// Settles requests with what is known of each. To be called once, before anything is admitted.
 ///
 /// # Errors
 /// The journal has no room. The rest is still found at the next start.
-pub(crate) fn settle_left_over(
+pub(super) fn settle_left_over(
     journal: &Journal,
     unsettled: Vec<(Admitted, Option<Checkpoint>)>,
 ) -> Result<u64, JournalError> {
@@ -35,7 +71,7 @@ pub(crate) fn settle_left_over(
 ///
 /// # Errors
 /// As for [`settle_left_over`].
-pub(crate) async fn judge_possibly_settled(
+pub(super) async fn judge_possibly_settled(
     journal: &Journal,
     store: &dyn LedgerStore,
     possibly_settled: Vec<PossiblySettled>,

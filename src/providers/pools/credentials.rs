@@ -73,7 +73,6 @@ impl Credentials {
         self.0.iter()
     }
 
-    /// The credential with this name.
     pub(crate) fn named(&self, name: &str) -> Option<&Arc<CredentialState>> {
         self.0.iter().find(|one| one.credential.name == name)
     }

@@ -11,8 +11,9 @@ use serde_json::{Map, Value, json};
 
 use super::{
     fields::{self, Body},
+    peer::Peer,
     reply::{ApiError, JsonResult, account_body},
-    state::{AdminState, Peer},
+    state::AdminState,
 };
 use crate::{
     domain::{

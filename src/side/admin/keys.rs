@@ -1,5 +1,7 @@
 //! Keys in the admin API: create, list, show, update, rotate, revoke, delete.
 
+pub(super) mod lower;
+
 use axum::{
     Extension, Json,
     extract::{Path, Query, State},
@@ -12,8 +14,9 @@ use serde_json::{Value, json};
 use super::{
     accounts, change,
     fields::{Body, object},
+    peer::Peer,
     reply::{ApiError, JsonResult, key_body},
-    state::{AdminState, Peer},
+    state::AdminState,
 };
 use crate::{
     domain::{
@@ -42,6 +45,21 @@ pub(super) struct ListQuery {
     account: Option<String>,
     after: Option<String>,
     limit: Option<usize>,
+    /// A part of the name, the id, the account or the hint, in any case.
+    search: Option<String>,
+}
+
+impl ListQuery {
+    fn takes(&self, record: &KeyRecord) -> bool {
+        let is_of = |account: &String| *account == record.account;
+        let has = |search: &String| {
+            let search = search.to_lowercase();
+            let texts = [&record.name, &record.account, &record.hint];
+            record.id.as_str().to_lowercase() == search
+                || texts.iter().any(|text| text.to_lowercase().contains(&search))
+        };
+        self.account.as_ref().is_none_or(is_of) && self.search.as_ref().is_none_or(has)
+    }
 }
 
 pub(super) async fn create(
@@ -97,8 +115,12 @@ pub(super) async fn list(State(state): State<AdminState>, Query(query): Query<Li
     if let Some(account) = &query.account {
         accounts::existing(&state, account).await?;
     }
-    // Few of many keys may be the account's: look through them in large steps.
-    let asked = if query.account.is_some() { LIST_MAX } else { limit };
+    // Few of many keys may be wanted: look through them in large steps.
+    let asked = if query.account.is_some() || query.search.is_some() {
+        LIST_MAX
+    } else {
+        limit
+    };
     let mut after = query.after.as_deref().map(id).transpose()?;
     let mut shown = Vec::new();
     loop {
@@ -106,11 +128,7 @@ pub(super) async fn list(State(state): State<AdminState>, Query(query): Query<Li
         let more = page.len() == asked;
         for view in page {
             after = Some(view.record.id.clone());
-            if query
-                .account
-                .as_ref()
-                .is_none_or(|account| *account == view.record.account)
-            {
+            if query.takes(&view.record) {
                 shown.push(view);
             }
             if shown.len() == limit {

@@ -1,5 +1,7 @@
 //! Pages of the consumption log: by account, then day, in the order of writing.
 
+pub(super) mod latest;
+
 use axum::{
     Json,
     extract::{Query, State},
@@ -15,7 +17,10 @@ use super::{
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::consumption::{RETENTION_DAYS, Row},
+        ledger::{
+            consumption::{RETENTION_DAYS, Row},
+            tag::Tag,
+        },
     },
     store::{
         StoreError,
@@ -37,6 +42,8 @@ pub(super) struct LogQuery {
     key: Option<String>,
     /// The model that was asked for or the one that served.
     model: Option<String>,
+    /// A tag that the request has.
+    tag: Option<String>,
     since: Option<String>,
     /// In place of `since`: the last so many hours, by the store's clock.
     hours: Option<u32>,
@@ -143,6 +150,7 @@ fn row_body(row: &Row) -> Value {
 struct Filter {
     key: Option<KeyId>,
     model: Option<String>,
+    tag: Option<Tag>,
     /// The first moment, in milliseconds since the Unix epoch.
     since_ms: i64,
     /// The first moment that is too late.
@@ -152,6 +160,11 @@ struct Filter {
 impl Filter {
     fn read(query: &LogQuery, now_ms: i64) -> Result<Self, ApiError> {
         let key = query.key.as_deref().map(KeyId::parse).transpose();
+        let tag = query
+            .tag
+            .as_deref()
+            .map(|text| Tag::parse(text).ok_or_else(|| ApiError::invalid(format!("tag: {}", Tag::RULE))));
+        let tag = tag.transpose()?;
         let time = |field, text: &Option<String>| text.as_deref().map(|text| fields::moment(field, text)).transpose();
         let hours = query.hours.map(|hours| now_ms - i64::from(hours) * HOUR_MS);
         if query.since.is_some() && hours.is_some() {
@@ -168,6 +181,7 @@ impl Filter {
         Ok(Self {
             key: key.map_err(|error| ApiError::invalid(error.to_string()))?,
             model: query.model.clone(),
+            tag,
             since_ms: since.or(hours).unwrap_or(oldest).max(oldest),
             until_ms: until.unwrap_or(tomorrow).min(tomorrow),
         })
@@ -176,6 +190,7 @@ impl Filter {
     fn takes(&self, row: &Row) -> bool {
         (self.since_ms..self.until_ms).contains(&row.time_ms)
             && self.key.as_ref().is_none_or(|key| *key == row.key_id)
+            && self.tag.as_ref().is_none_or(|tag| row.tags.contains(tag))
             && self
                 .model
                 .as_ref()

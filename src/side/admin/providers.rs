@@ -7,8 +7,9 @@ use axum::{
 use serde_json::{Value, json};
 
 use super::{
+    peer::Peer,
     reply::{ApiError, JsonResult},
-    state::{AdminState, Peer},
+    state::AdminState,
 };
 
 pub(super) async fn list(State(state): State<AdminState>) -> Json<Value> {

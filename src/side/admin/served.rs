@@ -13,10 +13,16 @@ pub(crate) struct ModelView {
     pub name: String,
     /// The human-readable name.
     pub display_name: String,
+    /// Other names that clients may request.
+    pub aliases: Vec<String>,
     /// The preferred provider.
     pub provider: String,
+    /// Its providers, the preferred one first.
+    pub providers: Vec<String>,
     /// The protocols in which it is served.
     pub protocols: Vec<&'static str>,
+    /// The most input tokens, if known.
+    pub context_tokens: Option<u64>,
     /// Its prices by provider.
     pub prices: BTreeMap<String, Arc<Price>>,
 }
@@ -54,7 +60,6 @@ pub(crate) struct PassedOverView {
 /// A credential as the API shows it: never the secret.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct CredentialView {
-    /// Its name.
     pub name: String,
     /// Seconds until the credential's rest ends; 0 if it is in use.
     pub rests_seconds: u64,

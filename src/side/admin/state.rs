@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use super::served::Providers;
+use super::{console_links::ConsoleLinks, peer::Peer, served::Providers, upgrades::Upgrades};
 use crate::{
     domain::keys::secret::KeyPrefix,
     edges::clock,
@@ -23,6 +23,10 @@ pub(crate) struct AdminState {
     pub(super) providers: Arc<dyn Providers>,
     pub(super) prefix: KeyPrefix,
     pub(super) audit: Audit,
+    /// Makes links into the console; `None`: it is off.
+    pub(super) console: Option<Arc<dyn ConsoleLinks>>,
+    /// `None`: it cannot be upgraded.
+    pub(super) upgrades: Option<Arc<dyn Upgrades>>,
     /// Accounts are changed one after the other.
     pub(super) changing: Arc<Mutex<()>>,
 }
@@ -30,7 +34,6 @@ pub(crate) struct AdminState {
 /// What keys, accounts and the log are read from and changed by.
 #[derive(Clone)]
 pub(crate) struct Stores {
-    /// The store of keys.
     pub keys: Arc<dyn KeyStore>,
     /// Reads accounts and the consumption log.
     pub ledger: Arc<dyn LedgerStore>,
@@ -40,18 +43,15 @@ pub(crate) struct Stores {
     pub archive: Option<Arc<dyn Archive>>,
 }
 
-/// Who is at the other end of a connection.
-#[derive(Clone, Debug)]
-pub(super) enum Peer {
-    /// A process on this machine, as far as the system tells.
-    Process { uid: Option<u32>, pid: Option<i32> },
-    /// The holder of a certificate.
-    Certified(Arc<str>),
-}
-
 impl AdminState {
     /// The API on these parts.
-    pub(crate) fn new(stores: Stores, providers: Arc<dyn Providers>, prefix: KeyPrefix, audit: Audit) -> Self {
+    pub(crate) fn new(
+        stores: Stores,
+        providers: Arc<dyn Providers>,
+        prefix: KeyPrefix,
+        audit: Audit,
+        upgrades: Option<Arc<dyn Upgrades>>,
+    ) -> Self {
         Self {
             store: stores.keys,
             ledger: stores.ledger,
@@ -60,7 +60,17 @@ impl AdminState {
             providers,
             prefix,
             audit,
+            console: None,
+            upgrades,
             changing: Arc::default(),
+        }
+    }
+
+    /// The same with a console to open.
+    pub(crate) fn with_console(self, links: Arc<dyn ConsoleLinks>) -> Self {
+        Self {
+            console: Some(links),
+            ..self
         }
     }
 
@@ -72,15 +82,9 @@ impl AdminState {
         key_id: &str,
         values: serde_json::Value,
     ) -> Result<(), AuditError> {
-        let (peer_uid, peer_pid, peer_certificate) = match peer {
-            Peer::Process { uid, pid } => (uid, pid, None),
-            Peer::Certified(holder) => (None, None, Some(holder)),
-        };
         let record = AuditRecord {
             time_unix_ms: clock::unix_millis(),
-            peer_uid,
-            peer_pid,
-            peer_certificate,
+            peer: peer.told(),
             operation,
             key_id: key_id.to_owned(),
             values,

@@ -28,6 +28,8 @@ use crate::{
 mod accounts;
 mod checks;
 mod log;
+mod owners;
+mod usage;
 
 struct Fixture {
     client: AdminClient,
@@ -50,8 +52,11 @@ impl Providers for Served {
         vec![ModelView {
             name: "m-1".to_owned(),
             display_name: "M 1".to_owned(),
+            aliases: Vec::new(),
             provider: "p".to_owned(),
+            providers: vec!["p".to_owned()],
             protocols: vec!["messages"],
+            context_tokens: None,
             prices: [("p".to_owned(), Arc::new(Price::free()))].into(),
         }]
     }
@@ -116,7 +121,7 @@ impl Fixture {
         };
         let audit = Audit::open(audit).unwrap();
         let prefix = KeyPrefix::new("weir").unwrap();
-        let state = AdminState::new(stores, Arc::new(Served::default()), prefix.clone(), audit);
+        let state = AdminState::new(stores, Arc::new(Served::default()), prefix.clone(), audit, None);
         let socket = folder.path().join("admin.sock");
         let listener = UnixListener::bind(&socket).unwrap();
         let (stop, shutdown) = watch::channel(false);

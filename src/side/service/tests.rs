@@ -95,7 +95,7 @@ async fn http_is_served_on_a_free_port_that_is_told_and_can_be_handed_over() {
 
 #[tokio::test]
 async fn a_socket_of_the_process_before_is_taken_over() {
-    let before = std::net::TcpListener::bind(any_port()).expect("bound");
+    let before = TcpListener::bind(any_port()).expect("bound");
     before.set_nonblocking(true).expect("set");
     let address = before.local_addr().expect("an address");
     let fds = table();
@@ -109,7 +109,7 @@ async fn a_socket_of_the_process_before_is_taken_over() {
 
 #[tokio::test]
 async fn an_address_in_use_is_said_and_not_waited_for() {
-    let taken = std::net::TcpListener::bind(any_port()).expect("bound");
+    let taken = TcpListener::bind(any_port()).expect("bound");
     let address = taken.local_addr().expect("an address");
     let (service, mut watch) = SideService::http("ops", address, hello());
     let running = start(service, &table());
@@ -229,6 +229,10 @@ async fn a_client_that_does_not_take_its_answer_loses_its_place() {
     .await;
 }
 
+fn claims() -> watch::Receiver<unix_socket::Claim> {
+    watch::channel(unix_socket::Claim::Left).1
+}
+
 #[tokio::test]
 async fn a_unix_socket_is_given_to_its_server_and_removed_at_the_stop() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -239,14 +243,14 @@ async fn a_unix_socket_is_given_to_its_server_and_removed_at_the_stop() {
         drop(client);
         stopped(&mut shutdown).await;
     };
-    let (service, mut watch) = SideService::unix("admin", path.clone(), serve);
+    let (service, mut watch) = SideService::unix("admin", path.clone(), claims(), serve);
     let running = start(service, &table());
     assert_eq!(bound(&mut watch).await, Bound::Unix(path.clone()));
     let mut client = within(UnixStream::connect(&path)).await.expect("connects");
     let mut text = String::new();
     within(client.read_to_string(&mut text)).await.expect("answered");
     assert_eq!(text, "hello");
-    let (second, mut second_watch) = SideService::unix("admin", path.clone(), async |_, _| {});
+    let (second, mut second_watch) = SideService::unix("admin", path.clone(), claims(), async |_, _| {});
     within(start(second, &table()).task).await.expect("no panic");
     assert!(matches!(bound(&mut second_watch).await, Bound::Failed(_)));
     running.stop().await;

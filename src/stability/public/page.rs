@@ -5,13 +5,15 @@
 //! shown is what is published: means, labels and confidence, never a count of requests, nor a length that tells one.
 
 use jiff::Timestamp;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, PreEscaped, html};
 
-use crate::domain::faults::stability::{ModelWindow, Window};
+use crate::{
+    domain::faults::stability::{ModelWindow, Window},
+    stability::public::look,
+};
 
 mod address;
 mod chart;
-mod label;
 mod measure;
 mod method;
 mod model;
@@ -26,11 +28,7 @@ mod tests;
 pub const CSP: &str = "default-src 'none'; style-src 'sha256-wjHYlQhDmCh6DVaXIbIQPJ8V1tIv0A3XEZqDUy1RUH8='; \
      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-const STYLE: &str = include_str!("page/style.css");
-
-/// Three bars that grow, in a colour that stands out on light and dark tabs.
-const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath \
-     d='M3 15V9M8 15V5M13 15V1' stroke='%231f9d5c' stroke-width='4'/%3E%3C/svg%3E";
+const STYLE: &str = concat!(include_str!("look/base.css"), include_str!("page/style.css"));
 
 /// How often an open overview is read again. A model's page stays, so that what its reader has opened stays open.
 const REFRESH_SECONDS: &str = "60";
@@ -54,24 +52,13 @@ pub fn model(model: &ModelWindow, updated_at: i64) -> String {
 }
 
 fn document(title: &str, refresh: Option<&str>, content: &Markup) -> String {
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                @if let Some(seconds) = refresh {
-                    meta http-equiv="refresh" content=(seconds);
-                }
-                meta name="color-scheme" content="light dark";
-                title { (title) }
-                link rel="icon" href=(ICON);
-                style { (PreEscaped(STYLE)) }
-            }
-            body { (content) }
+    let head = html! {
+        @if let Some(seconds) = refresh {
+            meta http-equiv="refresh" content=(seconds);
         }
+        style { (PreEscaped(STYLE)) }
     };
-    page.into_string()
+    look::document(title, &head, content).into_string()
 }
 
 /// When the figures were read, for people and machines.

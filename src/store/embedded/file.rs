@@ -33,7 +33,8 @@ pub(super) const UNFINISHED: &str = "restore-unfinished";
 const PAGE_CACHE_BYTES: usize = 8 << 20;
 
 pub(super) struct StoreFile {
-    database: Database,
+    /// `None` once it is closed.
+    database: Option<Database>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -57,7 +58,9 @@ impl StoreFile {
             {
                 tracing::warn!(path = %path.display(), "the key store's map of free pages was damaged and has been rebuilt");
             }
-            let this = Self { database };
+            let this = Self {
+                database: Some(database),
+            };
             this.settle_format()
                 .map_err(|reason| database::corrupt(&path, reason))?;
             let keys = this.read_all().map_err(|reason| database::corrupt(&path, reason))?;
@@ -66,17 +69,26 @@ impl StoreFile {
         })
     }
 
+    /// Closes it for good.
+    pub(super) fn close(&mut self) {
+        self.database = None;
+    }
+
+    fn database(&self) -> Result<&Database, redb::Error> {
+        self.database.as_ref().ok_or(redb::Error::DatabaseClosed)
+    }
+
     /// A transaction that commits in two phases: without them redb takes damage to the last commit for a commit that was
     /// cut short, and goes back to the one before, which would give a revoked key back.
     pub(super) fn begin_write(&self) -> Result<WriteTransaction, redb::Error> {
-        let mut transaction = self.database.begin_write()?;
+        let mut transaction = self.database()?.begin_write()?;
         transaction.set_two_phase_commit(true);
         Ok(transaction)
     }
 
     /// All as it is now, for reading at leisure.
     pub(super) fn snapshot(&self) -> Result<ReadTransaction, redb::Error> {
-        Ok(self.database.begin_read()?)
+        Ok(self.database()?.begin_read()?)
     }
 
     /// Makes one step durable.
@@ -130,7 +142,7 @@ impl StoreFile {
         now: i64,
     ) -> Result<Vec<Option<String>>, StoreError> {
         let read = || -> Result<Vec<Option<String>>, redb::Error> {
-            let transaction = self.database.begin_read()?;
+            let transaction = self.database()?.begin_read()?;
             let sessions = transaction.open_table(SESSIONS)?;
             let mut texts = Vec::new();
             for state in states {
@@ -191,7 +203,7 @@ impl StoreFile {
 
     fn read_gone(&self) -> Result<HashSet<KeyId>, String> {
         let read = || -> Result<Vec<String>, redb::Error> {
-            let transaction = self.database.begin_read()?;
+            let transaction = self.database()?.begin_read()?;
             let gone = transaction.open_table(GONE)?;
             let mut ids = Vec::new();
             for entry in gone.iter()? {
@@ -210,7 +222,7 @@ impl StoreFile {
     /// All keys. `Err` says what cannot be read, and never the content.
     fn read_all(&self) -> Result<Vec<KeyEntry>, String> {
         let read = || -> Result<Vec<Result<KeyEntry, String>>, redb::Error> {
-            let transaction = self.database.begin_read()?;
+            let transaction = self.database()?.begin_read()?;
             let keys = transaction.open_table(KEYS)?;
             let used = transaction.open_table(USED)?;
             let mut all = Vec::new();

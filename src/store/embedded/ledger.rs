@@ -5,19 +5,22 @@
 //! and rate limits are never written: after a start nothing runs. All accounts are in memory. The hourly buckets are in the
 //! file alone (`stability.rs`).
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
-use tokio::time::timeout;
 
 use self::books::{Applied, Books};
 use super::blocking;
 use crate::domain::{
     keys::key::KeyId,
-    ledger::{AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp, consumption::Row},
+    ledger::{
+        AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp, Transient,
+        consumption::Row,
+        daily_sums::{DailySum, SumsOf},
+    },
     money::NanoUsd,
 };
 use crate::store::ledger::{APPLY_STEPS_MAX, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore};
@@ -30,8 +33,6 @@ mod stability;
 #[cfg(test)]
 mod tests;
 
-/// How often changes are written.
-const FLUSH_EVERY: Duration = Duration::from_millis(100);
 /// How many rows may wait to be written. Steps beyond wait until these are on the disk.
 const UNWRITTEN_ROWS_MAX: usize = 16_384;
 const HOUR_MS: i64 = 3600 * 1000;
@@ -95,30 +96,21 @@ impl EmbeddedLedger {
         blocking(move || books.flush()).await
     }
 
-    /// Writes changes all the time and removes old rows now and then, until `shutdown` turns true or its sender is gone; then
-    /// once more. Changes after that need a [`Self::flush`] of their own.
-    pub(crate) async fn run(&self, mut shutdown: watch::Receiver<bool>) {
-        let (mut failing, mut cleaned) = (false, None);
-        loop {
-            let ended = timeout(FLUSH_EVERY, shutdown.wait_for(|ended| *ended)).await.is_ok();
-            let outcome = self.flush().await;
-            match &outcome {
-                Ok(()) if failing => tracing::info!("the ledger is written again"),
-                Err(error) if !failing || ended => {
-                    tracing::error!(%error, "the ledger cannot be written, the journal keeps what is missing; see to the disk");
-                }
-                Ok(()) | Err(_) => {}
-            }
-            failing = outcome.is_err();
-            if ended {
-                return;
-            }
-            let hour = (self.now_ms)().div_euclid(HOUR_MS);
-            if cleaned != Some(hour) {
-                cleaned = Some(hour);
-                if let Err(error) = self.remove_old_rows().await {
-                    tracing::warn!(%error, "old rows of the consumption log and old hours stay for another day");
-                }
+    /// Closes the file, so that another process can open it; what is asked of it later is [`StoreError::Unavailable`].
+    pub(super) fn close(&self) {
+        self.books.file().close();
+    }
+
+    /// What the accounts have that the file does not keep.
+    pub(super) fn transient(&self) -> Vec<(String, Transient)> {
+        self.books.transient()
+    }
+
+    /// Takes over what another process has read by [`Self::transient`], for accounts that are there.
+    pub(super) fn take_over(&self, carried: Vec<(String, Transient)>) {
+        for (account, transient) in carried {
+            if let Some(slot) = self.books.slot(&account) {
+                slot.lock().account.take_over(transient, (self.now_ms)());
             }
         }
     }
@@ -139,6 +131,36 @@ impl EmbeddedLedger {
     async fn remove_old_rows(&self) -> Result<(), StoreError> {
         let (books, now_ms) = (Arc::clone(&self.books), (self.now_ms)());
         blocking(move || books.remove_old_rows(now_ms)).await
+    }
+}
+
+/// What is done all the time: changes are written, and now and then old rows are removed.
+#[derive(Default)]
+pub(super) struct Upkeep {
+    failing: bool,
+    /// The hour of the last removal.
+    cleaned: Option<i64>,
+}
+
+impl Upkeep {
+    /// One turn, the last one when it has `ended`.
+    pub(super) async fn turn(&mut self, ledger: &EmbeddedLedger, ended: bool) {
+        let outcome = ledger.flush().await;
+        match &outcome {
+            Ok(()) if self.failing => tracing::info!("the ledger is written again"),
+            Err(error) if !self.failing || ended => {
+                tracing::error!(%error, "the ledger cannot be written, the journal keeps what is missing; see to the disk");
+            }
+            Ok(()) | Err(_) => {}
+        }
+        self.failing = outcome.is_err();
+        let hour = (ledger.now_ms)().div_euclid(HOUR_MS);
+        if !ended && self.cleaned != Some(hour) {
+            self.cleaned = Some(hour);
+            if let Err(error) = ledger.remove_old_rows().await {
+                tracing::warn!(%error, "old rows of the consumption log and old hours stay for another day");
+            }
+        }
     }
 }
 
@@ -209,6 +231,16 @@ impl LedgerStore for EmbeddedLedger {
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
         let (books, account, now_ms) = (Arc::clone(&self.books), account.to_owned(), (self.now_ms)());
         blocking(move || books.rows(&account, day, skip, limit.min(LOG_ROWS_MAX), now_ms)).await
+    }
+
+    async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
+        let (books, account, of, now_ms) = (Arc::clone(&self.books), account.to_owned(), of.clone(), (self.now_ms)());
+        blocking(move || books.sums(&account, &days, &of, now_ms)).await
+    }
+
+    async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError> {
+        let (books, account) = (Arc::clone(&self.books), account.to_owned());
+        blocking(move || books.resum(&account, day)).await
     }
 
     async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {

@@ -24,11 +24,13 @@ mod midnight;
 mod model;
 mod operations;
 mod program;
+mod sums;
 
 pub(crate) use cases::*;
 pub(crate) use midnight::a_request_counts_in_the_periods_of_its_admission;
 pub(crate) use operations::{an_operation_counts_once_whoever_brings_it, so_many_operations_are_remembered};
 pub(crate) use program::an_engine_answers_as_the_model_does;
+pub(crate) use sums::{so_many_tags_a_day_are_summed_one_by_one, what_was_used_is_summed_by_day_model_key_and_tag};
 
 /// Saturday 2026-11-21, 12:00 UTC.
 pub(crate) const START_MS: i64 = 1_795_262_400_000;
@@ -95,6 +97,8 @@ macro_rules! ledger_suite {
             an_operation_counts_once_whoever_brings_it
             so_many_operations_are_remembered
             rows_are_paged_by_account_and_day
+            what_was_used_is_summed_by_day_model_key_and_tag
+            so_many_tags_a_day_are_summed_one_by_one
             accounts_are_listed_by_name
             admissions_at_once_never_hold_more_than_is_left
             an_engine_answers_as_the_model_does
@@ -158,6 +162,7 @@ pub(crate) fn row(account: &str, key: u8, request: &str, time_ms: i64, cost: Nan
         status: 200,
         outcome: "complete".to_owned(),
         stream: true,
+        tags: Vec::new(),
         usage: Usage {
             input_uncached: 9_007_199_254_740_993,
             output_text: 3,

@@ -9,6 +9,7 @@
 //! - `:nodes` the nodes that hold something, `:held:<node>` their holds and the end of their lease,
 //! - `:spent:<period>` key to nano-USD, gone some days after the period,
 //! - `:operations` the operations on the balance that are remembered,
+//! - `:sums:<day>` what the rows of a day add up to (`daily_sums.lua`),
 //! - `:log:<day>` the rows of a day as JSON, in the order they were applied in.
 //!
 //! `{<namespace>:accounts}:index` has the names of all accounts, in order. It is written after the account and mended
@@ -18,6 +19,7 @@
 //! generation is the sign; an account remembers the one it belongs to, and before an account counts as missing the
 //! generation is looked for.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,6 +34,7 @@ use super::loaded::Loaded;
 use super::{ADMIN_BUDGET, RedisStore};
 use crate::domain::keys::key::KeyId;
 use crate::domain::ledger::consumption::Row;
+use crate::domain::ledger::daily_sums::{DailySum, SumsOf};
 use crate::domain::ledger::{
     AccountView, Admission, Admit, Change, Denied, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
 };
@@ -45,8 +48,10 @@ use self::index::Entered;
 mod answer;
 mod archive;
 mod arguments;
+mod daily_sums;
 mod index;
 mod stored_account;
+mod summing;
 #[cfg(test)]
 mod tests;
 
@@ -300,6 +305,14 @@ impl LedgerStore for RedisLedger {
         call.arg(day).arg(skip).arg(limit);
         let (_, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
         answer.rest().map(|text| answer::row(&text)).collect()
+    }
+
+    async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
+        self.daily_sums(account, days, of).await
+    }
+
+    async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError> {
+        self.sum_anew(account, day).await
     }
 
     async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {

@@ -19,6 +19,8 @@ pub(super) struct LedgerScripts {
     pub(super) key_spend: Loaded,
     pub(super) operation: Loaded,
     pub(super) rows: Loaded,
+    pub(super) sums: Loaded,
+    pub(super) resum: Loaded,
     pub(super) enter: Loaded,
     pub(super) names: Loaded,
     pub(super) kept: Loaded,
@@ -32,7 +34,7 @@ impl LedgerScripts {
         Self {
             admit: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "admit.lua"),
             top_up: script!("period.lua" "holds.lua" "mirror.lua" "top_up.lua"),
-            apply: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "operations.lua" "apply.lua"),
+            apply: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "operations.lua" "hash.lua" "daily_sums.lua" "apply.lua"),
             watermark: script!("watermark.lua"),
             renew: script!("holds.lua" "renew.lua"),
             release: script!("holds.lua" "release.lua"),
@@ -40,16 +42,18 @@ impl LedgerScripts {
             key_spend: script!("period.lua" "holds.lua" "key_spend.lua"),
             operation: script!("operations.lua" "operation.lua"),
             rows: script!("rows.lua"),
+            sums: script!("sums.lua"),
+            resum: script!("resum.lua"),
             enter: Loaded::new(include_str!("ledger/enter.lua")),
             names: Loaded::new(include_str!("ledger/names.lua")),
             kept: script!("period.lua" "operations.lua" "kept.lua"),
             put_back: script!("operations.lua" "put_back.lua"),
-            put_rows: script!("put_rows.lua"),
+            put_rows: script!("hash.lua" "daily_sums.lua" "put_rows.lua"),
             restored: script!("restored.lua"),
         }
     }
 
-    pub(super) fn all(&self) -> [&Loaded; 16] {
+    pub(super) fn all(&self) -> [&Loaded; 18] {
         let Self {
             admit,
             top_up,
@@ -61,6 +65,8 @@ impl LedgerScripts {
             key_spend,
             operation,
             rows,
+            sums,
+            resum,
             enter,
             names,
             kept,
@@ -69,8 +75,8 @@ impl LedgerScripts {
             restored,
         } = self;
         [
-            admit, top_up, apply, watermark, renew, release, account, key_spend, operation, rows, enter, names, kept,
-            put_back, put_rows, restored,
+            admit, top_up, apply, watermark, renew, release, account, key_spend, operation, rows, sums, resum, enter,
+            names, kept, put_back, put_rows, restored,
         ]
     }
 }

@@ -35,11 +35,14 @@ use crate::store::{StoreError, StoreOpenError};
 mod breaker;
 mod call_timeout;
 mod cluster;
+mod connecting;
+mod dial;
 mod epochs;
 mod finder;
 mod inspection;
 mod lane;
 mod last_answer;
+mod live_connection;
 mod misplaced_keys;
 mod report;
 mod request;
@@ -48,16 +51,11 @@ mod slots;
 mod supervisor;
 
 #[cfg(test)]
-pub(super) use lane::CALLS_MAX;
+pub(super) use connecting::CALLS_MAX;
+pub(super) use connecting::{CONNECT_WAIT_MAX, PAUSE_MAX, PAUSE_MIN};
 #[cfg(test)]
 pub(super) use runtime_connections::CALLS_MIN as RUNTIME_CALLS_MIN;
 
-/// How long one attempt to connect may take, including finding the server, login and loading the scripts.
-pub(super) const CONNECT_WAIT_MAX: Duration = Duration::from_secs(1);
-/// The pause after the first failed attempt, from start to start; it doubles up to [`PAUSE_MAX`].
-pub(super) const PAUSE_MIN: Duration = Duration::from_millis(50);
-/// The longest pause between two attempts.
-pub(super) const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// The most redirects of one call.
 const REDIRECTS_MAX: usize = 8;
 /// The pause before a call is repeated whose slot is being moved.

@@ -6,7 +6,11 @@ use super::*;
 use crate::{
     cli::store::StoreArgs,
     domain::{
-        ledger::{AccountView, Change, KeySpend, Settlement, Step, consumption::Row},
+        ledger::{
+            AccountView, Change, KeySpend, Settlement, Step,
+            consumption::Row,
+            daily_sums::{DailySum, SumsOf},
+        },
         money::NanoUsd,
     },
     store::{
@@ -89,7 +93,7 @@ fn filled() -> Node {
     node
 }
 
-type Seen = (Option<AccountView>, KeySpend, u64, Vec<Row>);
+type Seen = (Option<AccountView>, KeySpend, u64, Vec<Row>, Vec<DailySum>);
 
 /// 700 requests of one key, charged.
 fn settled(at: &Node) -> Seen {
@@ -121,11 +125,15 @@ fn seen(at: &Node) -> Seen {
     client_runtime().unwrap().block_on(async {
         let rows = ledger.rows("acme", START_MS / 86_400_000, 0, 1000).await.unwrap();
         assert_eq!(rows.len(), 700);
+        let day = START_MS / 86_400_000;
+        let sums = ledger.sums("acme", day..=day, &SumsOf::Keys).await.unwrap();
+        assert_eq!(sums[0].sums.requests, 700);
         (
             ledger.account("acme").await.unwrap(),
             ledger.key_spend("acme", &key_id(1)).await.unwrap(),
             ledger.watermark(&node(1), "acme").await.unwrap(),
             rows,
+            sums,
         )
     })
 }

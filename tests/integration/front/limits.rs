@@ -1,15 +1,19 @@
-//! How long clients are waited for, how many there may be, and how much one connection carries: each at a small limit.
+//! How many clients there may be, and how much one connection carries: each at a small limit. How long clients are waited for:
+//! `hostile/slow.rs`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 use super::{closed, wait_closed};
+use crate::harness::certificates::{Authority, Kind, Offer};
 use crate::harness::crowd::Crowd;
 use crate::harness::h2_frames::{GOAWAY, H2Frames};
 use crate::harness::h2c::Requests;
+use crate::harness::https::handshake;
 use crate::harness::request::{Upload, Wire};
-use crate::harness::wait::{DEADLINE, wait_for, wait_until};
+use crate::harness::slow_way::SlowWay;
+use crate::harness::wait::{DEADLINE, wait_until};
 use crate::harness::{Client, RecordingProvider, Request, WeirBuilder};
 
 /// The time limits of these tests, in seconds: nothing is done within them but to exceed them.
@@ -23,45 +27,6 @@ fn short(base_url: &str) -> WeirBuilder {
         .set("gateway.keepalive_seconds", SHORT_SECONDS)
         .set("gateway.body_read_seconds", SHORT_SECONDS)
         .set("gateway.write_seconds", SHORT_SECONDS)
-}
-
-#[test]
-fn silence_and_half_heads_are_not_waited_for() {
-    let weir = short("http://127.0.0.1:9").start();
-    for (listener, address) in [("gateway", weir.gateway), ("stability", weir.stability)] {
-        assert!(Client::connect(address).closed_within(DEADLINE), "a silent connection");
-        assert_eq!(closed(&weir, listener, "silent"), 1);
-        for half in [
-            &b"GET / HT"[..],
-            b"GET / HTTP/1.1\r\nhost: x\r\n",
-            b"\r\n",
-            b"PRI * HTTP/2.0\r\n\r\nSM",
-        ] {
-            let mut client = Client::connect(address);
-            client.write(half);
-            assert_eq!(client.response_to("GET").status, 408);
-            assert!(client.closed_within(DEADLINE));
-        }
-        assert_eq!(closed(&weir, listener, "head_late"), 4);
-        let mut client = Client::connect(address);
-        client.write(b"GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n");
-        assert_eq!(client.response_to("GET").status, 400);
-        assert_eq!(closed(&weir, listener, "host_invalid"), 1);
-    }
-}
-
-#[test]
-fn a_head_that_is_trickled_is_not_waited_for_longer_and_a_large_one_not_read_to_its_end() {
-    let weir = short("http://127.0.0.1:9").start();
-    let mut trickling = TcpStream::connect(weir.gateway).unwrap();
-    let mut bytes = b"GET / HTTP/1.1\r\nx: ".iter().chain(std::iter::repeat(&b'x'));
-    wait_until("the end of a trickled head", || {
-        trickling.write_all(&[*bytes.next().unwrap()]).is_err() || closed(&weir, "gateway", "head_late") == 1
-    });
-    let mut client = weir.connect();
-    client.write(b"GET / HTTP/1.1\r\nx: ");
-    client.write(&vec![b'x'; 1 << 20]);
-    wait_closed(&weir, "gateway", "headers_too_large", 1);
 }
 
 #[test]
@@ -92,13 +57,6 @@ fn a_kept_connection_that_brings_nothing_is_closed_and_one_carries_so_many_reque
 }
 
 #[test]
-fn an_http2_connection_without_a_request_is_closed() {
-    let weir = short("http://127.0.0.1:9").start();
-    // It ends, or reading does with the test's own limit.
-    H2Frames::connect(weir.gateway).frames_to_the_end();
-}
-
-#[test]
 fn connections_are_counted_in_all_and_per_address_and_the_newest_closed() {
     let weir = WeirBuilder::new().set("connections.max", 4).start();
     let crowd = Crowd::new(weir.gateway);
@@ -125,6 +83,29 @@ fn connections_are_counted_in_all_and_per_address_and_the_newest_closed() {
     assert!(others.iter_mut().all(serves), "those that there are stay");
 }
 
+/// It takes as many connections as the gateway, and an address has its share of them.
+#[test]
+fn the_stability_listener_counts_its_own_clients() {
+    let weir = WeirBuilder::new().set("connections.per_address_max", 2).start();
+    let crowd = Crowd::new(weir.stability);
+    let page = Request::get("/web/v1/openapi.json");
+    let served = |stream: TcpStream| Client::over(stream).exchange(&page).status == 200;
+    let held = [crowd.connect(2), crowd.connect(2)];
+    wait_until("both to be counted", || {
+        weir.metrics().contains("weir_connections{listener=\"stability\"} 2\n")
+    });
+    assert!(Client::over(crowd.connect(2)).closed_within(DEADLINE));
+    assert_eq!(closed(&weir, "stability", "too_many_of_address"), 1);
+    assert!(served(crowd.connect(3)), "another address has its own share");
+    let gateway = Crowd::new(weir.gateway);
+    assert!(served(gateway.connect(2)), "so has the gateway");
+    drop(held);
+    wait_until("the places to be free again", || {
+        weir.metrics().contains("weir_connections{listener=\"stability\"} 0\n")
+    });
+    assert!(served(crowd.connect(2)));
+}
+
 #[test]
 fn a_trusted_proxy_is_not_one_client() {
     let weir = WeirBuilder::new()
@@ -139,34 +120,12 @@ fn a_trusted_proxy_is_not_one_client() {
     drop(held);
 }
 
+/// Over HTTP/1.1: `hostile/slow.toml`.
 #[test]
-fn a_body_that_stops_or_trickles_is_408_over_each_version() {
-    let weir = short("http://127.0.0.1:9")
-        .set("gateway.bytes_per_second_min", 10_000)
-        .start();
-    let key = weir.key().text;
-    let request = Wire::Messages.request(&key, &"long ".repeat(20_000));
-    for upload in [Upload::Length, Upload::Chunked(50_000)] {
-        let body = request.body_bytes(upload);
-        let mut client = weir.connect();
-        client.write(&request.head_bytes(upload));
-        client.write(&body[..100]);
-        assert_eq!(client.response_to("POST").status, 408, "{upload:?}");
-        assert!(client.closed_within(DEADLINE));
-        // A byte every few milliseconds is not enough either.
-        let mut stream = TcpStream::connect(weir.gateway).unwrap();
-        stream.write_all(&request.head_bytes(upload)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_millis(3))).unwrap();
-        let mut bytes = body.iter();
-        let answer = wait_for("the refusal of a trickled body", || {
-            let _ = stream.write_all(&[*bytes.next().unwrap()]);
-            let mut answer = [0; 12];
-            stream.read_exact(&mut answer).ok().map(|()| answer)
-        });
-        assert_eq!(&answer, b"HTTP/1.1 408");
-    }
-    let mut requests = Requests::connect(weir.gateway);
-    assert_eq!(requests.send_without_end(&request), Some(408));
+fn a_body_that_does_not_come_over_http2_is_408() {
+    let weir = short("http://127.0.0.1:9").start();
+    let request = Wire::Messages.request(&weir.key().text, "hi");
+    assert_eq!(Requests::connect(weir.gateway).send_without_end(&request), Some(408));
 }
 
 /// The provider sends without end, and nobody reads.
@@ -230,4 +189,53 @@ fn an_http2_client_has_so_many_streams_and_resets() {
     frames.open_and_reset(2_000);
     assert!(frames.frames_to_the_end().contains(&GOAWAY), "the connection is closed");
     assert_eq!(rapid.exchange(&Request::new("HEAD", "/")).status, 200);
+}
+
+/// What is within the gateway's limit gets as far as its answer; beyond it, it is refused by the gateway, and far beyond it, with
+/// its connection if need be, before.
+#[test]
+fn a_header_list_over_http2_has_the_limit_of_a_head() {
+    const LIST_BYTES_MAX: usize = 4096;
+    let weir = WeirBuilder::new()
+        .set("gateway.header_bytes_max", i64::try_from(LIST_BYTES_MAX).unwrap())
+        .start();
+    let mut requests = Requests::connect(weir.gateway);
+    let of = |bytes: usize| Request::new("HEAD", "/").header("x", &"v".repeat(bytes));
+    // What the request has beside it is less than a hundred bytes.
+    let first = (LIST_BYTES_MAX - 100..LIST_BYTES_MAX).find(|bytes| {
+        let status = requests.send(&of(*bytes));
+        assert!(matches!(status, Some(200 | 431)), "{status:?}");
+        status == Some(431)
+    });
+    assert!(first.is_some_and(|first| first > LIST_BYTES_MAX - 100), "{first:?}");
+    assert_eq!(requests.send(&of(LIST_BYTES_MAX)), Some(431));
+    // So much is not even kept until its end.
+    let beyond = requests.send(&of(16 * LIST_BYTES_MAX));
+    assert!(matches!(beyond, Some(431) | None), "{beyond:?}");
+    assert_eq!(
+        Requests::connect(weir.gateway).send(&of(1)),
+        Some(200),
+        "others are served"
+    );
+}
+
+/// The time for a handshake is not that for its parts: who takes a while is served, who goes beyond it is not
+/// (`hostile/tls.toml`).
+#[test]
+fn a_handshake_may_take_its_time_within_the_limit() {
+    let authority = Authority::new();
+    let shown = vec![authority.files("one", &["api.test"], Kind::Ecdsa).setting()];
+    let weir = WeirBuilder::new()
+        .set("gateway.tls.certificate", shown.clone())
+        .set("stability.tls.certificate", shown)
+        .set("connections.handshake_seconds", 60)
+        .start();
+    let tls = authority.client(Offer::default());
+    for listener in [weir.gateway, weir.stability] {
+        let slow = SlowWay::to(listener.port(), Duration::from_millis(700));
+        let mut client = handshake(&tls, "api.test", TcpStream::connect(slow.node()).unwrap())
+            .unwrap()
+            .client;
+        assert_eq!(client.exchange(&Request::get("/web/v1/openapi.json")).status, 200);
+    }
 }

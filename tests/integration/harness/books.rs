@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use super::sample::SampleProvider;
-use super::wait::wait_for;
+use super::wait::{wait_for, wait_until};
 use super::weir::{ACCOUNT, Weir};
 
 /// What [`Weir::fund`] gave the account, in nano-USD.
@@ -70,16 +70,29 @@ impl Weir {
     /// billed. The account was credited `credits` nano-USD besides [`FUNDS`].
     #[track_caller]
     pub(crate) fn books_as_billed(&self, provider: &SampleProvider, credits: i64) -> Books {
+        self.books_beside_failures(provider, credits, 0)
+    }
+
+    /// The same where the provider has refused `failed` requests for good: they have rows, and cost nothing.
+    #[track_caller]
+    pub(crate) fn books_beside_failures(&self, provider: &SampleProvider, credits: i64, failed: usize) -> Books {
+        wait_until("the end of what runs", || self.account()["running"] == 0);
         let bills = provider.bills();
-        let books = self.books_with(bills.len(), FUNDS + credits);
-        assert!(books.rows.iter().all(|row| row["usage_source"] == "reported"));
-        let mut rows: Vec<(u64, u64)> = books.rows.iter().map(used).collect();
-        let mut bills: Vec<(u64, u64)> = bills.iter().map(billed).collect();
+        let mut bills: Vec<(u64, u64)> = bills.iter().filter(|bill| is_success(bill)).map(billed).collect();
+        let books = self.books_with(bills.len() + failed, FUNDS + credits);
+        let (served, refused): (Vec<&Json>, Vec<&Json>) = books.rows.iter().partition(|row| is_success(row));
+        assert!(served.iter().all(|row| row["usage_source"] == "reported"));
+        assert!(refused.iter().all(|row| cost(row) == 0));
+        let mut rows: Vec<(u64, u64)> = served.into_iter().map(used).collect();
         rows.sort_unstable();
         bills.sort_unstable();
         assert_eq!(rows, bills, "what is charged, and what was billed");
         books
     }
+}
+
+fn is_success(line: &Json) -> bool {
+    line["status"].as_u64().is_some_and(|status| status < 400)
 }
 
 impl Books {
@@ -109,6 +122,45 @@ impl Books {
             let of_key = self.rows.iter().filter(|row| row["key_id"] == key);
             let spent: i64 = of_key.map(cost).sum();
             assert_eq!(weir.key_shown(key)["spent_nano_usd"], spent, "the counter of {key}");
+        }
+        self.assert_sums(weir);
+    }
+
+    /// The daily sums are those of the rows.
+    #[track_caller]
+    fn assert_sums(&self, weir: &Weir) {
+        let days = self
+            .rows
+            .iter()
+            .map(|row| row["time"].as_str().unwrap()[..10].to_owned());
+        let days: std::collections::BTreeSet<String> = days.collect();
+        for from in days {
+            let until = from
+                .parse::<jiff::civil::Date>()
+                .unwrap()
+                .tomorrow()
+                .unwrap()
+                .to_string();
+            let words = [
+                "log",
+                "verify",
+                "--account",
+                ACCOUNT,
+                "--from",
+                &from,
+                "--until",
+                &until,
+            ];
+            let mut said = String::new();
+            wait_for("the daily sums to be compared", || {
+                let done = weir.cli(&words, &[]);
+                said = [done.stdout, done.stderr]
+                    .map(|text| String::from_utf8_lossy(&text).into_owned())
+                    .concat();
+                // A busy machine may leave the store unanswered for a moment.
+                (done.status.success() || said.contains("differ from their rows")).then_some(())
+            });
+            assert!(!said.contains("differ from their rows"), "{said}");
         }
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Browser {
     session: Option<String>,
     last: u64,
     complaints: Vec<String>,
+    /// How many documents were loaded.
+    loads: u64,
     folder: TempDir,
 }
 
@@ -80,6 +82,7 @@ impl Browser {
             session: None,
             last: 0,
             complaints: Vec::new(),
+            loads: 0,
             folder,
         };
         let page = browser.call("Target.createTarget", &json!({"url": "about:blank"}));
@@ -108,6 +111,21 @@ impl Browser {
         let loaded = "new Promise(done => document.readyState === 'complete' ? done(document.URL) \
              : addEventListener('load', () => done(document.URL)))";
         self.evaluate(loaded);
+    }
+
+    /// Does what leads to another document, and waits until that is loaded.
+    #[track_caller]
+    pub(crate) fn leave_by(&mut self, expression: &str) {
+        let before = self.loads;
+        self.evaluate(expression);
+        let until = Instant::now() + DEADLINE;
+        while self.loads == before {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.messages.recv_timeout(left) {
+                Ok(message) => self.notice(&message),
+                Err(error) => panic!("no document behind {expression}: {error}"),
+            }
+        }
     }
 
     /// The value of an expression of JavaScript in the page; promises are awaited.
@@ -173,8 +191,13 @@ impl Browser {
                 assert!(message.get("error").is_none(), "{method}: {message}");
                 return message["result"].take();
             }
-            self.complaints.extend(complaint(&message));
+            self.notice(&message);
         }
+    }
+
+    fn notice(&mut self, message: &Json) {
+        self.loads += u64::from(message["method"] == "Page.loadEventFired");
+        self.complaints.extend(complaint(message));
     }
 
     fn said(&self) -> String {

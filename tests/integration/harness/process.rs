@@ -46,10 +46,17 @@ impl Process {
 
     /// The most memory it ever had resident, in bytes.
     pub(crate) fn peak_memory(&self) -> usize {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-        let kib: usize = line.trim().trim_end_matches("kB").trim().parse().unwrap();
-        kib * 1024
+        status_bytes(self.id(), "VmHWM:")
+    }
+
+    /// The memory that it has resident, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        status_bytes(self.id(), "VmRSS:")
+    }
+
+    /// The number of files and sockets that it has open.
+    pub(crate) fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.id())).unwrap().count()
     }
 
     /// What it wrote to stdout so far.
@@ -128,4 +135,11 @@ impl Drop for Process {
             self.kill();
         }
     }
+}
+
+fn status_bytes(id: u32, name: &str) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    let kib: usize = line.trim().trim_end_matches("kB").trim().parse().unwrap();
+    kib * 1024
 }

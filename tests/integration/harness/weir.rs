@@ -40,6 +40,7 @@ pub(crate) struct WeirBuilder {
     environment: Vec<(String, String)>,
     panics: Panics,
     open_files_max: Option<u32>,
+    program: PathBuf,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,13 +53,23 @@ enum Panics {
 pub(crate) struct Weir {
     process: Process,
     folder: TempDir,
-    environment: Vec<(String, String)>,
+    /// Processes that were started before it and are not waited for.
+    earlier: Vec<Process>,
+    /// The processes that have taken its place, the last one last.
+    pub(super) successors: Vec<u32>,
+    start: Start,
     panics: Panics,
     keys: std::sync::Mutex<Vec<String>>,
     funded: std::sync::Once,
     pub(crate) gateway: SocketAddr,
     pub(crate) ops: SocketAddr,
     pub(crate) stability: SocketAddr,
+}
+
+/// How a gateway is started.
+struct Start {
+    program: PathBuf,
+    environment: Vec<(String, String)>,
 }
 
 /// A key as `weir key create --json` tells it.
@@ -83,6 +94,7 @@ impl WeirBuilder {
             environment: Vec::new(),
             panics: Panics::Fail,
             open_files_max: None,
+            program: env!("CARGO_BIN_EXE_weir").into(),
         };
         let builder = builder
             .set("gateway.listen", "127.0.0.1:0")
@@ -156,6 +168,12 @@ impl WeirBuilder {
         self
     }
 
+    /// Runs this program instead of the one that was built.
+    pub(crate) fn program(mut self, program: &Path) -> WeirBuilder {
+        self.program = program.to_owned();
+        self
+    }
+
     /// This test makes the gateway panic: it is no failure to find that in its log.
     pub(crate) fn panics_expected(mut self) -> WeirBuilder {
         self.panics = Panics::Expected;
@@ -186,12 +204,18 @@ impl WeirBuilder {
         )
         .unwrap();
         set_up(folder.path(), &self.environment);
-        let (process, [gateway, ops, stability]) = serve(folder.path(), &self.environment, self.open_files_max);
+        let start = Start {
+            program: self.program,
+            environment: self.environment,
+        };
+        let (process, [gateway, ops, stability]) = serve(folder.path(), &start, self.open_files_max);
         let keys = std::sync::Mutex::default();
         Weir {
             process,
             folder,
-            environment: self.environment,
+            earlier: Vec::new(),
+            successors: Vec::new(),
+            start,
             panics: self.panics,
             keys,
             funded: std::sync::Once::new(),
@@ -212,20 +236,22 @@ fn set_up(folder: &Path, environment: &[(String, String)]) {
 
 /// Runs `weir serve` in `folder` and waits for its ready file: the gateway's, the ops and the stability address.
 #[track_caller]
-fn serve(folder: &Path, environment: &[(String, String)], open_files_max: Option<u32>) -> (Process, [SocketAddr; 3]) {
+fn serve(folder: &Path, start: &Start, open_files_max: Option<u32>) -> (Process, [SocketAddr; 3]) {
     let ready = folder.join("ready.json");
     let _ = std::fs::remove_file(&ready);
-    let binary = env!("CARGO_BIN_EXE_weir");
-    let mut command = Command::new(open_files_max.map_or(binary, |_| "sh"));
+    let binary = start.program.as_os_str();
+    let mut command = Command::new(open_files_max.map_or(binary, |_| "sh".as_ref()));
     if let Some(limit) = open_files_max {
-        command.args(["-c", &format!("ulimit -n {limit} && exec \"$0\" \"$@\""), binary]);
+        command
+            .args(["-c", &format!("ulimit -n {limit} && exec \"$0\" \"$@\"")])
+            .arg(binary);
     }
     command
         .args(["serve", "--conf"])
         .arg(folder.join("weir.toml"))
         .arg("--ready-file")
         .arg(&ready);
-    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    command.envs(start.environment.iter().map(|(name, value)| (name, value)));
     let mut process = Process::start(&command, folder, "weir");
     let ready = wait_for("the gateway's ready file", || {
         if let Some(status) = process.ended() {
@@ -257,7 +283,7 @@ impl Weir {
 
     /// Runs `weir store init`, for a store that was away when the gateway was started.
     pub(crate) fn set_up_store(&self) {
-        set_up(self.folder.path(), &self.environment);
+        set_up(self.folder.path(), &self.start.environment);
     }
 
     /// A new connection to the gateway.
@@ -427,14 +453,22 @@ impl Weir {
     #[track_caller]
     pub(crate) fn kill_and_restart(&mut self) {
         self.process.kill();
-        let (process, [gateway, ops, stability]) = serve(self.folder.path(), &self.environment, None);
+        let (process, [gateway, ops, stability]) = serve(self.folder.path(), &self.start, None);
         (self.process, self.gateway, self.ops, self.stability) = (process, gateway, ops, stability);
+    }
+
+    /// Starts another process with the same files, beside those that run.
+    #[track_caller]
+    pub(crate) fn start_another(&mut self) {
+        let (process, [gateway, ops, stability]) = serve(self.folder.path(), &self.start, None);
+        self.earlier.push(std::mem::replace(&mut self.process, process));
+        (self.gateway, self.ops, self.stability) = (gateway, ops, stability);
     }
 
     /// Sets an environment variable of the gateway for its next start.
     pub(crate) fn next_variable(&mut self, name: &str, value: &str) {
-        self.environment.retain(|(known, _)| known != name);
-        self.environment.push((name.to_owned(), value.to_owned()));
+        self.start.environment.retain(|(known, _)| known != name);
+        self.start.environment.push((name.to_owned(), value.to_owned()));
     }
 
     /// What the gateway wrote to stdout, stderr and its access log.
@@ -451,6 +485,7 @@ impl Weir {
 
 impl Drop for Weir {
     fn drop(&mut self) {
+        self.end_successors();
         let logs = self.logs();
         if std::thread::panicking() {
             eprintln!("--- the gateway's last lines, and those of its access log ---");

@@ -73,7 +73,8 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
     }
     if matches!(
         refusal,
-        Refusal::BodyBudgetExhausted
+        Refusal::TooManyRunning
+            | Refusal::BodyBudgetExhausted
             | Refusal::StoreUnavailable
             | Refusal::JournalFull
             | Refusal::Stopping
@@ -83,7 +84,7 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
     ) {
         headers.push(("retry-after", RETRY_AFTER_SECONDS.to_string()));
     }
-    if let Refusal::KeyNotLookedUp { wait } = refusal {
+    if let Refusal::KeyNotLookedUp { wait } | Refusal::OwnUsageLimited { wait } = refusal {
         headers.push(("retry-after", whole_seconds(*wait).to_string()));
     }
     if let Refusal::Limited(limit) = refusal {
@@ -131,6 +132,7 @@ fn responses_body(refusal: &Refusal, message: &str) -> Value {
         Refusal::UnknownPath | Refusal::ChatCompletionsRemoved => "unknown_url",
         Refusal::CountTokensBusy { .. }
         | Refusal::KeyNotLookedUp { .. }
+        | Refusal::OwnUsageLimited { .. }
         | Refusal::BodyShareUsed { .. }
         | Refusal::BodyWorkLimited => "rate_limit_exceeded",
         Refusal::UsageUnseen { .. } => "unsupported_parameter",
@@ -162,7 +164,9 @@ fn gemini_body(refusal: &Refusal, message: &str) -> Value {
     let status = gemini::error_status(refusal.status());
     let (message, details) = match refusal {
         Refusal::Limited(limit) => (limit.gemini_message(), limit.gemini_details()),
-        Refusal::KeyNotLookedUp { wait } => (message.to_owned(), json!([retry_info(whole_seconds(*wait))])),
+        Refusal::KeyNotLookedUp { wait } | Refusal::OwnUsageLimited { wait } => {
+            (message.to_owned(), json!([retry_info(whole_seconds(*wait))]))
+        }
         _ => return gemini::error_body(refusal.status(), status, message),
     };
     let mut body = gemini::error_body(refusal.status(), status, &message);
@@ -201,6 +205,11 @@ fn message(refusal: &Refusal) -> String {
         | Refusal::KeyRevoked
         | Refusal::KeyExpired => key_message(refusal),
         Refusal::QueryInvalid { reason } => format!("The query cannot be used: {}.", reason.trim_end_matches('.')),
+        Refusal::OwnUsageLimited { wait } => format!(
+            "Your address asks for its usage too often. Ask again in {} seconds.",
+            whole_seconds(*wait)
+        ),
+        Refusal::TagsInvalid(fault) => format!("The `x-weir-tag` header cannot be used: {fault}."),
         Refusal::UsageUnseen { place } => usage_message(place),
         Refusal::StateUnknown { kind, id } => state_message(*kind, &echo(id)),
         Refusal::HeadersTooLarge
@@ -211,6 +220,7 @@ fn message(refusal: &Refusal) -> String {
         | Refusal::LengthRequired
         | Refusal::ExpectationUnknown
         | Refusal::UpgradeUnavailable => transfer_message(refusal).to_owned(),
+        Refusal::TooManyRunning => "The service has no room for another running request now. Try again shortly.".to_owned(),
         Refusal::BodyTooLarge { .. }
         | Refusal::BodyInvalid { .. }
         | Refusal::BodyEncodingUnsupported { .. }

@@ -65,6 +65,11 @@ fn all() -> Vec<Refusal> {
         Refusal::QueryInvalid {
             reason: "`key` comes twice".to_owned(),
         },
+        Refusal::TagsInvalid(TagsFault::TooMany),
+        Refusal::OwnUsageLimited {
+            wait: Duration::from_secs(2),
+        },
+        Refusal::TooManyRunning,
         Refusal::BodyBudgetExhausted,
         Refusal::BodyShareUsed {
             whose: BodyShare::Key,

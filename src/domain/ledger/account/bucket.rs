@@ -13,6 +13,8 @@
 //! - A settlement takes `min(used, 3 * limit) - min(estimated, limit)` tokens more from a token bucket that is there and has
 //!   a limit, between `-capacity` and `capacity`, at the time the level was true at. It does not make a bucket.
 
+use serde::{Deserialize, Serialize};
+
 use crate::domain::{
     keys::terms::Rates,
     ledger::admission::{Counted, Denied, Scope},
@@ -22,13 +24,13 @@ const MINUTE_MS: i64 = 60_000;
 const REFILL_MAX_MS: i64 = 2 * MINUTE_MS;
 
 /// The two buckets of a key or an account.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Buckets {
     requests: Option<Bucket>,
     tokens: Option<Bucket>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Bucket {
     level: i64,
     at_ms: i64,

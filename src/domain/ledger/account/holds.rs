@@ -69,6 +69,12 @@ impl Holds {
         node.add(&key, at_ms, amount);
     }
 
+    /// All holds, with their nodes and requests.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&NodeId, &String, &Hold)> {
+        let nodes = self.nodes.iter();
+        nodes.flat_map(|(id, node)| node.by_request.iter().map(move |(request, hold)| (id, request, hold)))
+    }
+
     pub(super) fn enlarge(&mut self, node: &NodeId, request: &str, more: NanoUsd, now_ms: i64) {
         let Some(node) = self.nodes.get_mut(node) else { return };
         let Some(hold) = node.by_request.get_mut(request) else {

@@ -96,6 +96,11 @@ impl AccountKey {
         &self.buckets
     }
 
+    /// How full its buckets are, as another process has left them.
+    pub(super) fn fill(&mut self, buckets: Buckets) {
+        self.buckets = buckets;
+    }
+
     pub(super) fn spent(&self, period: &str) -> NanoUsd {
         self.spent.get(period).copied().unwrap_or(NanoUsd::ZERO)
     }

@@ -12,7 +12,7 @@ pub(crate) const SHIPPED_FILE: &str = "conf/prices.toml";
 
 /// Prices by name and, where they differ, by provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PriceList {
+pub struct PriceList {
     entries: BTreeMap<Id, PriceEntry>,
 }
 
@@ -35,7 +35,7 @@ impl PriceList {
     ///
     /// # Errors
     /// All faults that were found, each with its line and key; a file that does not parse has one.
-    pub(crate) fn read(file: &str, text: &str) -> Result<Self, Vec<FileError>> {
+    pub fn read(file: &str, text: &str) -> Result<Self, Vec<FileError>> {
         let mut entries = BTreeMap::new();
         for (line, tariff, price) in read::read(file, text)? {
             let entry = PriceEntry {

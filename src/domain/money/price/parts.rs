@@ -30,7 +30,6 @@ pub(crate) struct OtherModel {
     pub name: String,
     /// The catalogue model whose price is used, if that is another one.
     pub priced_as: Option<String>,
-    /// The price.
     pub price: Arc<Price>,
 }
 

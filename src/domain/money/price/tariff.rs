@@ -37,7 +37,6 @@ pub(crate) struct Tariff {
     /// token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_input: Option<PerToken>,
-    /// Prices per call.
     pub per_call: PerCallPrices,
     /// Factors on all token prices.
     pub multipliers: Multipliers,
@@ -51,9 +50,7 @@ pub(crate) struct Tariff {
 pub(crate) struct Tier {
     /// The tier applies to prompts with more input tokens than this, cached ones included ([`Usage::input_total`]).
     pub above_input_tokens: u64,
-    /// Per input token.
     pub input: PerToken,
-    /// Per output token.
     pub output: PerToken,
     /// Per input token read from a cache.
     pub cache_read: PerToken,

@@ -70,7 +70,6 @@ pub enum ErrorMeaning {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawErrorRule {
-    /// Its status.
     pub status: u16,
     /// A word that it has for machines: its code, its type, its status, or what its details name.
     pub code: Option<String>,

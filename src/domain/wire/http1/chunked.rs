@@ -14,11 +14,11 @@ const TRAILER_BYTES_MAX: usize = 8 * 1024;
 
 /// The body does not follow the framing, or goes beyond a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ChunkFault;
+pub struct ChunkFault;
 
 /// A chunked body, followed as it arrives.
 #[derive(Debug, Default)]
-pub(crate) struct Chunked {
+pub struct Chunked {
     at: At,
     /// Bytes of the current chunk's data that are still to come, or its size as read so far.
     size: u64,
@@ -46,7 +46,7 @@ enum At {
 
 impl Chunked {
     /// Takes the next bytes. `Some(n)` if the body ends with the first `n` of them.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Option<usize>, ChunkFault> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Option<usize>, ChunkFault> {
         let mut rest = bytes;
         while let [byte, behind @ ..] = rest {
             if self.at == At::Data {

@@ -11,7 +11,7 @@ const UPGRADES: [&[u8]; 2] = [b"websocket", b"h2c"];
 
 /// How large a head may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HeadLimits {
+pub struct HeadLimits {
     /// The most bytes, from the request line to the empty line.
     pub bytes_max: usize,
     /// The most field lines.
@@ -20,7 +20,7 @@ pub(crate) struct HeadLimits {
 
 /// How the end of a request's body is found (RFC 9112 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Framing {
+pub enum Framing {
     /// There is no body.
     Empty,
     /// By its length in bytes.
@@ -31,7 +31,7 @@ pub(crate) enum Framing {
 
 /// Why a head is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HeadFault {
+pub enum HeadFault {
     /// It has too many bytes or field lines.
     TooLarge,
     /// A line feed without a carriage return before it (RFC 9112 section 2.2).
@@ -136,14 +136,14 @@ impl HeadFault {
 
 /// Finds the end of a head that arrives in pieces, each byte looked at once.
 #[derive(Debug, Default)]
-pub(crate) struct HeadEnd {
+pub struct HeadEnd {
     searched: usize,
 }
 
 impl HeadEnd {
     /// The length of the head, the empty line included, once `bytes` has all of it. `bytes` begins with the head and
     /// has only grown since the last call.
-    pub(crate) fn find(&mut self, bytes: &[u8], limits: HeadLimits) -> Result<Option<usize>, Fault> {
+    pub fn find(&mut self, bytes: &[u8], limits: HeadLimits) -> Result<Option<usize>, Fault> {
         if bytes.first().is_some_and(|first| !is_token(*first)) {
             // Such as the beginning of a TLS handshake: nothing to wait for.
             return Err(Fault::RequestLine);
@@ -169,11 +169,17 @@ impl HeadEnd {
 }
 
 /// Checks a whole head, the empty line included.
-pub(crate) fn check(head: &[u8], limits: HeadLimits) -> Result<Framing, Fault> {
-    let lines = head.strip_suffix(b"\n\r\n").ok_or(Fault::RequestLine)?;
-    let mut lines = lines
-        .split(|byte| *byte == b'\n')
-        .map(|line| line.strip_suffix(b"\r").ok_or(Fault::BareLineFeed));
+pub fn check(head: &[u8], limits: HeadLimits) -> Result<Framing, Fault> {
+    let mut rest = Some(head.strip_suffix(b"\n\r\n").ok_or(Fault::RequestLine)?);
+    let mut lines = std::iter::from_fn(|| {
+        let text = rest?;
+        let (line, behind) = match memchr::memchr(b'\n', text).and_then(|at| text.split_at_checked(at)) {
+            Some((line, behind)) => (line, behind.get(1..)),
+            None => (text, None),
+        };
+        rest = behind;
+        Some(line.strip_suffix(b"\r").ok_or(Fault::BareLineFeed))
+    });
     let version = request_line(lines.next().unwrap_or(Err(Fault::RequestLine))?)?;
     let mut fields = Fields::default();
     for (count, line) in lines.enumerate() {
@@ -276,9 +282,21 @@ impl Fields {
     }
 }
 
-/// RFC 9110 section 5.6.2.
+/// The bytes of a token, a bit for each.
+const TOKEN: u128 = bits(b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
+
+const fn bits(mut bytes: &[u8]) -> u128 {
+    let mut bits = 0;
+    while let [first, rest @ ..] = bytes {
+        bits |= 1 << *first;
+        bytes = rest;
+    }
+    bits
+}
+
+/// RFC 9110 section 5.6.2. Each byte of a request's names is asked about.
 pub(super) fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+    byte.is_ascii() && TOKEN >> byte & 1 == 1
 }
 
 /// RFC 9110 section 5.5, obsolete text included.

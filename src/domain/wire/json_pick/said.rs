@@ -3,7 +3,6 @@
 /// What was listened to in the value that is being read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Said {
-    /// Nothing.
     #[default]
     Nothing,
     /// One string without escapes, which came in one piece: where it begins in that piece, and how many bytes it has.

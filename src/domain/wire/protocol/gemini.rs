@@ -180,7 +180,6 @@ pub(in crate::domain) fn error_status(status: u16) -> &'static str {
     }
 }
 
-/// An error body.
 pub(in crate::domain) fn error_body(status: u16, name: &str, message: &str) -> Value {
     json!({ "error": { "code": status, "message": message, "status": name } })
 }

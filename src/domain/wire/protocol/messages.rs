@@ -284,7 +284,6 @@ pub(in crate::domain) fn error_type(status: u16) -> &'static str {
     }
 }
 
-/// An error body.
 pub(in crate::domain) fn error_body(kind: &str, message: &str, code: Option<&str>, request_id: &str) -> Value {
     let mut error = json!({ "type": kind, "message": message });
     if let (Some(code), Value::Object(fields)) = (code, &mut error) {

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use crate::domain::wire::protocol::Protocol;
 
-/// One model in the list of models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListedModel {
     /// The name to use in requests.

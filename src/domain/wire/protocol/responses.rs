@@ -301,7 +301,6 @@ pub(in crate::domain) fn error_type(status: u16) -> &'static str {
     }
 }
 
-/// An error body.
 pub(in crate::domain) fn error_body(kind: &str, message: &str, param: Option<&str>, code: &str) -> Value {
     json!({ "error": { "message": message, "type": kind, "param": param, "code": code } })
 }

@@ -1,36 +1,75 @@
 //! Lenient reading of what providers report: fields may be missing, of another type, negative, or absurdly large.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, fmt};
 
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
 use serde_json::value::RawValue;
 
 use crate::domain::wire::usage::COUNT_MAX;
 
 /// Bytes of the longest name of a tier, speed or geography that is kept.
 pub(in crate::domain) const NAME_BYTES_MAX: usize = 64;
+/// The fields for which there is room at once.
+const FIELDS_USUAL: usize = 12;
 
 /// A JSON object whose values are read when they are asked for, so that one bad value spoils no other.
 #[derive(Debug, Default)]
 pub(in crate::domain) struct Fields<'a> {
-    values: BTreeMap<String, &'a RawValue>,
+    /// In the order of the text. Few enough that looking them through is quicker than an index.
+    values: Vec<(Name<'a>, &'a RawValue)>,
+}
+
+/// A key; copied only if it is written with escapes.
+#[derive(Debug, Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Each;
+
+        impl<'de> Visitor<'de> for Each {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Fields<'de>, A::Error> {
+                let mut values = Vec::with_capacity(FIELDS_USUAL);
+                while let Some(field) = object.next_entry()? {
+                    values.push(field);
+                }
+                Ok(Fields { values })
+            }
+        }
+
+        from.deserialize_map(Each)
+    }
 }
 
 impl<'a> Fields<'a> {
     /// `None` when the text is not an object.
     pub(in crate::domain) fn parse(json: &'a [u8]) -> Option<Self> {
-        Some(Self {
-            values: serde_json::from_slice(json).ok()?,
-        })
+        serde_json::from_slice(json).ok()
+    }
+
+    /// A value as it is written; of a repeated key the last one.
+    fn get(&self, key: &str) -> Option<&'a str> {
+        let value = self.values.iter().rfind(|(name, _)| name.0 == key);
+        value.map(|(_, value)| value.get())
     }
 
     /// A count; `None` when it is missing or not a number.
     pub(in crate::domain) fn count(&self, key: &str) -> Option<u64> {
-        count(self.values.get(key)?.get())
+        count(self.get(key)?)
     }
 
     /// Whether a value is missing or `null`, which is no number that cannot be believed.
     pub(in crate::domain) fn is_absent(&self, key: &str) -> bool {
-        self.values.get(key).is_none_or(|value| value.get() == "null")
+        self.get(key).is_none_or(|value| value == "null")
     }
 
     /// A short name; `None` when it is missing or none (see [`is_name`]).
@@ -40,23 +79,21 @@ impl<'a> Fields<'a> {
 
     /// A string; `None` when it is missing or none.
     pub(in crate::domain) fn text(&self, key: &str) -> Option<String> {
-        serde_json::from_str(self.values.get(key)?.get()).ok()
+        serde_json::from_str(self.get(key)?).ok()
     }
 
     /// An object; an empty one when it is missing or none.
     pub(in crate::domain) fn object(&self, key: &str) -> Self {
-        self.values
-            .get(key)
-            .and_then(|value| Fields::parse(value.get().as_bytes()))
+        self.get(key)
+            .and_then(|value| Fields::parse(value.as_bytes()))
             .unwrap_or_default()
     }
 
     /// The objects in an array; none when it is missing or none.
     pub(in crate::domain) fn objects(&self, key: &str) -> Vec<Self> {
         let elements: Vec<&RawValue> = self
-            .values
             .get(key)
-            .and_then(|value| serde_json::from_str(value.get()).ok())
+            .and_then(|value| serde_json::from_str(value).ok())
             .unwrap_or_default();
         elements
             .into_iter()

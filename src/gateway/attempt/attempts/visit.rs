@@ -81,12 +81,9 @@ pub(super) struct Visit {
     pub(super) leg: Leg,
     pub(super) pool: Arc<Pool>,
     places: Arc<Places>,
-    /// Permits of the circuit breakers. Each is taken when its result is known.
-    model: Option<Permit>,
     credential: Arc<CredentialState>,
-    credential_permit: Option<Permit>,
     place: Option<Place>,
-    place_permit: Option<Permit>,
+    permits: Permits,
     /// Credentials that were rate-limited or refused for this request.
     tried: SmallVec<[Arc<CredentialState>; 2]>,
     /// Addresses that failed for this request.
@@ -95,6 +92,14 @@ pub(super) struct Visit {
     pub(super) connects: usize,
     /// How often the request was sent here, without sends over a stale connection.
     pub(super) sent: u8,
+}
+
+/// Permits of the circuit breakers. Each is taken when its result is known.
+#[derive(Debug)]
+struct Permits {
+    model: Option<Permit>,
+    credential: Option<Permit>,
+    place: Option<Permit>,
 }
 
 impl Access {
@@ -159,11 +164,13 @@ impl Visit {
             leg,
             pool: access.pool,
             places: access.places,
-            model: Some(access.model),
             credential: state,
-            credential_permit: Some(permit),
             place: None,
-            place_permit: None,
+            permits: Permits {
+                model: Some(access.model),
+                credential: Some(permit),
+                place: None,
+            },
             tried: SmallVec::new(),
             failed: SmallVec::new(),
             connects: 0,
@@ -188,14 +195,14 @@ impl Visit {
 
     /// Whether requests failed here recently, so that another provider should be preferred.
     pub(super) fn is_doubtful(&self, now: Instant) -> bool {
-        self.model.as_ref().is_some_and(|model| !model.is_closed(now))
+        self.permits.model.as_ref().is_some_and(|model| !model.is_closed(now))
     }
 
     /// Chooses a place for the next attempt. Returns false if no name of the places is resolved.
     pub(super) fn next_place(&mut self, probing: Probing, now: Instant) -> bool {
         let (place, permit) = self.places.pick(&self.failed, probing, now).unzip();
         self.place = place;
-        self.place_permit = permit;
+        self.permits.place = permit;
         self.place.is_some()
     }
 
@@ -216,14 +223,14 @@ impl Visit {
     /// Switches to the chosen credential.
     pub(super) fn take_credential(&mut self, next: ChosenCredential) {
         self.credential = next.state;
-        self.credential_permit = Some(next.permit);
+        self.permits.credential = Some(next.permit);
     }
 
     /// The connection to the place failed, or broke before an answer.
     pub(super) fn place_failed(&mut self, now: Instant) {
         let Some(place) = &self.place else { return };
         self.failed.push(place.address);
-        if self.place_permit.take().is_some_and(|permit| permit.failed(now)) {
+        if self.permits.place.take().is_some_and(|permit| permit.failed(now)) {
             tracing::warn!(
                 provider = %self.leg.provider.name,
                 address = %place.address,
@@ -236,21 +243,21 @@ impl Visit {
     pub(super) fn place_answered(&mut self, status: u16, now: Instant) {
         if PLACE_FAILURES.contains(&status) {
             self.place_failed(now);
-        } else if let Some(permit) = self.place_permit.take() {
+        } else if let Some(permit) = self.permits.place.take() {
             permit.worked(now);
         }
     }
 
     /// The provider has accepted the credential, whatever it answered.
     pub(super) fn credential_worked(&mut self, now: Instant) {
-        if let Some(permit) = self.credential_permit.take() {
+        if let Some(permit) = self.permits.credential.take() {
             permit.worked(now);
         }
     }
 
     /// The provider has answered without a failure of its own.
     pub(super) fn worked(&mut self, now: Instant) {
-        if self.model.take().is_some_and(|permit| permit.worked(now)) {
+        if self.permits.model.take().is_some_and(|permit| permit.worked(now)) {
             tracing::info!(
                 provider = %self.leg.provider.name,
                 model = %self.leg.upstream_model,
@@ -261,7 +268,7 @@ impl Visit {
 
     /// The request gives up on this provider, which counts as a failure of it.
     pub(super) fn gave_up(&mut self, now: Instant) {
-        if self.model.take().is_some_and(|permit| permit.failed(now)) {
+        if self.permits.model.take().is_some_and(|permit| permit.failed(now)) {
             tracing::warn!(
                 provider = %self.leg.provider.name,
                 model = %self.leg.upstream_model,

@@ -1,5 +1,6 @@
 //! A ledger that can be away.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,7 +11,9 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp, consumption::Row,
+            AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
+            consumption::Row,
+            daily_sums::{DailySum, SumsOf},
         },
         money::NanoUsd,
     },
@@ -132,6 +135,14 @@ impl LedgerStore for Ledger {
 
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
         self.inner.rows(account, day, skip, limit).await
+    }
+
+    async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
+        self.inner.sums(account, days, of).await
+    }
+
+    async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError> {
+        self.inner.resum(account, day).await
     }
 
     async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {

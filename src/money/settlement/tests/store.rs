@@ -1,5 +1,6 @@
 //! A store that is away, late, loses answers and forgets, as it is told to.
 
+use std::ops::RangeInclusive;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -19,6 +20,7 @@ use crate::{
         ledger::{
             AccountView, Admission, Admit, Change, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
             consumption::Row,
+            daily_sums::{DailySum, SumsOf},
         },
         money::NanoUsd,
     },
@@ -170,6 +172,14 @@ impl LedgerStore for Store {
     async fn rows(&self, _: &str, _: i64, _: usize, _: usize) -> Result<Vec<Row>, StoreError> {
         unasked()
     }
+    async fn sums(&self, _: &str, _: RangeInclusive<i64>, _: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
+        unasked()
+    }
+
+    async fn resum(&self, _: &str, _: i64) -> Result<(), StoreError> {
+        unasked()
+    }
+
     async fn operation(&self, _: &str, _: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
         unasked()
     }

@@ -134,3 +134,19 @@ async fn rows_are_chosen_by_key_model_and_time() {
     let empty = Fixture::new().await.get("/v1/log").await;
     assert_eq!(empty["rows"], Value::Array(vec![]));
 }
+
+#[tokio::test]
+async fn the_latest_rows_of_a_key_come_first_and_are_no_others() {
+    let (admin, _) = filled(9).await;
+    let latest = async |query: &str| {
+        let answer = admin.get(&format!("/v1/log/latest?{query}")).await;
+        let rows = answer["rows"].as_array().unwrap().clone();
+        rows.iter().map(|row| text(row, "request_id")).collect::<Vec<String>>()
+    };
+    let page = admin.get("/v1/log?account=b&limit=1").await;
+    let key = text(&page["rows"][0], "key_id");
+    let mine = latest(&format!("account=b&key={key}&limit=4")).await;
+    assert_eq!(mine, ["b9", "b8", "b7", "b6"]);
+    assert_eq!(latest(&format!("account=b&key={key}")).await.len(), 9);
+    assert!(latest("account=b&key=key_0000000000000000").await.is_empty());
+}

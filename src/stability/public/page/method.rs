@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::label;
 use crate::domain::faults::stability::{HIGH_CONFIDENCE_REQUESTS, Health, MEDIUM_CONFIDENCE_REQUESTS};
+use crate::stability::public::look::label;
 
 /// The address of the figures of all models as JSON, and of its description.
 pub(super) const SUMMARY: &str = "/web/v1/model-stability/summary";

@@ -5,8 +5,9 @@ use maud::{Markup, html};
 use super::chart::chart;
 use super::measure::{self, FIRST_TOKEN, LATENCY, SPEED};
 use super::strip::{clock, legend, strip};
-use super::{address::address, label, method};
+use super::{address::address, method};
 use crate::domain::faults::stability::{Health, ModelWindow};
+use crate::stability::public::look::label;
 
 /// Every so many hours the strip says which.
 const TICK_HOURS: usize = 6;

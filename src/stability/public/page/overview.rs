@@ -3,8 +3,9 @@
 use maud::{Markup, html};
 
 use super::strip::{legend, strip};
-use super::{address::address, label, measure, method};
+use super::{address::address, measure, method};
 use crate::domain::faults::stability::{Health, ModelWindow, Window};
+use crate::stability::public::look::label;
 
 /// The rows in the order of a reader's interest: what is wrong, the worst first; what is well, by name, so that a model
 /// stays where it is while its rate moves within good; what cannot be told.

@@ -2,9 +2,9 @@
 
 use maud::{Markup, html};
 
-use super::label;
 use super::measure::SUCCESS;
 use crate::domain::faults::stability::{Counters, Health, Hour, ModelWindow};
+use crate::stability::public::look::label;
 
 /// The width of an hour in the drawing, and the height of a full bar. The bar's width is in the style sheet.
 const SLOT: u32 = 8;

@@ -4,7 +4,7 @@
 //! the durable part under the account's lock, so that one transaction has counters, watermarks and rows of one moment.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::ops::Bound;
+use std::ops::{Bound, RangeInclusive};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,8 +15,9 @@ use super::file::{Changed, LedgerFile, Unwritten};
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
-        Account, AccountView, Admission, Admit, Change, NodeId, Step,
+        Account, AccountView, Admission, Admit, Change, NodeId, Step, Transient,
         consumption::{RETENTION_DAYS, Row},
+        daily_sums::{DailySum, SumsOf, day_of},
     },
 };
 use crate::store::{StoreError, StoreOpenError};
@@ -224,6 +225,41 @@ impl Books {
         Ok(rows)
     }
 
+    /// Daily sums, with those of rows on their way, which are looked at first.
+    pub(super) fn sums(
+        &self,
+        id: &str,
+        days: &RangeInclusive<i64>,
+        of: &SumsOf,
+        now_ms: i64,
+    ) -> Result<Vec<DailySum>, StoreError> {
+        let days = first_kept_day(now_ms).max(*days.start())..=*days.end();
+        let Some(slot) = self.slot(id) else {
+            return Ok(Vec::new());
+        };
+        let on_their_way: Vec<Unwritten> = {
+            let book = slot.lock();
+            let asked = book.unwritten.iter().filter(|row| days.contains(&row.day));
+            asked.cloned().collect()
+        };
+        self.file.sums(id, &days, of, &on_their_way)
+    }
+
+    /// Makes the sums of a day anew from the rows in the file; those on their way are added when they are written.
+    pub(super) fn resum(&self, id: &str, day: i64) -> Result<(), StoreError> {
+        let _writing = self.writing.lock();
+        self.file.resum(id, day)
+    }
+
+    /// What the accounts have that the file does not keep.
+    pub(super) fn transient(&self) -> Vec<(String, Transient)> {
+        let accounts = self.accounts.read();
+        let of = accounts
+            .iter()
+            .map(|(id, slot)| (id.clone(), slot.lock().account.transient()));
+        of.filter(|(_, transient)| !transient.is_empty()).collect()
+    }
+
     fn names(&self) -> Vec<String> {
         let accounts = self.accounts.read();
         accounts.keys().cloned().collect()
@@ -273,10 +309,6 @@ fn settled_row(step: &Step) -> Option<&Row> {
         | Change::Resume
         | Change::SetTerms { .. } => None,
     }
-}
-
-fn day_of(row: &Row) -> i64 {
-    row.time_ms.div_euclid(DAY_MS)
 }
 
 /// The first day whose rows are kept.

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
-use serde::{Serialize, de::DeserializeOwned};
 
 use crate::domain::{
     keys::key::KeyId,
@@ -26,8 +25,14 @@ use crate::store::{StoreError, StoreOpenError};
 
 mod archive;
 mod begun;
+mod daily_sums;
 pub(super) mod retention;
+mod sealed;
 mod stability;
+pub(super) mod summed_rows;
+
+use self::sealed::{seal, unseal};
+use self::summed_rows::{SUMS, add_rows};
 
 /// Account to a sealed [`AccountSummary`].
 const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("accounts");
@@ -44,8 +49,6 @@ const FORMAT: u64 = 1;
 pub(super) const FILE_NAME: &str = "ledger.redb";
 /// Memory redb may use to cache pages: accounts are in memory anyway, so only writes and queries of the log pass through it.
 const PAGE_CACHE_BYTES: usize = 16 << 20;
-/// The bytes of a checksum before a value.
-const CHECKSUM_BYTES: usize = 4;
 
 /// Opens the database, at the start and again after a failure.
 pub(super) type Opening = Box<dyn Fn() -> Result<Database, StoreOpenError> + Send + Sync>;
@@ -106,7 +109,7 @@ impl LedgerFile {
     fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, StoreError> {
         let database = self.database.read();
         let Some(database) = database.as_ref() else {
-            let what = "the ledger's file failed and could not be opened again";
+            let what = "the ledger's file is closed";
             return Err(StoreError::Unavailable(what.to_owned()));
         };
         let outcome = catch_unwind(AssertUnwindSafe(|| work(database)));
@@ -115,6 +118,12 @@ impl LedgerFile {
             self.failed.store(true, Ordering::Relaxed);
             unavailable(error)
         })
+    }
+
+    /// Closes it, when who works with it has ended. It is not opened again.
+    pub(super) fn close(&self) {
+        *self.database.write() = None;
+        self.failed.store(false, Ordering::Relaxed);
     }
 
     /// Opens the file again if it has failed.
@@ -149,6 +158,7 @@ impl LedgerFile {
                 let mut keys = transaction.open_table(KEYS)?;
                 let mut rows = transaction.open_table(ROWS)?;
                 let mut operations = transaction.open_table(OPERATIONS)?;
+                let mut sums = transaction.open_table(SUMS)?;
                 for changed in changes {
                     let Some(standing) = &changed.standing else { continue };
                     let account = changed.account.as_str();
@@ -162,6 +172,8 @@ impl LedgerFile {
                     for row in &changed.rows {
                         rows.insert((account, row.day, row.number), seal(&*row.row)?.as_slice())?;
                     }
+                    let rows = changed.rows.iter().map(|row| (row.day, row.number, &*row.row));
+                    add_rows(&mut sums, account, rows)?;
                 }
             }
             Ok(transaction.commit()?)
@@ -240,6 +252,7 @@ fn settle_format(database: &Database) -> Result<(), String> {
         transaction.open_table(ROWS)?;
         transaction.open_table(OPERATIONS)?;
         transaction.open_table(HOURS)?;
+        transaction.open_table(SUMS)?;
         Ok(transaction)
     };
     database::settle_format(tables().map_err(|error| error.to_string())?, FORMAT)
@@ -288,22 +301,4 @@ fn operations_of(
         None => Some(Vec::new()),
         Some(sealed) => unseal(sealed.value()),
     })
-}
-
-/// A value as JSON behind its checksum.
-fn seal(value: &impl Serialize) -> Result<Vec<u8>, redb::Error> {
-    let mut sealed = vec![0; CHECKSUM_BYTES];
-    serde_json::to_writer(&mut sealed, value).map_err(|error| redb::Error::Io(error.into()))?;
-    let checksum = crc32fast::hash(sealed.get(CHECKSUM_BYTES..).unwrap_or_default());
-    if let Some(place) = sealed.first_chunk_mut::<CHECKSUM_BYTES>() {
-        *place = checksum.to_le_bytes();
-    }
-    Ok(sealed)
-}
-
-/// The value; `None`: it is not what was sealed.
-fn unseal<T: DeserializeOwned>(sealed: &[u8]) -> Option<T> {
-    let (checksum, json) = sealed.split_first_chunk::<CHECKSUM_BYTES>()?;
-    let whole = crc32fast::hash(json) == u32::from_le_bytes(*checksum);
-    whole.then(|| serde_json::from_slice(json).ok()).flatten()
 }

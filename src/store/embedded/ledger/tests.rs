@@ -7,6 +7,7 @@ use redb::ReadableTable;
 use tempfile::TempDir;
 
 use super::*;
+use crate::domain::ledger::daily_sums::{DailySums, differences};
 use crate::domain::ledger::retention::Retention;
 use crate::domain::ledger::{Change, Denied, Settlement};
 use crate::domain::money::NanoUsd;
@@ -15,6 +16,21 @@ use crate::store::ledger::contract::{Fixture, START_MS, TestClock, key_id, ledge
 
 mod crashes;
 mod failures;
+mod sums;
+
+impl EmbeddedLedger {
+    /// Its upkeep, until `shutdown` turns true or its sender is gone; then once more.
+    async fn run(&self, mut shutdown: watch::Receiver<bool>) {
+        let (mut upkeep, mut ended) = (Upkeep::default(), false);
+        while !ended {
+            let turn = std::time::Duration::from_millis(100);
+            ended = tokio::time::timeout(turn, shutdown.wait_for(|ended| *ended))
+                .await
+                .is_ok();
+            upkeep.turn(self, ended).await;
+        }
+    }
+}
 
 const DAY_MS: i64 = 24 * HOUR_MS;
 const TODAY: i64 = START_MS / DAY_MS;
@@ -87,12 +103,14 @@ fn ask(request: &str, revision: u64) -> Admit {
     }
 }
 
-/// Everything that lasts.
+/// Everything that lasts. The daily sums are those of the rows.
 async fn lasting(store: &EmbeddedLedger) -> (Vec<AccountView>, KeySpend, Vec<u64>, Vec<Row>) {
     let mut rows = Vec::new();
     for day in TODAY - 2..=TODAY {
         rows.extend(store.rows("acme", day, 0, LOG_ROWS_MAX).await.unwrap());
     }
+    let sums = sums::all(store).await;
+    assert_eq!(differences(&sums, &DailySums::of_day(&rows)), []);
     let mut watermarks = Vec::new();
     for number in 1..4 {
         watermarks.push(store.watermark(&node(number), "acme").await.unwrap());

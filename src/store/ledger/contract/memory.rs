@@ -1,5 +1,6 @@
 //! The reference model as a store of its own: what the suite and the random program are tried on first.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -11,7 +12,9 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp, consumption::Row,
+            AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
+            consumption::Row,
+            daily_sums::{DailySum, SumsOf},
         },
         money::NanoUsd,
     },
@@ -71,6 +74,15 @@ impl LedgerStore for MemoryLedger {
 
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
         Ok(self.state.lock().rows(account, day, skip, limit.min(LOG_ROWS_MAX)))
+    }
+
+    async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
+        Ok(self.state.lock().sums(account, &days, of))
+    }
+
+    async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError> {
+        self.state.lock().resum(account, day);
+        Ok(())
     }
 
     async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {

@@ -1,6 +1,7 @@
 //! A ledger that is nothing but reference models, to compare the real ones with.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use crate::{
     domain::{
@@ -8,19 +9,20 @@ use crate::{
         ledger::{
             Account, AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
             consumption::Row,
+            daily_sums::{self, DailySum, DailySums, DayTags, SumsOf},
         },
         money::NanoUsd,
     },
     store::ledger::APPLY_STEPS_MAX,
 };
 
-const DAY_MS: i64 = 24 * 3600 * 1000;
-
 /// All accounts and all rows. Unlike a store it is told the time.
 #[derive(Clone, Default)]
 pub(crate) struct Model {
     accounts: BTreeMap<String, Account>,
     rows: BTreeMap<(String, i64), Vec<Row>>,
+    sums: BTreeMap<String, DailySums>,
+    tags: BTreeMap<(String, i64), DayTags>,
 }
 
 impl Model {
@@ -40,7 +42,9 @@ impl Model {
         let steps = &steps[..steps.len().min(APPLY_STEPS_MAX)];
         let (watermark, rows) = self.account_mut(account).apply(node, steps);
         for row in rows {
-            let day = row.time_ms.div_euclid(DAY_MS);
+            let day = daily_sums::day_of(&row);
+            let tags = self.tags.entry((account.to_owned(), day)).or_default();
+            self.sums.entry(account.to_owned()).or_default().add(&row, tags);
             self.rows.entry((account.to_owned(), day)).or_default().push(row);
         }
         watermark
@@ -77,6 +81,20 @@ impl Model {
     pub(crate) fn key_spend(&self, account: &str, key: &KeyId, now_ms: i64) -> KeySpend {
         let account = self.accounts.get(account);
         account.map_or_else(KeySpend::default, |account| account.key_spend(key, now_ms))
+    }
+
+    pub(crate) fn sums(&self, account: &str, days: &RangeInclusive<i64>, of: &SumsOf) -> Vec<DailySum> {
+        self.sums.get(account).map_or_else(Vec::new, |sums| sums.of(days, of))
+    }
+
+    pub(crate) fn resum(&mut self, account: &str, day: i64) {
+        let rows = self.rows(account, day, 0, usize::MAX);
+        let (mut of_day, mut tags) = (DailySums::default(), DayTags::default());
+        rows.iter().for_each(|row| of_day.add(row, &mut tags));
+        let sums = self.sums.entry(account.to_owned()).or_default();
+        let others = sums.iter().filter(|sum| sum.day != day);
+        *sums = others.chain(of_day.iter()).collect();
+        self.tags.insert((account.to_owned(), day), tags);
     }
 
     pub(crate) fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Vec<Row> {

@@ -9,7 +9,7 @@ use crate::domain::{
     keys::key::{KeyRecord, KeyState},
     ledger::{
         AccountTerms, Admission, Admit, Change, KeyTerms, NodeId, OperationId, ProviderState, Rates, Reset, Settlement,
-        Step, TopUp,
+        Step, TopUp, consumption::Row, tag::Tag,
     },
     money::NanoUsd,
 };
@@ -25,6 +25,9 @@ const ACCOUNTS: [&str; 3] = ["acme", "beta", "ghost"];
 const NODES: u8 = 3;
 const KEYS: u8 = 6;
 const DAY_MS: i64 = 24 * 3600 * 1000;
+/// So few that each has several rows.
+const MODELS: [&str; 3] = ["[]", "m-1.5", "n/2"];
+const TAGS: [&str; 4] = ["team=a", "team=b", "project=x", "session=1"];
 /// So few that they come again.
 const IDS: i64 = 40;
 
@@ -204,9 +207,19 @@ impl<'a> Program<'a> {
             tokens_estimated: running.tokens,
             tokens_used: self.rng.random_range(0..80),
             cost,
-            row: billed.then(|| row(ACCOUNTS[account], running.key, &running.request, self.now(), cost)),
+            row: billed.then(|| self.row(account, &running, cost)),
         };
         self.record(running.node, account, Change::Settle(Box::new(settlement)));
+    }
+
+    fn row(&mut self, account: usize, running: &Running, cost: NanoUsd) -> Row {
+        let mut row = row(ACCOUNTS[account], running.key, &running.request, self.now(), cost);
+        row.model = MODELS[usize::from(self.one_of(3))].to_owned();
+        row.status = if self.chance(20) { 502 } else { 200 };
+        row.usage.input_uncached = self.rng.random_range(0..1_000);
+        let tags = TAGS.iter().filter(|_| self.rng.random_range(0..4) == 0);
+        row.tags = tags.filter_map(|tag| Tag::parse(tag)).collect();
+        row
     }
 
     fn record(&mut self, node: u8, account: usize, change: Change) {

@@ -12,53 +12,6 @@ if fault == 'lost' or (fault and not may_create) then
   return {fault}
 end
 
--- A hash that is read as far as it is asked for, changed here, and written at the end. '' is a field that is not there.
-local function opened(name)
-  local hash = {values = {}, changed = {}}
-  function hash.load(...)
-    local values = redis.call('HMGET', name, ...)
-    for i, field in ipairs({...}) do
-      hash.values[field] = values[i] or ''
-    end
-  end
-  function hash.get(field)
-    local value = hash.values[field]
-    if not value then
-      value = redis.call('HGET', name, field) or ''
-      hash.values[field] = value
-    end
-    return value
-  end
-  function hash.set(field, value)
-    hash.values[field] = value
-    hash.changed[field] = true
-  end
-  -- Adds to a number and says what it is then.
-  function hash.add(field, more)
-    local sum = bounded((tonumber(hash.get(field)) or 0) + more)
-    hash.set(field, sum)
-    return sum
-  end
-  function hash.write()
-    local written, removed = {}, {}
-    for field in pairs(hash.changed) do
-      local value = hash.values[field]
-      if value == '' then
-        removed[#removed + 1] = field
-      else
-        written[#written + 1] = field
-        written[#written + 1] = type(value) == 'number' and text(value) or value
-      end
-    end
-    if #written > 0 then
-      redis.call('HSET', name, unpack(written))
-    end
-    if #removed > 0 then
-      redis.call('HDEL', name, unpack(removed))
-    end
-  end
-  return hash
-end
 -- Steps of one time are mostly of one day and of few keys.
 local periods_by_day, mirrors = {}, {}
 local function periods_at(ms)
@@ -70,8 +23,8 @@ end
 local now_s = math.floor(now / 1000)
 local state, held = opened(STATE), opened(held_by(node))
 state.load('balance', 'spent', 'tpm', 'b:tokens', MARK, 'gen')
--- By the names of their keys: counters and rows, and for how many seconds they are kept.
-local counters, logs, kept = {}, {}, {}
+-- By the names of their keys: counters, rows and daily sums, and for how many seconds they are kept.
+local counters, logs, days, kept = {}, {}, {}, {}
 local function kept_until(second)
   return math.min(KEPT_MAX_S, second - now_s)
 end
@@ -105,7 +58,7 @@ local function correct_tokens(name, limit, estimated, used)
   end
 end
 
-local function settle(request, key, at, estimated, used, cost, day, row)
+local function settle(request, key, at, estimated, used, cost, day, row, model, counts, tags)
   state.add('balance', -cost)
   state.add('spent', cost)
   end_hold(request)
@@ -136,6 +89,10 @@ local function settle(request, key, at, estimated, used, cost, day, row)
         logs[log] = {}
       end
       table.insert(logs[log], row)
+      local sums = BASE .. 'sums:' .. day
+      days[sums] = days[sums] or opened(sums)
+      kept[sums] = kept[log]
+      sum_row(days[sums], key, model, counts, tags)
     end
   end
 end
@@ -170,7 +127,7 @@ local changes = {
   settle = function(i)
     settle(
       ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]),
-      ARGV[i + 6], ARGV[i + 7]
+      ARGV[i + 6], ARGV[i + 7], ARGV[i + 8], ARGV[i + 9], ARGV[i + 10]
     )
   end,
   open = function(i)
@@ -200,7 +157,7 @@ local changes = {
     state.set('provider_state', ARGV[i + 4])
   end,
 }
-local widths = {settle = 8, open = 3, add = 2, suspend = 0, resume = 0, terms = 5}
+local widths = {settle = 11, open = 3, add = 2, suspend = 0, resume = 0, terms = 5}
 
 local before = tonumber(state.get(MARK)) or 0
 local watermark = before
@@ -239,6 +196,10 @@ for name, counter in pairs(counters) do
   if kept[name] then
     redis.call('EXPIRE', name, text(kept[name]))
   end
+end
+for name, day in pairs(days) do
+  day.write()
+  redis.call('EXPIRE', name, text(kept[name]))
 end
 for name, rows in pairs(logs) do
   redis.call('RPUSH', name, unpack(rows))

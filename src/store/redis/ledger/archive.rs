@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 
-use super::{ADMIN_BUDGET, Effort, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, RedisLedger, arguments};
+use super::{ADMIN_BUDGET, Effort, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, RedisLedger, arguments, daily_sums};
 use crate::store::{
     StoreError,
     archive::{Archive, Item},
@@ -119,7 +119,7 @@ impl Archive for RedisLedger {
     async fn load(&self, items: &[Item]) -> Result<(), StoreError> {
         for items in items.chunks(LOAD_ITEMS_MAX) {
             let mut accounts: BTreeMap<&str, Vec<[String; 3]>> = BTreeMap::new();
-            let mut logs: HashMap<(&str, i64), Vec<String>> = HashMap::new();
+            let mut logs: HashMap<(&str, i64), Vec<[String; 5]>> = HashMap::new();
             for item in items {
                 match item {
                     Item::Account {
@@ -137,7 +137,9 @@ impl Archive for RedisLedger {
                     }
                     Item::Row { row } => {
                         let (day, text) = arguments::row(row)?;
-                        logs.entry((&row.account, day)).or_default().push(text);
+                        let [model, counts, tags] = daily_sums::words(row);
+                        let words = [text, row.key_id.as_str().to_owned(), model, counts, tags];
+                        logs.entry((&row.account, day)).or_default().push(words);
                     }
                     Item::Key { .. } | Item::KeyGone { .. } | Item::Stability { .. } => {}
                 }
@@ -147,7 +149,7 @@ impl Archive for RedisLedger {
             }
             for ((account, day), rows) in logs {
                 let mut call = self.prepare(&self.scripts().put_rows, account);
-                call.arg(day).arg(rows);
+                call.arg(day).arg(rows.as_flattened());
                 self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
             }
         }

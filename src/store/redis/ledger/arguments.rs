@@ -10,6 +10,8 @@ use crate::domain::ledger::{Admit, Change, ProviderState, Rates, Settlement, Ste
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
 
+use super::daily_sums;
+
 /// Milliseconds in a day.
 const DAY_MS: i64 = 86_400_000;
 /// The moments that have a date: the years -9999 to 9999, in milliseconds. Others count as the nearest of them.
@@ -77,10 +79,11 @@ fn settle(call: &mut ScriptInvocation<'_>, settlement: &Settlement) -> Result<()
         .arg(settlement.tokens_used.min(TOKENS_MAX))
         .arg(bounded(settlement.cost).max(0));
     match &settlement.row {
-        None => call.arg("").arg(""),
+        None => call.arg("").arg("").arg("").arg("").arg(""),
         Some(row) => {
             let (day, text) = self::row(row)?;
-            call.arg(day).arg(text)
+            let [model, counts, tags] = daily_sums::words(row);
+            call.arg(day).arg(text).arg(model).arg(counts).arg(tags)
         }
     };
     Ok(())

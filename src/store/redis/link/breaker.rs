@@ -2,7 +2,7 @@
 //! while. A call that waits in vain raises the suspicion; only time confirms it, however many calls wait.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ::redis::aio::MultiplexedConnection;
@@ -17,18 +17,12 @@ const SILENCE_MAX: Duration = Duration::from_millis(200);
 /// How long a sign of life may take at least: the silence may be as long as that already.
 const SIGN_WAIT_MIN: Duration = Duration::from_millis(20);
 
-/// Whether a lane's server is suspected of being dead: one suspicion at a time.
-#[derive(Default)]
-pub(super) struct Breaker {
-    suspected: AtomicBool,
-}
-
 /// A suspicion that is being settled.
 struct Suspicion(Arc<Lane>);
 
 impl Drop for Suspicion {
     fn drop(&mut self) {
-        self.0.breaker.suspected.store(false, Ordering::Release);
+        self.0.is_suspected.store(false, Ordering::Release);
     }
 }
 
@@ -38,7 +32,7 @@ impl Lane {
     pub(super) fn suspect(self: &Arc<Self>, number: u64, since: Instant) {
         self.runtime_connections.note_timeout();
         let live = self.live_now().filter(|live| live.number == number);
-        let Some(live) = live.filter(|_| !self.breaker.suspected.swap(true, Ordering::AcqRel)) else {
+        let Some(live) = live.filter(|_| !self.is_suspected.swap(true, Ordering::AcqRel)) else {
             return;
         };
         let suspicion = Suspicion(Arc::clone(self));

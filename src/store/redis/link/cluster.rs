@@ -16,7 +16,8 @@ use tokio::time::{sleep, timeout};
 
 use super::epochs::Epochs;
 use super::finder::Finder;
-use super::lane::{Lane, LiveConnection};
+use super::lane::Lane;
+use super::live_connection::LiveConnection;
 use super::misplaced_keys::MisplacedKeys;
 use super::slots::{Slot, SlotMap};
 use crate::store::StoreError;
@@ -141,7 +142,7 @@ impl Cluster {
     }
 
     /// The map and all masters in it, if all of them are there.
-    pub(super) fn whole(&self) -> Option<(Arc<SlotMap>, Vec<LiveConnection>)> {
+    fn whole(&self) -> Option<(Arc<SlotMap>, Vec<LiveConnection>)> {
         let MapState::Read(map) = self.map.borrow().clone() else {
             return None;
         };
@@ -170,7 +171,7 @@ impl Cluster {
         self.lanes.lock().values_mut().for_each(|kept| kept.driven = false);
         let mut running = FuturesUnordered::new();
         let reading = self.keep_map();
-        let looking = self.misplaced.keep_looking(self);
+        let looking = self.misplaced.keep_looking(|| self.whole());
         tokio::pin!(reading, looking);
         loop {
             for (address, lane, end) in self.undriven() {

@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
+use super::connecting::{PAUSE_MAX, PAUSE_MIN};
+use super::dial::DialedConnection;
 use super::lane::Lane;
 use super::report::Report;
-use super::supervisor::DialedConnection;
-use super::{PAUSE_MAX, PAUSE_MIN};
 use crate::store::StoreWarning;
 use crate::store::redis::address::Address;
 use crate::store::redis::dialer::{Dialer, connect_for_pushes};

@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use ::redis::RedisResult;
 use tokio::time::timeout;
 
-use super::{CONNECT_WAIT_MAX, Link, Route};
+use super::connecting::CONNECT_WAIT_MAX;
+use super::{Link, Route};
 use crate::store::{StoreMemory, StoreTrouble, StoreWarning};
 
 impl Link {

@@ -6,28 +6,24 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{Client, ErrorKind, RedisError, RedisResult, ScriptInvocation, ServerErrorKind};
+use ::redis::{ErrorKind, RedisError, RedisResult, ScriptInvocation, ServerErrorKind};
 use parking_lot::Mutex;
-use tokio::runtime::Id;
 use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, SemaphorePermit, watch};
 
-use super::breaker::Breaker;
+use super::connecting::CALLS_MAX;
 use super::epochs::Epochs;
 use super::last_answer::LastAnswer;
+use super::live_connection::{LiveConnection, Wire};
 use super::report::Identity;
 use super::request::{Request, Verdict};
 use super::runtime_connections::RuntimeConnections;
 use crate::edges::clock;
-use crate::store::redis::address::Address;
 use crate::store::redis::dialer::Dialer;
 use crate::store::{StoreError, StoreMemory, StoreTrouble, StoreWarning};
-
-/// The most concurrent calls to one server, queued ones included. Further calls are refused at once.
-pub(in crate::store::redis) const CALLS_MAX: usize = 4096;
 
 /// The connection to one master, with its breaker.
 pub(super) struct Lane {
@@ -39,7 +35,8 @@ pub(super) struct Lane {
     pub(super) status: Mutex<ServerStatus>,
     /// Numbers connections, those that are looked at and not taken too.
     pub(super) dialed: AtomicU64,
-    pub(super) breaker: Breaker,
+    /// Whether the server is suspected of being dead: one suspicion at a time.
+    pub(super) is_suspected: AtomicBool,
     /// When the server last answered, on whichever connection.
     pub(super) last_answer: LastAnswer,
     pub(super) runtime_connections: RuntimeConnections,
@@ -56,31 +53,6 @@ pub(super) enum LaneState {
     Connecting,
     Up(LiveConnection),
     Down { reason: String },
-}
-
-/// An established connection.
-#[derive(Clone)]
-pub(super) struct LiveConnection {
-    pub(super) connection: MultiplexedConnection,
-    pub(super) last_answer: LastAnswer,
-    /// Which of the lane's connections it is.
-    pub(super) number: u64,
-    pub(super) address: Address,
-    pub(super) origin: Arc<Origin>,
-}
-
-/// The connection that a call uses.
-pub(super) struct Wire {
-    pub(super) connection: MultiplexedConnection,
-    /// When something was last answered there.
-    pub(super) last_answer: LastAnswer,
-}
-
-/// How a connection was made.
-pub(super) struct Origin {
-    pub(super) client: Client,
-    /// The runtime that reads its answers.
-    pub(super) runtime: Id,
 }
 
 /// What is known of the lane's server.
@@ -108,7 +80,7 @@ impl Lane {
             call_budget,
             status: Mutex::default(),
             dialed: AtomicU64::new(0),
-            breaker: Breaker::default(),
+            is_suspected: AtomicBool::new(false),
             last_answer: LastAnswer::new(clock::instant()),
             runtime_connections: RuntimeConnections::default(),
             permits: Semaphore::new(CALLS_MAX),

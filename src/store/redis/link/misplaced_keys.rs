@@ -3,6 +3,7 @@
 //! each of two masters. No call sees both, so the operator must be told.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
@@ -10,8 +11,7 @@ use ::redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind};
 use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
 
-use super::cluster::Cluster;
-use super::lane::LiveConnection;
+use super::live_connection::LiveConnection;
 use super::slots::{SLOTS, Slot, SlotMap};
 use crate::store::StoreWarning;
 use crate::store::redis::address::Address;
@@ -61,12 +61,12 @@ impl MisplacedKeys {
         !self.found.lock().is_empty()
     }
 
-    /// Looks again and again. Never returns.
-    pub(super) async fn keep_looking(&self, cluster: &Cluster) {
+    /// Looks again and again. Never returns. `whole` gives the map and all masters in it while all of them are there.
+    pub(super) async fn keep_looking(&self, whole: impl Fn() -> Option<(Arc<SlotMap>, Vec<LiveConnection>)>) {
         let mut suspected = Found::new();
         let mut was_refused = false;
         loop {
-            let Some((map, masters)) = cluster.whole() else {
+            let Some((map, masters)) = whole() else {
                 sleep(WHOLE_WAIT).await;
                 continue;
             };

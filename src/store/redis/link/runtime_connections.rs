@@ -14,10 +14,9 @@ use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 use tokio::time::timeout;
 
-use super::CONNECT_WAIT_MAX;
-use super::lane::{LiveConnection, Wire};
+use super::connecting::{CONNECT_WAIT_MAX, connection_config};
 use super::last_answer::LastAnswer;
-use super::supervisor::connection_config;
+use super::live_connection::{LiveConnection, Wire};
 use crate::edges::clock;
 
 /// From how many calls on a runtime gets a connection of its own. Also how many calls are made before a failed attempt is

@@ -1,4 +1,4 @@
-//! Removes rows and hours after their retention period, a day at a time ([`crate::domain::ledger::retention`]).
+//! Removes rows, daily sums and hours after their retention period, a day at a time ([`crate::domain::ledger::retention`]).
 
 use super::Books;
 use crate::{
@@ -54,6 +54,7 @@ impl Books {
                     break;
                 }
             }
+            self.file.remove_sums(id, first)?;
         }
         self.file.remove_hours(first_hour(first))?;
         Ok(removed)

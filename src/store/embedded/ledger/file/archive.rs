@@ -6,13 +6,14 @@ use redb::{ReadTransaction, ReadableDatabase, ReadableTable};
 use tokio::sync::mpsc;
 
 use super::{
-    ACCOUNTS, HOURS, KEYS, LedgerFile, OPERATIONS, ROWS, begin_write, operations_of, seal, stability::put, unseal,
+    ACCOUNTS, HOURS, KEYS, LedgerFile, OPERATIONS, ROWS, SUMS, add_rows, begin_write, operations_of, seal,
+    stability::put, unseal,
 };
 use crate::{
     domain::{
         faults::stability::{Hour, Share},
         keys::key::KeyId,
-        ledger::NodeId,
+        ledger::{NodeId, consumption::Row},
     },
     store::{StoreError, archive::Item},
 };
@@ -33,7 +34,7 @@ impl LedgerFile {
         }
     }
 
-    /// Adds items; rows behind those of their day.
+    /// Adds items; rows behind those of their day, and to the daily sums.
     pub(in crate::store::embedded::ledger) fn load(&self, items: &[Item]) -> Result<(), StoreError> {
         self.with(|database| {
             let transaction = begin_write(database)?;
@@ -44,6 +45,7 @@ impl LedgerFile {
                 let mut hours = transaction.open_table(HOURS)?;
                 let mut remembered = transaction.open_table(OPERATIONS)?;
                 let mut next: HashMap<(&str, i64), u64> = HashMap::new();
+                let mut put_back: HashMap<&str, Vec<(i64, u64, &Row)>> = HashMap::new();
                 for item in items {
                     match item {
                         Item::Account {
@@ -69,6 +71,7 @@ impl LedgerFile {
                             };
                             rows.insert((account, day, number), seal(row)?.as_slice())?;
                             next.insert((account, day), number.saturating_add(1));
+                            put_back.entry(account).or_default().push((day, number, row));
                         }
                         Item::Stability { node, hour, bucket } => {
                             let (hour, bucket) = (*hour, bucket.clone());
@@ -76,6 +79,10 @@ impl LedgerFile {
                         }
                         Item::Key { .. } | Item::KeyGone { .. } => {}
                     }
+                }
+                let mut sums = transaction.open_table(SUMS)?;
+                for (account, rows) in put_back {
+                    add_rows(&mut sums, account, rows)?;
                 }
             }
             Ok(transaction.commit()?)

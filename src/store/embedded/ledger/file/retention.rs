@@ -80,7 +80,6 @@ fn oldest_day(database: &Database, accounts: &[String]) -> Result<Option<i64>, r
     Ok(oldest)
 }
 
-/// The first hour of a day.
 pub(in crate::store::embedded::ledger) fn first_hour(day: i64) -> Hour {
     Hour::of_ms(day.saturating_mul(DAY_MS))
 }

@@ -4,7 +4,11 @@ use rand::RngExt;
 
 use super::{ACCOUNTS, DAY_MS, IDS, KEYS, NODES, Program, operation_id};
 use crate::domain::{
-    ledger::{Admit, consumption::RETENTION_DAYS},
+    ledger::{
+        Admit,
+        consumption::{RETENTION_DAYS, Row},
+        daily_sums::{DailySums, Subject, SumsOf, differences},
+    },
     money::NanoUsd,
 };
 use crate::store::ledger::contract::{Failover, key_id, node};
@@ -92,6 +96,19 @@ impl Program<'_> {
             let (skip, limit) = (usize::from(self.one_of(20)), usize::from(self.one_of(20)));
             let expected = self.model.rows(account, day, skip, limit);
             assert_eq!(store.rows(account, day, skip, limit).await, Ok(expected), "{what}");
+            let of = [
+                SumsOf::One(Subject::Account),
+                SumsOf::One(Subject::Key(key)),
+                SumsOf::Keys,
+                SumsOf::Tags,
+            ];
+            let of = &of[usize::from(self.one_of(4))];
+            let expected = self.model.sums(account, &(day..=day + 1), of);
+            assert_eq!(
+                store.sums(account, day..=day + 1, of).await,
+                Ok(expected),
+                "{what}: {of:?}"
+            );
         }
     }
 
@@ -109,7 +126,8 @@ impl Program<'_> {
                 let expected = self.model.key_spend(account, &key_id(key), now);
                 assert_eq!(store.key_spend(account, &key_id(key)).await, Ok(expected), "{what}");
             }
-            for day in today - i64::from(RETENTION_DAYS) + 2..=today {
+            let days = today - i64::from(RETENTION_DAYS) + 2..=today;
+            for day in days.clone() {
                 let mut expected = self.model.rows(account, day, 0, usize::MAX);
                 let mut given = Vec::new();
                 loop {
@@ -119,12 +137,35 @@ impl Program<'_> {
                     }
                     given.extend(page);
                 }
+                if !given.is_empty() {
+                    self.same_sums(account, day, &given, what).await;
+                }
                 if self.rolled_back {
                     expected.sort_by_key(|row| format!("{row:?}"));
                     given.sort_by_key(|row| format!("{row:?}"));
                 }
                 assert_eq!(given, expected, "{what}: rows of {account} on day {day}");
             }
+            let whole = SumsOf::One(Subject::Account);
+            let expected = self.model.sums(account, &days, &whole);
+            assert_eq!(
+                store.sums(account, days, &whole).await,
+                Ok(expected),
+                "{what}: {account}"
+            );
         }
+    }
+
+    /// What is kept of a day is what its rows add up to, to the nano-dollar.
+    async fn same_sums(&self, account: &str, day: i64, rows: &[Row], what: &str) {
+        let mut kept = DailySums::default();
+        for of in [SumsOf::One(Subject::Account), SumsOf::Keys, SumsOf::Tags] {
+            let sums = self.fixture.store.sums(account, day..=day, &of).await.unwrap();
+            let expected = self.model.sums(account, &(day..=day), &of);
+            assert_eq!(sums, expected, "{what}: {account}, {of:?}");
+            kept.extend(sums);
+        }
+        let found = differences(&kept, &DailySums::of_day(rows));
+        assert_eq!(found, [], "{what}: sums of {account} on day {day}");
     }
 }

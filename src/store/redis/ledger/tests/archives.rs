@@ -4,7 +4,11 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::{
-    domain::ledger::{AccountTerms, OperationId, ProviderState, Reset},
+    domain::ledger::{
+        AccountTerms, OperationId, ProviderState, Reset,
+        daily_sums::{DailySum, Subject, SumsOf},
+        tag::Tag,
+    },
     store::{
         archive::{Archive, Item, file},
         embedded::ledger::EmbeddedLedger,
@@ -32,6 +36,16 @@ async fn items(archive: &dyn Archive) -> Vec<Item> {
         Item::Key { .. } | Item::KeyGone { .. } | Item::Stability { .. } => (3, String::new(), String::new()),
     });
     items
+}
+
+/// The daily sums of the days of the tests.
+async fn sums(ledger: &dyn LedgerStore) -> Vec<DailySum> {
+    let day = START_MS / 86_400_000;
+    let mut sums = Vec::new();
+    for of in [SumsOf::One(Subject::Account), SumsOf::Keys, SumsOf::Tags] {
+        sums.extend(ledger.sums("acme", day - 2..=day, &of).await.unwrap());
+    }
+    sums
 }
 
 /// By way of a backup's file.
@@ -80,7 +94,8 @@ async fn fill(ledger: &dyn LedgerStore) {
     let charge = |number: u64| {
         let day = i64::try_from(number % 3).unwrap() * 86_400_000;
         let (at_ms, cost) = (START_MS - day, nanos(1));
-        let row = row("acme", 1, &format!("r{number}"), at_ms, cost);
+        let mut row = row("acme", 1, &format!("r{number}"), at_ms, cost);
+        row.tags.extend(Tag::parse(&format!("team={}", number % 7)));
         Change::Settle(Box::new(Settlement {
             request: row.request_id.clone(),
             key: row.key_id.clone(),
@@ -150,6 +165,8 @@ async fn accounts_go_through_a_backup_from_redis_to_redis() {
     to.ledger.restored(Some(&word)).await.unwrap();
 
     assert_eq!(items(&*to.ledger).await, before);
+    let summed = sums(&*to.ledger).await;
+    assert_eq!((summed.len(), summed), (3 * (1 + 1 + 7), sums(&*from.ledger).await));
     let state: Vec<String> = server.ask(&["HMGET", "{weir:a:acme}:state", "gen", "created"]).await;
     assert_eq!(state, [word, "1".to_owned()]);
     let ttl: i64 = server.ask(&["TTL", "{weir:a:acme}:spent:all"]).await;
@@ -167,6 +184,7 @@ async fn accounts_go_through_a_backup_from_a_file_to_redis() {
     copy(&from, &to.ledger).await;
     to.ledger.restored(None).await.unwrap();
     assert_eq!(items(&*to.ledger).await, items(&from).await);
+    assert_eq!(sums(&*to.ledger).await, sums(&from).await);
     for account in ["acme", "other"] {
         let view = async |ledger: &dyn LedgerStore| ledger.account(account).await.unwrap().unwrap();
         let (mut here, there) = (view(&from).await, view(&*to.ledger).await);

@@ -1,6 +1,8 @@
 //! Requests that two parsers may read differently (`tests/hostile/smuggling.toml`), over real sockets: none is passed on.
 
-use super::closed;
+use std::collections::BTreeMap;
+
+use super::{closed, report};
 use crate::harness::provider::Recorded;
 use crate::harness::request::{Upload, Wire};
 use crate::harness::shapes::in_band_error;
@@ -11,6 +13,16 @@ use crate::harness::{RecordingProvider, Request, Weir};
 mod cases;
 
 const HIDDEN: &str = "GET /v1/hidden HTTP/1.1\r\nhost: hidden\r\n\r\n";
+
+/// The bytes of every case, for fuzzing.
+pub(crate) fn requests() -> Vec<Vec<u8>> {
+    let parts = cases::Parts {
+        key: "k",
+        body: "{}",
+        next: HIDDEN,
+    };
+    cases::all(&parts).into_iter().map(|case| case.bytes).collect()
+}
 
 /// The provider sees requests that are whole and in weir's own form, or the test fails.
 #[track_caller]
@@ -37,6 +49,7 @@ fn no_request_that_could_be_two_is_passed_on() {
     };
     let hello = Request::new("HEAD", "/").bytes(Upload::Length);
     let (mut refused, mut served) = (0, 0);
+    let mut forms: BTreeMap<String, (usize, u16)> = BTreeMap::new();
     for case in cases::all(&parts) {
         // As the first request of its connection, and behind another one.
         for before in [&b""[..], &hello] {
@@ -54,6 +67,8 @@ fn no_request_that_could_be_two_is_passed_on() {
                 case.name,
                 answer.text()
             );
+            let form = case.name.split(": ").next().unwrap().to_owned();
+            forms.entry(form).or_insert((0, answer.status)).0 += 1;
             if case.refused.is_none() {
                 served += 1;
                 continue;
@@ -70,6 +85,14 @@ fn no_request_that_could_be_two_is_passed_on() {
         .requests()
         .iter()
         .for_each(|request| assert_strict(request, &body));
+    for (form, (count, status)) in forms {
+        let what = if status == 200 {
+            "served, passed on once"
+        } else {
+            "closed, nothing passed on"
+        };
+        report::came("smuggling", &form, count, &format!("{status}, {what}"));
+    }
     assert!(closed(&weir, "gateway", "content_length_invalid") > 0 && closed(&weir, "gateway", "two_lengths") > 0);
 }
 

@@ -1,9 +1,12 @@
-//! Floods of connections on a process that may open few files: everybody else is served meanwhile.
+//! More of everything than anybody needs (`tests/hostile/floods.toml`), and floods of connections on a process that may open
+//! few files: everybody else is served meanwhile.
 
 use std::io::Write;
 use std::net::TcpStream;
 
+use super::attacks::read;
 use super::closed;
+use super::report::{self, Tried};
 use crate::harness::crowd::Crowd;
 use crate::harness::request::Wire;
 use crate::harness::tools::{note, rounds};
@@ -12,6 +15,9 @@ use crate::harness::{RecordingProvider, WeirBuilder, wait_until};
 const OPEN_FILES_MAX: u32 = 600;
 /// The most memory of the process, in bytes: what it has in other tests, and the heads of all connections.
 const MEMORY_MAX: usize = 256 << 20;
+
+/// How long a connection may be idle; those that are not refused otherwise end with it.
+const IDLE_SECONDS: i64 = 5;
 
 #[test]
 fn silent_connections_and_half_heads_leave_room_for_everybody_else() {
@@ -58,6 +64,12 @@ fn silent_connections_and_half_heads_leave_room_for_everybody_else() {
     });
     assert_eq!(weir.exchange(&Wire::Messages.request(&key, "hi")).status, 200);
     let memory = weir.process().peak_memory();
+    report::came(
+        "floods",
+        "silent connections and half heads",
+        count,
+        "closed, others served",
+    );
     note(&format!("flood: {count} connections, {} MiB at most", memory >> 20));
     assert!(memory < MEMORY_MAX, "{memory} bytes");
     assert!(!weir.process().err().contains("Too many open files"));
@@ -79,8 +91,39 @@ fn a_flood_from_many_addresses_leaves_the_side_listeners_alone() {
         weir.cli(&["key", "list"], &[]).status.success(),
         "the admin socket answers"
     );
+    report::came(
+        "floods",
+        "connections from many addresses",
+        attackers.len(),
+        "the newest closed: too_many",
+    );
     drop(attackers);
     wait_until("the gateway to be free again", || {
         weir.metrics().contains("weir_connections{listener=\"gateway\"} 0\n")
     });
+}
+
+#[test]
+fn a_flood_over_one_connection_is_ended_or_borne_and_others_are_served() {
+    let provider = RecordingProvider::recorded();
+    let mut weir = WeirBuilder::new()
+        .all_providers(&provider.base_url())
+        .set("gateway.keepalive_seconds", IDLE_SECONDS)
+        .start();
+    let key = weir.key().text;
+    let request = Wire::Messages.request(&key, "hi");
+    assert_eq!(weir.exchange(&request).status, 200);
+    let mut tried = Tried::new("floods");
+    for case in read("floods") {
+        tried.case(&case.name, &case.told(), || {
+            let borne = case.attack(TcpStream::connect(weir.gateway).unwrap(), &[("{secret}", key.as_str())]);
+            assert_eq!(weir.exchange(&request).status, 200, "beside {}", case.name);
+            drop(borne);
+            1
+        });
+    }
+    tried.end();
+    let memory = weir.process().peak_memory();
+    note(&format!("flood: frames of every kind, {} MiB at most", memory >> 20));
+    assert!(memory < MEMORY_MAX, "{memory} bytes");
 }

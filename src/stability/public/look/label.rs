@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use crate::domain::faults::stability::{Confidence, Counters, Health};
 
 /// All labels, in the order in which a legend or a sum names them.
-pub(super) const ALL: [Health; 6] = [
+pub(crate) const ALL: [Health; 6] = [
     Health::Operational,
     Health::Healthy,
     Health::Degraded,
@@ -15,7 +15,7 @@ pub(super) const ALL: [Health; 6] = [
 ];
 
 /// The class that gives a label's colours in the style sheet. One letter: a page of many models has thousands.
-pub(super) const fn class(health: Health) -> &'static str {
+pub(crate) const fn class(health: Health) -> &'static str {
     match health {
         Health::Operational => "o",
         Health::Healthy => "h",
@@ -27,12 +27,12 @@ pub(super) const fn class(health: Health) -> &'static str {
 }
 
 /// The label as a pill: a dot and its words.
-pub(super) fn pill(health: Health) -> Markup {
+pub(crate) fn pill(health: Health) -> Markup {
     html! { span class={ "pill " (class(health)) } { (health.as_str()) } }
 }
 
 /// What the figures are worth, in words.
-pub(super) fn confidence(counters: &Counters) -> &'static str {
+pub(crate) fn confidence(counters: &Counters) -> &'static str {
     match counters.figures().confidence {
         Confidence::High => "High",
         Confidence::Medium => "Medium",

@@ -1,0 +1,34 @@
+//! Pages for people: the operators' console on a listener of its own, and the portal for owners of keys on the gateway's.
+//!
+//! Both are whole documents made here, without scripts. What they change, they change by the admin API ([`crate::side::admin`]),
+//! with its checks and its audit lines.
+
+mod answer;
+mod ask;
+mod cookie;
+mod desk;
+mod exchange;
+mod fields;
+mod forms;
+mod frame;
+mod key_view;
+mod limits;
+mod link;
+pub(crate) mod listener;
+mod new_key;
+mod operator;
+mod origin;
+pub(crate) mod portal;
+mod role;
+mod rows;
+mod sent;
+mod session;
+mod snippet;
+mod view;
+
+pub(crate) use self::{
+    desk::Source,
+    exchange::read,
+    link::{LinkAddress, Links},
+    operator::Console,
+};

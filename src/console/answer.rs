@@ -1,0 +1,95 @@
+//! Answers of the console and the portal, with the headers that keep pages from being kept, framed or added to.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use maud::Markup;
+
+use crate::stability::public::PublicResponse;
+
+/// What a page may do: have the door's style sheet and the icon within it, and send its forms to where it came from.
+const CSP: &str = "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'; form-action 'self'; \
+     frame-ancestors 'none'";
+
+/// A complete answer. The writer adds `content-length`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// The answer's status.
+    pub(crate) status: StatusCode,
+    /// All headers but `content-length`.
+    pub(crate) headers: HeaderMap,
+    /// The body; that of GET, if HEAD was asked.
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    /// A page.
+    pub(super) fn page(status: StatusCode, page: Markup) -> Self {
+        Self::new(status, "text/html; charset=utf-8", page.into_string().into())
+    }
+
+    /// A text of one line.
+    pub(super) fn text(status: StatusCode, text: &str) -> Self {
+        Self::new(status, "text/plain; charset=utf-8", format!("{text}\n").into())
+    }
+
+    /// The style sheet, the one thing that a browser may keep.
+    pub(super) fn style(sheet: &'static str) -> Self {
+        let mut answer = Self::new(
+            StatusCode::OK,
+            "text/css; charset=utf-8",
+            Bytes::from_static(sheet.as_bytes()),
+        );
+        let kept = HeaderValue::from_static("private, max-age=300");
+        answer.headers.insert(header::CACHE_CONTROL, kept);
+        answer
+    }
+
+    /// To another page of the same door, to be read with GET.
+    pub(super) fn see(path: &str) -> Self {
+        let mut answer = Self::new(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", Bytes::new());
+        let to = HeaderValue::from_str(path).unwrap_or(HeaderValue::from_static("/"));
+        answer.headers.insert(header::LOCATION, to);
+        answer
+    }
+
+    /// The same with a cookie set.
+    pub(super) fn with_cookie(mut self, cookie: HeaderValue) -> Self {
+        self.headers.append(header::SET_COOKIE, cookie);
+        self
+    }
+
+    /// The same with the methods that its path has.
+    pub(super) fn allowing(mut self, methods: &'static str) -> Self {
+        self.headers.insert(header::ALLOW, HeaderValue::from_static(methods));
+        self
+    }
+
+    /// As the listeners for clients write it.
+    pub(crate) fn into_response(self) -> PublicResponse {
+        PublicResponse {
+            status: self.status,
+            headers: self.headers,
+            body: self.body,
+        }
+    }
+
+    fn new(status: StatusCode, kind: &'static str, body: Bytes) -> Self {
+        let fixed = [
+            (header::CONTENT_TYPE, kind),
+            (header::CACHE_CONTROL, "no-store"),
+            (header::CONTENT_SECURITY_POLICY, CSP),
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (header::X_FRAME_OPTIONS, "DENY"),
+            // With `no-referrer` browsers would say `Origin: null` of the door's own forms (Fetch standard, section 3.2).
+            (header::REFERRER_POLICY, "same-origin"),
+        ];
+        let mut headers = HeaderMap::with_capacity(10);
+        for (name, value) in fixed {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        let own = HeaderValue::from_static("same-origin");
+        headers.insert("cross-origin-opener-policy", own.clone());
+        headers.insert("cross-origin-resource-policy", own);
+        Self { status, headers, body }
+    }
+}

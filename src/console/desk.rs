@@ -1,0 +1,64 @@
+//! What the operators' pages work with: the admin API in the name of their session, and what this node knows itself.
+
+use http::Method;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use super::{fields::Fields, forms::Forms, link::Operator, session::Session};
+use crate::{
+    domain::{faults::stability::Window, rules::RuleFile},
+    side::admin::{
+        Peer,
+        local::{LocalApi, Refused},
+    },
+};
+
+/// What the console reads besides the admin API. None of it may wait.
+pub(crate) trait Source: Send + Sync {
+    /// How the models did in the last 24 hours; `None` before the store was read for the first time.
+    fn window(&self) -> Option<Window>;
+    /// What this node is in trouble with, a sentence each.
+    fn troubles(&self) -> Vec<String>;
+    /// The provider files in force.
+    fn rule_files(&self) -> Vec<RuleFile>;
+    /// Where clients reach the gateway, `http://127.0.0.1:8080`.
+    fn gateway(&self) -> String;
+}
+
+/// The desk of one request.
+pub(super) struct Desk<'a> {
+    /// The admin API.
+    pub(super) api: &'a LocalApi,
+    /// What this node knows.
+    pub(super) source: &'a dyn Source,
+    /// Whose request it is.
+    pub(super) session: &'a Session<Operator>,
+    /// Makes the page's forms.
+    pub(super) forms: Forms<'a, Operator>,
+    /// The page's query.
+    pub(super) query: &'a Fields,
+}
+
+impl Desk<'_> {
+    /// Reads from the admin API.
+    pub(super) async fn read(&self, path: &str) -> Result<Value, Refused> {
+        self.api.call(self.peer(), Method::GET, path, None).await
+    }
+
+    /// Changes something by the admin API.
+    pub(super) async fn change(&self, method: Method, path: &str, body: &Value) -> Result<Value, Refused> {
+        self.api.call(self.peer(), method, path, Some(body)).await
+    }
+
+    fn peer(&self) -> Peer {
+        Peer::Console(Box::new(self.session.who.opened_by.clone()))
+    }
+}
+
+/// What needs no encoding in a path: the unreserved characters of RFC 3986.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A path with one more segment, encoded.
+pub(super) fn below(path: &str, segment: &str) -> String {
+    format!("{path}/{}", utf8_percent_encode(segment, SEGMENT))
+}

@@ -1,0 +1,70 @@
+//! A key as its operator and its owner see it.
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::view;
+use crate::edges::clock;
+
+/// Whether it works, as a pill.
+pub(super) fn state(key: &Value) -> Markup {
+    html! {
+        @if view::text(key, "state") == "revoked" { span class="pill u" { "Revoked" } }
+        @else if has_expired(key) { span class="pill n" { "Expired" } }
+        @else if is_used_up(key) { span class="pill d" { "Used up" } }
+        @else { span class="pill o" { "Active" } }
+    }
+}
+
+/// Whether its time is over.
+pub(super) fn has_expired(key: &Value) -> bool {
+    let end = view::text(key, "expires_at").parse::<jiff::Timestamp>();
+    end.is_ok_and(|end| end.as_second() <= clock::unix_seconds())
+}
+
+/// Whether nothing of its quota is left.
+pub(super) fn is_used_up(key: &Value) -> bool {
+    let amount = |field: &str| key.get(field).and_then(Value::as_i64);
+    matches!((amount("quota_nano_usd"), amount("spent_nano_usd")), (Some(quota), Some(spent)) if spent >= quota)
+}
+
+/// What is known of it, its text apart.
+pub(super) fn facts(key: &Value) -> Markup {
+    let models = view::list(key, "models");
+    html! {
+        p class="state" { (state(key)) " " code { (view::text(key, "id")) } ", ends in " code { (view::text(key, "hint")) } }
+        dl class="figures" {
+            div class="card" { dt { (period(key)) } dd { (view::usd(key, "spent_usd", "unknown")) } }
+            div class="card" { dt { "Quota" } dd { (view::usd(key, "quota_usd", "Unlimited")) } }
+            div class="card" { dt { "Held" } dd { (view::usd(key, "held_usd", "unknown")) } }
+            div class="card" { dt { "Running" } dd { (view::number(key, "running", "unknown")) } }
+        }
+        div class="card" {
+            dl class="facts" {
+                dt { "Account" } dd { (view::name(view::text(key, "account"))) }
+                dt { "Quota begins anew" } dd { (view::text(key, "reset")) @if !view::text(key, "resets_at").is_empty() { ", next at " (view::time(key, "resets_at", "")) " UTC" } }
+                dt { "Expires" } dd { (view::time(key, "expires_at", "never")) }
+                dt { "Models" } dd {
+                    @if models.is_empty() { @if key.get("models").is_some_and(Value::is_array) { "none" } @else { "all" } }
+                    @for (place, model) in models.iter().enumerate() { @if place > 0 { ", " } (view::name(model.as_str().unwrap_or_default())) }
+                }
+                dt { "Requests per minute" } dd { (view::number(key, "rpm", "no limit")) }
+                dt { "Tokens per minute" } dd { (view::number(key, "tpm", "no limit")) }
+                dt { "Requests at once" } dd { (view::number(key, "concurrency", "no limit")) }
+                dt { "Created" } dd { (view::time(key, "created_at", "unknown")) }
+                dt { "Last used" } dd { (view::time(key, "last_used", "never")) }
+                @if !view::text(key, "revoked_at").is_empty() { dt { "Revoked" } dd { (view::time(key, "revoked_at", "")) } }
+            }
+        }
+    }
+}
+
+/// In which time what it has spent was spent.
+fn period(key: &Value) -> &'static str {
+    match view::text(key, "reset") {
+        "daily" => "Spent today",
+        "weekly" => "Spent this week",
+        "monthly" => "Spent this month",
+        _ => "Spent so far",
+    }
+}

@@ -1,0 +1,225 @@
+//! The operators' console: who may open which page and send which form.
+
+mod accounts;
+mod audit;
+mod key_form;
+mod keys;
+mod log;
+mod made_key;
+mod models;
+mod overview;
+mod providers;
+mod rules;
+mod sign_in;
+
+use std::sync::Arc;
+
+use http::{Method, StatusCode};
+use maud::{Markup, html};
+
+use super::{
+    answer::Answer,
+    ask::Ask,
+    cookie,
+    desk::{Desk, Source},
+    fields::Fields,
+    forms::{Again, Forms, NOT_GENUINE, is_genuine},
+    frame::{Frame, Page, STYLE},
+    link::{Links, Operator},
+    role::Role,
+    sent::NotAgain,
+    session::{Session, Sessions},
+};
+use crate::side::admin::local::{LocalApi, Refused};
+
+const PAGES: [(&str, &str); 8] = [
+    ("/", "Overview"),
+    ("/accounts", "Accounts"),
+    ("/keys", "Keys"),
+    ("/models", "Models"),
+    ("/log", "Log"),
+    ("/providers", "Providers"),
+    ("/rules", "Rules"),
+    ("/audit", "Audit"),
+];
+
+/// The console. One for all its connections.
+pub(crate) struct Console {
+    api: LocalApi,
+    source: Box<dyn Source>,
+    links: Arc<Links>,
+    sessions: Sessions<Operator>,
+}
+
+impl Console {
+    /// The console on what it reads and changes, for those who open one of the links.
+    pub(crate) fn new(api: LocalApi, source: Box<dyn Source>, links: Arc<Links>) -> Self {
+        Self {
+            api,
+            source,
+            links,
+            sessions: Sessions::default(),
+        }
+    }
+
+    /// The answer to a request.
+    pub(crate) async fn answer(&self, ask: &Ask) -> Answer {
+        let segments = ask.segments("").unwrap_or_default();
+        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        let at = &*segments;
+        match (&ask.method, at) {
+            (&Method::GET, ["style.css"]) => return Answer::style(STYLE),
+            (&Method::GET, ["open"]) => return sign_in::page(ask),
+            (&Method::POST, ["open"]) => return sign_in::open(&self.links, &self.sessions, ask),
+            (&Method::GET | &Method::POST, _) => {}
+            _ => {
+                return refusal(StatusCode::METHOD_NOT_ALLOWED, "This page is read with GET.", None)
+                    .allowing("GET, POST");
+            }
+        }
+        let id = cookie::CONSOLE.read(&ask.headers, ask.way());
+        let Some((id, session)) = id.and_then(|id| Some((id, self.sessions.find(id, ask.now)?))) else {
+            return sign_in::needed();
+        };
+        if ask.method == Method::GET {
+            return self.show(&session, at, &ask.query(), None).await;
+        }
+        let form = ask.form();
+        let operation = form.text("operation");
+        if !is_genuine(&session, ask, &form) {
+            return refusal(StatusCode::FORBIDDEN, NOT_GENUINE, Some(&session));
+        }
+        if let ["sign-out"] = at {
+            self.sessions.close(id);
+            return Answer::see("/open").with_cookie(cookie::CONSOLE.clear(ask.way()));
+        }
+        let Some(needed) = needed(at) else {
+            return refusal(StatusCode::METHOD_NOT_ALLOWED, "Nothing is sent here.", Some(&session)).allowing("GET");
+        };
+        if session.who.role < needed {
+            let why = format!("This needs the role {}. Nothing was changed.", needed.as_str());
+            return refusal(StatusCode::FORBIDDEN, &why, Some(&session));
+        }
+        let work = self.send(&session, at, &form);
+        let done = session.sent.once(operation, ask.now, work).await;
+        match done {
+            Ok(answer) => answer,
+            Err(NotAgain::Failed(refused)) => {
+                let again = Again::new(ask, form, refused);
+                let page = page_of(at);
+                self.show(&session, &page, &Fields::default(), Some(&again)).await
+            }
+            Err(NotAgain::Refused(refused)) => refusal(refused.status(), refused.as_str(), Some(&session)),
+        }
+    }
+
+    /// A page, or why there is none.
+    async fn show(&self, session: &Session<Operator>, at: &[&str], query: &Fields, again: Option<&Again>) -> Answer {
+        let desk = self.desk(session, query, again);
+        let page = match at {
+            [] => overview::page(&desk).await,
+            ["accounts"] => accounts::list(&desk).await,
+            ["accounts", id] => accounts::one(&desk, id).await,
+            ["keys"] => keys::list(&desk).await,
+            ["keys", "new"] => key_form::page(&desk).await,
+            ["keys", id] => keys::one(&desk, id).await,
+            ["models"] => models::page(&desk).await,
+            ["log"] => log::page(&desk).await,
+            ["providers"] => providers::page(&desk).await,
+            ["rules"] => Ok(rules::page(&desk)),
+            ["audit"] => audit::page(&desk).await,
+            _ if needed(at).is_some() => {
+                let why = "This is done by a form, never by an address.";
+                return refusal(StatusCode::METHOD_NOT_ALLOWED, why, Some(session)).allowing("POST");
+            }
+            _ => return refusal(StatusCode::NOT_FOUND, "There is no such page.", Some(session)),
+        };
+        let current = at.first().map_or_else(|| "/".to_owned(), |first| format!("/{first}"));
+        match page {
+            Ok(page) => {
+                let status = again.map_or(StatusCode::OK, |again| again.status);
+                Answer::page(status, framed(session, &current, &page))
+            }
+            Err(refused) => refusal(refused.status, &refused.message, Some(session)),
+        }
+    }
+
+    /// Does what a form asks for.
+    async fn send(&self, session: &Session<Operator>, at: &[&str], form: &Fields) -> Result<Answer, Refused> {
+        let query = Fields::default();
+        let desk = self.desk(session, &query, None);
+        let shown = |page: &Page| Answer::page(StatusCode::OK, framed(session, "/keys", page));
+        match at {
+            ["accounts"] => accounts::create(&desk, form).await,
+            ["accounts", id, verb] => accounts::change(&desk, id, verb, form).await,
+            ["keys"] => Ok(shown(&key_form::create(&desk, form).await?)),
+            ["keys", id, "rotate"] => Ok(shown(&keys::rotate(&desk, id).await?)),
+            ["keys", id, verb] => keys::change(&desk, id, verb, form).await,
+            ["providers", name, verb] => providers::switch(&desk, name, verb).await,
+            ["rules"] => {
+                let page = rules::explain(&desk, form)?;
+                Ok(Answer::page(StatusCode::OK, framed(session, "/rules", &page)))
+            }
+            _ => Err(Refused {
+                status: StatusCode::NOT_FOUND,
+                message: "There is no such page.".to_owned(),
+            }),
+        }
+    }
+
+    fn desk<'a>(&'a self, session: &'a Session<Operator>, query: &'a Fields, again: Option<&'a Again>) -> Desk<'a> {
+        Desk {
+            api: &self.api,
+            source: &*self.source,
+            session,
+            forms: Forms::new(session, again),
+            query,
+        }
+    }
+}
+
+/// The role that a form needs; `None` where none is sent.
+fn needed(at: &[&str]) -> Option<Role> {
+    match at {
+        ["rules"] => Some(Role::Viewer),
+        ["keys"] | ["keys", _, "update" | "rotate" | "revoke" | "delete"] | ["providers", _, "enable" | "disable"] => {
+            Some(Role::Operator)
+        }
+        ["accounts"] | ["accounts", _, "credit" | "adjust" | "limits" | "suspend" | "resume"] => Some(Role::Owner),
+        _ => None,
+    }
+}
+
+/// The page that a form stands on.
+fn page_of<'a>(at: &[&'a str]) -> Vec<&'a str> {
+    match at {
+        ["keys"] => vec!["keys", "new"],
+        ["keys" | "accounts", id, _] => vec![at.first().copied().unwrap_or_default(), id],
+        _ => at.first().copied().into_iter().collect(),
+    }
+}
+
+fn framed(session: &Session<Operator>, current: &str, page: &Page) -> Markup {
+    let out = Forms::new(session, None).button("/sign-out", "Sign out", "plain");
+    let frame = Frame {
+        style: "/style.css",
+        door: "weir console",
+        pages: &PAGES,
+        current,
+        who: html! { span { "Role: " (session.who.role.as_str()) } (out) },
+    };
+    frame.document(page)
+}
+
+/// A page that says what was not done and why.
+fn refusal(status: StatusCode, why: &str, session: Option<&Session<Operator>>) -> Answer {
+    let page = Page {
+        title: status.canonical_reason().unwrap_or("Refused").to_owned(),
+        content: html! { p class="card" role="alert" { (why) } },
+    };
+    let document = match session {
+        Some(session) => framed(session, "", &page),
+        None => sign_in::framed(&page),
+    };
+    Answer::page(status, document)
+}

@@ -1,0 +1,22 @@
+//! The page of a key that has just got its text, which is on no other page.
+
+use maud::html;
+use serde_json::Value;
+
+use crate::console::{
+    desk::{Desk, below},
+    frame::Page,
+    new_key, view,
+};
+
+/// The key's text and how to use it.
+pub(super) fn page(desk: &Desk<'_>, key: &Value, title: &str) -> Page {
+    let content = html! {
+        (new_key::section(key, &desk.source.gateway()))
+        p class="pages" { a href=(below("/keys", view::text(key, "id"))) { "The key's page" } " " a href="/keys" { "All keys" } }
+    };
+    Page {
+        title: title.to_owned(),
+        content,
+    }
+}

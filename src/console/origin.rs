@@ -1,0 +1,71 @@
+//! Whether a form comes from a page of the same door, as far as the browser says.
+
+use http::{HeaderMap, Uri, header};
+
+/// What of a request tells where it comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Origin<'a> {
+    /// The request's headers.
+    pub(super) headers: &'a HeaderMap,
+    /// The host that was asked, with its port.
+    pub(super) host: &'a str,
+}
+
+impl Origin<'_> {
+    /// Whether the browser says that a page of the same site sends this. Browsers say it in two ways, and each that is there
+    /// has to hold: `Sec-Fetch-Site` (Fetch Metadata) on encrypted and local sites, `Origin` (RFC 6454) on all. A request
+    /// without both is no browser's form.
+    pub(super) fn is_own(&self) -> bool {
+        let text = |name: &str| self.headers.get(name).map(|value| value.to_str().unwrap_or_default());
+        let site = text("sec-fetch-site").map(|site| site == "same-origin");
+        let origin = text(header::ORIGIN.as_str()).map(|origin| self.is_host(origin));
+        match (site, origin) {
+            (None, None) => false,
+            (site, origin) => site != Some(false) && origin != Some(false),
+        }
+    }
+
+    fn is_host(&self, origin: &str) -> bool {
+        let authority = origin.parse::<Uri>().ok().and_then(|uri| uri.authority().cloned());
+        authority.is_some_and(|authority| authority.as_str().eq_ignore_ascii_case(self.host))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderName;
+
+    use super::*;
+
+    fn is_own(lines: &[(&'static str, &str)]) -> bool {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(HeaderName::from_static(name), value.parse().unwrap());
+        }
+        let host = "127.0.0.1:8082";
+        Origin {
+            headers: &headers,
+            host,
+        }
+        .is_own()
+    }
+
+    #[test]
+    fn only_a_form_of_the_same_site_is_its_own() {
+        let (own, same) = (("origin", "http://127.0.0.1:8082"), ("sec-fetch-site", "same-origin"));
+        assert!(is_own(&[own, same]) && is_own(&[own]) && is_own(&[same]));
+        for forged in [
+            &[][..],
+            &[("origin", "null")],
+            &[("origin", "http://127.0.0.1:8083")],
+            &[("origin", "http://evil.example")],
+            &[("origin", "http://127.0.0.1:8082.evil.example")],
+            &[own, ("sec-fetch-site", "cross-site")],
+            &[own, ("sec-fetch-site", "same-site")],
+            &[own, ("sec-fetch-site", "none")],
+            &[same, ("origin", "http://evil.example")],
+        ] {
+            assert!(!is_own(forged), "{forged:?}");
+        }
+    }
+}

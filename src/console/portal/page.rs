@@ -1,0 +1,139 @@
+//! The pages of the portal.
+
+use http::StatusCode;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use crate::console::{
+    answer::Answer,
+    forms::{Field, Forms},
+    frame::{Frame, Page},
+    key_view, limits, new_key, rows,
+    session::Session,
+    snippet, view,
+};
+
+/// What the owner's page tells.
+#[derive(Debug)]
+pub(super) struct Facts {
+    /// The key, as the admin API shows it.
+    pub(super) key: Value,
+    /// Its last rows.
+    pub(super) rows: Value,
+    /// The models there are.
+    pub(super) models: Value,
+}
+
+/// The owner's page.
+pub(super) fn content<W>(facts: &Facts, forms: &Forms<'_, W>, base: &str) -> Page {
+    let key = &facts.key;
+    let is_read_only = key_view::has_expired(key) || key_view::is_used_up(key);
+    let rows = view::list(&facts.rows, "rows");
+    let content = html! {
+        @if is_read_only {
+            p class="card" role="status" { "This key is used up or has expired. It can be looked at; ask whoever gave it to you for more." }
+        }
+        (key_view::facts(key))
+        h2 { "The last requests" }
+        @if rows.is_empty() { p class="card" { "None in the last 31 days." } } @else { (rows::table(rows)) }
+        (models(key, &facts.models))
+        @if !is_read_only {
+            div class="cards" {
+                section class="card" { h2 { "Lower its limits" } (lower(forms, key)) }
+                section class="card" {
+                    h2 { "Rotate" }
+                    p { "The key gets a new text, shown once. The old one stops working within a second." }
+                    (forms.button("/portal/rotate", "Rotate the key", "danger"))
+                }
+            }
+        }
+        (snippet::section(base, None, &snippet::model(view::list(key, "models"))))
+    };
+    Page {
+        title: view::text(key, "name").to_owned(),
+        content,
+    }
+}
+
+fn lower<W>(forms: &Forms<'_, W>, key: &Value) -> Markup {
+    let action = "/portal/lower";
+    let (quota, expires) = (view::plain(key, "quota_usd"), view::plain(key, "expires_at"));
+    let content = html! {
+        p { "Only an operator can raise them again." }
+        (forms.input(action, &Field::text("quota_usd", "Quota in USD", &quota, "Unlimited")))
+        (forms.input(action, &Field::text("expires_at", "Expires, a date or a time (UTC)", &expires, "Never")))
+        (limits::rates(forms, action, key))
+        button { "Lower the limits" }
+    };
+    forms.form(action, "fields", &content)
+}
+
+/// The models that the key may ask for and that are served.
+fn models(key: &Value, models: &Value) -> Markup {
+    let allowed = key.get("models").and_then(Value::as_array);
+    let is_allowed = |name: &str| allowed.is_none_or(|allowed| allowed.iter().any(|one| one == name));
+    let names = view::list(models, "models")
+        .iter()
+        .map(|model| view::text(model, "name"));
+    let names: Vec<&str> = names.filter(|name| is_allowed(name)).collect();
+    html! {
+        details class="card" {
+            summary { "Models it may ask for: " (names.len()) }
+            ul class="silent" { @for name in names { li { (view::name(name)) } } }
+        }
+    }
+}
+
+/// The new text of a key.
+pub(super) fn rotated(made: &Value, base: &str) -> Page {
+    let content = html! {
+        (new_key::section(made, base))
+        p class="pages" { a href="/portal" { "Back to the key" } }
+    };
+    Page {
+        title: "The key has a new text".to_owned(),
+        content,
+    }
+}
+
+/// The form that asks for a key.
+pub(super) fn sign_in(status: StatusCode, why: Option<&str>) -> Answer {
+    let content = html! {
+        @if let Some(why) = why { p class="card refused" role="alert" { (why) } }
+        form method="post" action="/portal/sign-in" class="card fields" autocomplete="off" {
+            label {
+                span { "Your key" }
+                input type="password" name="key" required autofocus autocomplete="off" spellcheck="false";
+            }
+            button { "Sign in" }
+            p class="wide none" { "The key opens a session of its own, for 30 minutes without a request and 12 hours in all. The browser does not keep the key." }
+        }
+    };
+    let page = Page {
+        title: "Sign in".to_owned(),
+        content,
+    };
+    Answer::page(status, framed::<()>(None, &page))
+}
+
+/// A page that says what was not done and why.
+pub(super) fn refusal(status: StatusCode, why: &str) -> Answer {
+    let page = Page {
+        title: status.canonical_reason().unwrap_or("Refused").to_owned(),
+        content: html! { p class="card" role="alert" { (why) } p class="pages" { a href="/portal" { "To the portal" } } },
+    };
+    Answer::page(status, framed::<()>(None, &page))
+}
+
+/// The whole document, with the way out for who is signed in.
+pub(super) fn framed<W>(session: Option<&Session<W>>, page: &Page) -> Markup {
+    let who = session.map(|session| Forms::new(session, None).button("/portal/sign-out", "Sign out", "plain"));
+    let frame = Frame {
+        style: "/portal/style.css",
+        door: "weir portal",
+        pages: &[],
+        current: "",
+        who: html! { @if let Some(who) = who { (who) } },
+    };
+    frame.document(page)
+}

@@ -1,0 +1,34 @@
+//! What a session in the console may do.
+
+/// What a session may do, the least first: each may all that those before it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Role {
+    /// Look at everything.
+    Viewer,
+    /// Change keys, and switch providers.
+    Operator,
+    /// Change accounts and their money.
+    Owner,
+}
+
+impl Role {
+    const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Owner];
+
+    /// Its name.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Owner => "owner",
+        }
+    }
+
+    /// The role of a name.
+    ///
+    /// # Errors
+    /// There is none of that name; says which there are.
+    pub(super) fn named(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|role| role.as_str() == name);
+        found.ok_or_else(|| "role: `viewer`, `operator` or `owner`".to_owned())
+    }
+}

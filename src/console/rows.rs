@@ -1,0 +1,102 @@
+//! Rows of the consumption log, each with what its charge comes from.
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::view;
+use crate::domain::money::NanoUsd;
+
+/// What a row counts, as people call it.
+const COUNTS: [(&str, &str); 12] = [
+    ("input_uncached", "Input"),
+    ("cache_read", "Input read from a cache"),
+    ("cache_write_short", "Input written to a cache"),
+    ("cache_write_long", "Input written to a cache for long"),
+    ("tool_input", "Input by the provider's tools"),
+    ("output_text", "Output"),
+    ("output_reasoning", "Output for reasoning"),
+    ("web_searches", "Web searches"),
+    ("web_fetches", "Web pages fetched"),
+    ("file_searches", "File searches"),
+    ("code_interpreter_calls", "Code interpreter calls"),
+    ("image_generations", "Images"),
+];
+
+/// The table, in the order of the rows.
+pub(super) fn table(rows: &[Value]) -> Markup {
+    html! {
+        div class="scroll" tabindex="0" role="region" aria-label="Rows" {
+            table class="list" {
+                thead { tr {
+                    th scope="col" { "Ended (UTC)" } th scope="col" { "Account" } th scope="col" { "Model" }
+                    th scope="col" { "Status" } th scope="col" class="figure" { "In" } th scope="col" class="figure" { "Out" }
+                    th scope="col" class="figure" { "Cost" } th scope="col" { "What it comes from" }
+                } }
+                tbody { @for row in rows { (line(row)) } }
+            }
+        }
+    }
+}
+
+fn line(row: &Value) -> Markup {
+    let sum = |fields: &[&str]| {
+        fields
+            .iter()
+            .map(|field| view::count(row, field))
+            .fold(0, u64::saturating_add)
+    };
+    let input = sum(&[
+        "input_uncached",
+        "cache_read",
+        "cache_write_short",
+        "cache_write_long",
+        "tool_input",
+    ]);
+    let output = sum(&["output_text", "output_reasoning"]);
+    let status = view::plain(row, "status");
+    let is_good = status.starts_with('2');
+    html! {
+        tr {
+            th scope="row" { (view::time_ms(row, "time_ms")) }
+            td { (view::name(view::text(row, "account"))) }
+            td { (view::name(view::text(row, "model"))) }
+            td { span class={ "pill " (if is_good { "o" } else { "u" }) } { (status) } }
+            td class="figure" { (view::thousands(input)) }
+            td class="figure" { (view::thousands(output)) }
+            td class="figure" { (cost(row)) }
+            td { details { summary { (view::text(row, "outcome")) } (explained(row)) } }
+        }
+    }
+}
+
+fn cost(row: &Value) -> Markup {
+    let nanos = row.get("cost_nano_usd").and_then(Value::as_i64).unwrap_or(0);
+    view::dollars(&NanoUsd::from_nanos(nanos).to_string())
+}
+
+/// The parts of a charge.
+fn explained(row: &Value) -> Markup {
+    let text = |field: &str| view::plain(row, field);
+    let parts = view::list(row, "parts");
+    html! {
+        dl class="facts" {
+            @for (field, name) in COUNTS {
+                @if view::count(row, field) > 0 { dt { (name) } dd { (view::number(row, field, "")) } }
+            }
+            dt { "Counted by" } dd { (text("usage_source")) }
+            dt { "Cost" } dd { (cost(row)) " by prices " (text("price_version")) }
+            @for (field, name) in [("service_tier", "Service tier"), ("speed", "Speed"), ("geo", "Geography")] {
+                @if !text(field).is_empty() { dt { (name) } dd { (text(field)) } }
+            }
+            @for part in parts {
+                dt { "Of which " (view::name(view::text(part, "model"))) }
+                dd { @for (field, name) in COUNTS { @if view::count(part, field) > 0 { (name) " " (view::number(part, field, "")) "; " } } }
+            }
+            dt { "Asked for" } dd { (view::name(view::text(row, "model_asked"))) " by " (text("protocol")) @if view::is(row, "stream") { ", as a stream" } }
+            dt { "Served by" } dd { (view::name(view::text(row, "provider"))) }
+            dt { "Took" } dd { (view::number(row, "latency_ms", "")) " ms, first content after " (view::number(row, "ttft_ms", "no")) " ms" }
+            dt { "Key" } dd { code { (text("key_id")) } }
+            dt { "Request" } dd { code { (text("request_id")) } }
+        }
+    }
+}

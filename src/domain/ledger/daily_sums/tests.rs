@@ -1,0 +1,112 @@
+//! Tests of the daily sums.
+
+use super::*;
+
+/// Saturday 2026-11-21, 12:00 UTC.
+const START_MS: i64 = 1_795_262_400_000;
+const ROW: &str = r#"{"time_ms":1795262400000,"admitted_ms":1795262399995,"request_id":"r","account":"acme",
+    "key_id":"key_0000000000000001","protocol":"messages","model_asked":"m","model":"m","provider":"p","status":200,
+    "outcome":"ok","stream":true,"input_uncached":5,"usage_source":"reported","price_version":"1","cost_nano_usd":7,
+    "latency_ms":12,"ttft_ms":null}"#;
+
+fn key_id(number: u8) -> KeyId {
+    KeyId::parse(&format!("key_{number:016}")).unwrap()
+}
+
+fn tagged(request: usize, tags: &[&str]) -> Row {
+    let mut row: Row = serde_json::from_str(ROW).unwrap();
+    row.request_id = format!("r{request}");
+    row.tags = tags.iter().map(|tag| Tag::parse(tag).unwrap()).collect();
+    row
+}
+
+#[test]
+fn a_row_counts_for_its_account_its_key_and_each_of_its_tags() {
+    let mut failed = tagged(2, &["team=b"]);
+    (failed.status, failed.model) = (502, "other".to_owned());
+    let sums = DailySums::of_day(&[tagged(1, &["team=a", "team=b", "session=x"]), failed]);
+    let told: Vec<_> = sums
+        .iter()
+        .map(|sum| {
+            let Sums { requests, errors, .. } = sum.sums;
+            (sum.subject.text(), sum.model, requests, errors)
+        })
+        .collect();
+    let key = Subject::Key(key_id(1)).text();
+    let one = |subject: &str, model: &str, errors| (subject.to_owned(), model.to_owned(), 1, errors);
+    assert_eq!(
+        told,
+        [
+            one("a", "m", 0),
+            one("a", "other", 1),
+            one(&key, "m", 0),
+            one(&key, "other", 1),
+            one("t:team=a", "m", 0),
+            one("t:team=b", "m", 0),
+            one("t:team=b", "other", 1),
+        ]
+    );
+}
+
+#[test]
+fn so_many_tags_a_day_have_sums_of_their_own() {
+    let rows = (0..=TAGS_A_DAY_MAX + 1).map(|number| {
+        let again = format!("again={}", number % 2);
+        match number {
+            0 => tagged(number, &["n=0", &again]),
+            _ => tagged(number, &[&format!("n={number}"), "n=0", &again]),
+        }
+    });
+    let sums = DailySums::of_day(&rows.collect::<Vec<_>>());
+    let day = START_MS.div_euclid(DAY_MS);
+    let tags = sums.of(&(day..=day), &SumsOf::Tags);
+    let own = tags.iter().filter(|sum| matches!(sum.subject, Subject::Tag(_)));
+    assert_eq!(own.count(), TAGS_A_DAY_MAX);
+    let requests = |subject: &Subject| {
+        let found = tags.iter().find(|sum| sum.subject == *subject);
+        found.map(|sum| sum.sums.requests)
+    };
+    // n=0, n=1, ... and both of `again`: four of the names come too late.
+    assert_eq!(requests(&Subject::OtherTags), Some(4));
+    assert_eq!(requests(&Subject::Tag(Tag::parse("n=0").unwrap())), Some(102));
+}
+
+#[test]
+fn sums_stay_within_what_is_counted_exactly() {
+    let mut row = tagged(1, &[]);
+    row.usage.input_uncached = u64::MAX;
+    row.cost_nano_usd = NanoUsd::from_nanos(i64::MAX);
+    let one = Sums::of(&row);
+    assert_eq!((one.usage.input_uncached, one.cost_nano_usd), (COUNT_MAX, NanoUsd::MAX));
+    assert_eq!(one.plus(&one).usage.input_uncached, COUNT_MAX);
+    row.cost_nano_usd = NanoUsd::from_nanos(-1);
+    assert_eq!(Sums::of(&row).cost_nano_usd, NanoUsd::ZERO);
+}
+
+#[test]
+fn a_subject_is_read_as_it_was_written() {
+    for subject in [
+        Subject::Account,
+        Subject::Key(key_id(3)),
+        Subject::OtherTags,
+        Subject::Tag(Tag::parse("a=k:b").unwrap()),
+    ] {
+        assert_eq!(Subject::parse(&subject.text()), Some(subject));
+    }
+    for none in ["", "b", "k:", "t:x", "x:y", "tags"] {
+        assert_eq!(Subject::parse(none), None, "{none}");
+    }
+}
+
+#[test]
+fn a_difference_says_where_and_how_much() {
+    let rows = [tagged(1, &[]), tagged(2, &[])];
+    let whole = DailySums::of_day(&rows);
+    assert_eq!(differences(&whole, &whole), []);
+    let part = DailySums::of_day(&rows[..1]);
+    let found = differences(&part, &whole);
+    assert_eq!(found.len(), 2);
+    let (kept, of_rows) = (found[0].kept.cost_nano_usd, found[0].of_rows.cost_nano_usd);
+    assert_eq!((kept, of_rows), (NanoUsd::from_nanos(7), NanoUsd::from_nanos(14)));
+    assert_eq!(found[0].subject, Subject::Account);
+}

@@ -1,0 +1,177 @@
+//! What was used in some days, by day, model, key or tag: daily sums put together for people and programs to read.
+
+use std::{collections::BTreeMap, str::FromStr};
+
+use jiff::{Span, civil::Date};
+use serde_json::{Map, Value, json};
+
+use crate::domain::ledger::daily_sums::{DailySum, Subject, Sums};
+
+/// The name under which tags beyond the limit of a day are told.
+const OTHER: &str = "other";
+
+/// By what a report is split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SplitBy {
+    /// The day on which the requests ended, in UTC.
+    Day,
+    /// The catalogue model that served.
+    Model,
+    /// The key.
+    Key,
+    /// The tag.
+    Tag,
+}
+
+impl SplitBy {
+    /// The name of the field that tells it.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Model => "model",
+            Self::Key => "key",
+            Self::Tag => "tag",
+        }
+    }
+
+    fn name(self, sum: &DailySum) -> String {
+        match (self, &sum.subject) {
+            (Self::Day, _) => date(sum.day).to_string(),
+            (Self::Model, _) => sum.model.clone(),
+            (Self::Key, Subject::Key(id)) => id.as_str().to_owned(),
+            (Self::Tag, Subject::Tag(tag)) => tag.as_str().to_owned(),
+            (Self::Tag, Subject::OtherTags) => OTHER.to_owned(),
+            (Self::Key | Self::Tag, _) => String::new(),
+        }
+    }
+}
+
+impl FromStr for SplitBy {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let all = [Self::Day, Self::Model, Self::Key, Self::Tag];
+        all.into_iter().find(|by| by.as_str() == text).ok_or(())
+    }
+}
+
+/// Sums put together, in the order of their names; and all of them together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UsageReport {
+    lines: BTreeMap<String, Sums>,
+    total: Sums,
+}
+
+impl UsageReport {
+    /// Adds sums, each once.
+    pub(crate) fn add<'a>(&mut self, sums: impl IntoIterator<Item = &'a DailySum>, by: SplitBy) {
+        for sum in sums {
+            let line = self.lines.entry(by.name(sum)).or_default();
+            *line = line.plus(&sum.sums);
+            self.total = self.total.plus(&sum.sums);
+        }
+    }
+
+    /// Its lines as JSON objects. The first field is called as what it is split by.
+    pub(crate) fn lines(&self, by: SplitBy) -> Vec<Value> {
+        let line = |(name, sums): (&String, &Sums)| {
+            let mut fields = Map::new();
+            fields.insert(by.as_str().to_owned(), json!(name));
+            fields.extend(fields_of(sums));
+            Value::Object(fields)
+        };
+        self.lines.iter().map(line).collect()
+    }
+
+    /// All of it as a JSON object.
+    pub(crate) fn total(&self) -> Value {
+        Value::Object(fields_of(&self.total))
+    }
+}
+
+/// Requests, errors, cost in USD and in nano-USD, and each kind of token that is not zero.
+pub(crate) fn fields_of(sums: &Sums) -> Map<String, Value> {
+    let mut fields = Map::new();
+    fields.insert("requests".to_owned(), json!(sums.requests));
+    fields.insert("errors".to_owned(), json!(sums.errors));
+    fields.insert("cost_usd".to_owned(), json!(sums.cost_nano_usd.to_string()));
+    fields.insert("cost_nano_usd".to_owned(), json!(sums.cost_nano_usd));
+    if let Ok(Value::Object(usage)) = serde_json::to_value(sums.usage) {
+        fields.extend(usage);
+    }
+    fields
+}
+
+/// The date of a day that is counted from the Unix epoch.
+pub(crate) fn date(day: i64) -> Date {
+    let epoch = Date::constant(1970, 1, 1);
+    let end = if day < 0 { Date::MIN } else { Date::MAX };
+    let days = Span::new().try_days(day);
+    days.ok().and_then(|days| epoch.checked_add(days).ok()).unwrap_or(end)
+}
+
+/// The day of a date, counted from the Unix epoch.
+pub(crate) fn day(date: Date) -> i64 {
+    let since = Date::constant(1970, 1, 1).until(date);
+    since.map_or(0, |span| i64::from(span.get_days()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{keys::key::KeyId, money::NanoUsd};
+
+    fn sum(day: i64, key: u8, model: &str, cost: i64) -> DailySum {
+        DailySum {
+            day,
+            subject: Subject::Key(KeyId::parse(&format!("key_{key:016}")).unwrap()),
+            model: model.to_owned(),
+            sums: Sums {
+                requests: 1,
+                cost_nano_usd: NanoUsd::from_nanos(cost),
+                ..Sums::default()
+            },
+        }
+    }
+
+    #[test]
+    fn sums_are_put_together_by_what_is_asked_for() {
+        let sums = [
+            sum(20_000, 1, "m", 1),
+            sum(20_000, 2, "n", 20),
+            sum(20_001, 1, "n", 300),
+        ];
+        let told = |by| {
+            let mut report = UsageReport::default();
+            report.add(&sums, by);
+            assert_eq!(report.total()["cost_nano_usd"], 321);
+            let lines = report.lines(by).into_iter();
+            lines
+                .map(|line| format!("{} {}", line[by.as_str()].as_str().unwrap(), line["cost_nano_usd"]))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(told(SplitBy::Day), ["2024-10-04 21", "2024-10-05 300"]);
+        assert_eq!(told(SplitBy::Model), ["m 1", "n 320"]);
+        assert_eq!(
+            told(SplitBy::Key),
+            ["key_0000000000000001 301", "key_0000000000000002 20"]
+        );
+    }
+
+    #[test]
+    fn days_and_dates_are_the_same() {
+        for number in [-1, 0, 20_000, 47_000] {
+            assert_eq!(day(date(number)), number);
+        }
+        assert_eq!(
+            (date(0).to_string(), date(i64::MAX), date(i64::MIN)),
+            ("1970-01-01".to_owned(), Date::MAX, Date::MIN)
+        );
+    }
+
+    #[test]
+    fn a_report_is_split_by_these_only() {
+        assert_eq!("day".parse(), Ok(SplitBy::Day));
+        assert_eq!("days".parse::<SplitBy>(), Err(()));
+    }
+}

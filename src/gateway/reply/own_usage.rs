@@ -1,0 +1,213 @@
+//! `GET /web/v1/me`: what a key has used and may use, for whoever has the key. Also when nothing is left, and when it has
+//! expired; not when it was revoked.
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    domain::{
+        catalogue::{Catalogue, Model},
+        faults::refusal::{Refusal, Reply},
+        keys::key::KeyRecord,
+        ledger::{
+            KeySpend, Reset,
+            consumption::RETENTION_DAYS,
+            daily_sums::{DailySum, Subject, SumsOf},
+            period::resets_at,
+            usage_report::{self, SplitBy, UsageReport},
+        },
+        money::NanoUsd,
+    },
+    edges::limiter::{Allowance, Limiter, client::Client},
+    store::ledger::LedgerStore,
+};
+
+/// How many days are told, unless asked otherwise.
+const DAYS_DEFAULT: i64 = 30;
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+/// Answers what keys have used.
+pub(crate) struct OwnUsage {
+    ledger: Arc<dyn LedgerStore>,
+    limiter: Limiter<Client>,
+}
+
+impl fmt::Debug for OwnUsage {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("OwnUsage")
+            .field("limiter", &self.limiter)
+            .finish_non_exhaustive()
+    }
+}
+
+impl OwnUsage {
+    /// Reads a ledger. `start` is a time before the first question.
+    pub(crate) fn new(ledger: Arc<dyn LedgerStore>, allowance: Allowance, start: Instant) -> Self {
+        Self {
+            ledger,
+            limiter: Limiter::new(allowance, start),
+        }
+    }
+
+    /// Counts a question of an address, whatever its key.
+    ///
+    /// # Errors
+    /// It has asked too often.
+    pub(crate) fn admit(&self, asker: Client, now: Instant) -> Result<(), Refusal> {
+        let admitted = self.limiter.try_acquire(asker, now);
+        admitted.map_err(|wait: Duration| Refusal::OwnUsageLimited { wait })
+    }
+
+    /// The answer to whoever has this key. `is_off` says of a provider that it is switched off, `now_ms` is the store's time.
+    ///
+    /// # Errors
+    /// The query asks for days that are not kept; the store does not answer.
+    pub(crate) async fn reply(
+        &self,
+        key: &KeyRecord,
+        catalogue: &Catalogue,
+        is_off: impl Fn(&str) -> bool,
+        query: Option<&str>,
+        now_ms: i64,
+    ) -> Result<Reply, Refusal> {
+        let days = days(query)?;
+        let today = now_ms.div_euclid(DAY_MS);
+        let own = SumsOf::One(Subject::Key(key.id.clone()));
+        let asked = today - (days - 1)..=today;
+        let (sums, spend) = tokio::join!(
+            self.ledger.sums(&key.account, asked, &own),
+            self.ledger.key_spend(&key.account, &key.id)
+        );
+        let (sums, spend) = sums.and_then(|sums| Ok((sums, spend?))).map_err(|error| {
+            tracing::warn!(%error, "the store does not tell what a key has used");
+            Refusal::StoreUnavailable
+        })?;
+        let mut data = standing(key, &spend, now_ms);
+        if let Value::Object(fields) = &mut data {
+            fields.insert("models".to_owned(), json!(models(key, catalogue, is_off)));
+            fields.insert("usage".to_owned(), usage(&sums, today - (days - 1), today));
+        }
+        Ok(Reply {
+            status: 200,
+            headers: vec![
+                ("content-type", "application/json".to_owned()),
+                ("cache-control", "no-store".to_owned()),
+            ],
+            body: json!({ "success": true, "data": data }).to_string().into_bytes(),
+        })
+    }
+}
+
+/// `days=N` of the query; other parameters are not looked at.
+fn days(query: Option<&str>) -> Result<i64, Refusal> {
+    let pairs = query.unwrap_or_default().split('&');
+    let Some(text) = pairs.filter_map(|pair| pair.strip_prefix("days=")).next_back() else {
+        return Ok(DAYS_DEFAULT);
+    };
+    let most = i64::from(RETENTION_DAYS);
+    let days = text.parse().ok().filter(|days| (1..=most).contains(days));
+    days.ok_or_else(|| Refusal::QueryInvalid {
+        reason: format!("`days` is a whole number from 1 to {most}"),
+    })
+}
+
+/// The key as it stands: terms, spending, what is left.
+fn standing(key: &KeyRecord, spend: &KeySpend, now_ms: i64) -> Value {
+    let terms = &key.terms;
+    let of_period = match terms.reset {
+        Reset::None => spend.all,
+        Reset::Daily => spend.day,
+        Reset::Weekly => spend.week,
+        Reset::Monthly => spend.month,
+    };
+    let left = terms.quota.map(|quota| {
+        let left = quota.saturating_sub(of_period).saturating_sub(spend.held);
+        left.max(NanoUsd::ZERO)
+    });
+    let has_expired = key.expires_at.is_some_and(|end| end <= now_ms.div_euclid(1000));
+    let state = match terms.quota {
+        _ if has_expired => "expired",
+        Some(quota) if of_period >= quota => "used_up",
+        _ => "active",
+    };
+    json!({
+        "id": key.id.as_str(),
+        "name": key.name,
+        "state": state,
+        "created_at": key.created_at,
+        "expires_at": key.expires_at,
+        "quota_usd": terms.quota.map(usd),
+        "quota_nano_usd": terms.quota,
+        "reset": terms.reset.as_str(),
+        "resets_at": resets_at(terms.reset, now_ms),
+        "left_usd": left.map(usd),
+        "left_nano_usd": left,
+        "held_usd": usd(spend.held),
+        "held_nano_usd": spend.held,
+        "running": spend.running,
+        "spent": {
+            "day_usd": usd(spend.day), "day_nano_usd": spend.day,
+            "week_usd": usd(spend.week), "week_nano_usd": spend.week,
+            "month_usd": usd(spend.month), "month_nano_usd": spend.month,
+            "all_usd": usd(spend.all), "all_nano_usd": spend.all,
+        },
+        "rpm": terms.rates.rpm,
+        "tpm": terms.rates.tpm,
+        "concurrency": terms.rates.concurrency,
+    })
+}
+
+fn usd(amount: NanoUsd) -> String {
+    amount.to_string()
+}
+
+/// The models that the key may use now, in whatever protocol.
+fn models(key: &KeyRecord, catalogue: &Catalogue, is_off: impl Fn(&str) -> bool) -> Vec<String> {
+    let is_served = |model: &Model| {
+        let mut on = model.providers.iter().filter(|provider| provider.is_on());
+        on.any(|provider| !is_off(&provider.name))
+    };
+    let usable = catalogue
+        .models()
+        .filter(|model| is_served(model) && key.allows_model(&model.name));
+    usable.map(|model| model.name.clone()).collect()
+}
+
+fn usage(sums: &[DailySum], first: i64, last: i64) -> Value {
+    let (mut by_day, mut by_model) = (UsageReport::default(), UsageReport::default());
+    by_day.add(sums, SplitBy::Day);
+    by_model.add(sums, SplitBy::Model);
+    json!({
+        "from": usage_report::date(first).to_string(),
+        "until": usage_report::date(last + 1).to_string(),
+        "by_day": by_day.lines(SplitBy::Day),
+        "by_model": by_model.lines(SplitBy::Model),
+        "total": by_day.total(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_days_can_be_asked_for() {
+        for (query, expected) in [
+            (None, Some(30)),
+            (Some("x=1"), Some(30)),
+            (Some("x=1&days=1"), Some(1)),
+            (Some("days=180"), Some(180)),
+            (Some("days=181"), None),
+            (Some("days=0"), None),
+            (Some("days="), None),
+            (Some("days=x"), None),
+        ] {
+            assert_eq!(days(query).ok(), expected, "{query:?}");
+        }
+    }
+}

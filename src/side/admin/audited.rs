@@ -1,0 +1,27 @@
+//! The audit record in the admin API, a page of it at a time, the newest line first.
+
+use axum::{
+    Json,
+    extract::{Query, State},
+};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    reply::{ApiError, JsonResult},
+    state::AdminState,
+};
+
+/// Where to read on.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AuditQuery {
+    before: Option<u64>,
+}
+
+/// `GET /v1/audit`
+pub(super) async fn page(State(state): State<AdminState>, Query(query): Query<AuditQuery>) -> JsonResult {
+    let page = state.audit.page(query.before).await;
+    let page = page.map_err(|error| ApiError::failed(error.to_string()))?;
+    Ok(Json(json!({ "changes": page.lines, "next": page.next })))
+}

@@ -1,0 +1,138 @@
+//! Reports of daily sums, and their comparison with rows, over the reference model.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::Fixture;
+use crate::{
+    domain::{
+        ledger::{Change, NodeId, Settlement, Step, tag::Tag},
+        money::NanoUsd,
+    },
+    store::ledger::contract::{key_id, row},
+};
+
+const DAY_MS: i64 = 86_400_000;
+
+/// Accounts with a row a day for three days until now, of two keys and models in turn.
+async fn filled(accounts: u64) -> Fixture {
+    let admin = Fixture::new().await;
+    let now = admin.ledger.now_ms().await.unwrap();
+    let node = NodeId::generate(&mut rand::rng());
+    for account in (0..accounts).map(|number| format!("account-{number:03}")) {
+        for seq in 1..=3_u8 {
+            let (back, cost) = (i64::from(3 - seq) * DAY_MS, NanoUsd::from_nanos(10));
+            let mut row = row(&account, 1 + seq % 2, &format!("{account}{seq}"), now - back, cost);
+            (row.model, row.tags) = (format!("m-{}", seq % 2), vec![Tag::parse("team=a").unwrap()]);
+            let change = Change::Settle(Box::new(Settlement::of(row, 0)));
+            let step = Step {
+                seq: u64::from(seq),
+                change,
+            };
+            admin.ledger.apply(&node, &account, &[step]).await.unwrap();
+        }
+    }
+    admin
+}
+
+fn costs(answer: &Value, by: &str) -> Vec<(String, i64)> {
+    let lines = answer["usage"].as_array().unwrap().iter();
+    lines
+        .map(|line| {
+            (
+                line[by].as_str().unwrap().to_owned(),
+                line["cost_nano_usd"].as_i64().unwrap(),
+            )
+        })
+        .collect()
+}
+
+fn named(name: &str, cost: i64) -> (String, i64) {
+    (name.to_owned(), cost)
+}
+
+#[tokio::test]
+async fn a_report_has_the_days_that_are_asked_for() {
+    let admin = filled(1).await;
+    let all = admin.get("/v1/usage?account=account-000").await;
+    assert_eq!(
+        costs(&all, "day"),
+        [
+            named("2026-11-19", 10),
+            named("2026-11-20", 10),
+            named("2026-11-21", 10)
+        ]
+    );
+    assert_eq!(
+        (&all["from"], &all["until"]),
+        (&json!("2026-10-23"), &json!("2026-11-22"))
+    );
+    assert_eq!((&all["total"]["requests"], &all["next"]), (&json!(3), &Value::Null));
+    let some = admin
+        .get("/v1/usage?account=account-000&by=model&from=2026-11-20&until=2026-11-21")
+        .await;
+    assert_eq!(costs(&some, "model"), [named("m-0", 10)]);
+    let keys = admin.get("/v1/usage?account=account-000&by=key&model=m-1").await;
+    assert_eq!(costs(&keys, "key"), [named(key_id(2).as_str(), 20)]);
+    let tags = admin.get("/v1/usage?account=account-000&by=tag").await;
+    assert_eq!(costs(&tags, "tag"), [named("team=a", 30)]);
+}
+
+#[tokio::test]
+async fn without_an_account_all_are_told_some_at_a_time() {
+    let admin = filled(70).await;
+    let (mut total, mut pages, mut after) = (0, 0, String::new());
+    loop {
+        let page = admin.get(&format!("/v1/usage?by=model&model=m-1{after}")).await;
+        total += page["total"]["requests"].as_i64().unwrap();
+        pages += 1;
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => break,
+        }
+    }
+    assert_eq!((total, pages), (140, 3));
+}
+
+#[tokio::test]
+async fn a_question_that_cannot_be_answered_says_why() {
+    let admin = filled(1).await;
+    for (query, why) in [
+        ("by=hour", "by: day, model, key or tag"),
+        ("from=soon", "--from: a date"),
+        ("from=2026-11-20&until=2026-11-20", "--until: it is not after --from"),
+        ("account=none", "there is no account `none`"),
+        ("key=key_0000000000000001", "there is no key"),
+        ("account=account-000&tag=x", "--tag: name=value"),
+        ("account=account-000&tag=session%3D1", "no sums are kept of sessions"),
+        ("account=account-000&tag=a%3Db&by=key", "not of the tags of a key"),
+    ] {
+        let refused = admin
+            .client
+            .call(Method::GET, &format!("/v1/usage?{query}"), None)
+            .await;
+        let said = refused.unwrap_err().to_string();
+        assert!(said.contains(why), "{query}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn sums_and_rows_of_a_day_are_compared_and_mended() {
+    let admin = filled(1).await;
+    let day = "account=account-000&day=2026-11-20";
+    let same = admin.get(&format!("/v1/log/verify?{day}")).await;
+    assert_eq!((&same["rows"], &same["differences"]), (&json!(1), &json!([])));
+    let body = json!({ "account": "account-000", "day": "2026-11-20" });
+    let mended = admin
+        .client
+        .call(Method::POST, "/v1/log/mend", Some(&body))
+        .await
+        .unwrap();
+    assert_eq!(mended["mended"], true);
+    assert_eq!(admin.get(&format!("/v1/log/verify?{day}")).await, same);
+    let audit = std::fs::read_to_string(admin.folder.path().join("audit.jsonl")).unwrap();
+    assert!(audit.contains("log.mend"), "{audit}");
+    let wrong = json!({ "account": "account-000", "date": "2026-11-20" });
+    let refused = admin.client.call(Method::POST, "/v1/log/mend", Some(&wrong)).await;
+    assert!(refused.unwrap_err().to_string().contains("`date`"));
+}

@@ -1,0 +1,140 @@
+//! What accounts, keys, models and tags have used, from the daily sums.
+
+use std::ops::RangeInclusive;
+
+use axum::{
+    Json,
+    extract::{Query, State},
+};
+use jiff::civil::Date;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    accounts,
+    reply::{ApiError, JsonResult},
+    state::AdminState,
+};
+use crate::domain::{
+    keys::key::KeyId,
+    ledger::{
+        consumption::RETENTION_DAYS,
+        daily_sums::{DailySum, Subject, SumsOf},
+        tag::Tag,
+        usage_report::{self, SplitBy, UsageReport},
+    },
+};
+
+/// How many days a report has, unless asked otherwise.
+const DAYS_DEFAULT: i64 = 30;
+/// Accounts in one answer where none is named. Others are for the next one.
+const ACCOUNTS_AT_ONCE: usize = 32;
+const DAY_MS: i64 = 24 * 3_600_000;
+
+/// What is asked for.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UsageQuery {
+    account: Option<String>,
+    key: Option<String>,
+    model: Option<String>,
+    tag: Option<String>,
+    by: Option<String>,
+    /// The first day, a date in UTC.
+    from: Option<String>,
+    /// The first day that is too late.
+    until: Option<String>,
+    /// Where no account is named: those behind this one.
+    after: Option<String>,
+}
+
+pub(super) async fn report(State(state): State<AdminState>, Query(query): Query<UsageQuery>) -> JsonResult {
+    let days = query.days(state.ledger.now_ms().await?)?;
+    let by = match query.by.as_deref() {
+        None => SplitBy::Day,
+        Some(text) => text
+            .parse()
+            .map_err(|()| ApiError::invalid("by: day, model, key or tag"))?,
+    };
+    let key = query.key.as_deref().map(KeyId::parse).transpose();
+    let key = key.map_err(|error| ApiError::invalid(error.to_string()))?;
+    let of = sums_of(key.as_ref(), query.tag.as_deref(), by)?;
+    let (accounts, next) = accounts_asked(&state, &query, key.as_ref()).await?;
+    let mut report = UsageReport::default();
+    for account in &accounts {
+        let sums = state.ledger.sums(account, days.clone(), &of).await?;
+        let takes = |sum: &&DailySum| query.model.as_ref().is_none_or(|model| *model == sum.model);
+        report.add(sums.iter().filter(takes), by);
+    }
+    Ok(Json(json!({
+        "from": usage_report::date(*days.start()).to_string(),
+        "until": usage_report::date(*days.end() + 1).to_string(),
+        "by": by.as_str(),
+        "usage": report.lines(by),
+        "total": report.total(),
+        "next": next,
+    })))
+}
+
+/// Which sums answer the question.
+fn sums_of(key: Option<&KeyId>, tag: Option<&str>, by: SplitBy) -> Result<SumsOf, ApiError> {
+    let alone = || ApiError::invalid("tag: sums are kept of keys and of tags, not of the tags of a key");
+    match (key, tag, by) {
+        (Some(_), Some(_), _) | (Some(_), None, SplitBy::Tag) | (None, Some(_), SplitBy::Key) => Err(alone()),
+        (Some(key), None, _) => Ok(SumsOf::One(Subject::Key(key.clone()))),
+        (None, Some(tag), _) => match Tag::parse(tag) {
+            Some(tag) if tag.is_summed() => Ok(SumsOf::One(Subject::Tag(tag))),
+            Some(_) => Err(ApiError::invalid(
+                "tag: no sums are kept of sessions; `weir log query --tag` finds their rows",
+            )),
+            None => Err(ApiError::invalid(format!("tag: {}", Tag::RULE))),
+        },
+        (None, None, SplitBy::Key) => Ok(SumsOf::Keys),
+        (None, None, SplitBy::Tag) => Ok(SumsOf::Tags),
+        (None, None, SplitBy::Day | SplitBy::Model) => Ok(SumsOf::One(Subject::Account)),
+    }
+}
+
+/// The account that is named, or the key's; else some, and where to go on.
+async fn accounts_asked(
+    state: &AdminState,
+    query: &UsageQuery,
+    key: Option<&KeyId>,
+) -> Result<(Vec<String>, Option<String>), ApiError> {
+    if let Some(account) = &query.account {
+        return Ok((vec![accounts::existing(state, account).await?.id], None));
+    }
+    if let Some(key) = key {
+        let view = state.store.by_id(key).await?;
+        let view = view.ok_or_else(|| {
+            ApiError::not_found(format!(
+                "there is no key {key}; what a deleted one has used is told with its account"
+            ))
+        })?;
+        return Ok((vec![view.record.account], None));
+    }
+    let page = state.ledger.accounts(query.after.as_deref(), ACCOUNTS_AT_ONCE).await?;
+    let names: Vec<String> = page.into_iter().map(|account| account.id).collect();
+    let next = names.last().filter(|_| names.len() == ACCOUNTS_AT_ONCE).cloned();
+    Ok((names, next))
+}
+
+impl UsageQuery {
+    /// The days, as far as they are kept.
+    fn days(&self, now_ms: i64) -> Result<RangeInclusive<i64>, ApiError> {
+        let today = now_ms.div_euclid(DAY_MS);
+        let oldest = today - i64::from(RETENTION_DAYS);
+        let day = |field: &str, text: &Option<String>| {
+            let wrong = || ApiError::invalid(format!("{field}: a date such as 2027-01-31"));
+            let read = |text: &String| text.parse::<Date>().map(usage_report::day).map_err(|_| wrong());
+            text.as_ref().map(read).transpose()
+        };
+        let (from, until) = (day("from", &self.from)?, day("until", &self.until)?);
+        if from.zip(until).is_some_and(|(from, until)| from >= until) {
+            return Err(ApiError::invalid("until: it is not after --from, so no day is left"));
+        }
+        let last = until.map_or(today, |until| until - 1).min(today);
+        let first = from.unwrap_or(last + 1 - DAYS_DEFAULT).max(oldest);
+        Ok(first..=last)
+    }
+}

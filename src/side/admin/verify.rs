@@ -1,0 +1,143 @@
+//! Compares the daily sums with the rows that they are the sums of, and makes them anew.
+
+use axum::{
+    Extension, Json,
+    extract::{Query, State},
+};
+use jiff::civil::Date;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    accounts,
+    fields::{self, Body},
+    peer::Peer,
+    reply::{ApiError, JsonResult},
+    state::AdminState,
+};
+use crate::{
+    domain::ledger::{
+        daily_sums::{DailySum, DailySums, DayTags, Difference, Subject, Sums, SumsOf, differences},
+        usage_report,
+    },
+    store::{
+        StoreError,
+        ledger::{LOG_ROWS_MAX, LedgerStore},
+    },
+};
+
+/// How often a day is looked at again because rows came meanwhile.
+const ATTEMPTS_MAX: usize = 16;
+
+/// One account and one day.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct VerifyQuery {
+    account: String,
+    day: String,
+}
+
+/// What a day's comparison finds.
+struct Compared {
+    rows: usize,
+    /// Whether the keys' sums add up to the account's.
+    sums_agree: bool,
+    differences: Vec<Difference>,
+}
+
+pub(super) async fn verify(State(state): State<AdminState>, Query(query): Query<VerifyQuery>) -> JsonResult {
+    let account = accounts::existing(&state, &query.account).await?.id;
+    let compared = compare(&*state.ledger, &account, day(&query.day)?).await?;
+    let differences: Vec<Value> = compared.differences.iter().map(difference_body).collect();
+    Ok(Json(json!({
+        "account": account,
+        "day": query.day,
+        "rows": compared.rows,
+        "sums_agree": compared.sums_agree,
+        "differences": differences,
+    })))
+}
+
+pub(super) async fn mend(State(state): State<AdminState>, Extension(peer): Extension<Peer>, body: Body) -> JsonResult {
+    let body = fields::object(body)?;
+    let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (account, date) = (text("account"), text("day"));
+    if let Some(other) = body.keys().find(|name| !["account", "day"].contains(&name.as_str())) {
+        return Err(fields::unknown(other, &["account", "day"]));
+    }
+    let account = accounts::existing(&state, &account).await?.id;
+    let day = day(&date)?;
+    state.audit(peer, "log.mend", "", Value::Object(body)).await?;
+    state.ledger.resum(&account, day).await?;
+    Ok(Json(json!({ "account": account, "day": date, "mended": true })))
+}
+
+fn day(text: &str) -> Result<i64, ApiError> {
+    let date = text.parse::<Date>();
+    let date = date.map_err(|_| ApiError::invalid("day: a date such as 2027-01-31"))?;
+    Ok(usage_report::day(date))
+}
+
+/// Compares a day of an account, as of one moment: no row has come between the rows that were read and the sums.
+async fn compare(ledger: &dyn LedgerStore, account: &str, day: i64) -> Result<Compared, StoreError> {
+    let (mut of_rows, mut tags, mut rows) = (DailySums::default(), DayTags::default(), 0);
+    for _ in 0..ATTEMPTS_MAX {
+        rows += loop {
+            let page = ledger.rows(account, day, rows, LOG_ROWS_MAX).await?;
+            page.iter().for_each(|row| of_rows.add(row, &mut tags));
+            if page.len() < LOG_ROWS_MAX {
+                break page.len();
+            }
+            rows += page.len();
+        };
+        let mut kept = Vec::new();
+        for of in [SumsOf::One(Subject::Account), SumsOf::Keys, SumsOf::Tags] {
+            kept.extend(ledger.sums(account, day..=day, &of).await?);
+        }
+        if ledger.rows(account, day, rows, 1).await?.is_empty() {
+            return Ok(Compared {
+                rows,
+                sums_agree: agree(&kept),
+                differences: differences(&kept.into_iter().collect(), &of_rows),
+            });
+        }
+    }
+    Err(StoreError::Busy(format!(
+        "rows of account `{account}` come faster than they are read; try again later"
+    )))
+}
+
+/// Whether what the keys have adds up to what the account has.
+fn agree(kept: &[DailySum]) -> bool {
+    let together = |takes: fn(&Subject) -> bool| {
+        let taken = kept.iter().filter(|sum| takes(&sum.subject));
+        taken.fold(Sums::default(), |all, sum| all.plus(&sum.sums))
+    };
+    together(|subject| *subject == Subject::Account) == together(|subject| matches!(subject, Subject::Key(_)))
+}
+
+/// Which sums they are, and both, as far as they differ.
+fn difference_body(difference: &Difference) -> Value {
+    let (what, name) = match &difference.subject {
+        Subject::Account => ("account", None),
+        Subject::Key(id) => ("key", Some(id.as_str())),
+        Subject::OtherTags => ("other_tags", None),
+        Subject::Tag(tag) => ("tag", Some(tag.as_str())),
+    };
+    let (kept, of_rows) = (
+        usage_report::fields_of(&difference.kept),
+        usage_report::fields_of(&difference.of_rows),
+    );
+    let differing = |fields: &Map<String, Value>, others: &Map<String, Value>| {
+        let differing = fields.iter().filter(|(name, value)| others.get(*name) != Some(*value));
+        let differing = differing.map(|(name, value)| (name.clone(), value.clone()));
+        Value::Object(differing.collect())
+    };
+    json!({
+        "of": what,
+        "name": name,
+        "model": difference.model,
+        "kept": differing(&kept, &of_rows),
+        "rows": differing(&of_rows, &kept),
+    })
+}

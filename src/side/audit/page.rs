@@ -1,0 +1,112 @@
+//! Reads the audit record from its end.
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+    path::Path,
+};
+
+use serde_json::Value;
+
+/// The most lines of a page.
+const LINES_MAX: usize = 50;
+/// The most bytes that are read for a page. A line has at most some 64 KiB: what one request of the admin API has.
+const BYTES_MAX: u64 = 256 * 1024;
+
+/// Some lines of the record.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AuditPage {
+    /// The changes, the latest first. A line that is no JSON is a text.
+    pub(crate) lines: Vec<Value>,
+    /// Where the page of the changes before begins to be read; `None`: there are none in this file.
+    pub(crate) next: Option<u64>,
+}
+
+/// The last lines in front of a place in the file, or of its end.
+pub(super) fn read(path: &Path, before: Option<u64>) -> io::Result<AuditPage> {
+    let mut file = File::open(path)?;
+    let end = file.metadata()?.len();
+    let end = before.map_or(end, |before| before.min(end));
+    let start = end.saturating_sub(BYTES_MAX);
+    file.seek(SeekFrom::Start(start))?;
+    let mut bytes = Vec::new();
+    file.take(end - start).read_to_end(&mut bytes)?;
+    let mut lines = Vec::new();
+    let mut at = end;
+    for line in bytes.split_inclusive(|byte| *byte == b'\n').rev() {
+        let begins = at - line.len() as u64;
+        // What begins in front of what was read is for the next page.
+        if lines.len() == LINES_MAX || (begins == start && start > 0) {
+            break;
+        }
+        at = begins;
+        let text = String::from_utf8_lossy(line);
+        let text = text.trim_end();
+        if !text.is_empty() {
+            lines.push(serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)));
+        }
+    }
+    // A line that is longer than what is read would hold up the reading for ever.
+    let next = if at == end && start > 0 { start } else { at };
+    Ok(AuditPage {
+        lines,
+        next: (next > 0).then_some(next),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        file
+    }
+
+    /// All lines, page by page.
+    fn all(path: &Path) -> (Vec<Value>, usize) {
+        let (mut lines, mut pages, mut before) = (Vec::new(), 0, None);
+        loop {
+            let page = read(path, before).unwrap();
+            lines.extend(page.lines);
+            pages += 1;
+            match page.next {
+                Some(next) => before = Some(next),
+                None => return (lines, pages),
+            }
+        }
+    }
+
+    #[test]
+    fn every_line_is_read_once_the_newest_first() {
+        let text: String = (0..120).map(|number| format!("{{\"n\":{number}}}\n")).collect();
+        let (lines, pages) = all(file(&text).path());
+        let numbers: Vec<i64> = lines.iter().map(|line| line["n"].as_i64().unwrap()).collect();
+        assert_eq!(numbers, (0..120).rev().collect::<Vec<i64>>());
+        assert_eq!(pages, 3);
+        assert_eq!(all(file("").path()), (Vec::new(), 1));
+    }
+
+    #[test]
+    fn long_lines_cut_no_page_in_two_and_one_beyond_the_limit_is_passed_over() {
+        let line = |name: &str, length: u64| format!("\"{name}{}\"\n", "x".repeat(usize::try_from(length).unwrap()));
+        let text: String = ["a", "b", "c", "d"].map(|name| line(name, BYTES_MAX / 2 - 20)).concat();
+        let (lines, _) = all(file(&text).path());
+        let names: String = lines.iter().filter_map(|line| line.as_str()?.chars().next()).collect();
+        assert_eq!(names, "dcba");
+        let text = format!("1\n{}2\n", line("long", BYTES_MAX * 3));
+        let (lines, pages) = all(file(&text).path());
+        assert_eq!(
+            (lines.first(), lines.last()),
+            (Some(&Value::from(2)), Some(&Value::from(1)))
+        );
+        assert!(pages < 10, "{pages}");
+    }
+
+    #[test]
+    fn a_line_that_is_none_is_shown_as_it_is() {
+        let page = read(file("half a li\n{}\n").path(), None).unwrap();
+        assert_eq!(page.lines, [serde_json::json!({}), Value::from("half a li")]);
+    }
+}

@@ -1,0 +1,138 @@
+//! A store that goes from one process to the next.
+
+use std::path::Path;
+
+use tokio::net::UnixStream;
+
+use super::*;
+use crate::domain::{
+    ledger::{Admission, Admit, Change, NodeId, Step},
+    money::NanoUsd,
+};
+use crate::store::{
+    KeyStore, StoreOpenError,
+    ledger::{
+        LedgerStore,
+        contract::{START_MS, TestClock, node, record},
+    },
+};
+
+fn open(folder: &Path, carried: Carried) -> Result<HandoverStore, StoreOpenError> {
+    HandoverStore::open(folder, TestClock::new().source(), carried)
+}
+
+async fn with_account(folder: &Path) -> HandoverStore {
+    let store = open(folder, Vec::new()).unwrap();
+    let change = Change::Open {
+        balance: NanoUsd::from_nanos(1_000),
+        at: START_MS / 1000,
+        operation: None,
+    };
+    assert_eq!(store.apply(&node(1), ACCOUNT, &[Step { seq: 1, change }]).await, Ok(1));
+    store
+}
+
+const ACCOUNT: &str = "acme";
+
+fn ask(of: &NodeId, request: &str) -> Admit {
+    Admit {
+        node: of.clone(),
+        request: request.to_owned(),
+        key: record(1),
+        estimate: NanoUsd::from_nanos(600),
+        tokens: 1,
+        ended_key: 0,
+        ended_account: 0,
+    }
+}
+
+async fn held(store: &HandoverStore) -> (NanoUsd, u64) {
+    let account = store.account(ACCOUNT).await.unwrap().unwrap();
+    (account.held, account.running)
+}
+
+#[tokio::test]
+async fn what_is_held_goes_on_with_the_store_and_the_last_requests_reach_it_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = with_account(folder.path()).await;
+    assert!(matches!(
+        old.admit(&ask(&node(1), "r1")).await,
+        Ok(Admission::Granted(_))
+    ));
+    let (closed, carried) = old.close().await.unwrap();
+    let text = serde_json::to_string(&carried).unwrap();
+    let new = Arc::new(open(folder.path(), serde_json::from_str(&text).unwrap()).unwrap());
+    assert_eq!(held(&new).await, (NanoUsd::from_nanos(600), 1));
+
+    let (here, there) = UnixStream::pair().unwrap();
+    let serving = tokio::spawn(Arc::clone(&new).serve_predecessor(there));
+    closed.give_to(Successor::on(here));
+    let Ok(Admission::Granted(second)) = old.admit(&ask(&node(1), "r2")).await else {
+        panic!("not admitted")
+    };
+    assert_eq!(second.hold, NanoUsd::from_nanos(400));
+    assert_eq!(held(&new).await, (NanoUsd::from_nanos(1_000), 2));
+    assert_eq!(old.watermark(&node(1), ACCOUNT).await, Ok(1));
+    let suspend = Step {
+        seq: 2,
+        change: Change::Suspend,
+    };
+    assert_eq!(old.apply(&node(1), ACCOUNT, &[suspend]).await, Ok(2));
+    assert!(new.account(ACCOUNT).await.unwrap().unwrap().suspended);
+    let unknown = record(9);
+    let refused = old.by_id(&unknown.id).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    drop(old);
+    serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_store_whose_successor_fails_is_taken_back_with_what_it_held_and_looked_through() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = with_account(folder.path()).await;
+    let epochs = LedgerStore::epochs(&store);
+    assert!(matches!(
+        store.admit(&ask(&node(1), "r1")).await,
+        Ok(Admission::Granted(_))
+    ));
+    let (closed, carried) = store.close().await.unwrap();
+    let failed = open(folder.path(), carried).unwrap();
+    drop(failed);
+    closed.take_back().unwrap();
+    assert!(epochs.has_changed().unwrap());
+    assert_eq!(held(&store).await, (NanoUsd::from_nanos(600), 1));
+    assert!(matches!(store.close().await, Ok(_)), "it can be handed over again");
+}
+
+#[tokio::test]
+async fn calls_wait_while_it_is_on_its_way_and_fail_when_the_successor_has_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(with_account(folder.path()).await);
+    let (closed, _carried) = store.close().await.unwrap();
+    let waiting = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move { store.watermark(&node(1), ACCOUNT).await }
+    });
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished());
+    let (here, there) = UnixStream::pair().unwrap();
+    drop(there);
+    closed.give_to(Successor::on(here));
+    assert!(matches!(waiting.await.unwrap(), Err(StoreError::Unavailable(_))));
+    assert!(
+        matches!(store.flush().await, Ok(())),
+        "nothing is to be written here any more"
+    );
+    let second = store.close().await;
+    assert!(matches!(second.err(), Some(StoreError::Unavailable(_))));
+}
+
+#[tokio::test]
+async fn a_backup_is_not_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = with_account(folder.path()).await;
+    let backup = store.backup.lock().await;
+    assert!(matches!(store.close().await.err(), Some(StoreError::Busy(_))));
+    drop(backup);
+    assert!(store.close().await.is_ok());
+}

@@ -1,0 +1,24 @@
+//! Values as the ledger's file has them: JSON behind a checksum.
+
+use serde::{Serialize, de::DeserializeOwned};
+
+/// The bytes of a checksum before a value.
+const CHECKSUM_BYTES: usize = 4;
+
+/// A value as JSON behind its checksum.
+pub(super) fn seal(value: &impl Serialize) -> Result<Vec<u8>, redb::Error> {
+    let mut sealed = vec![0; CHECKSUM_BYTES];
+    serde_json::to_writer(&mut sealed, value).map_err(|error| redb::Error::Io(error.into()))?;
+    let checksum = crc32fast::hash(sealed.get(CHECKSUM_BYTES..).unwrap_or_default());
+    if let Some(place) = sealed.first_chunk_mut::<CHECKSUM_BYTES>() {
+        *place = checksum.to_le_bytes();
+    }
+    Ok(sealed)
+}
+
+/// The value; `None`: it is not what was sealed.
+pub(super) fn unseal<T: DeserializeOwned>(sealed: &[u8]) -> Option<T> {
+    let (checksum, json) = sealed.split_first_chunk::<CHECKSUM_BYTES>()?;
+    let whole = crc32fast::hash(json) == u32::from_le_bytes(*checksum);
+    whole.then(|| serde_json::from_slice(json).ok()).flatten()
+}

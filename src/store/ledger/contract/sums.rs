@@ -1,0 +1,126 @@
+//! Daily sums: what they count, by whom and by what, and that they can be made anew from the rows.
+
+use super::{Fixture, key_id, node, row};
+use crate::domain::{
+    ledger::{
+        Change, Settlement, Step,
+        consumption::Row,
+        daily_sums::{DailySum, DailySums, Subject, SumsOf, TAGS_A_DAY_MAX},
+        tag::Tag,
+    },
+    money::NanoUsd,
+};
+use crate::store::ledger::LedgerStore;
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+fn settled(rows: impl IntoIterator<Item = Row>, first: u64) -> Vec<Step> {
+    let changes = rows
+        .into_iter()
+        .map(|row| Change::Settle(Box::new(Settlement::of(row, 0))));
+    changes.zip(first..).map(|(change, seq)| Step { seq, change }).collect()
+}
+
+fn tagged(mut row: Row, tags: &[&str]) -> Row {
+    row.tags = tags.iter().map(|tag| Tag::parse(tag).unwrap()).collect();
+    row
+}
+
+/// All sums of an account on a day.
+async fn all(store: &dyn LedgerStore, day: i64) -> Vec<DailySum> {
+    let mut sums = Vec::new();
+    for of in [SumsOf::One(Subject::Account), SumsOf::Keys, SumsOf::Tags] {
+        sums.extend(store.sums("acme", day..=day, &of).await.unwrap());
+    }
+    sums
+}
+
+pub(crate) async fn what_was_used_is_summed_by_day_model_key_and_tag(fixture: &Fixture) {
+    let (store, now) = (&fixture.store, fixture.clock.now_ms());
+    let (today, cost) = (now / DAY_MS, NanoUsd::from_nanos(5));
+    let mut failed = tagged(row("acme", 2, "r2", now, cost), &["team=a", "team=b"]);
+    (failed.status, failed.model) = (502, "a;=|b".to_owned());
+    let rows = [
+        tagged(row("acme", 1, "r1", now, cost), &["team=a", "session=1"]),
+        failed,
+        row("acme", 1, "r3", now, cost),
+        row("acme", 1, "late", now + DAY_MS, cost),
+    ];
+    // Sent again, they count once.
+    for _ in 0..2 {
+        assert_eq!(store.apply(&node(1), "acme", &settled(rows.clone(), 1)).await, Ok(4));
+    }
+    let expected = DailySums::of_day(&rows);
+    let asked = async |of: SumsOf| {
+        let days = today - 2..=today + 1;
+        assert_eq!(
+            store.sums("acme", days.clone(), &of).await,
+            Ok(expected.of(&days, &of)),
+            "{of:?}"
+        );
+    };
+    for subject in [
+        Subject::Account,
+        Subject::Key(key_id(1)),
+        Subject::Key(key_id(9)),
+        Subject::OtherTags,
+        Subject::Tag(Tag::parse("team=b").unwrap()),
+        Subject::Tag(Tag::parse("session=1").unwrap()),
+    ] {
+        asked(SumsOf::One(subject)).await;
+    }
+    asked(SumsOf::Keys).await;
+    asked(SumsOf::Tags).await;
+    let whole = SumsOf::One(Subject::Account);
+    let errors = store.sums("acme", today..=today, &whole).await.unwrap();
+    let errors: Vec<_> = errors.iter().map(|sum| (sum.model.as_str(), sum.sums.errors)).collect();
+    assert_eq!(errors, [("[]", 0), ("a;=|b", 1)]);
+    for (account, day) in [("acme", today - 1), ("beta", today)] {
+        assert_eq!(store.sums(account, day..=day, &whole).await, Ok(vec![]));
+    }
+}
+
+pub(crate) async fn so_many_tags_a_day_are_summed_one_by_one(fixture: &Fixture) {
+    let (store, now) = (&fixture.store, fixture.clock.now_ms());
+    let day = now / DAY_MS;
+    let rows: Vec<Row> = (0..TAGS_A_DAY_MAX + 10)
+        .map(|number| {
+            let row = row("acme", 1, &format!("r{number}"), now, NanoUsd::from_nanos(1));
+            tagged(row, &[&format!("a={number}"), &format!("b={}", number % 70)])
+        })
+        .collect();
+    let mut first = 1;
+    for rows in rows.chunks(7) {
+        let steps = settled(rows.iter().cloned(), first);
+        first += rows.len() as u64;
+        assert_eq!(store.apply(&node(1), "acme", &steps).await, Ok(first - 1));
+    }
+    let expected: Vec<DailySum> = DailySums::of_day(&rows).iter().collect();
+    assert_eq!(all(&**store, day).await.len(), expected.len());
+    let tags = store.sums("acme", day..=day, &SumsOf::Tags).await.unwrap();
+    assert_eq!(
+        tags.len(),
+        TAGS_A_DAY_MAX + 1,
+        "each has one model, and so have the others"
+    );
+    assert_eq!(
+        all(&**store, day).await.into_iter().collect::<DailySums>(),
+        DailySums::of_day(&rows)
+    );
+    // Made anew, they are the same, and go on as before.
+    store.resum("acme", day).await.unwrap();
+    assert_eq!(
+        all(&**store, day).await.into_iter().collect::<DailySums>(),
+        DailySums::of_day(&rows)
+    );
+    let more = tagged(row("acme", 1, "more", now, NanoUsd::from_nanos(1)), &["a=7", "a=new"]);
+    store
+        .apply(&node(1), "acme", &settled([more.clone()], first))
+        .await
+        .unwrap();
+    let rows: Vec<Row> = rows.into_iter().chain([more]).collect();
+    assert_eq!(
+        all(&**store, day).await.into_iter().collect::<DailySums>(),
+        DailySums::of_day(&rows)
+    );
+}

@@ -1,0 +1,31 @@
+-- ARGV: now, generation, the first day, the last, then a subject, or `k:` for all keys, or `t:` for all tags and `o`.
+-- -> day, subject, its sums by model; again and again
+local wanted = ARGV[5]
+local reply = {'ok'}
+local function tell(day, subject, models)
+  reply[#reply + 1] = day
+  reply[#reply + 1] = subject
+  reply[#reply + 1] = models
+end
+local _, fault = fields()
+if fault then
+  return {fault}
+end
+for number = tonumber(ARGV[3]), tonumber(ARGV[4]) do
+  local day = text(number)
+  local sums = BASE .. 'sums:' .. day
+  if #wanted ~= 2 then
+    local models = redis.call('HGET', sums, wanted)
+    if models then
+      tell(day, wanted, models)
+    end
+  else
+    local all = redis.call('HGETALL', sums)
+    for i = 1, #all, 2 do
+      if string.sub(all[i], 1, 2) == wanted or wanted == 't:' and all[i] == 'o' then
+        tell(day, all[i], all[i + 1])
+      end
+    end
+  end
+end
+return reply

@@ -1,0 +1,144 @@
+//! Builds the operators' console and the owners' portal from this process's parts.
+
+use std::sync::Arc;
+
+use pingora::server::ShutdownWatch;
+use tokio::sync::watch;
+
+use crate::{
+    config::Config,
+    console::{Console, LinkAddress, Links, Source, listener::ConsoleHandler, portal::Portal},
+    domain::{
+        faults::stability::{Hour, Window},
+        rules::RuleFile,
+    },
+    edges::clock,
+    front::layers::Layers,
+    providers::live::LiveCell,
+    side::{
+        admin::{AdminState, local::LocalApi},
+        ops::Ready,
+        service::Bound,
+    },
+    stability::Snapshots,
+    store::{KeyStore, time::StoreTime},
+    wiring::{
+        catalogue,
+        front_service::{self, FrontService},
+        listeners::{CONSOLE, Listeners},
+        parts::Parts,
+    },
+};
+
+/// The admin API, with links into the console if there is one.
+pub(super) fn state(state: AdminState, parts: &Parts) -> (AdminState, Option<Arc<Links>>) {
+    if parts.config.console.listen.is_none() {
+        return (state, None);
+    }
+    let links = Arc::new(Links::default());
+    (state.with_console(Arc::clone(&links) as _), Some(links))
+}
+
+/// The portal, unless it is switched off.
+pub(super) fn portal(parts: &Parts, state: &AdminState) -> Option<Arc<Portal>> {
+    let config = &parts.config;
+    let portal = || {
+        Portal::new(
+            Arc::clone(&parts.store),
+            LocalApi::new(state.clone()),
+            config.gateway.key_prefix.clone(),
+            (parts.tls.gateway.is_some(), config.stability.trusted_proxies.clone()),
+            clock::instant(),
+        )
+    };
+    config.console.portal.then(|| Arc::new(portal()))
+}
+
+/// The console's service, if it is configured, and the watch that tells where it listens.
+pub(super) fn service(
+    parts: &Parts,
+    state: AdminState,
+    links: Option<Arc<Links>>,
+    (ready, gateway): (&Ready, &watch::Receiver<Bound>),
+    listeners: &Listeners,
+    closing: ShutdownWatch,
+) -> Option<(FrontService<ConsoleHandler>, watch::Receiver<Bound>)> {
+    let config = &parts.config;
+    let (listen, links) = (listeners.address(CONSOLE, config.console.listen?), links?);
+    let gateway = address(
+        config.console.gateway_url.as_ref(),
+        parts.tls.gateway.is_some(),
+        gateway,
+    );
+    let reads = Reads {
+        live: Arc::clone(&parts.live),
+        snapshots: Arc::clone(&parts.stability.snapshots),
+        time: Arc::clone(parts.money.billing.time()),
+        store: Arc::clone(&parts.store),
+        ready: Arc::clone(ready),
+        gateway,
+    };
+    let console = Console::new(LocalApi::new(state), Box::new(reads), Arc::clone(&links));
+    let tls = parts.tls.console.clone();
+    let handler = ConsoleHandler::new(console, tls.is_some(), config.stability.trusted_proxies.clone());
+    let speaks_tls = tls.is_some();
+    let layers = Layers {
+        announced_by: Vec::new(),
+        tls,
+    };
+    let (service, bound) = front_service::console(parts, listen, handler, layers, closing);
+    links.lead_to(address(config.console.url.as_ref(), speaks_tls, &bound));
+    Some((service, bound))
+}
+
+fn address(configured: Option<&String>, tls: bool, bound: &watch::Receiver<Bound>) -> LinkAddress {
+    configured.map_or_else(
+        || LinkAddress::Listener {
+            tls,
+            bound: bound.clone(),
+        },
+        |url| LinkAddress::Configured(url.clone()),
+    )
+}
+
+/// What the console reads of this process.
+struct Reads {
+    live: Arc<LiveCell>,
+    snapshots: Arc<Snapshots>,
+    time: Arc<StoreTime>,
+    store: Arc<dyn KeyStore>,
+    ready: Ready,
+    gateway: LinkAddress,
+}
+
+impl Source for Reads {
+    fn window(&self) -> Option<Window> {
+        let snapshot = self.snapshots.get()?;
+        let live = self.live.get();
+        let names = live.catalogue.models().map(|model| model.name.as_str());
+        let now = Hour::of_ms(self.time.now_ms(clock::instant()));
+        Some(Window::new(now, names, &snapshot.buckets))
+    }
+
+    fn troubles(&self) -> Vec<String> {
+        let readiness = (self.ready)();
+        let words = readiness.reasons().into_iter().chain(readiness.warnings());
+        let told = words.map(|word| word.replace('_', " ")).chain(readiness.details());
+        let of_store = self
+            .store
+            .warnings()
+            .into_iter()
+            .map(|warning| warning.advice().to_owned());
+        told.chain(of_store).collect()
+    }
+
+    fn rule_files(&self) -> Vec<RuleFile> {
+        let config: Arc<Config> = Arc::clone(&self.live.get().config);
+        // What cannot be read has been told by the reload, and by `weir check`.
+        catalogue::rule_files(&config).unwrap_or_default()
+    }
+
+    fn gateway(&self) -> String {
+        self.gateway.base().unwrap_or_default()
+    }
+}

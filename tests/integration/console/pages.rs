@@ -1,0 +1,286 @@
+//! What the pages of the console show: nothing, odd names, what was asked, and what was changed.
+
+use super::{audited, builder, shown_key, signed_in, with_console};
+use crate::harness::request::Wire;
+use crate::harness::{RecordingProvider, wait_until};
+
+const PAGES: [&str; 9] = [
+    "/",
+    "/accounts",
+    "/keys",
+    "/keys/new",
+    "/models",
+    "/log",
+    "/providers",
+    "/rules",
+    "/audit",
+];
+
+#[test]
+fn every_page_is_there_without_any_data() {
+    let weir = with_console();
+    let tab = signed_in(&weir, "owner");
+    for path in PAGES {
+        let page = tab.page(path);
+        assert!(
+            page.starts_with("<!DOCTYPE html>") && page.contains("</html>"),
+            "{page}"
+        );
+        assert!(page.len() < 100 * 1024, "{path} has {} bytes", page.len());
+    }
+    assert!(tab.page("/accounts").contains("There are no accounts"));
+    assert!(tab.page("/keys").contains("No keys"));
+    assert!(tab.page("/keys/new").contains("Make one first."));
+    assert!(tab.page("/log").contains("No rows"));
+    assert_eq!(tab.get("/keys/key_nothing").status, 400);
+    assert_eq!(tab.get("/keys/key_0000000000000000").status, 404);
+    assert_eq!(tab.get("/accounts/nobody").status, 404);
+    assert_eq!(tab.get("/nothing").status, 404);
+}
+
+#[test]
+fn odd_names_are_text_on_every_page() {
+    let weir = with_console();
+    weir.fund();
+    let mut tab = signed_in(&weir, "owner");
+    let markup = "<img src=x onerror=alert(1)>\"'&";
+    let (long, turned) = ("n".repeat(128), "\u{202e}\u{5e9}\u{5dc}\u{5d5}\u{5dd} abc");
+    for name in [markup, &long, turned] {
+        let made = tab.fill(&tab.page("/keys/new"), "/keys", &[("name", name), ("account", "tests")]);
+        let page = made.text();
+        shown_key(&page);
+        assert!(!page.contains("<img"), "{page}");
+    }
+    let too_long = "n".repeat(200);
+    let refused = tab.fill(
+        &tab.page("/keys/new"),
+        "/keys",
+        &[("name", &too_long), ("account", "tests")],
+    );
+    assert!(refused.status == 400 && refused.text().contains(&too_long));
+    let adjust = [("usd", "1"), ("reason", markup)];
+    let page = tab.page("/accounts/tests");
+    assert_eq!(tab.fill(&page, "/accounts/tests/adjust", &adjust).status, 303);
+    let escaped = "&lt;img src=x onerror=alert(1)&gt;&quot;";
+    for path in ["/keys", "/audit"] {
+        let page = tab.page(path);
+        assert!(page.contains(escaped) && !page.contains("<img"), "{path}: {page}");
+        assert!(page.contains(&format!("<bdi>{turned}</bdi>")), "{path}");
+    }
+    for key in weir.cli_json(&["key", "list"]).as_array().unwrap() {
+        let page = tab.page(&format!("/keys/{}", key["id"].as_str().unwrap()));
+        assert!(!page.contains("<img"));
+    }
+    for (path, query) in [
+        ("/keys", "search"),
+        ("/log", "model"),
+        ("/models", "search"),
+        ("/keys", "account"),
+    ] {
+        let page = tab.get(&format!("{path}?{query}=%3Cimg%20src%3Dx%3E%22%3E")).text();
+        assert!(!page.contains("<img"), "{path}: {page}");
+    }
+}
+
+#[test]
+fn a_key_lives_its_life_in_the_console() {
+    let provider = RecordingProvider::answering("{}");
+    let weir = builder(&provider.base_url()).start();
+    weir.fund();
+    let mut tab = signed_in(&weir, "operator");
+    let works = |key: &str| weir.exchange(&Wire::Messages.request(key, "hi")).status == 200;
+    let entered = [
+        ("name", "laptop"),
+        ("account", "tests"),
+        ("quota_usd", "5"),
+        ("reset", "daily"),
+        ("expires_at", "2100-01-31"),
+        ("models", Wire::Messages.model()),
+        ("rpm", "60"),
+    ];
+    let made = tab.fill(&tab.page("/keys/new"), "/keys", &entered).text();
+    let first = shown_key(&made);
+    assert!(
+        made.contains(&format!("http://{}", weir.gateway)),
+        "the examples lead to the gateway: {made}"
+    );
+    assert!(works(&first));
+    let found = tab.page("/keys?search=LAPT");
+    let (_, rest) = found.split_once("href=\"/keys/key_").unwrap();
+    let id = format!("key_{}", rest.split('"').next().unwrap());
+    assert!(tab.page("/keys?search=somebody").contains("No keys like this"));
+    let path = format!("/keys/{id}");
+    let page = tab.page(&path);
+    for text in ["$5", "daily", "2100-01-31 00:00:00", Wire::Messages.model(), "60"] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    assert!(!page.contains(&first), "the key is shown once");
+
+    let was = [
+        ("was.name", "laptop"),
+        ("was.quota_usd", "5"),
+        ("was.reset", "daily"),
+        ("was.rpm", "60"),
+    ];
+    let change = [("name", "desk"), ("quota_usd", ""), ("reset", "none"), ("rpm", "")];
+    let change = [&was[..], &change].concat();
+    let same = [
+        ("models", Wire::Messages.model()),
+        ("was.models", Wire::Messages.model()),
+    ];
+    let changed = tab.fill(&page, &format!("{path}/update"), &[&change[..], &same].concat());
+    assert_eq!(changed.status, 303, "{}", changed.text());
+    let shown = weir.cli_json(&["key", "show", &id]);
+    assert_eq!(
+        (&shown["name"], &shown["quota_usd"], &shown["rpm"]),
+        (&"desk".into(), &().into(), &().into())
+    );
+    assert_eq!(shown["models"][0], Wire::Messages.model());
+
+    let rotated = tab.fill(&tab.page(&path), &format!("{path}/rotate"), &[]).text();
+    let second = shown_key(&rotated);
+    assert!(second != first && works(&second));
+    wait_until("the text before the rotation to be refused", || !works(&first));
+    let revoked = tab.fill(&tab.page(&path), &format!("{path}/revoke"), &[]);
+    assert_eq!(revoked.status, 303);
+    wait_until("the revoked key to be refused", || !works(&second));
+    assert!(tab.page(&path).contains("Revoked"));
+    let deleted = tab.fill(&tab.page(&path), &format!("{path}/delete"), &[]);
+    assert_eq!(deleted.header("location"), Some("/keys"));
+    assert_eq!(tab.get(&path).status, 404);
+    let logs = weir.logs();
+    assert!(!logs.contains(&first) && !logs.contains(&second), "a log holds a key");
+    let record = std::fs::read_to_string(weir.folder().join("audit.jsonl")).unwrap();
+    assert!(
+        !record.contains(&first) && !record.contains(&second),
+        "the audit record holds a key"
+    );
+}
+
+#[test]
+fn accounts_are_made_limited_and_suspended() {
+    let weir = with_console();
+    let mut tab = signed_in(&weir, "owner");
+    let made = tab.fill(
+        &tab.page("/accounts"),
+        "/accounts",
+        &[("id", "team"), ("balance_usd", "10")],
+    );
+    assert_eq!(made.header("location"), Some("/accounts/team"));
+    let form = |verb: &str| format!("/accounts/team/{verb}");
+    let page = tab.page("/accounts/team");
+    let limits = [
+        ("rpm", "30"),
+        ("was.rpm", ""),
+        ("low_balance_usd", "20"),
+        ("was.low_balance_usd", ""),
+    ];
+    assert_eq!(tab.fill(&page, &form("limits"), &limits).status, 303);
+    assert_eq!(
+        tab.fill(&page, &form("adjust"), &[("usd", "-1"), ("reason", "typing error")])
+            .status,
+        303
+    );
+    assert_eq!(
+        tab.fill(&page, &form("adjust"), &[("usd", "-1"), ("reason", "again")])
+            .status,
+        303,
+        "it counts once"
+    );
+    let fresh = tab.page("/accounts/team");
+    let nameless = tab.fill(&fresh, &form("adjust"), &[("usd", "-1"), ("reason", "")]);
+    assert_eq!(nameless.status, 400, "an adjustment has a reason: {}", nameless.text());
+    assert_eq!(tab.fill(&fresh, &form("suspend"), &[]).status, 303);
+    let shown = weir.cli_json(&["account", "show", "--id", "team"]);
+    assert_eq!(
+        (&shown["balance_usd"], &shown["rpm"], &shown["state"]),
+        (&"9.00".into(), &30.into(), &"suspended".into())
+    );
+    let page = tab.page("/accounts/team");
+    assert!(page.contains("Suspended"));
+    assert_eq!(tab.fill(&page, &form("resume"), &[]).status, 303);
+    let overview = tab.page("/");
+    assert!(
+        overview.contains("the balance is low") && overview.contains("/accounts/team"),
+        "{overview}"
+    );
+    let operations: Vec<String> = audited(&weir)
+        .iter()
+        .map(|line| line["operation"].as_str().unwrap().to_owned())
+        .collect();
+    let wanted = [
+        "account.create",
+        "account.update",
+        "account.adjust",
+        "account.suspend",
+        "account.resume",
+    ];
+    assert_eq!(operations[1..], wanted);
+}
+
+#[test]
+fn models_providers_log_and_rules_tell_what_the_command_line_tells() {
+    let provider = RecordingProvider::answering(
+        r#"{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"text","text":"hi"}],"usage":{"input_tokens":1234,"output_tokens":56}}"#,
+    );
+    let weir = builder(&provider.base_url()).start();
+    let key = weir.key();
+    let mut tab = signed_in(&weir, "owner");
+    assert_eq!(weir.exchange(&Wire::Messages.request(&key.text, "hi")).status, 200);
+    wait_until("the row", || tab.page("/log").contains("1,234"));
+    let log = tab.page(&format!(
+        "/log?account=tests&key={}&model={}",
+        key.id,
+        Wire::Messages.model()
+    ));
+    assert!(
+        log.contains("1,234") && log.contains("56") && log.contains("reported"),
+        "{log}"
+    );
+    assert!(
+        tab.page("/log?model=nothing-like-it")
+            .contains("there is no such model")
+    );
+    assert!(tab.page("/log?since=yesterday").contains("role=\"alert\""));
+    let models = tab.page("/models?search=sonnet");
+    assert!(
+        models.contains(Wire::Messages.model()) && models.contains("anthropic"),
+        "{models}"
+    );
+
+    let providers = tab.page("/providers");
+    assert_eq!(tab.fill(&providers, "/providers/openai/disable", &[]).status, 303);
+    let providers = tab.page("/providers");
+    assert!(providers.contains("Switched off") && providers.contains("action=\"/providers/openai/enable\""));
+    assert!(tab.page("/").contains("switched off"), "it needs attention");
+    let listed = weir.cli_json(&["provider", "list"]);
+    let openai = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["name"] == "openai")
+        .unwrap();
+    assert_eq!(openai["enabled"], false);
+
+    let body = String::from_utf8(Wire::Messages.request("k", "hi").body).unwrap();
+    let explained = tab.fill(
+        &tab.page("/rules"),
+        "/rules",
+        &[("provider", "anthropic"), ("request", &body)],
+    );
+    assert!(
+        explained.status == 200 && explained.text().contains("messages for model"),
+        "{}",
+        explained.text()
+    );
+    let refused = tab.fill(
+        &tab.page("/rules"),
+        "/rules",
+        &[("provider", "anthropic"), ("request", "<no json>")],
+    );
+    assert!(
+        refused.status == 400 && refused.text().contains("&lt;no json&gt;"),
+        "{}",
+        refused.text()
+    );
+}

@@ -1,0 +1,139 @@
+//! What fuzzing begins with: the tests' own data, and what coverage-guided runs have found worth keeping.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use weir::parts::frame::{HEAD, HEADER, seal};
+use weir::parts::shipped;
+
+use super::INPUT_BYTES_MAX;
+use crate::harness::MESSAGES_MODEL;
+use crate::harness::client::find;
+use crate::harness::packed::{CODINGS, packed};
+use crate::harness::recordings::{GEMINI_ARRAY, events, unary};
+use crate::harness::request::ALL_WIRES;
+use crate::harness::tools::repository;
+use crate::hostile::{bodies, smuggling};
+
+/// The seeds of an entry point, none too long.
+pub(super) fn of(entry: &str) -> Vec<Vec<u8>> {
+    let mut seeds = match entry {
+        "request_scan" | "sse" | "json_array" | "unary" | "rules" => [answers(), requests()].concat(),
+        "request_head" => smuggling::requests(),
+        "chunked_body" => smuggling::requests()
+            .iter()
+            .map(|request| behind_the_head(request))
+            .collect(),
+        "proxy_header" => proxy_headers(),
+        "content_coding" => coded(),
+        "journal_frames" => segments(),
+        "provider_file" => shipped().into_iter().map(|file| file.text.into_bytes()).collect(),
+        "price_list" => prices(),
+        other => panic!("no seeds for {other}"),
+    };
+    seeds.extend(kept(entry));
+    seeds.retain(|seed| seed.len() <= INPUT_BYTES_MAX);
+    seeds.sort();
+    seeds.dedup();
+    seeds
+}
+
+/// One input each line, in base64.
+fn kept(entry: &str) -> Vec<Vec<u8>> {
+    let path = repository().join("tests/fuzz/corpus").join(entry);
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    text.lines()
+        .map(|line| {
+            STANDARD
+                .decode(line)
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        })
+        .collect()
+}
+
+fn answers() -> Vec<Vec<u8>> {
+    let mut all: Vec<Vec<u8>> = ALL_WIRES
+        .into_iter()
+        .flat_map(|wire| [events(wire).concat().into_bytes(), unary(wire).as_bytes().to_vec()])
+        .collect();
+    all.push(GEMINI_ARRAY.concat().into_bytes());
+    all
+}
+
+fn requests() -> Vec<Vec<u8>> {
+    let mut all = bodies::small();
+    for wire in ALL_WIRES {
+        all.push(wire.request("k", "h\u{f6}llo \"x\"").body);
+        all.push(wire.streaming("k", "hi").body);
+    }
+    all
+}
+
+fn behind_the_head(request: &[u8]) -> Vec<u8> {
+    let head = find(request, b"\r\n\r\n").map_or(0, |at| at + 4);
+    request[head..].to_vec()
+}
+
+fn proxy_headers() -> Vec<Vec<u8>> {
+    let mut all: Vec<Vec<u8>> = [
+        "PROXY TCP4 192.0.2.1 198.51.100.1 40000 443\r\n",
+        "PROXY TCP6 2001:db8::1 ::1 0 65535\r\n",
+        "PROXY UNKNOWN\r\n",
+        "PROXY UNKNOWN ffff::1 ffff::2 65535 65535\r\n",
+        "GET / HTTP/1.1\r\nhost: x\r\n\r\n",
+    ]
+    .iter()
+    .map(|text| text.as_bytes().to_vec())
+    .collect();
+    for (command, family, fields) in [
+        (0x21, 0x11, 12 + 5),
+        (0x21, 0x21, 36),
+        (0x20, 0x00, 0),
+        (0x21, 0x31, 216),
+        (0x21, 0x00, 7),
+    ] {
+        let length = u16::to_be_bytes(fields);
+        let head = [command, family, length[0], length[1]];
+        all.push([b"\r\n\r\n\0\r\nQUIT\n".as_slice(), &head, &vec![7; usize::from(fields)]].concat());
+    }
+    all
+}
+
+fn coded() -> Vec<Vec<u8>> {
+    let texts = [Vec::new(), b"{}".to_vec(), answers().concat(), vec![b' '; 40_000]];
+    let mut all = Vec::new();
+    for (number, coding) in CODINGS.iter().enumerate() {
+        for text in &texts {
+            let first = u8::try_from(number).unwrap();
+            let whole = packed(coding, text);
+            all.push([&[first], &whole[..]].concat());
+            all.push([&[first], &whole[..], &whole].concat());
+        }
+    }
+    all
+}
+
+/// Segments as the journal writes them, with records that are any JSON.
+fn segments() -> Vec<Vec<u8>> {
+    let mut segment = vec![0; HEADER];
+    for number in 0..12_usize {
+        let record = serde_json::json!({ "step": number, "text": "x".repeat(number * 40) });
+        let at = segment.len();
+        segment.extend_from_slice(&[0; HEAD]);
+        segment.extend_from_slice(record.to_string().as_bytes());
+        seal(&mut segment[at..], 7, at as u64).unwrap();
+    }
+    let cut = segment[..segment.len() - 10].to_vec();
+    let followed = [&segment[..], &[0; 64]].concat();
+    vec![segment, cut, followed]
+}
+
+/// The shipped prices, an entry each, and all of a small list.
+fn prices() -> Vec<Vec<u8>> {
+    let text = std::fs::read_to_string(repository().join("conf/prices.toml")).unwrap();
+    let (head, rest) = text.split_once("\n[[price]]").unwrap();
+    let version = head.lines().find(|line| line.starts_with("version")).unwrap();
+    rest.split("\n[[price]]")
+        .map(|entry| format!("{version}\n[[price]]{entry}").into_bytes())
+        .chain([format!("{version}\nmodel = \"{MESSAGES_MODEL}\"\n").into_bytes()])
+        .collect()
+}

@@ -1,0 +1,116 @@
+//! A browser's tab without a browser: it keeps a cookie, and sends the forms of pages as they stand there.
+
+use std::net::SocketAddr;
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::client::{Client, Response};
+use super::request::Request;
+
+/// The host that all of these requests name.
+const HOST: &str = "weir.test";
+
+/// A tab, at one listener.
+#[derive(Clone, Debug)]
+pub(crate) struct Tab {
+    address: SocketAddr,
+    /// `name=value`, once a site has set it.
+    pub(crate) cookie: Option<String>,
+}
+
+/// What a form carries besides what people enter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Form {
+    pub(crate) action: String,
+    pub(crate) operation: String,
+    pub(crate) token: String,
+}
+
+impl Tab {
+    /// An empty tab.
+    pub(crate) fn new(address: SocketAddr) -> Tab {
+        Tab { address, cookie: None }
+    }
+
+    /// A request of a page of the same site, with the tab's cookie.
+    pub(crate) fn request(&self, method: &str, target: &str) -> Request {
+        let request = Request::new(method, target);
+        match &self.cookie {
+            Some(cookie) => request.header("cookie", cookie),
+            None => request,
+        }
+    }
+
+    /// Reads a page.
+    #[track_caller]
+    pub(crate) fn get(&self, target: &str) -> Response {
+        self.send(&self.request("GET", target))
+    }
+
+    /// Reads a page that has to be there.
+    #[track_caller]
+    pub(crate) fn page(&self, target: &str) -> String {
+        let answer = self.get(target);
+        assert_eq!(answer.status, 200, "{target}: {}", answer.text());
+        answer.text()
+    }
+
+    /// Sends these fields as a form of this site.
+    #[track_caller]
+    pub(crate) fn post(&mut self, target: &str, fields: &[(&str, &str)]) -> Response {
+        let origin = format!("http://{HOST}");
+        let request = self.request("POST", target).header("origin", &origin);
+        let answer = self.send(&request.body(encoded(fields).as_bytes()));
+        if let Some(set) = answer.header("set-cookie") {
+            self.cookie = set.split(';').next().map(str::to_owned);
+        }
+        answer
+    }
+
+    /// Sends a form of a page with what is entered.
+    #[track_caller]
+    pub(crate) fn fill(&mut self, page: &str, action: &str, entered: &[(&str, &str)]) -> Response {
+        let form = form(page, action);
+        self.send_form(&form, entered)
+    }
+
+    /// Sends a form.
+    #[track_caller]
+    pub(crate) fn send_form(&mut self, form: &Form, entered: &[(&str, &str)]) -> Response {
+        let carried = [("operation", &*form.operation), ("token", &*form.token)];
+        self.post(&form.action, &[&carried[..], entered].concat())
+    }
+
+    /// Sends a request on a connection of its own.
+    #[track_caller]
+    pub(crate) fn send(&self, request: &Request) -> Response {
+        Client::connect(self.address).exchange(request)
+    }
+}
+
+/// A form's body.
+pub(crate) fn encoded(fields: &[(&str, &str)]) -> String {
+    let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    let pairs = fields
+        .iter()
+        .map(|(name, value)| format!("{}={}", encode(name), encode(value)));
+    pairs.collect::<Vec<_>>().join("&")
+}
+
+/// The form of a page that is sent to `action`.
+#[track_caller]
+pub(crate) fn form(page: &str, action: &str) -> Form {
+    let start = format!("action=\"{action}\"");
+    let (_, rest) = page
+        .split_once(&start)
+        .unwrap_or_else(|| panic!("no form to {action} in {page}"));
+    let value = |name: &str| {
+        let (_, rest) = rest.split_once(&format!("name=\"{name}\" value=\"")).unwrap();
+        rest.split('"').next().unwrap().to_owned()
+    };
+    Form {
+        action: action.to_owned(),
+        operation: value("operation"),
+        token: value("token"),
+    }
+}
