@@ -7,92 +7,11 @@ use serde_json::{Value, json};
 use super::*;
 use crate::domain::wire::protocol::ErrorForm;
 
-const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
+mod every;
 
-fn all() -> Vec<Refusal> {
-    let model = || "sample-large".to_owned();
-    vec![
-        Refusal::HeadInvalid(HeadFault::Host),
-        Refusal::HeadTimeout,
-        Refusal::BodyFramingInvalid,
-        Refusal::UnknownPath,
-        Refusal::MethodNotAllowed { allow: "POST" },
-        Refusal::ChatCompletionsRemoved,
-        Refusal::CredentialMissing,
-        Refusal::CredentialAmbiguous,
-        Refusal::KeyUnknown,
-        Refusal::KeyNotLookedUp {
-            wait: Duration::from_millis(100),
-        },
-        Refusal::KeyRevoked,
-        Refusal::KeyExpired,
-        Refusal::ModelNotAllowed { model: model() },
-        Refusal::ModelUnknown { model: model() },
-        Refusal::ModelNotServed {
-            model: model(),
-            protocols: vec![Protocol::Messages, Protocol::Gemini],
-        },
-        Refusal::ModelNotServed {
-            model: model(),
-            protocols: Vec::new(),
-        },
-        Refusal::CountTokensUnsupported {
-            model: model(),
-            possible: Vec::new(),
-        },
-        Refusal::CountTokensUnsupported {
-            model: model(),
-            possible: vec!["sample-small".to_owned()],
-        },
-        Refusal::CountTokensBusy { concurrency: 64 },
-        Refusal::UpgradeUnavailable,
-        Refusal::BodyEncodingInvalid { encoding: "gzip" },
-        Refusal::BodyTooLargeDecoded { limit_bytes: 7 },
-        Refusal::ModelPathInvalid,
-        Refusal::BodyInvalid {
-            reason: "`model` is missing".to_owned(),
-        },
-        Refusal::BodyEncodingUnsupported {
-            encoding: "compress".to_owned(),
-        },
-        Refusal::BodyTooLarge {
-            limit_bytes: 33_554_432,
-        },
-        Refusal::LengthRequired,
-        Refusal::BodyTimeout,
-        Refusal::HeadersTooLarge,
-        Refusal::ExpectationUnknown,
-        Refusal::QueryInvalid {
-            reason: "`key` comes twice".to_owned(),
-        },
-        Refusal::TagsInvalid(TagsFault::TooMany),
-        Refusal::OwnUsageLimited {
-            wait: Duration::from_secs(2),
-        },
-        Refusal::TooManyRunning,
-        Refusal::BodyBudgetExhausted,
-        Refusal::BodyShareUsed {
-            whose: BodyShare::Key,
-            bytes_max: 7,
-        },
-        Refusal::BodyShareUsed {
-            whose: BodyShare::Address,
-            bytes_max: 7,
-        },
-        Refusal::BodyWorkLimited,
-        Refusal::StoreUnavailable,
-        Refusal::JournalFull,
-        Refusal::Limited(Limit::Balance),
-        Refusal::ProviderDisabled { model: model() },
-        Refusal::ProviderUnreachable,
-        Refusal::ProviderTimeout,
-        Refusal::ProviderBroken,
-        Refusal::ProviderRedirected { status: 307 },
-        Refusal::ProviderCredentialRefused,
-        Refusal::Stopping,
-        Refusal::Internal,
-    ]
-}
+use every::all;
+
+const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
 
 fn body(refusal: &Refusal, protocol: Protocol) -> Value {
     serde_json::from_slice(&refusal.reply(protocol, "req_1").body).unwrap()
