@@ -254,12 +254,15 @@ fn a_broken_configuration_leaves_the_old_process_serving_and_is_named() {
 #[test]
 fn a_new_process_that_is_killed_before_it_serves_leaves_the_old_one_serving() {
     // Where the new process stops: before it asks for the store, and when it has it.
-    for place in ["successor_prepared", "successor_has_the_store"] {
+    for (place, said) in [
+        ("successor_prepared", "all is read but the store"),
+        ("successor_has_the_store", "the store is this process's now"),
+    ] {
         on_each_store(|stored| {
             let halting = Halting::start();
             let builder = WeirBuilder::new().all_providers(&halting.provider.base_url());
             let mut weir = stored(builder)
-                .variable("FAILPOINTS", &format!("{place}=1*print({place})->pause"))
+                .variable("FAILPOINTS", &format!("{place}=pause"))
                 .start();
             let key = weir.key().text;
             let mut client = weir.connect();
@@ -270,12 +273,12 @@ fn a_new_process_that_is_killed_before_it_serves_leaves_the_old_one_serving() {
                 let upgrading = scope.spawn(|| refused(&weir));
                 let new = wait_for("the new process", || children(old).pop());
                 wait_until("it to stop where it is to", || {
-                    let said = std::fs::read_to_string(weir.folder().join("weir.stderr"));
-                    said.is_ok_and(|said| said.contains(place))
+                    let log = std::fs::read_to_string(weir.folder().join("weir.stderr"));
+                    log.is_ok_and(|log| log.contains(said))
                 });
                 signal("KILL", new);
-                let said = upgrading.join().unwrap();
-                assert!(said.contains("signal: 9"), "{place}: {said}");
+                let why = upgrading.join().unwrap();
+                assert!(why.contains("signal: 9"), "{place}: {why}");
             });
             halting.go_on.permit();
             assert!(client.rest(head).complete, "{place}");

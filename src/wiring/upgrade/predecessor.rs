@@ -87,9 +87,11 @@ impl Predecessor {
     /// # Errors
     /// It goes on serving by itself.
     pub(in crate::wiring) fn take_store(&self) -> Result<Carried, StartError> {
+        tracing::info!("all is read but the store, which is asked for");
         fail::fail_point!("successor_prepared");
         message::send(&self.line, &Word::Prepared).map_err(unheard)?;
         let take: Take = message::receive(&self.line).map_err(unheard)?;
+        tracing::info!("the store is this process's now");
         fail::fail_point!("successor_has_the_store");
         Ok(take.carried.unwrap_or_default())
     }
