@@ -63,10 +63,10 @@ fn the_first_key_is_made_in_the_browser_and_works() {
         let answer = demo.connect().exchange(&wire.request(&key, "Say hello."));
         assert_eq!(answer.status, 200, "{wire:?}: {}", answer.text());
     }
-    assert_eq!(browser.complaints(), [""; 0]);
+    assert_eq!(complaints(&mut browser), [""; 0]);
     // The portal knows it, too.
     browser.open(demo.text("portal_url"));
-    browser.complaints();
+    complaints(&mut browser);
     browser.evaluate(&format!("document.querySelector('[name=key]').value = {}", json!(key)));
     browser.leave_by("document.querySelector('main form button').click()");
     assert_eq!(
@@ -74,7 +74,7 @@ fn the_first_key_is_made_in_the_browser_and_works() {
         "made in a browser"
     );
     assert_eq!(browser.evaluate(OVERFLOW), json!([]));
-    assert_eq!(browser.complaints(), [""; 0]);
+    assert_eq!(complaints(&mut browser), [""; 0]);
     picture(&mut browser, "portal");
 }
 
@@ -106,12 +106,25 @@ fn the_pages_fit_a_desk_and_a_phone_in_both_themes() {
             assert_eq!(browser.evaluate("document.scripts.length + document.images.length"), 0);
             let unnamed = "[...document.querySelectorAll('input:not([type=hidden]), select, textarea')].filter(e => !e.labels.length).length";
             assert_eq!(browser.evaluate(unnamed), 0, "{path}: every field has a label");
-            assert_eq!(browser.complaints(), [""; 0], "{path} {size}");
+            assert_eq!(complaints(&mut browser), [""; 0], "{path} {size}");
         }
     }
     browser.look(DESK.0, DESK.1, "light");
     browser.open(&format!("{console}/"));
     picture(&mut browser, "overview");
+}
+
+/// What the browser complains of, but for what is this test's own: it clicks without a hand, asks for the cookies, and knows
+/// that `name` is not a person's.
+fn complaints(browser: &mut Browser) -> Vec<String> {
+    let own = [
+        "NavigationEntryMarkedSkippable",
+        "DocumentCookie",
+        "FormInputAssignedAutocompleteValueToIdOrNameAttributeError",
+    ];
+    let mut complaints = browser.complaints();
+    complaints.retain(|complaint| !own.iter().any(|word| complaint.contains(word)));
+    complaints
 }
 
 /// Takes a picture for people to look at (`target/tmp/console/`), and holds that there is something on it.
