@@ -58,7 +58,7 @@ pub enum Command {
     Serve(ServeArgs),
     /// Run a gateway with a sample provider behind it, with nothing to install and nothing left behind
     Demo(DemoArgs),
-    /// Have another process take a running weir's place, with the program and the configuration as they are now
+    /// Replace the process of a running weir without a cut, with the program and the configuration as they are now
     Upgrade(ClientArgs),
     /// Check the configuration and all rule files
     Check(CheckArgs),

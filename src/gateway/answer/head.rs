@@ -1,7 +1,7 @@
 //! The answer's head: what it means, and what of it the client gets.
 
-use http::{HeaderValue, Version, header};
-use pingora::{ErrorType, Result, http::ResponseHeader};
+use http::{HeaderValue, StatusCode, Version, header};
+use pingora::{Error, ErrorType, Result, http::ResponseHeader};
 use pingora_proxy::Session;
 
 use crate::{
@@ -24,6 +24,10 @@ use crate::{
 /// The provider's answer has a head. An error return ends the attempt.
 pub(crate) fn accept(metrics: &Metrics, forward: &mut Forward, head: &mut ResponseHeader) -> Result<()> {
     forward.dispatch.attempt.byte_seen(clock::instant());
+    if head.status == StatusCode::SWITCHING_PROTOCOLS {
+        // Final for Pingora, which would relay bytes of no known protocol. Nobody has asked for a switch.
+        return Err(unusable());
+    }
     if head.status.is_informational() {
         *head = interim::head()?;
         return Ok(());
@@ -45,12 +49,16 @@ pub(crate) fn accept(metrics: &Metrics, forward: &mut Forward, head: &mut Respon
         return Err(redirect::refuse(forward, head));
     }
     if is_empty_stream(forward, head) {
-        let broken = Interruption::Refused(Refusal::ProviderBroken);
-        return Err(broken
-            .error(ErrorType::InvalidHTTPHeader, "an answer that cannot be passed on")
-            .into_up());
+        return Err(unusable());
     }
     Ok(())
+}
+
+/// The provider's answer cannot be passed on.
+fn unusable() -> Box<Error> {
+    Interruption::Refused(Refusal::ProviderBroken)
+        .error(ErrorType::InvalidHTTPHeader, "an answer that cannot be passed on")
+        .into_up()
 }
 
 /// Whether this is a stream without a single byte, which would look like a finished one.
