@@ -45,7 +45,7 @@ use pingora::{
 };
 use pingora_proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 
-pub(crate) use self::parts::Gateway;
+pub(crate) use self::parts::{Gateway, Limits, Pages};
 use self::{
     attempt::{connect, failure, send},
     exchange::Exchange,

@@ -194,9 +194,9 @@ async fn read_body(
     body_head: BodyHead,
 ) -> Result<(RequestBody, Scan), Rejection> {
     let limits = &live.config.gateway;
-    let address = peer::client_alone(session, &gateway.trusted_proxies);
-    let lease = gateway.bodies.lease(caller.digest, address);
-    let work = gateway.bodies.work(caller.digest);
+    let address = peer::client_alone(session, &gateway.limits.trusted_proxies);
+    let lease = gateway.limits.bodies.lease(caller.digest, address);
+    let work = gateway.limits.bodies.work(caller.digest);
     let reading = async {
         let body = gather::gather(session, body_head, &limits.bodies, lease, &work).await?;
         let limits = ScanLimits {

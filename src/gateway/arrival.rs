@@ -94,7 +94,7 @@ async fn decide(
 ) -> Result<Decision, Rejection> {
     let (live, shape) = (&exchange.live, exchange.shape);
     head::check_size(session.req_header(), &live.config.gateway)?;
-    if let Some(answer) = published::find(&gateway.public, gateway.billing.time(), session) {
+    if let Some(answer) = published::find(&gateway.pages.public, gateway.billing.time(), session) {
         return Ok(Decision::Publish("stability", answer));
     }
     if let Some(answer) = portal::find(gateway, session).await {
@@ -117,7 +117,7 @@ async fn decide(
     }
     let caller = caller::authenticate(gateway, session, live, shape, keys, entry).await?;
     let wanted = match target {
-        Target::Forward { .. } if gateway.drain.running() > gateway.running_max => {
+        Target::Forward { .. } if gateway.drain.running() > gateway.limits.running_max => {
             return Err(Refusal::TooManyRunning.into());
         }
         Target::Forward { operation, model } => {
@@ -143,13 +143,14 @@ async fn own_usage(
     keys: &QueryKeys,
     entry: &mut Entry,
 ) -> Result<Reply, Refusal> {
-    let (live, asker) = (&exchange.live, peer::client(session, &gateway.trusted_proxies));
-    gateway.own_usage.admit(asker, clock::instant())?;
+    let (live, asker) = (&exchange.live, peer::client(session, &gateway.limits.trusted_proxies));
+    gateway.pages.own_usage.admit(asker, clock::instant())?;
     let caller = caller::identify(gateway, session, live, exchange.shape, keys, entry).await?;
     let now_ms = gateway.billing.time().now_ms(clock::instant());
     let is_off = |provider: &str| gateway.switches.is_off(provider);
     let query = session.req_header().uri.query();
     let answer = gateway
+        .pages
         .own_usage
         .reply(&caller.key, &live.catalogue, is_off, query, now_ms);
     answer.await

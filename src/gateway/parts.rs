@@ -29,26 +29,40 @@ pub(crate) struct Gateway {
     pub switches: Arc<Switches>,
     /// Looks up API keys: in the local cache first, then in the store.
     pub keys: Arc<KeyCache>,
-    /// Networks of proxies whose `X-Forwarded-For` is believed.
-    pub trusted_proxies: Vec<IpNet>,
     /// Which account owns state at a provider, and which provider and credential serve it.
     pub sessions: Arc<Sessions>,
     /// Estimation factors per model and typical usage per key, learnt from finished requests.
     pub learnt: Arc<Learnt>,
     /// Admits requests against balance, quota and rates, and charges them.
     pub billing: Billing,
-    /// Memory for request bodies, and time to work on them.
-    pub bodies: Bodies,
+    /// What is answered here.
+    pub pages: Pages,
+    /// What requests and clients may take of this process.
+    pub limits: Limits,
+    /// Metrics and access log.
+    pub sinks: Arc<Sinks>,
+    /// Counts running requests and connections, and stops them at shutdown.
+    pub drain: Drain,
+}
+
+/// What is answered here and goes to no provider.
+#[derive(Debug)]
+pub(crate) struct Pages {
     /// The public stability service, which asks for no key.
     pub public: Arc<Public>,
     /// Tells keys what they have used.
     pub own_usage: OwnUsage,
     /// The portal for owners of keys; `None`: it is switched off.
     pub portal: Option<Arc<Portal>>,
-    /// Metrics and access log.
-    pub sinks: Arc<Sinks>,
-    /// Counts running requests and connections, and stops them at shutdown.
-    pub drain: Drain,
+}
+
+/// What requests and clients may take of this process.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    /// Networks of proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Memory for request bodies, and time to work on them.
+    pub bodies: Bodies,
     /// The most requests that run at a time.
     pub running_max: usize,
     /// Limits the answers that are read to their end after the client has disconnected.

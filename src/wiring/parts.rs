@@ -9,7 +9,7 @@ use crate::{
     console::portal::Portal,
     edges::{clock, limiter::Allowance, resolver::Resolver, switches::Switches},
     gateway::{
-        Gateway, drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals,
+        Gateway, Limits, Pages, drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals,
         reply::own_usage::OwnUsage, request::bodies::Bodies,
     },
     providers::{learnt_usage::Learnt, live::LiveCell, sessions::Sessions},
@@ -135,23 +135,27 @@ impl Parts {
     /// The gateway on these parts, with the portal if it has one.
     pub(crate) fn gateway(&self, portal: Option<Arc<Portal>>) -> Gateway {
         Gateway {
-            portal,
             live: Arc::clone(&self.live),
             switches: Arc::clone(&self.switches),
             sessions: Arc::clone(&self.sessions),
             keys: Arc::clone(&self.keys),
-            trusted_proxies: self.config.stability.trusted_proxies.clone(),
             learnt: Arc::new(Learnt::new()),
             billing: self.money.billing.clone(),
-            bodies: self.bodies.clone(),
-            public: Arc::clone(&self.public),
+            pages: Pages {
+                public: Arc::clone(&self.public),
+                own_usage: self.own_usage(),
+                portal,
+            },
+            limits: Limits {
+                trusted_proxies: self.config.stability.trusted_proxies.clone(),
+                bodies: self.bodies.clone(),
+                running_max: Descriptors::share(&self.config).running,
+                finishing: Arc::new(tokio::sync::Semaphore::new(self.config.upstream.client_gone_finish_max)),
+                count_slots: KeySlots::default(),
+                recent_refusals: RecentRefusals::default(),
+            },
             sinks: Arc::clone(&self.sinks),
             drain: self.drain.clone(),
-            running_max: Descriptors::share(&self.config).running,
-            finishing: Arc::new(tokio::sync::Semaphore::new(self.config.upstream.client_gone_finish_max)),
-            count_slots: KeySlots::default(),
-            recent_refusals: RecentRefusals::default(),
-            own_usage: self.own_usage(),
         }
     }
 

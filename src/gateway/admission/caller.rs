@@ -69,7 +69,7 @@ pub(crate) async fn identify(
         CredentialError::Malformed => Refusal::KeyUnknown,
     })?;
     let digest = presented.digest();
-    let asker = || peer::client(session, &gateway.trusted_proxies);
+    let asker = || peer::client(session, &gateway.limits.trusted_proxies);
     let found = gateway.keys.find(&digest, clock::instant(), asker).await;
     let found = found.map_err(|error| match error {
         KeyLookupError::Limited { wait } => Refusal::KeyNotLookedUp { wait },

@@ -97,7 +97,7 @@ pub(crate) async fn hold(gateway: &Gateway, caller: &Caller, asked: &Asked<'_>) 
 pub(crate) fn refused(gateway: &Gateway, key: &KeyRecord, refused: NotAdmitted, began: Instant) -> Refusal {
     match refused {
         NotAdmitted::Denied(denied) => {
-            gateway.recent_refusals.remember(&key.id, denied, began);
+            gateway.limits.recent_refusals.remember(&key.id, denied, began);
             refusal(gateway, denied, key)
         }
         // A denial by this node alone is no answer of the store, so it is not remembered.
@@ -131,14 +131,14 @@ pub(crate) async fn refuse_early(
         // Rates hold without the store. Nothing else can be confirmed, and a cached key has its grace.
         return foreseen.map_or(Ok(()), |denied| Err(refusal(gateway, denied, key)));
     }
-    if let Some(denied) = foreseen.or_else(|| gateway.recent_refusals.recall(&key.id, now)) {
+    if let Some(denied) = foreseen.or_else(|| gateway.limits.recent_refusals.recall(&key.id, now)) {
         return confirm(gateway, caller, denied, now).await;
     }
     if body.is_heavy()
         && !gateway.billing.vouches_for(key)
         && let Some(denied) = gateway.billing.denies(key).await
     {
-        gateway.recent_refusals.remember(&key.id, denied, now);
+        gateway.limits.recent_refusals.remember(&key.id, denied, now);
         return confirm(gateway, caller, denied, now).await;
     }
     Ok(())
@@ -157,7 +157,7 @@ async fn confirm(gateway: &Gateway, caller: &Caller, denied: Denied, now: Instan
     match gateway.billing.still_denied(&key, denied).await {
         Some(denied) => Err(refusal(gateway, denied, &key)),
         None => {
-            gateway.recent_refusals.forget(&key.id);
+            gateway.limits.recent_refusals.forget(&key.id);
             Ok(())
         }
     }

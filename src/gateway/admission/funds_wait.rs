@@ -38,7 +38,7 @@ pub(crate) async fn wait(
     let Some(place) = place.filter(|_| !asked.limits.held_wait.is_zero()) else {
         return Err(funds::refusal(gateway, denied, key).into());
     };
-    let asker = peer::client(session, &gateway.trusted_proxies);
+    let asker = peer::client(session, &gateway.limits.trusted_proxies);
     tokio::select! {
         biased;
         bill = in_turn(gateway, caller, asker, asked, place) => bill.map(Some).map_err(Rejection::from),

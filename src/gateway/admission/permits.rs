@@ -36,7 +36,7 @@ pub(crate) fn count_slot(
         return Ok(None);
     }
     let concurrency = live.config.gateway.count_tokens_concurrency;
-    let slot = gateway.count_slots.enter(key.id.as_str(), concurrency);
+    let slot = gateway.limits.count_slots.enter(key.id.as_str(), concurrency);
     slot.map(Some).ok_or(Refusal::CountTokensBusy { concurrency })
 }
 
@@ -53,7 +53,10 @@ pub(crate) fn presence(gateway: &Gateway, request: &Request, provider: &Provider
         stream: request.stream,
         finish: request.live.config.upstream.client_gone_finish,
     };
-    let (places, metrics) = (Arc::clone(&gateway.finishing), Arc::clone(&gateway.sinks.metrics));
+    let (places, metrics) = (
+        Arc::clone(&gateway.limits.finishing),
+        Arc::clone(&gateway.sinks.metrics),
+    );
     Some(Presence::new(terms, places, metrics))
 }
 

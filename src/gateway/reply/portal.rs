@@ -10,7 +10,7 @@ use crate::{
 
 /// The portal's answer, if there is one and the path is one of its own.
 pub(crate) async fn find(gateway: &Gateway, session: &mut Session) -> Option<PublicResponse> {
-    let portal = gateway.portal.as_ref()?;
+    let portal = gateway.pages.portal.as_ref()?;
     if !Portal::has(session.req_header().uri.path()) {
         return None;
     }
