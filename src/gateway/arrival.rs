@@ -97,7 +97,9 @@ async fn decide(
     if let Some(answer) = published::find(&gateway.pages.public, gateway.billing.time(), session) {
         return Ok(Decision::Publish("stability", answer));
     }
-    if let Some(answer) = portal::find(gateway, session).await {
+    if let Some(portal) = &gateway.pages.portal
+        && let Some(answer) = portal::find(portal, session).await
+    {
         return Ok(Decision::Publish("portal", answer));
     }
     let target = head::target(session.req_header())?;

@@ -4,13 +4,11 @@ use pingora_proxy::Session;
 
 use crate::{
     console::{self, portal::Portal},
-    gateway::parts::Gateway,
     stability::public::PublicResponse,
 };
 
-/// The portal's answer, if there is one and the path is one of its own.
-pub(crate) async fn find(gateway: &Gateway, session: &mut Session) -> Option<PublicResponse> {
-    let portal = gateway.pages.portal.as_ref()?;
+/// The portal's answer, if the path is one of its own.
+pub(crate) async fn find(portal: &Portal, session: &mut Session) -> Option<PublicResponse> {
     if !Portal::has(session.req_header().uri.path()) {
         return None;
     }
