@@ -5,6 +5,7 @@ use std::path::Path;
 use super::*;
 use crate::domain::{catalogue::Catalogue, keys::secret::Secret, money::price::PriceList, rules};
 
+mod bodies;
 mod tls;
 
 const SHIPPED: &str = include_str!("../../conf/weir.toml");
@@ -146,17 +147,7 @@ fn every_wrong_value_is_named_at_once() {
 fn values_are_checked_key_by_key() {
     for (text, key) in [
         ("[gateway]\nkey_prefix = \"We-ir\"", "gateway.key_prefix"),
-        ("[gateway]\nbody_budget_bytes = 1000", "gateway.body_budget_bytes"),
-        ("[gateway]\nbody_key_bytes = 33554431", "gateway.body_key_bytes"),
-        ("[gateway]\nbody_key_bytes = 1073741825", "gateway.body_key_bytes"),
-        ("[gateway]\nbody_address_bytes = 1000", "gateway.body_address_bytes"),
-        ("[gateway]\nbody_seconds = 0", "gateway.body_seconds"),
-        (
-            "[gateway]\nbody_work_key_percent = 101",
-            "gateway.body_work_key_percent",
-        ),
         ("[gateway]\nheader_count_max = 257", "gateway.header_count_max"),
-        ("gateway.json_depth_max = 0", "gateway.json_depth_max"),
         ("[store]\nengine = \"sqlite\"", "store.engine"),
         ("[store.embedded]\npath = \"\"", "store.embedded.path"),
         ("[store.redis]\nnodes = []", "store.redis.nodes"),
@@ -235,25 +226,6 @@ fn limits_hold_at_their_edges() {
             "{value}"
         );
     }
-}
-
-#[test]
-fn one_key_and_one_address_have_a_share_of_the_memory_for_bodies() {
-    let shares = |text: &str| {
-        let bodies = parse(&format!("[gateway]\n{text}")).unwrap().gateway.bodies;
-        (bodies.key_bytes_max, bodies.address_bytes_max, bodies.budget_bytes)
-    };
-    const MIB: u64 = 1 << 20;
-    assert_eq!(
-        shares("body_budget_bytes = 268435456"),
-        (64 * MIB, 128 * MIB, 256 * MIB)
-    );
-    assert_eq!(shares("body_budget_bytes = 67108864"), (32 * MIB, 32 * MIB, 64 * MIB));
-    assert_eq!(shares("body_bytes_max = 1\nbody_budget_bytes = 1"), (1, 1, 1));
-    let own = "body_key_bytes = 33554432\nbody_address_bytes = 1073741824";
-    assert_eq!(shares(own), (32 * MIB, 1024 * MIB, 1024 * MIB));
-    let changed = parse("[gateway]\nbody_key_bytes = 33554432").unwrap();
-    assert_eq!(changed.needs_restart(&parse("").unwrap()), ["gateway"]);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Tests of `refusal`.
 
+mod bodies;
+
 use std::{collections::HashSet, time::Duration};
 
 use serde_json::{Value, json};
@@ -11,7 +13,7 @@ const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Proto
 
 fn all() -> Vec<Refusal> {
     let model = || "sample-large".to_owned();
-    vec![
+    let others = vec![
         Refusal::HeadInvalid(HeadFault::Host),
         Refusal::HeadTimeout,
         Refusal::BodyFramingInvalid,
@@ -46,18 +48,7 @@ fn all() -> Vec<Refusal> {
         },
         Refusal::CountTokensBusy { concurrency: 64 },
         Refusal::UpgradeUnavailable,
-        Refusal::BodyEncodingInvalid { encoding: "gzip" },
-        Refusal::BodyTooLargeDecoded { limit_bytes: 7 },
         Refusal::ModelPathInvalid,
-        Refusal::BodyInvalid {
-            reason: "`model` is missing".to_owned(),
-        },
-        Refusal::BodyEncodingUnsupported {
-            encoding: "compress".to_owned(),
-        },
-        Refusal::BodyTooLarge {
-            limit_bytes: 33_554_432,
-        },
         Refusal::LengthRequired,
         Refusal::BodyTimeout,
         Refusal::HeadersTooLarge,
@@ -70,16 +61,6 @@ fn all() -> Vec<Refusal> {
             wait: Duration::from_secs(2),
         },
         Refusal::TooManyRunning,
-        Refusal::BodyBudgetExhausted,
-        Refusal::BodyShareUsed {
-            whose: BodyShare::Key,
-            bytes_max: 7,
-        },
-        Refusal::BodyShareUsed {
-            whose: BodyShare::Address,
-            bytes_max: 7,
-        },
-        Refusal::BodyWorkLimited,
         Refusal::StoreUnavailable,
         Refusal::JournalFull,
         Refusal::Limited(Limit::Balance),
@@ -91,7 +72,8 @@ fn all() -> Vec<Refusal> {
         Refusal::ProviderCredentialRefused,
         Refusal::Stopping,
         Refusal::Internal,
-    ]
+    ];
+    [others, bodies::all()].concat()
 }
 
 fn body(refusal: &Refusal, protocol: Protocol) -> Value {
@@ -338,31 +320,6 @@ fn limits_of_this_service_are_told_as_clients_know_them() {
             "INVALID_ARGUMENT",
         ),
     ]);
-}
-
-#[test]
-fn a_coded_body_is_refused_in_the_protocols_own_words() {
-    for (refusal, code) in [
-        (
-            Refusal::BodyEncodingUnsupported {
-                encoding: "compress".to_owned(),
-            },
-            "request_body_encoding_unsupported",
-        ),
-        (
-            Refusal::BodyEncodingInvalid { encoding: "br" },
-            "request_body_encoding_invalid",
-        ),
-        (
-            Refusal::BodyTooLargeDecoded { limit_bytes: 1 },
-            "request_body_too_large_after_decoding",
-        ),
-    ] {
-        assert_eq!(
-            body(&refusal, Protocol::Messages)["error"]["details"]["error_code"],
-            code
-        );
-    }
 }
 
 #[test]
