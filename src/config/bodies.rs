@@ -71,7 +71,7 @@ pub(super) fn resolve(values: &mut Values<'_>, raw: &RawGateway, bytes_per_secon
         work_key_percent: values.count(
             &["gateway", "body_work_key_percent"],
             raw.body_work_key_percent,
-            25,
+            10,
             1..=100,
         ),
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::*;
 use crate::domain::{catalogue::Catalogue, keys::secret::Secret, money::price::PriceList, rules};
 
+mod bodies;
 mod tls;
 mod values;
 
@@ -152,25 +153,6 @@ fn limits_hold_at_their_edges() {
             "{value}"
         );
     }
-}
-
-#[test]
-fn one_key_and_one_address_have_a_share_of_the_memory_for_bodies() {
-    let shares = |text: &str| {
-        let bodies = parse(&format!("[gateway]\n{text}")).unwrap().gateway.bodies;
-        (bodies.key_bytes_max, bodies.address_bytes_max, bodies.budget_bytes)
-    };
-    const MIB: u64 = 1 << 20;
-    assert_eq!(
-        shares("body_budget_bytes = 268435456"),
-        (64 * MIB, 128 * MIB, 256 * MIB)
-    );
-    assert_eq!(shares("body_budget_bytes = 67108864"), (32 * MIB, 32 * MIB, 64 * MIB));
-    assert_eq!(shares("body_bytes_max = 1\nbody_budget_bytes = 1"), (1, 1, 1));
-    let own = "body_key_bytes = 33554432\nbody_address_bytes = 1073741824";
-    assert_eq!(shares(own), (32 * MIB, 1024 * MIB, 1024 * MIB));
-    let changed = parse("[gateway]\nbody_key_bytes = 33554432").unwrap();
-    assert_eq!(changed.needs_restart(&parse("").unwrap()), ["gateway"]);
 }
 
 #[test]

@@ -139,7 +139,8 @@ pub(crate) fn content_coding(data: &[u8]) {
     let (coding, known) = match first % 4 {
         0 => (Coding::Gzip, true),
         1 => (Coding::Deflate, true),
-        2 => (Coding::Brotli, true),
+        // Of damaged bytes its decoder says so sooner or later, by how many it sees at a time.
+        2 => (Coding::Brotli, false),
         // A frame that comes in one piece is decoded without its window, which may then be larger than the limit for it.
         _ => (Coding::Zstd, false),
     };

@@ -35,8 +35,10 @@ use crate::{
 /// The size of Pingora's replay buffer (`BODY_BUF_LIMIT` in its source).
 const REPLAY_BYTES_MAX: u64 = 64 * 1024;
 
-/// The least that is allocated for a body whose length is known, and the most before any of its bytes have arrived.
-const FIRST_ALLOCATION_BYTES: usize = 64 * 1024;
+/// The most that is allocated for a body when its first bytes arrive, and what is allocated when so many have: large enough
+/// that the allocator gives it back as soon as it is free.
+const SMALL_BYTES_MAX: usize = 64 * 1024;
+const LARGE_BYTES_MIN: usize = 1024 * 1024;
 
 /// Reads the body within `limits`: of its size, both as received and decoded, of the waiting for its bytes, and of its whole
 /// time. `lease` grows with what has arrived, and not with what is announced.
@@ -91,24 +93,36 @@ enum Text {
 impl Text {
     fn new(head: BodyHead, bytes_max: usize) -> Result<Self, Refusal> {
         Ok(match head.coding {
-            None => Self::Plain(BytesMut::with_capacity(room(0, head.length))),
+            None => Self::Plain(BytesMut::new()),
             Some(coding) => Self::Coded(Box::new(CompressedBody::new(coding, bytes_max)?)),
         })
     }
 }
 
-/// How much to allocate for a body of which so many bytes are there: as much again, but not beyond its end.
-fn room(received: usize, length: Option<u64>) -> usize {
-    let left = length.map_or(0, |length| length.saturating_sub(received as u64));
-    usize::try_from(left)
-        .unwrap_or(usize::MAX)
-        .min(received.max(FIRST_ALLOCATION_BYTES))
+/// Adds a piece to a text. Room is made for what has arrived and about as much again; for a small text, not beyond its
+/// `length`.
+fn extend(text: &mut BytesMut, piece: &[u8], length: Option<u64>) {
+    let whole = text.len() + piece.len();
+    if text.capacity() < whole {
+        let end = usize::try_from(length.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+        let room = match text.capacity() {
+            0 => SMALL_BYTES_MAX,
+            capacity => (2 * capacity).max(LARGE_BYTES_MIN),
+        };
+        let room = room.min(end).max(whole);
+        if text.capacity() <= SMALL_BYTES_MAX {
+            let small = std::mem::replace(text, BytesMut::with_capacity(room));
+            text.extend_from_slice(&small);
+        } else {
+            text.reserve(room - text.len());
+        }
+    }
+    text.extend_from_slice(piece);
 }
 
 impl Gathering<'_> {
     /// Adds what has arrived. Returns true at the end of a compressed stream, which is the end of the body.
     async fn push(&mut self, piece: &[u8], length: Option<u64>) -> Result<bool, Refusal> {
-        let before = self.received;
         self.received += piece.len();
         if self.received > self.bytes_max {
             return Err(Refusal::BodyTooLarge {
@@ -118,10 +132,7 @@ impl Gathering<'_> {
         match &mut self.text {
             Text::Plain(text) => {
                 bodies::grow(&mut self.lease, piece.len())?;
-                if text.capacity() - text.len() < piece.len() {
-                    text.reserve(room(before, length).max(piece.len()));
-                }
-                text.extend_from_slice(piece);
+                extend(text, piece, length);
                 Ok(false)
             }
             Text::Coded(compressed) => compressed.push(piece, &mut self.lease, self.work).await,
@@ -194,4 +205,42 @@ async fn read(session: &mut Session, body: &mut Gathering<'_>) -> Result<Option<
 fn is_malformed(error: &Error) -> bool {
     let cause = error.root_cause().downcast_ref::<std::io::Error>();
     cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::InvalidData)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_has_room_for_what_has_arrived_and_not_for_what_is_announced() {
+        let mut text = BytesMut::new();
+        extend(&mut text, b"{", Some(32 << 20));
+        assert!(text.capacity() <= SMALL_BYTES_MAX, "{}", text.capacity());
+        let mut most = 0;
+        while text.len() < 8 << 20 {
+            extend(&mut text, &[b' '; 10_000], Some(32 << 20));
+            most = most.max(text.capacity());
+            assert!(most <= (2 * text.len()).max(SMALL_BYTES_MAX).max(LARGE_BYTES_MIN));
+        }
+        for size in [1, 1000, SMALL_BYTES_MAX, SMALL_BYTES_MAX + 1, 3_000_000] {
+            let (mut text, piece) = (BytesMut::new(), vec![b'x'; size / 3 + 1]);
+            for piece in piece
+                .iter()
+                .cycle()
+                .take(size)
+                .copied()
+                .collect::<Vec<u8>>()
+                .chunks(10_000)
+            {
+                extend(&mut text, piece, Some(size as u64));
+            }
+            assert_eq!(text.len(), size);
+            let most = if size < LARGE_BYTES_MIN { size.max(64) } else { 2 * size };
+            assert!(text.capacity() <= most, "{size}: {}", text.capacity());
+        }
+        let mut unknown = BytesMut::new();
+        extend(&mut unknown, &[b'x'; 3_000_000], None);
+        extend(&mut unknown, b"y", None);
+        assert_eq!((unknown.len(), unknown[3_000_000]), (3_000_001, b'y'));
+    }
 }

@@ -150,8 +150,9 @@ impl Requests {
         self.ask(request, http_body_util::Either::Right(begin))
     }
 
-    /// The statuses of so many requests at one time that announce their length and bring a byte now and then.
-    pub(crate) fn announce(&self, request: &Request, count: usize, gap: Duration) -> Vec<u16> {
+    /// The statuses of so many requests at one time that announce their length and bring a byte now and then; `None` for one
+    /// that ended without an answer.
+    pub(crate) fn announce(&self, request: &Request, count: usize, gap: Duration) -> Vec<Option<u16>> {
         self.runtime.block_on(async {
             let mut asked = tokio::task::JoinSet::new();
             for _ in 0..count {
@@ -160,7 +161,7 @@ impl Requests {
                     .sender
                     .clone()
                     .send_request(head(request, Length::Said).body(body).unwrap());
-                asked.spawn(async move { sending.await.unwrap().status().as_u16() });
+                asked.spawn(async move { sending.await.ok().map(|answer| answer.status().as_u16()) });
             }
             let all = tokio::time::timeout(EXCHANGE_MAX, asked.join_all());
             all.await.expect("no answer over h2c in time")

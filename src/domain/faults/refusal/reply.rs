@@ -1,11 +1,13 @@
 //! Turns a refusal into an HTTP answer.
 
 mod body;
+mod echo;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use self::echo::{echo, named};
 use crate::domain::faults::refusal::{Refusal, limit::retry_info};
 use crate::domain::wire::http1::head::HeadFault;
 use crate::domain::wire::protocol::{ErrorForm, Protocol, gemini, messages, responses};
@@ -14,12 +16,6 @@ use crate::domain::wire::provider_state::StateKind;
 /// Seconds after which to retry what failed for lack of memory or of the store. Short, because some clients wait
 /// exactly this long, whatever it is.
 const RETRY_AFTER_SECONDS: u32 = 1;
-
-/// The most characters of a client's text, such as a model name, that a message repeats.
-const ECHO_CHARS_MAX: usize = 128;
-
-/// So many letters and digits in a row make a text look like a key.
-const KEY_RUN_CHARS_MIN: usize = 32;
 
 /// A complete answer of weir's own, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -374,23 +370,4 @@ fn generation_path(protocol: Protocol) -> &'static str {
         Protocol::Responses => "POST /v1/responses",
         Protocol::Gemini => "POST /v1beta/models/{model}:generateContent",
     }
-}
-
-/// The model's name for a message, or none if the name should not be repeated: empty, long, not printable, or like a
-/// key.
-fn named(model: &str) -> String {
-    let printable = !model.is_empty() && model.len() <= ECHO_CHARS_MAX && model.chars().all(|c| c.is_ascii_graphic());
-    let like_a_key = model
-        .split(|c: char| !c.is_ascii_alphanumeric())
-        .any(|run| run.len() >= KEY_RUN_CHARS_MIN);
-    if printable && !like_a_key {
-        format!("model `{model}`")
-    } else {
-        "model with the name that was sent".to_owned()
-    }
-}
-
-/// A client's text, shortened and printable.
-fn echo(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(ECHO_CHARS_MAX).collect()
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::domain::wire::protocol::ErrorForm;
 
+mod bodies;
 mod every;
 
 use every::all;
@@ -257,31 +258,6 @@ fn limits_of_this_service_are_told_as_clients_know_them() {
             "INVALID_ARGUMENT",
         ),
     ]);
-}
-
-#[test]
-fn a_coded_body_is_refused_in_the_protocols_own_words() {
-    for (refusal, code) in [
-        (
-            Refusal::BodyEncodingUnsupported {
-                encoding: "compress".to_owned(),
-            },
-            "request_body_encoding_unsupported",
-        ),
-        (
-            Refusal::BodyEncodingInvalid { encoding: "br" },
-            "request_body_encoding_invalid",
-        ),
-        (
-            Refusal::BodyTooLargeDecoded { limit_bytes: 1 },
-            "request_body_too_large_after_decoding",
-        ),
-    ] {
-        assert_eq!(
-            body(&refusal, Protocol::Messages)["error"]["details"]["error_code"],
-            code
-        );
-    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What a client is told whose request body is refused.
 
-use super::echo;
+use super::echo::echo;
 use crate::domain::faults::refusal::{BodyShare, Refusal};
 
 /// The message: what is wrong, with what, and what to do.
