@@ -42,9 +42,9 @@ pub(crate) struct Opened {
     /// The opened journal.
     pub journal: Arc<Journal>,
     /// Requests that were running when the previous process ended, in the order of their admission, with their last
-    /// checkpoint. [`crate::money::settlement::settle_left_over`] charges them.
+    /// checkpoint. `settlement/left_over.rs` charges them.
     pub unsettled: Vec<(Admitted, Option<Checkpoint>)>,
-    /// Requests whose settlement may be in a damaged part of the journal: [`crate::money::settlement::judge_possibly_settled`].
+    /// Requests whose settlement may be in a damaged part of the journal, which `settlement/left_over.rs` judges.
     pub possibly_settled: Vec<PossiblySettled>,
 }
 
