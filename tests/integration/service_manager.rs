@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 
 use tempfile::TempDir;
 
@@ -17,18 +18,27 @@ use crate::harness::{Client, Request, WeirBuilder, wait_until};
 /// The exposure that no unit may exceed, in tenths, as `systemd-analyze security` counts it.
 const EXPOSURE_MAX_TENTHS: &str = "15";
 
-/// The place of a service manager that listens.
+/// The place of a service manager that listens all the time, as one does: who tells it something waits otherwise.
 struct Manager {
     folder: TempDir,
-    socket: UnixDatagram,
+    messages: Receiver<String>,
 }
 
 impl Manager {
     fn new() -> Manager {
         let folder = TempDir::new().unwrap();
         let socket = UnixDatagram::bind(folder.path().join("notify")).unwrap();
-        socket.set_read_timeout(Some(DEADLINE)).unwrap();
-        Manager { folder, socket }
+        let (to, messages) = channel();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 1024];
+            while let Ok(length) = socket.recv(&mut bytes) {
+                let text = String::from_utf8(bytes[..length].to_vec()).unwrap();
+                if to.send(text).is_err() {
+                    return;
+                }
+            }
+        });
+        Manager { folder, messages }
     }
 
     fn address(&self) -> String {
@@ -48,9 +58,7 @@ impl Manager {
 
     #[track_caller]
     fn message(&self) -> Vec<String> {
-        let mut bytes = [0; 1024];
-        let length = self.socket.recv(&mut bytes).expect("a message in time");
-        let text = String::from_utf8(bytes[..length].to_vec()).unwrap();
+        let text = self.messages.recv_timeout(DEADLINE).expect("a message in time");
         text.lines().map(str::to_owned).collect()
     }
 }
