@@ -68,6 +68,6 @@ mod tests {
 
     /// The text as a page has it.
     fn roff(text: &str) -> String {
-        text.replace('-', "\\-")
+        text.replace('-', "\\-").replace('\'', "\\*(Aq")
     }
 }
