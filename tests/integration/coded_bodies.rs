@@ -1,5 +1,7 @@
-//! Request bodies with a content coding: decoded, forwarded plain, and never more than a body may be. Bombs:
+//! Request bodies with a content coding: decoded, forwarded plain, and never more than a body may be. More bombs:
 //! `hostile/bodies.rs`.
+
+use std::time::{Duration, Instant};
 
 use crate::harness::h2c::{self, EndStream, Length};
 use crate::harness::packed::{CODINGS, packed};
@@ -195,6 +197,45 @@ fn what_becomes_too_large_is_413_in_every_shape_and_framing() {
         }
     }
     assert_eq!(provider.count(), 3 * 4 * 2);
+}
+
+/// Gigabytes in a few kilobytes: a zstd frame of blocks that each repeat one byte 128 KiB long.
+fn bomb() -> Vec<u8> {
+    let mut frame = vec![0x28, 0xB5, 0x2F, 0xFD, 0x00, 0x58];
+    // RLE blocks (RFC 8878 section 3.1.1.2): size 128 KiB, not the last one.
+    let header = (128_u32 * 1024) << 3 | 1 << 1;
+    for _ in 0..32_768 {
+        frame.extend_from_slice(&header.to_le_bytes()[..3]);
+        frame.push(b' ');
+    }
+    frame
+}
+
+#[test]
+fn a_bomb_costs_no_more_time_and_memory_than_the_largest_body() {
+    let provider = RecordingProvider::answering("{}");
+    let mut weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    let body = bomb();
+    let request = Wire::Messages
+        .request(&key, "")
+        .header("content-encoding", "zstd")
+        .body(&body);
+    // Once to warm up, so that what is compared is memory that the bomb alone took.
+    assert_eq!(weir.exchange(&Wire::Messages.request(&key, "hi")).status, 200);
+    let before = weir.process().peak_memory();
+    let started = Instant::now();
+    for upload in [Upload::Length, Upload::Chunked(4_000)] {
+        let mut client = weir.connect();
+        client.write(&request.bytes(upload));
+        assert_refusal(Wire::Messages, &client.response_to("POST"), 413, "request_too_large");
+    }
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    let grown = weir.process().peak_memory().saturating_sub(before);
+    // A few times the 32 MiB that a body may have: a growing buffer is copied, twice here, and the allocator keeps some.
+    assert!(grown < 256 * 1024 * 1024, "{grown} bytes");
+    assert_eq!(provider.count(), 1);
 }
 
 #[test]

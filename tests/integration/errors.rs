@@ -188,16 +188,42 @@ fn a_provider_without_its_secret_is_off_and_its_models_say_so() {
 }
 
 #[test]
-fn an_answer_broken_before_its_head_is_502_in_each_shape_and_not_asked_for_twice() {
-    let provider = RecordingProvider::start(|_, answer| answer.cut());
+fn an_answer_broken_before_or_inside_its_head_is_502() {
+    type Break = fn(&mut Answer<'_>);
+    let breaks: [(&str, Break); 4] = [
+        ("closed without a byte", |answer| answer.cut()),
+        ("half a head", |answer| {
+            answer.raw(b"HTTP/1.1 200 OK\r\ncontent-ty");
+            answer.cut();
+        }),
+        ("no HTTP", |answer| {
+            answer.raw(b"SSH-2.0-OpenSSH_9.2\r\n\r\n");
+            answer.cut();
+        }),
+        ("an endless head", |answer| {
+            answer.raw(b"HTTP/1.1 200 OK\r\n");
+            answer.raw(&b"x-filler: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n".repeat(40_000));
+            answer.cut();
+        }),
+    ];
+    let turn = Arc::new(Mutex::new(0_usize));
+    let now = Arc::clone(&turn);
+    let provider = RecordingProvider::start(move |_, answer| breaks[*now.lock().unwrap()].1(answer));
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
-    for wire in ALL_WIRES {
-        let answer = weir.exchange(&wire.request(&key, "hi"));
-        assert_eq!(answer.status, 502, "{wire:?}: {}", answer.text());
-        assert!(is_shaped(wire, &answer), "{wire:?}: {}", answer.text());
+    for (number, (what, _)) in breaks.iter().enumerate() {
+        *turn.lock().unwrap() = number;
+        for wire in ALL_WIRES {
+            let answer = weir.exchange(&wire.request(&key, "hi"));
+            assert_eq!(answer.status, 502, "{what}, {wire:?}: {}", answer.text());
+            assert!(is_shaped(wire, &answer), "{what}, {wire:?}: {}", answer.text());
+        }
     }
-    assert_eq!(provider.count(), 3, "a request on a fresh connection is not sent twice");
+    assert_eq!(
+        provider.count(),
+        breaks.len() * 3,
+        "a request on a fresh connection is not sent twice"
+    );
 }
 
 #[test]

@@ -1,6 +1,8 @@
-//! The JSON of a request: every byte of what is taken stays as the client wrote it. What is refused: `hostile/bodies.rs`.
+//! The JSON of a request: what is refused (more of it: `hostile/bodies.rs`), and that every byte of what is taken stays as the
+//! client wrote it.
 
 use crate::harness::request::{Upload, Wire};
+use crate::harness::shapes::assert_bad_request;
 use crate::harness::{DEEPSEEK_MODEL, MESSAGES_MODEL, RecordingProvider, Request, Weir, WeirBuilder};
 
 fn message(key: &str, body: &[u8]) -> Request {
@@ -8,6 +10,69 @@ fn message(key: &str, body: &[u8]) -> Request {
         .header("x-api-key", key)
         .header("content-type", "application/json")
         .body(body)
+}
+
+#[test]
+fn what_cannot_be_one_json_request_is_400_and_reaches_no_provider() {
+    let provider = RecordingProvider::answering("{}");
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    let model = format!(r#""model":"{MESSAGES_MODEL}""#);
+    let deep = |depth: usize| format!(r#"{{{model},"x":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
+    for (what, body) in [
+        ("nothing", String::new()),
+        ("white space", " \r\n\t".to_owned()),
+        ("no JSON", "hello".to_owned()),
+        ("an array", format!("[{{{model}}}]")),
+        ("a string", format!("{:?}", model)),
+        ("a byte order mark", format!("\u{feff}{{{model}}}")),
+        ("a second document", format!("{{{model}}}{{}}")),
+        ("trailing letters", format!("{{{model}}}x")),
+        ("a trailing NUL", format!("{{{model}}}\0")),
+        ("an open object", format!("{{{model}")),
+        ("an open string", format!(r#"{{{model},"x":"y"#)),
+        ("NaN", format!(r#"{{{model},"x":NaN}}"#)),
+        ("single quotes", format!("{{'model':'{MESSAGES_MODEL}'}}")),
+        ("a trailing comma", format!("{{{model},}}")),
+        ("no model", r#"{"max_tokens":1,"messages":[]}"#.to_owned()),
+        ("a nested model", format!(r#"{{"x":{{{model}}}}}"#)),
+        ("a model that is a number", r#"{"model":4}"#.to_owned()),
+        ("a model that is null", r#"{"model":null}"#.to_owned()),
+        ("model twice", format!(r#"{{{model},{model}}}"#)),
+        (
+            "model twice with another between",
+            format!(r#"{{{model},"x":1,"model":"other"}}"#),
+        ),
+        ("model again, escaped", format!(r#"{{{model},"\u006dodel":"other"}}"#)),
+        ("an escaped model first", format!(r#"{{"mod\u0065l":"other",{model}}}"#)),
+        ("depth beyond the cap", deep(300)),
+        ("depth beyond any stack", deep(200_000)),
+    ] {
+        for upload in [Upload::Length, Upload::Chunked(11)] {
+            let mut client = weir.connect();
+            client.write(&message(&key, body.as_bytes()).bytes(upload));
+            let answer = client.response_to("POST");
+            assert_eq!(answer.status, 400, "{what}, {upload:?}: {}", answer.text());
+            assert_bad_request(Wire::Messages, &answer);
+        }
+    }
+    let answer = weir.exchange(&Wire::Responses.request(&key, "x").body(b"{"));
+    assert_bad_request(Wire::Responses, &answer);
+    for body in ["", "[]", "{}", r#"{"contents":[]}x"#] {
+        assert_bad_request(
+            Wire::Gemini,
+            &weir.exchange(&Wire::Gemini.request(&key, "x").body(body.as_bytes())),
+        );
+    }
+    for line in weir.access_lines() {
+        assert_eq!(line["outcome"], "refused", "{line}");
+    }
+    assert_eq!(provider.connections(), 0);
+    assert_eq!(
+        weir.exchange(&message(&key, deep(200).as_bytes())).status,
+        200,
+        "a depth under the cap is fine"
+    );
 }
 
 #[test]
