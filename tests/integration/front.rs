@@ -1,6 +1,7 @@
 //! The front before the parsers: how long it waits, how many it lets in, and how much one connection carries.
 
 mod limits;
+mod slow;
 
 use crate::harness::{Weir, wait_until};
 

@@ -1,5 +1,5 @@
 //! How many clients there may be, and how much one connection carries: each at a small limit. How long clients are waited for:
-//! `hostile/slow.rs`.
+//! `slow.rs`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ use crate::harness::{Client, RecordingProvider, Request, WeirBuilder};
 /// The time limits of these tests, in seconds: nothing is done within them but to exceed them.
 const SHORT_SECONDS: i64 = 1;
 
-fn short(base_url: &str) -> WeirBuilder {
+pub(super) fn short(base_url: &str) -> WeirBuilder {
     WeirBuilder::new()
         .all_providers(base_url)
         .set("connections.first_byte_seconds", SHORT_SECONDS)
