@@ -10,6 +10,7 @@ mod host_port;
 mod listeners;
 mod load;
 pub(crate) mod money;
+pub(crate) mod openid;
 pub(crate) mod own_usage;
 mod raw;
 mod raw_secret;

@@ -14,7 +14,10 @@ use crate::{
     },
     providers::{learnt_usage::Learnt, live::LiveCell, sessions::Sessions},
     stability::public::Public,
-    store::{KeyStore, StoreWarning, archive::Archive, embedded::handover::Carried, key_cache::KeyCache},
+    store::{
+        KeyStore, StoreWarning, archive::Archive, embedded::handover::Carried, key_cache::KeyCache,
+        web_sessions::WebSessionStore,
+    },
     telemetry::metrics::{Health, ProviderFigures},
     wiring::{
         StartError, catalogue,
@@ -36,6 +39,8 @@ pub(crate) struct Parts {
     /// Providers that an operator has switched off.
     pub switches: Arc<Switches>,
     pub store: Arc<dyn KeyStore>,
+    /// People's sessions in browsers.
+    pub web_sessions: Arc<dyn WebSessionStore>,
     /// All that it keeps, for backups of a store that this process owns.
     pub archive: Option<Arc<dyn Archive>>,
     /// Who served the sessions whose state lies at a provider.
@@ -85,6 +90,7 @@ impl Parts {
             sessions: session_store,
             ledger,
             stability,
+            web_sessions,
             archive,
         } = store::open(&config, carried)?;
         let stopped = stop.subscribe();
@@ -112,6 +118,7 @@ impl Parts {
             live,
             switches,
             store,
+            web_sessions,
             archive,
             sessions: Arc::new(sessions),
             session_task,

@@ -2,8 +2,10 @@
 
 mod browser;
 mod forms;
+mod openid;
 mod pages;
 mod portal;
+mod sessions;
 mod sign_in;
 
 use std::net::SocketAddr;

@@ -18,6 +18,7 @@ pub(crate) mod leaving;
 pub(crate) mod load;
 pub(crate) mod models;
 pub(crate) mod node;
+pub(crate) mod openid;
 pub(crate) mod packed;
 pub(crate) mod process;
 pub(crate) mod prometheus;
