@@ -39,10 +39,10 @@ pub(super) struct NoAnswer {
 }
 
 impl NoAnswer {
-    fn because(message: impl ToString) -> Self {
+    fn because(message: impl Into<String>) -> Self {
         Self {
             error: None,
-            message: message.to_string(),
+            message: message.into(),
         }
     }
 }
@@ -79,13 +79,13 @@ impl Fetch {
             ..why
         };
         let head = head(method, at, authorization, form)
-            .map_err(NoAnswer::because)
+            .map_err(|error| NoAnswer::because(error.etype().as_str()))
             .map_err(about)?;
         let answer = async {
             let session = self.connect(at).await?;
             exchange(session, head, form).await
         };
-        let late = || NoAnswer::because(format_args!("no whole answer within {} seconds", ANSWER_WAIT.as_secs()));
+        let late = || NoAnswer::because(format!("no whole answer within {} seconds", ANSWER_WAIT.as_secs()));
         let answer = tokio::time::timeout(ANSWER_WAIT, answer).await;
         let (status, body) = answer.map_err(|_| late()).and_then(|answer| answer).map_err(about)?;
         read(status, &body).map_err(about)
@@ -93,13 +93,13 @@ impl Fetch {
 
     async fn connect(&self, at: &Endpoint) -> Result<HttpSession, NoAnswer> {
         let addresses = tokio::net::lookup_host((at.host.as_str(), at.port)).await;
-        let addresses = addresses.map_err(|error| NoAnswer::because(format_args!("its name is not found: {error}")))?;
+        let addresses = addresses.map_err(|error| NoAnswer::because(format!("its name is not found: {error}")))?;
         let mut last = NoAnswer::because("its name has no address");
         for address in addresses.take(ADDRESSES_MAX) {
             match self.connector.get_http_session(&peer(at, address)).await {
                 Ok((session, _)) => return Ok(session),
                 Err(error) => {
-                    last = NoAnswer::because(format_args!("no connection to {address}: {}", error.etype().as_str()))
+                    last = NoAnswer::because(format!("no connection to {address}: {}", error.etype().as_str()))
                 }
             }
         }
@@ -140,7 +140,7 @@ async fn exchange(
     form: Option<&str>,
 ) -> Result<(StatusCode, Bytes), NoAnswer> {
     let broken = |error: Box<pingora::Error>| {
-        NoAnswer::because(format_args!("the connection broke: {}", error.etype().as_str()))
+        NoAnswer::because(format!("the connection broke: {}", error.etype().as_str()))
     };
     session.write_request_header(Box::new(head)).await.map_err(broken)?;
     if let Some(form) = form {
@@ -153,7 +153,7 @@ async fn exchange(
     let mut body = BytesMut::new();
     while let Some(bytes) = session.read_response_body().await.map_err(broken)? {
         if body.len() + bytes.len() > ANSWER_BYTES_MAX {
-            return Err(NoAnswer::because(format_args!(
+            return Err(NoAnswer::because(format!(
                 "its answer has more than {ANSWER_BYTES_MAX} bytes"
             )));
         }
