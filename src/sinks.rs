@@ -10,12 +10,15 @@ mod batching;
 pub(crate) mod contract;
 mod feeder;
 mod figures;
+pub(crate) mod files;
+pub(crate) mod fill;
 mod gathering;
+mod home;
 #[cfg(test)]
 pub(crate) mod memory;
 mod sink;
 
-pub(crate) use batching::{Batching, Linger};
 pub(crate) use feeder::Feeder;
 pub(crate) use figures::SinkFigures;
-pub(crate) use sink::{Batch, Sink, SinkError};
+pub(crate) use home::Home;
+pub(crate) use sink::Sink;

@@ -73,6 +73,10 @@ pub(super) fn resolve(
     let admin = admin(&mut values, &raw.admin);
     let console = super::console::resolve(&mut values, &raw.console);
     let log = log(&mut values, &raw.log);
+    let journal = JournalConfig {
+        sinks: log.home.sink().into_iter().collect(),
+        ..journal
+    };
     let rules = rules(&mut values, &raw.rules);
     let prices = prices(&mut values, &raw.prices);
     let providers = raw.provider.into_iter();
@@ -306,6 +310,7 @@ fn log(values: &mut Values<'_>, raw: &RawLog) -> LogConfig {
         access,
         level,
         access_queue_lines: lines,
+        home: super::log_home::resolve(values, raw.home.as_deref(), &raw.files),
     }
 }
 
