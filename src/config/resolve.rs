@@ -74,6 +74,10 @@ pub(super) fn resolve(
     let admin = admin(&mut values, &raw.admin);
     let console = super::console::resolve(&mut values, &raw.console);
     let log = log(&mut values, &raw.log);
+    let journal = JournalConfig {
+        sinks: log.home.sink().into_iter().collect(),
+        ..journal
+    };
     let rules = rules(&mut values, &raw.rules);
     let prices = prices(&mut values, &raw.prices);
     let providers = raw.provider.into_iter();
@@ -258,6 +262,7 @@ fn journal(values: &mut Values<'_>, raw: &RawJournal) -> JournalConfig {
         ),
         keep: Duration::from_secs(days.saturating_mul(DAY_SECONDS)),
         sync: values.millis(&["journal", "sync_ms"], raw.sync_ms, 10, 1..=1000),
+        sinks: Vec::new(),
     }
 }
 
@@ -307,6 +312,7 @@ fn log(values: &mut Values<'_>, raw: &RawLog) -> LogConfig {
         access,
         level,
         access_queue_lines: lines,
+        home: super::log_home::resolve(values, raw.home.as_deref(), &raw.files),
     }
 }
 
