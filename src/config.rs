@@ -242,6 +242,18 @@ pub(crate) struct JournalConfig {
     pub keep: Duration,
     /// Longest time from a record to its being on disk.
     pub sync: Duration,
+    /// The sinks that read rows from it, for which files are kept longer.
+    pub sinks: Vec<JournalSink>,
+}
+
+/// A sink of the consumption log that is fed by the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct JournalSink {
+    /// Its name in metrics, messages and settings.
+    pub name: &'static str,
+    /// Files with rows that it lacks are kept, however full the disk is. Of an optional one they go when the disk is nearly
+    /// full, and the rows in them are counted as dropped.
+    pub required: bool,
 }
 
 /// `[ops]`: the listener for metrics and health.

@@ -15,6 +15,7 @@ mod lanes;
 mod left_out;
 mod listen_fds;
 mod listeners;
+mod log_sinks;
 pub(crate) mod money;
 mod notify;
 mod output;

@@ -256,6 +256,7 @@ fn journal(values: &mut Values<'_>, raw: &RawJournal) -> JournalConfig {
         ),
         keep: Duration::from_secs(days.saturating_mul(DAY_SECONDS)),
         sync: values.millis(&["journal", "sync_ms"], raw.sync_ms, 10, 1..=1000),
+        sinks: Vec::new(),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::{
     money::settlement::{Settler, charge_left_over},
     stability::Publisher,
     store::{KeyStore, ledger::LedgerStore, stability::StabilityStore},
+    wiring::log_sinks::LogSinks,
 };
 
 /// How often lanes are looked for whose processes have ended.
@@ -25,6 +26,7 @@ pub(crate) struct LeftLanes {
     ledger: Arc<dyn LedgerStore>,
     keys: Arc<dyn KeyStore>,
     stability: Arc<dyn StabilityStore>,
+    sinks: LogSinks,
     open: Mutex<Vec<Lane>>,
     /// Whether further ones are looked for. Locked while some are opened.
     looking: tokio::sync::Mutex<bool>,
@@ -44,12 +46,14 @@ impl LeftLanes {
         ledger: Arc<dyn LedgerStore>,
         keys: Arc<dyn KeyStore>,
         stability: Arc<dyn StabilityStore>,
+        sinks: LogSinks,
     ) -> Self {
         Self {
             settings,
             ledger,
             keys,
             stability,
+            sinks,
             open: Mutex::default(),
             looking: tokio::sync::Mutex::new(true),
         }
@@ -73,10 +77,11 @@ impl LeftLanes {
             Arc::clone(&self.stability),
             journal.node().clone(),
         );
-        let tasks = vec![
+        let mut tasks = vec![
             tokio::spawn(async move { settler.run(settled).await }),
             tokio::spawn(Arc::new(publisher).run(told)),
         ];
+        tasks.extend(self.sinks.feeds(&journal, &stop.subscribe()).map(tokio::spawn));
         self.open.lock().push(Lane { journal, stop, tasks });
         Ok(())
     }

@@ -19,6 +19,7 @@ use crate::{
     wiring::{
         StartError, catalogue,
         descriptors::Descriptors,
+        log_sinks::LogSinks,
         money::{Money, Stores},
         prepared::Prepared,
         public,
@@ -96,6 +97,7 @@ impl Parts {
             engine: ledger,
             keys: Arc::clone(&store),
             stability: Arc::clone(&stability),
+            sinks: LogSinks::default(),
         };
         let money = Money::build(&config, stores, lanes, background, &stopped)?;
         let stability = Stability::build(

@@ -1,0 +1,21 @@
+//! Where rows of the consumption log go besides the store.
+//!
+//! Sinks are fed by the journal: never by a request, and never by the store. A [`Feeder`] for each sink and each lane of the
+//! journal reads rows in the order of their numbers and hands them over in batches. How far a sink is, it keeps itself, in the
+//! same atomic change as the rows, so that it has each row exactly once whatever is killed when. The journal keeps what a sink
+//! lacks. Settlement waits for none of them.
+
+mod batching;
+#[cfg(test)]
+pub(crate) mod contract;
+mod feeder;
+mod figures;
+mod gathering;
+#[cfg(test)]
+pub(crate) mod memory;
+mod sink;
+
+pub(crate) use batching::{Batching, Linger};
+pub(crate) use feeder::Feeder;
+pub(crate) use figures::SinkFigures;
+pub(crate) use sink::{Batch, Sink, SinkError};
