@@ -8,14 +8,18 @@
 mod batching;
 #[cfg(test)]
 pub(crate) mod contract;
+pub(crate) mod events;
 mod feeder;
 mod figures;
 mod gathering;
+mod home;
 #[cfg(test)]
 pub(crate) mod memory;
+pub(crate) mod postgres;
 mod sink;
 
 pub(crate) use batching::{Batching, Linger};
 pub(crate) use feeder::Feeder;
 pub(crate) use figures::SinkFigures;
+pub(crate) use home::{Home, HomeError};
 pub(crate) use sink::{Batch, Sink, SinkError};

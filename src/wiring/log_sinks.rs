@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use tokio::{runtime::Runtime, sync::watch};
 
 use crate::{
+    config::{Config, log_home::LogHome},
     journal::Journal,
     sinks::{Feeder, Sink, SinkFigures},
     telemetry::metrics::{LogSinkFigures, Metrics},
+    wiring::{StartError, log_events, log_postgres},
 };
 
 /// All that the configuration names, each with what it has done.
@@ -15,6 +17,22 @@ use crate::{
 pub(crate) struct LogSinks(Vec<(Arc<dyn Sink>, Arc<SinkFigures>)>);
 
 impl LogSinks {
+    /// Opens what the configuration names.
+    pub(super) fn open(
+        config: &Config,
+        background: &Runtime,
+        stopped: &watch::Receiver<bool>,
+    ) -> Result<Self, StartError> {
+        let mut sinks: Vec<Arc<dyn Sink>> = Vec::new();
+        if let LogHome::Postgres(postgres) = &config.log.home {
+            sinks.push(log_postgres::open(postgres, background, stopped)?);
+        }
+        if let Some(events) = &config.log.events {
+            sinks.push(log_events::open(events, config)?);
+        }
+        Ok(Self(sinks.into_iter().map(|sink| (sink, Arc::default())).collect()))
+    }
+
     /// What feeds each of them from a lane of the journal, until `stopped` turns true. To be spawned.
     pub(super) fn feeds(
         &self,

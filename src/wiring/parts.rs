@@ -97,7 +97,7 @@ impl Parts {
             engine: ledger,
             keys: Arc::clone(&store),
             stability: Arc::clone(&stability),
-            sinks: LogSinks::default(),
+            sinks: LogSinks::open(&config, background, &stopped)?,
         };
         let money = Money::build(&config, stores, lanes, background, &stopped)?;
         let stability = Stability::build(

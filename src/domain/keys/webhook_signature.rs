@@ -19,7 +19,12 @@ pub(crate) fn sign(secret: &Secret, unix_seconds: i64, body: &[u8]) -> String {
     mac.update(unix_seconds.to_string().as_bytes());
     mac.update(b".");
     mac.update(body);
-    let hex: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex: String = mac
+        .finalize()
+        .into_bytes()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     format!("t={unix_seconds},v1={hex}")
 }
 
@@ -31,7 +36,10 @@ mod tests {
     fn it_is_what_others_compute() {
         // printf '1771761600.{"a":1}' | openssl dgst -sha256 -hmac whsec-test
         let value = sign(&Secret::new("whsec-test"), 1_771_761_600, br#"{"a":1}"#);
-        assert_eq!(value, "t=1771761600,v1=d99e48f551d6b721d111a5c5a942cddee7de60b6f26bc046092851a8b155d3e3");
+        assert_eq!(
+            value,
+            "t=1771761600,v1=d99e48f551d6b721d111a5c5a942cddee7de60b6f26bc046092851a8b155d3e3"
+        );
     }
 
     #[test]
