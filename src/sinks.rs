@@ -11,6 +11,8 @@ pub(crate) mod contract;
 pub(crate) mod events;
 mod feeder;
 mod figures;
+pub(crate) mod files;
+pub(crate) mod fill;
 mod gathering;
 mod home;
 #[cfg(test)]
@@ -18,8 +20,7 @@ pub(crate) mod memory;
 pub(crate) mod postgres;
 mod sink;
 
-pub(crate) use batching::{Batching, Linger};
 pub(crate) use feeder::Feeder;
 pub(crate) use figures::SinkFigures;
-pub(crate) use home::{Home, HomeError};
-pub(crate) use sink::{Batch, Sink, SinkError};
+pub(crate) use home::Home;
+pub(crate) use sink::Sink;

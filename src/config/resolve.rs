@@ -310,7 +310,7 @@ fn log(values: &mut Values<'_>, raw: &RawLog) -> LogConfig {
         access,
         level,
         access_queue_lines: lines,
-        home: super::log_home::resolve(values, raw.home.as_deref(), &raw.postgres),
+        home: super::log_home::resolve(values, raw),
         events: super::log_events::resolve(values, &raw.events),
     }
 }

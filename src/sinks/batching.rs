@@ -18,8 +18,9 @@ pub(crate) struct Batching {
 pub(crate) enum Linger {
     /// So long after its first row was read.
     For(Duration),
-    /// When the hour is over that its first row ended in, by this machine's clock. Rows of later hours are not in it.
-    Hour,
+    /// When the hour is over that its first row ended in, by this machine's clock, or so long after its first row was read. Rows
+    /// of other hours are not in it.
+    HourOr(Duration),
 }
 
 /// How long after its end an hour is taken to have all its rows. Others go into the next batch.
@@ -32,7 +33,7 @@ impl Batching {
         match self.linger {
             Linger::For(_) => true,
             // One that is a little late is in it; where a clock was off by more, a batch has one hour all the same.
-            Linger::Hour => {
+            Linger::HourOr(_) => {
                 let (first, row) = (Hour::of_ms(first_ms).number(), Hour::of_ms(row_ms).number());
                 (first - 1..=first).contains(&row)
             }
@@ -43,11 +44,9 @@ impl Batching {
     pub(super) fn left(&self, first_ms: i64, since: Duration, now_ms: i64) -> Duration {
         match self.linger {
             Linger::For(longest) => longest.saturating_sub(since),
-            Linger::Hour => {
+            Linger::HourOr(longest) => {
                 let complete = Hour::of_ms(first_ms).number().saturating_add(1).saturating_mul(HOUR_MS) + HOUR_SLACK_MS;
                 let left = u64::try_from(complete.saturating_sub(now_ms)).unwrap_or(0);
-                // Whatever the clocks say, no longer than an hour takes.
-                let longest = Duration::from_millis(HOUR_MS.unsigned_abs() + HOUR_SLACK_MS.unsigned_abs());
                 Duration::from_millis(left).min(longest.saturating_sub(since))
             }
         }
@@ -60,7 +59,7 @@ mod tests {
 
     const HOURLY: Batching = Batching {
         rows_max: 10,
-        linger: Linger::Hour,
+        linger: Linger::HourOr(Duration::from_secs(3660)),
     };
 
     #[test]

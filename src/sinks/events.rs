@@ -22,7 +22,11 @@ use crate::{
         roots::RootsError,
         web_client::{WebClient, WebLimits},
     },
-    sinks::{Batch, Batching, Linger, Sink, SinkError, events::progress::Progress},
+    sinks::{
+        batching::{Batching, Linger},
+        events::progress::Progress,
+        sink::{Batch, Sink, SinkError},
+    },
 };
 
 /// The name of the sink.

@@ -42,6 +42,7 @@ pub(crate) struct Feeder {
 impl Feeder {
     /// Feeds the sink from the journal, and counts what comes of it.
     pub(crate) fn new(journal: Arc<Journal>, sink: Arc<dyn Sink>, figures: Arc<SinkFigures>) -> Self {
+        figures.may_lack_all(journal.node());
         Self { journal, sink, figures }
     }
 
@@ -52,6 +53,7 @@ impl Feeder {
             _ = stopped.wait_for(|stopped| *stopped) => {}
             () = self.feed() => {}
         }
+        self.figures.left(self.journal.node());
     }
 
     async fn feed(&self) {
@@ -73,7 +75,12 @@ impl Feeder {
             );
         }
         self.journal.sink_has(self.sink.name(), watermark);
-        let mut gathering = Gathering::new(Arc::clone(&self.journal), self.sink.batching(), watermark);
+        let mut gathering = Gathering::new(
+            Arc::clone(&self.journal),
+            &*self.sink,
+            Arc::clone(&self.figures),
+            watermark,
+        );
         loop {
             let batch = gathering.next().await?;
             self.hand_over(&batch, trouble).await?;

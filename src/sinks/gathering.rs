@@ -7,7 +7,11 @@ use tokio::time::{sleep, timeout};
 use crate::{
     edges::clock,
     journal::{Journal, JournalError, NumberedRow, Rows},
-    sinks::{batching::Batching, sink::Batch},
+    sinks::{
+        batching::Batching,
+        figures::SinkFigures,
+        sink::{Batch, Sink},
+    },
 };
 
 /// The most rows that one visit to the disk reads.
@@ -18,7 +22,9 @@ const READ_EVERY: Duration = Duration::from_millis(50);
 /// A reader of a lane that has read ahead by at most one row.
 pub(super) struct Gathering {
     journal: Arc<Journal>,
+    sink: &'static str,
     batching: Batching,
+    figures: Arc<SinkFigures>,
     /// `None` only while a read is under way, or after one that was cut off.
     rows: Option<Rows>,
     /// Where the next batch begins.
@@ -28,12 +34,14 @@ pub(super) struct Gathering {
 }
 
 impl Gathering {
-    /// From a number on.
-    pub(super) fn new(journal: Arc<Journal>, batching: Batching, after: u64) -> Self {
+    /// For a sink that has all rows before a number.
+    pub(super) fn new(journal: Arc<Journal>, sink: &dyn Sink, figures: Arc<SinkFigures>, after: u64) -> Self {
         let rows = Some(journal.rows(after));
         Self {
             journal,
-            batching,
+            sink: sink.name(),
+            batching: sink.batching(),
+            figures,
             rows,
             after,
             ahead: None,
@@ -56,12 +64,16 @@ impl Gathering {
             if found == READ_ROWS_MAX {
                 continue;
             }
-            match rows.first() {
-                None => self.journal.on_disk_beyond(at).await,
-                Some(first) => {
-                    let left = self
-                        .batching
-                        .left(first.row.time_ms, begun.elapsed(), clock::unix_millis());
+            let first_ms = rows.first().map(|first| first.row.time_ms);
+            self.figures.lacks(self.journal.node(), first_ms);
+            match first_ms {
+                None => {
+                    // There are no rows up to here that it lacks.
+                    self.journal.sink_has(self.sink, at);
+                    self.journal.on_disk_beyond(at).await;
+                }
+                Some(first_ms) => {
+                    let left = self.batching.left(first_ms, begun.elapsed(), clock::unix_millis());
                     if left.is_zero() {
                         break at;
                     }
@@ -71,6 +83,8 @@ impl Gathering {
                 }
             }
         };
+        self.figures
+            .lacks(self.journal.node(), rows.first().map(|first| first.row.time_ms));
         let after = std::mem::replace(&mut self.after, upto);
         Ok(Batch {
             node: self.journal.node().clone(),

@@ -1,6 +1,6 @@
 //! A sink in memory: the model that the others obey.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -118,7 +118,7 @@ impl Place for Arc<Memory> {
 async fn it_obeys_the_contract() {
     let memory = Memory::new(Batching {
         rows_max: 10,
-        linger: Linger::Hour,
+        linger: Linger::HourOr(Duration::from_secs(3600)),
     });
     crate::sinks::contract::obeys(&memory).await;
 }

@@ -1,3 +1,5 @@
+//! Requests to servers of every manner.
+
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{domain::ledger::NodeId, sinks::SinkError};
+use crate::{domain::ledger::NodeId, sinks::sink::SinkError};
 
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;

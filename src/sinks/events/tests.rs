@@ -1,3 +1,5 @@
+//! Events posted to receivers of every manner.
+
 use std::{
     collections::{BTreeMap, VecDeque},
     path::Path,

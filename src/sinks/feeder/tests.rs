@@ -115,9 +115,9 @@ async fn batches_are_no_larger_than_asked_for_and_end_with_their_hour() {
     }
     let batching = Batching {
         rows_max: 3,
-        linger: Linger::Hour,
+        linger: Linger::HourOr(Duration::from_secs(3600)),
     };
-    let mut gathering = Gathering::new(Arc::clone(&journal), batching, 0);
+    let mut gathering = Gathering::new(Arc::clone(&journal), &*Memory::new(batching), Arc::default(), 0);
     let mut sizes = Vec::new();
     let mut after = 0;
     for _ in 0..4 {

@@ -44,9 +44,14 @@ impl Retention {
                     }
                     EVERY
                 }
-                Err(error) => {
+                // That it is away, or not set up, is said by whoever writes to it.
+                Err(error @ (PostgresError::Away(_) | PostgresError::Late(_) | PostgresError::NotReady)) => {
                     tracing::debug!(%error, "old rows stay in postgres for now");
                     AGAIN
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "old rows stay in postgres, it is tried again in an hour");
+                    EVERY
                 }
             };
             tokio::select! {

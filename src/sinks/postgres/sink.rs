@@ -9,7 +9,8 @@ use tokio_postgres::{Transaction, binary_copy::BinaryCopyInWriter};
 use crate::{
     domain::ledger::{NodeId, consumption::Row},
     sinks::{
-        Batch, Batching, Home, HomeError, Linger, Sink, SinkError,
+        batching::{Batching, Linger},
+        home::{Home, HomeError},
         postgres::{
             columns,
             connection::{Connection, Dialer, Use, within},
@@ -19,6 +20,7 @@ use crate::{
             reading::Reading,
             settings::PostgresSettings,
         },
+        sink::{Batch, Sink, SinkError},
     },
 };
 

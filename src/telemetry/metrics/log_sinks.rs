@@ -11,6 +11,8 @@ pub(crate) struct LogSinkFigures {
     pub rows: u64,
     /// How often it has refused rows or could not be reached.
     pub failures: u64,
+    /// For how long it has lacked a row, in milliseconds; 0 if it lacks none.
+    pub behind_ms: u64,
     /// What the journal has behind the rows that it has, in bytes.
     pub behind_bytes: u64,
     /// Rows that it will not get any more.
@@ -21,6 +23,7 @@ pub(super) struct LogSinkMetrics {
     rows: IntCounterVec,
     failures: IntCounterVec,
     behind: IntGaugeVec,
+    behind_seconds: IntGaugeVec,
     dropped: IntCounterVec,
 }
 
@@ -41,6 +44,11 @@ impl LogSinkMetrics {
                 "What the journal has behind the rows that a sink of the consumption log has, and keeps for it.",
                 &["sink"],
             )?,
+            behind_seconds: make.gauges(
+                "weir_log_sink_behind_seconds",
+                "For how long a sink of the consumption log has lacked a row that the journal has.",
+                &["sink"],
+            )?,
             dropped: counters(
                 "weir_log_sink_dropped_rows_total",
                 "Rows that an optional sink of the consumption log lacked when the disk was nearly full; it does not get them.",
@@ -53,6 +61,8 @@ impl LogSinkMetrics {
         raise(&self.failures.with_label_values(&[sink]), figures.failures);
         let behind = i64::try_from(figures.behind_bytes).unwrap_or(i64::MAX);
         self.behind.with_label_values(&[sink]).set(behind);
+        let seconds = i64::try_from(figures.behind_ms / 1000).unwrap_or(i64::MAX);
+        self.behind_seconds.with_label_values(&[sink]).set(seconds);
         raise(&self.dropped.with_label_values(&[sink]), figures.dropped);
     }
 }

@@ -22,7 +22,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("providers", &["config", "domain", "edges", "store"]),
     ("money", &["config", "domain", "edges", "journal", "store"]),
     ("stability", &["domain", "edges", "journal", "store"]),
-    ("sinks", &["config", "domain", "edges", "journal"]),
+    ("sinks", &["config", "domain", "edges", "journal", "store"]),
     // How clients come in.
     ("front", &["config", "domain", "edges", "providers", "telemetry"]),
     // What is served.
@@ -34,6 +34,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
             "front",
             "journal",
             "money",
+            "sinks",
             "stability",
             "store",
             "telemetry",
@@ -56,7 +57,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
         ],
     ),
     ("sample_provider", &["domain", "edges"]),
-    ("cli", &["config", "domain", "sample_provider"]),
+    ("cli", &["config", "domain", "sample_provider", "sinks"]),
 ];
 
 static USES: LazyLock<Vec<Use>> = LazyLock::new(|| Imports::of(sources(&["src"])).uses());
