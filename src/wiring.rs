@@ -20,6 +20,7 @@ mod log_init;
 mod log_postgres;
 mod log_sinks;
 pub(crate) mod money;
+mod notices;
 mod notify;
 mod output;
 pub(crate) mod parts;

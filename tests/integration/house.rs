@@ -43,6 +43,7 @@ const DOMAIN_IMPORTS: [&str; 18] = [
     "smallvec",
     "jiff",
     "percent_encoding",
+    "ahash",
 ];
 
 /// Ways out of the pure core that need no import of a crate.
