@@ -9,7 +9,9 @@ pub(crate) mod console;
 mod host_port;
 mod listeners;
 mod load;
+pub(crate) mod log_events;
 pub(crate) mod log_home;
+pub(crate) mod log_postgres;
 pub(crate) mod money;
 pub(crate) mod notices;
 pub(crate) mod own_usage;
@@ -296,6 +298,8 @@ pub(crate) struct LogConfig {
     pub access_queue_lines: usize,
     /// Where the consumption log is at home.
     pub home: log_home::LogHome,
+    /// Who gets its rows as events.
+    pub events: Option<log_events::LogEventsConfig>,
 }
 
 /// Where access lines are written.

@@ -161,6 +161,8 @@ pub(super) struct RawLog {
     pub(super) access_queue_lines: Option<u64>,
     pub(super) home: Option<String>,
     pub(super) files: super::log_home::RawLogFiles,
+    pub(super) postgres: super::log_postgres::RawLogPostgres,
+    pub(super) events: super::log_events::RawLogEvents,
 }
 
 /// `[rules]`

@@ -81,6 +81,8 @@ fn the_shipped_file_names_every_key() {
         ("admin.tls", "[admin.tls]"),
         ("console", "[console]"),
         ("log", "[log]"),
+        ("log.postgres", "[log.postgres]"),
+        ("log.events", "[log.events]"),
         ("rules", "[rules]"),
         ("prices", "[prices]"),
         ("provider.anthropic", "[provider.anthropic]"),
