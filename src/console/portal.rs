@@ -238,7 +238,14 @@ impl Portal {
         ]);
         let rows = self.read(session, &format!("/v1/log/latest{log}")).await?;
         let models = self.read(session, "/v1/models").await?;
-        Ok(page::Facts { key, rows, models })
+        let used = |by| super::fields::query(&[("key", session.who.key.as_str()), ("by", by)]);
+        Ok(page::Facts {
+            by_day: self.read(session, &format!("/v1/usage{}", used("day"))).await?,
+            by_model: self.read(session, &format!("/v1/usage{}", used("model"))).await?,
+            key,
+            rows,
+            models,
+        })
     }
 
     async fn key(&self, session: &Session<Owner>) -> Result<Value, Refused> {

@@ -2,6 +2,7 @@
 
 mod browser;
 mod forms;
+mod many;
 mod openid;
 mod pages;
 mod portal;

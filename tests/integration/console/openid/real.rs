@@ -200,9 +200,14 @@ fn a_person_signs_in_in_a_browser_although_the_provider_is_another_site() {
     let _weir = builder.set("console.listen", listen).start();
     browser.open(&url);
     browser.evaluate("document.querySelector('form button').click()");
-    wait_until("the provider asks who it is", || browser.evaluate("document.title") == "Who are you?");
+    wait_until("the provider asks who it is", || {
+        browser.evaluate("document.title") == "Who are you?"
+    });
     browser.leave_by("document.querySelector('a').click()");
-    assert_eq!(browser.text("document.URL").split('?').next(), Some(&*format!("{url}/openid/return")));
+    assert_eq!(
+        browser.text("document.URL").split('?').next(),
+        Some(&*format!("{url}/openid/return"))
+    );
     browser.leave_by("document.querySelector('form button').click()");
     assert_eq!(browser.text("document.querySelector('h1').innerText"), "Overview");
     let who = browser.text("document.querySelector('.who').innerText");
@@ -210,5 +215,10 @@ fn a_person_signs_in_in_a_browser_although_the_provider_is_another_site() {
     browser.leave_by("document.querySelector('.who button').click()");
     assert_eq!(browser.text("document.querySelector('h1').innerText"), "Signed out");
     let policy = browser.complaints();
-    assert!(!policy.iter().any(|complaint| complaint.contains("Content Security Policy")), "{policy:?}");
+    assert!(
+        !policy
+            .iter()
+            .any(|complaint| complaint.contains("Content Security Policy")),
+        "{policy:?}"
+    );
 }
