@@ -14,6 +14,7 @@ pub(crate) mod log_home;
 pub(crate) mod log_postgres;
 pub(crate) mod money;
 pub(crate) mod notices;
+pub(crate) mod openid;
 pub(crate) mod own_usage;
 mod raw;
 mod raw_secret;

@@ -19,6 +19,7 @@ pub(crate) mod load;
 pub(crate) mod models;
 pub(crate) mod multiplied;
 pub(crate) mod node;
+pub(crate) mod openid;
 pub(crate) mod packed;
 pub(crate) mod postgres;
 pub(crate) mod process;
