@@ -86,6 +86,8 @@ fn the_shipped_file_names_every_key() {
             "[console]\nlisten = \"127.0.0.1:1\"\n[console.openid]\nissuer = \"https://a\"\nclient_id = \"c\"\nroles = { g = \"owner\" }",
         ),
         ("log", "[log]"),
+        ("log.postgres", "[log.postgres]"),
+        ("log.events", "[log.events]"),
         ("rules", "[rules]"),
         ("prices", "[prices]"),
         ("provider.anthropic", "[provider.anthropic]"),

@@ -13,6 +13,7 @@ use crate::{
         reply::own_usage::OwnUsage, request::bodies::Bodies,
     },
     providers::{learnt_usage::Learnt, live::LiveCell, sessions::Sessions},
+    side::admin::LogHome,
     stability::public::Public,
     store::{
         KeyStore, StoreWarning, archive::Archive, embedded::handover::Carried, key_cache::KeyCache,
@@ -22,6 +23,7 @@ use crate::{
     wiring::{
         StartError, catalogue,
         descriptors::Descriptors,
+        log_sinks::LogSinks,
         money::{Money, Stores},
         prepared::Prepared,
         public,
@@ -43,6 +45,8 @@ pub(crate) struct Parts {
     pub web_sessions: Arc<dyn WebSessionStore>,
     /// All that it keeps, for backups of a store that this process owns.
     pub archive: Option<Arc<dyn Archive>>,
+    /// Where the log is at home besides the store, if it is.
+    pub log_home: Option<LogHome>,
     /// Who served the sessions whose state lies at a provider.
     pub sessions: Arc<Sessions>,
     /// Ends when they are written after `stop`.
@@ -98,10 +102,12 @@ impl Parts {
         let (sessions, session_writer) = Sessions::new(session_store);
         let session_task = background.spawn(session_writer.run(stopped.clone()));
         let cache_task = background.spawn(Arc::clone(&keys).run(stopped.clone()));
+        let (log_sinks, log_home) = LogSinks::open(&config, background, &stopped)?;
         let stores = Stores {
             engine: ledger,
             keys: Arc::clone(&store),
             stability: Arc::clone(&stability),
+            sinks: log_sinks,
         };
         let money = Money::build(&config, stores, lanes, background, &stopped)?;
         let stability = Stability::build(
@@ -120,6 +126,7 @@ impl Parts {
             store,
             web_sessions,
             archive,
+            log_home,
             sessions: Arc::new(sessions),
             session_task,
             keys,

@@ -332,6 +332,7 @@ fn admin_state(parts: &Parts, upgrades: Option<Arc<dyn Upgrades>>) -> Result<Adm
                 parts.money.billing.clone(),
             )),
             archive: parts.archive.clone(),
+            home: parts.log_home.clone(),
         },
         Arc::new(Served::new(&parts.live, &parts.switches)),
         prefix,

@@ -21,6 +21,7 @@ pub(crate) mod multiplied;
 pub(crate) mod node;
 pub(crate) mod openid;
 pub(crate) mod packed;
+pub(crate) mod postgres;
 pub(crate) mod process;
 pub(crate) mod prometheus;
 pub(crate) mod provider;
