@@ -12,6 +12,7 @@
 
 mod accounts;
 mod checked;
+mod checkpoints;
 mod contents;
 mod damage;
 mod disk;
@@ -22,6 +23,7 @@ mod folder;
 pub mod frame;
 mod gaps;
 mod handle;
+mod holders;
 mod identity;
 mod index;
 mod indexes;
@@ -31,7 +33,9 @@ mod reader;
 mod replay;
 mod reservation;
 mod retention;
+mod rows;
 mod shares;
+mod sinks;
 mod sizes;
 mod steps;
 mod sync;
@@ -46,6 +50,7 @@ pub(crate) use handle::{Journal, Opened};
 pub(crate) use position::Position;
 pub(crate) use replay::PossiblySettled;
 pub(crate) use reservation::Reservation;
+pub(crate) use rows::{NumberedRow, Rows};
 #[cfg(test)]
 pub(crate) use sizes::{ADMIT_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub(crate) use sizes::{REQUEST_BYTES, STEP_BYTES_MAX};

@@ -25,8 +25,9 @@ use crate::{
         error::{JournalError, JournalShut},
         folder::Folder,
         frame,
+        holders::Holders,
         position::Position,
-        reader::Reader,
+        reader::{Reader, Scope},
         replay::{self, PossiblySettled},
         reservation::Reservation,
         sizes::REQUEST_BYTES,
@@ -74,6 +75,7 @@ impl Journal {
             offset: frame::HEADER as u64,
         };
         let mut contents = replayed.contents;
+        contents.holders = Holders::new(&settings.sinks);
         contents.begin(begin, settings.segment_bytes, clock::unix_millis());
         let engine = Arc::new(JournalEngine {
             folder,
@@ -191,7 +193,9 @@ impl Journal {
         let failed = |source| JournalError::io(&folder.path, source);
         state.buffer.clear();
         state.buffer.extend([0; frame::HEAD]);
-        serde_json::to_writer(&mut state.buffer, record).map_err(|error| failed(error.into()))?;
+        record
+            .write_json(&mut state.buffer)
+            .map_err(|error| failed(error.into()))?;
         let bytes = state.buffer.len() as u64;
         let max = state.tail.frame_max();
         if bytes > max {
@@ -202,15 +206,16 @@ impl Journal {
             state.tail.promise(more, folder)?;
             reservation.grow(more);
         }
-        let mut written = state.tail.write(&mut state.buffer, folder);
+        let lengths = [state.buffer.len()];
+        let mut written = state.tail.write(&mut state.buffer, &lengths, folder);
         if let Err(error) = &written {
             self.failed(error);
             // The disk may take it elsewhere: a settlement is not to be lost for one bad place.
-            written = state.tail.write(&mut state.buffer, folder);
+            written = state.tail.write(&mut state.buffer, &lengths, folder);
         }
         let now = clock::unix_millis();
         self.engine.note_begun(state, now);
-        let position = written.map_err(|error| {
+        let (position, _) = written.map_err(|error| {
             self.failed(&error);
             failed(error)
         })?;
@@ -224,7 +229,7 @@ impl Journal {
         Ok(position)
     }
 
-    fn failed(&self, error: &std::io::Error) {
+    pub(super) fn failed(&self, error: &std::io::Error) {
         self.engine.failures.fetch_add(1, Ordering::Relaxed);
         tracing::error!(%error, folder = %self.engine.folder.path.display(), "the journal cannot be written");
     }
@@ -243,7 +248,7 @@ impl Journal {
 
     /// Reads records from a position on.
     pub(crate) fn reader(&self, from: Position) -> Reader {
-        Reader::new(Arc::clone(&self.engine), from)
+        Reader::new(Arc::clone(&self.engine), from, Scope::Written)
     }
 
     /// How many requests of a key, and of its account, this process has settled that the store has not acknowledged.

@@ -44,6 +44,8 @@ pub(super) struct Tail {
     spare: VecDeque<Segment>,
     promised: u64,
     segment_bytes: u64,
+    /// No new segment has a lower number.
+    least: u64,
     frame_max: u64,
     disk: Arc<dyn Disk>,
     /// When and why a segment could not be created.
@@ -69,6 +71,7 @@ impl Tail {
             spare: VecDeque::new(),
             promised: 0,
             segment_bytes,
+            least: first,
             frame_max: (RECORD_BYTES_MAX + frame::HEAD as u64).min(segment_bytes / 4),
             disk,
             refused: None,
@@ -91,9 +94,35 @@ impl Tail {
     }
 
     fn room(&self) -> u64 {
-        let usable = |at: u64| self.segment_bytes.saturating_sub(at).saturating_sub(self.frame_max);
-        let spare = self.spare.iter().map(|segment| usable(segment.at)).sum::<u64>();
-        usable(self.current.at).saturating_add(spare)
+        self.usable(&self.current).saturating_add(self.room_from(0))
+    }
+
+    /// The room in spare segments of at least this number.
+    fn room_from(&self, least: u64) -> u64 {
+        let spare = self.spare.iter().filter(|segment| segment.number >= least);
+        spare.map(|segment| self.usable(segment)).sum()
+    }
+
+    fn usable(&self, segment: &Segment) -> u64 {
+        let left = self.segment_bytes.saturating_sub(segment.at);
+        left.saturating_sub(self.frame_max)
+    }
+
+    /// What follows goes to a segment of at least this number. What was promised keeps its room. Says whether the segment is
+    /// another one now.
+    pub(super) fn leap(&mut self, least: u64, folder: &Folder) -> Result<bool, JournalShut> {
+        if self.current.number >= least {
+            return Ok(false);
+        }
+        self.least = self.least.max(least);
+        while self.room_from(least) <= self.promised {
+            self.prepare(folder)?;
+        }
+        while self.current.number < least {
+            self.roll(folder)
+                .map_err(|error| JournalShut::Full(error.to_string()))?;
+        }
+        Ok(true)
     }
 
     /// Reserves room for that many bytes of frames, each at most [`Tail::frame_max`].
@@ -151,7 +180,7 @@ impl Tail {
             return Err(JournalShut::Gone(path));
         }
         let last = self.spare.back().unwrap_or(&self.current);
-        match make(folder, last.number + 1, self.segment_bytes, &*self.disk) {
+        match make(folder, self.least.max(last.number + 1), self.segment_bytes, &*self.disk) {
             Ok(segment) => {
                 self.refused = None;
                 self.named = true;
@@ -167,27 +196,43 @@ impl Tail {
         }
     }
 
-    /// Writes a frame; its first [`frame::HEAD`] bytes are filled in. The room was promised. After a failure the next one
-    /// goes to another segment.
-    pub(super) fn write(&mut self, frame: &mut [u8], folder: &Folder) -> io::Result<Position> {
-        let size = frame.len() as u64;
+    /// Writes frames that stand one behind the other, as many as one segment takes, at least the first, and answers with
+    /// the position of that and their number. The first [`frame::HEAD`] bytes of each are filled in. The room was promised.
+    /// After a failure the next ones go to another segment.
+    pub(super) fn write(
+        &mut self,
+        frames: &mut [u8],
+        lengths: &[usize],
+        folder: &Folder,
+    ) -> io::Result<(Position, usize)> {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+        let first = *lengths.first().ok_or_else(invalid)? as u64;
         // A segment that nothing stands in is tried again: a disk that takes no writes would else be filled with empty ones.
         let spoilt = self.spoilt && self.current.at > frame::HEADER as u64;
-        if spoilt || self.segment_bytes.saturating_sub(self.current.at) < size {
+        if spoilt || self.segment_bytes.saturating_sub(self.current.at) < first {
             self.roll(folder)?;
         }
         let position = Position {
             segment: self.current.number,
             offset: self.current.at,
         };
-        frame::seal(frame, position.segment, position.offset)
-            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        let written = self.disk.write(&self.current.file, frame, position.offset);
+        let (mut size, mut taken) = (0, 0);
+        for length in lengths {
+            let end = size + length;
+            if self.segment_bytes.saturating_sub(position.offset) < end as u64 {
+                break;
+            }
+            let frame = frames.get_mut(size..end).ok_or_else(invalid)?;
+            frame::seal(frame, position.segment, position.offset + size as u64).ok_or_else(invalid)?;
+            (size, taken) = (end, taken + 1);
+        }
+        let frames = frames.get(..size).filter(|_| taken > 0).ok_or_else(invalid)?;
+        let written = self.disk.write(&self.current.file, frames, position.offset);
         self.spoilt = written.is_err();
         self.broken |= self.spoilt;
         written?;
-        self.current.at += size;
-        Ok(position)
+        self.current.at += size as u64;
+        Ok((position, taken))
     }
 
     /// Continues in a fresh segment.

@@ -37,7 +37,7 @@
 //!
 //! **Counters** of a key have the period's name. Those that ended more than 7 days before now may be dropped, `all` never.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +64,7 @@ use crate::domain::{
     },
     ledger::consumption::Row,
     money::NanoUsd,
+    quick_map::QuickMap,
 };
 
 mod amounts;
@@ -81,7 +82,7 @@ pub(crate) mod transient;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
     summary: Option<AccountSummary>,
-    keys: HashMap<KeyId, AccountKey>,
+    keys: QuickMap<KeyId, AccountKey>,
     buckets: Buckets,
     holds: Holds,
     operations: Operations,
