@@ -13,6 +13,8 @@ mod fields;
 mod keys;
 pub(crate) mod local;
 mod log;
+mod log_home;
+mod overview;
 mod peer;
 mod providers;
 mod reply;
@@ -48,6 +50,7 @@ use tokio::{
 };
 
 use connection_extension::ConnectionExtension;
+pub(crate) use log_home::LogHome;
 pub(crate) use peer::Peer;
 pub(crate) use served::{CredentialView, ModelView, PassedOverView, ProviderView, Providers};
 pub(crate) use state::{AdminState, Stores};
@@ -78,8 +81,12 @@ fn router(state: AdminState) -> Router {
         .route("/v1/console/links", post(console::issue))
         .route("/v1/log", get(log::query))
         .route("/v1/log/latest", get(log::latest::query))
+        .route("/v1/log/home", get(log_home::about))
+        .route("/v1/log/home/verify", get(log_home::verify))
+        .route("/v1/log/home/fill", post(log_home::fill))
         .route("/v1/log/verify", get(verify::verify))
         .route("/v1/log/mend", post(verify::mend))
+        .route("/v1/overview", get(overview::page))
         .route("/v1/usage", get(usage::report))
         .route("/v1/backup", get(backup::send))
         .route("/v1/keys", post(keys::create).get(keys::list))

@@ -9,9 +9,13 @@ use tokio::{sync::watch, task::JoinHandle, time::timeout};
 use crate::{
     config::JournalConfig,
     journal::{Journal, JournalError, Opened, lanes},
-    money::settlement::{Settler, charge_left_over},
+    money::{
+        notices::Charged,
+        settlement::{Settler, charge_left_over},
+    },
     stability::Publisher,
     store::{KeyStore, ledger::LedgerStore, stability::StabilityStore},
+    wiring::log_sinks::LogSinks,
 };
 
 /// How often lanes are looked for whose processes have ended.
@@ -25,6 +29,8 @@ pub(crate) struct LeftLanes {
     ledger: Arc<dyn LedgerStore>,
     keys: Arc<dyn KeyStore>,
     stability: Arc<dyn StabilityStore>,
+    charged: Arc<Charged>,
+    sinks: LogSinks,
     open: Mutex<Vec<Lane>>,
     /// Whether further ones are looked for. Locked while some are opened.
     looking: tokio::sync::Mutex<bool>,
@@ -44,12 +50,16 @@ impl LeftLanes {
         ledger: Arc<dyn LedgerStore>,
         keys: Arc<dyn KeyStore>,
         stability: Arc<dyn StabilityStore>,
+        charged: Arc<Charged>,
+        sinks: LogSinks,
     ) -> Self {
         Self {
             settings,
             ledger,
             keys,
             stability,
+            charged,
+            sinks,
             open: Mutex::default(),
             looking: tokio::sync::Mutex::new(true),
         }
@@ -66,17 +76,19 @@ impl LeftLanes {
             Arc::clone(&journal),
             Arc::clone(&self.ledger),
             Arc::clone(&self.keys) as _,
-        );
+        )
+        .noting(Arc::clone(&self.charged));
         let (settled, told) = (stop.subscribe(), stop.subscribe());
         let publisher = Publisher::new(
             Arc::clone(&journal) as _,
             Arc::clone(&self.stability),
             journal.node().clone(),
         );
-        let tasks = vec![
+        let mut tasks = vec![
             tokio::spawn(async move { settler.run(settled).await }),
             tokio::spawn(Arc::new(publisher).run(told)),
         ];
+        tasks.extend(self.sinks.feeds(&journal, &stop.subscribe()).map(tokio::spawn));
         self.open.lock().push(Lane { journal, stop, tasks });
         Ok(())
     }

@@ -15,11 +15,12 @@ use crate::{
     journal::{Journal, JournalError, lanes::Lanes},
     money::{
         billing::{Billing, GraceLimits},
+        notices::{Charged, Teller},
         settlement::{Settler, charge_left_over},
     },
     store::{KeyStore, embedded::handover::HandoverStore, ledger::LedgerStore, stability::StabilityStore},
     telemetry::metrics::{Metrics, MoneyFigures},
-    wiring::{StartError, lanes::LeftLanes, store::Ledger},
+    wiring::{StartError, lanes::LeftLanes, log_sinks::LogSinks, notices, store::Ledger},
 };
 
 /// How long the last settlements may take to reach the store when the process ends; they are in the journal anyway.
@@ -36,6 +37,7 @@ pub(crate) struct Money {
     /// Admits and charges requests.
     pub billing: Billing,
     engine: Ledger,
+    sinks: LogSinks,
     grace: GraceLimits,
     journal_folder: PathBuf,
     /// Ends after the last checkpoint, when `stop` has turned true.
@@ -50,6 +52,8 @@ pub(crate) struct Stores {
     pub keys: Arc<dyn KeyStore>,
     /// The public record.
     pub stability: Arc<dyn StabilityStore>,
+    /// Where rows of the log go besides.
+    pub sinks: LogSinks,
 }
 
 impl Money {
@@ -65,6 +69,7 @@ impl Money {
             engine,
             keys,
             stability,
+            sinks,
         } = stores;
         if let Ledger::Embedded(embedded) = &engine {
             let begun = background.block_on(embedded.begin(lanes.accounts_known()));
@@ -79,14 +84,24 @@ impl Money {
             let (embedded, stopped) = (Arc::clone(embedded), stopped.clone());
             background.spawn(async move { embedded.run(stopped).await });
         }
+        let charged = Arc::<Charged>::default();
         let settler = Settler::new(Arc::clone(&journal), Arc::clone(&ledger), Arc::clone(&keys) as _);
+        let settler = settler.noting(Arc::clone(&charged));
+        let told = notices::settings(&config.notices)?;
+        let teller = Teller::new(Arc::clone(&ledger), Arc::clone(&charged), told);
+        background.spawn(teller.run(stopped.clone()));
         let settled = stopped.clone();
         background.spawn(async move { settler.run(settled).await });
+        for feed in sinks.feeds(&journal, stopped) {
+            background.spawn(feed);
+        }
         let left = Arc::new(LeftLanes::new(
             config.journal.clone(),
             Arc::clone(&ledger),
             keys,
             stability,
+            charged,
+            sinks.clone(),
         ));
         for lane in others {
             background.block_on(left.take(lane)).map_err(journal_failed)?;
@@ -104,6 +119,7 @@ impl Money {
             left,
             billing,
             engine,
+            sinks,
             grace,
             journal_folder: config.journal.path.clone(),
             billing_task,
@@ -122,11 +138,12 @@ impl Money {
     pub(crate) fn observe(&self, metrics: &Metrics) {
         let (billing, journal) = (self.billing.clone(), Arc::clone(&self.journal));
         let left = Arc::clone(&self.left);
-        let grace = self.grace;
+        let (grace, sinks) = (self.grace, self.sinks.clone());
         let folder = self.journal_folder.clone();
         metrics.sample(move |metrics| {
             let mut lanes = left.journals();
             lanes.push(Arc::clone(&journal));
+            sinks.tell(metrics, &lanes);
             let sum = |figure: fn(&Journal) -> u64| lanes.iter().map(|lane| figure(lane)).sum::<u64>();
             let rows = billing.rows().map(|(source, total)| (source_name(source), total));
             metrics.money_is(&MoneyFigures {

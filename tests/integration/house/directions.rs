@@ -10,7 +10,7 @@ use super::source::sources;
 
 /// The rooms of `src/`, the lowest first, each with those that it may use. `wiring` is where all of them meet, and uses
 /// whatever it builds.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 16] = [
     ("domain", &[]),
     ("edges", &[]),
     ("telemetry", &["domain", "edges"]),
@@ -18,10 +18,11 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ("config", &["domain"]),
     ("store", &["domain", "edges"]),
     ("journal", &["config", "domain", "edges"]),
-    // What is known of providers, money, and the public record.
+    // What is known of providers, money, the public record, and the log's other places.
     ("providers", &["config", "domain", "edges", "store"]),
     ("money", &["config", "domain", "edges", "journal", "store"]),
     ("stability", &["domain", "edges", "journal", "store"]),
+    ("sinks", &["config", "domain", "edges", "journal", "store"]),
     // How clients come in.
     ("front", &["config", "domain", "edges", "providers", "telemetry"]),
     // What is served.
@@ -33,6 +34,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
             "front",
             "journal",
             "money",
+            "sinks",
             "stability",
             "store",
             "telemetry",
@@ -55,7 +57,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
         ],
     ),
     ("sample_provider", &["domain", "edges"]),
-    ("cli", &["config", "domain", "sample_provider"]),
+    ("cli", &["config", "domain", "sample_provider", "sinks"]),
 ];
 
 static USES: LazyLock<Vec<Use>> = LazyLock::new(|| Imports::of(sources(&["src"])).uses());
