@@ -57,7 +57,7 @@ pub(super) fn resolve(values: &mut Values<'_>, home: Option<&str>, files: &RawLo
             LogHome::Files(LogFilesConfig {
                 path: values.path(&["log", "files", "path"], path),
                 longest: values.seconds(&["log", "files", "seconds"], files.seconds, 3600, 1..=3600),
-                rows_max: values.count(&rows, files.rows_max, 50_000, 1..=1_000_000),
+                rows_max: values.count(&rows, files.rows_max, 32_768, 1..=1_000_000),
             })
         }
         Some(_) => {

@@ -31,6 +31,7 @@ mod order;
 mod room;
 mod shares;
 mod shut;
+mod sinks;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
