@@ -9,8 +9,12 @@ pub(crate) mod console;
 mod host_port;
 mod listeners;
 mod load;
+pub(crate) mod log_events;
 pub(crate) mod log_home;
+pub(crate) mod log_postgres;
 pub(crate) mod money;
+pub(crate) mod notices;
+pub(crate) mod openid;
 pub(crate) mod own_usage;
 mod raw;
 mod raw_secret;
@@ -58,6 +62,8 @@ pub(crate) struct Config {
     pub key_cache: KeyCacheConfig,
     /// `[money]`: grace without the store, and waiting for holds.
     pub money: money::MoneyConfig,
+    /// `[notices]`: what is told before it is over, and where to.
+    pub notices: notices::NoticesConfig,
     /// `[journal]`: this node's record of requests and charges.
     pub journal: JournalConfig,
     /// `[ops]`: the listener for metrics and health.
@@ -293,6 +299,8 @@ pub(crate) struct LogConfig {
     pub access_queue_lines: usize,
     /// Where the consumption log is at home.
     pub home: log_home::LogHome,
+    /// Who gets its rows as events.
+    pub events: Option<log_events::LogEventsConfig>,
 }
 
 /// Where access lines are written.
@@ -376,6 +384,7 @@ impl Config {
             ("upstream", pool(&self.upstream) != pool(&before.upstream)),
             ("store", self.store != before.store),
             ("key_cache", self.key_cache != before.key_cache),
+            ("notices", self.notices != before.notices),
             ("journal", self.journal != before.journal),
             ("ops", self.ops != before.ops),
             ("stability", self.stability.at_start() != before.stability.at_start()),

@@ -6,6 +6,7 @@
 mod answer;
 mod ask;
 mod cookie;
+mod day_chart;
 mod desk;
 mod exchange;
 mod fields;
@@ -16,19 +17,20 @@ mod limits;
 mod link;
 pub(crate) mod listener;
 mod new_key;
+pub(crate) mod openid;
 mod operator;
 mod origin;
 pub(crate) mod portal;
-mod role;
 mod rows;
 mod sent;
 mod session;
 mod snippet;
+mod usage_table;
 mod view;
 
 pub(crate) use self::{
     desk::Source,
     exchange::read,
     link::{LinkAddress, Links},
-    operator::Console,
+    operator::{Console, Doors},
 };

@@ -8,6 +8,7 @@
 mod batching;
 #[cfg(test)]
 pub(crate) mod contract;
+pub(crate) mod events;
 mod feeder;
 mod figures;
 pub(crate) mod files;
@@ -16,6 +17,7 @@ mod gathering;
 mod home;
 #[cfg(test)]
 pub(crate) mod memory;
+pub(crate) mod postgres;
 mod sink;
 
 pub(crate) use feeder::Feeder;

@@ -22,6 +22,7 @@ use crate::{
 mod csv;
 mod days;
 mod home;
+pub(crate) mod init;
 mod timestamp;
 mod verify;
 
@@ -33,6 +34,16 @@ const PAGE: usize = 1000;
 const EXPORT_MODE: u32 = 0o600;
 /// How far back a query goes, unless told otherwise, in hours.
 const QUERY_HOURS: u32 = 24;
+
+/// What to do with the log, or before there is one.
+#[derive(Clone, Debug, Subcommand)]
+pub enum LogSubcommand {
+    /// Make what the log's database needs, and say who may use it; needs no running weir
+    Init(init::LogInitArgs),
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    Read(LogCommand),
+}
 
 /// What to do with the log.
 #[derive(Clone, Debug, Subcommand)]

@@ -4,7 +4,12 @@ use std::{path::PathBuf, time::Duration};
 
 use serde::Deserialize;
 
-use super::{JournalSink, values::Values};
+use super::{
+    JournalSink,
+    log_postgres::{self, LogPostgresConfig},
+    raw::RawLog,
+    values::Values,
+};
 
 /// `[log.files]` as in the file.
 #[derive(Debug, Default, Deserialize)]
@@ -33,6 +38,8 @@ pub(crate) enum LogHome {
     Store,
     /// To Parquet files besides.
     Files(LogFilesConfig),
+    /// To a table in Postgres besides.
+    Postgres(Box<LogPostgresConfig>),
 }
 
 impl LogHome {
@@ -44,14 +51,19 @@ impl LogHome {
                 name: "files",
                 required: true,
             }),
+            Self::Postgres(_) => Some(JournalSink {
+                name: "postgres",
+                required: true,
+            }),
         }
     }
 }
 
-pub(super) fn resolve(values: &mut Values<'_>, home: Option<&str>, files: &RawLogFiles) -> LogHome {
-    match home {
+pub(super) fn resolve(values: &mut Values<'_>, raw: &RawLog) -> LogHome {
+    match raw.home.as_deref() {
         None | Some("store") => LogHome::Store,
         Some("files") => {
+            let files = &raw.files;
             let path = files.path.as_deref().unwrap_or("/var/lib/weir/log");
             let rows = ["log", "files", "rows_max"];
             LogHome::Files(LogFilesConfig {
@@ -60,8 +72,12 @@ pub(super) fn resolve(values: &mut Values<'_>, home: Option<&str>, files: &RawLo
                 rows_max: values.count(&rows, files.rows_max, 32_768, 1..=1_000_000),
             })
         }
+        Some("postgres") => {
+            let resolved = log_postgres::resolve(values, &raw.postgres);
+            resolved.map_or(LogHome::Store, |resolved| LogHome::Postgres(Box::new(resolved)))
+        }
         Some(_) => {
-            values.wrong(&["log", "home"], "no such home, give store or files");
+            values.wrong(&["log", "home"], "no such home, give store, files or postgres");
             LogHome::Store
         }
     }

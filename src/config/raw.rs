@@ -18,6 +18,7 @@ pub(super) struct RawConfig {
     pub(super) store: RawStore,
     pub(super) key_cache: RawKeyCache,
     pub(super) money: super::money::RawMoney,
+    pub(super) notices: super::notices::RawNotices,
     pub(super) journal: RawJournal,
     pub(super) ops: RawOps,
     pub(super) stability: super::stability::RawStability,
@@ -160,6 +161,8 @@ pub(super) struct RawLog {
     pub(super) access_queue_lines: Option<u64>,
     pub(super) home: Option<String>,
     pub(super) files: super::log_home::RawLogFiles,
+    pub(super) postgres: super::log_postgres::RawLogPostgres,
+    pub(super) events: super::log_events::RawLogEvents,
 }
 
 /// `[rules]`

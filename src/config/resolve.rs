@@ -12,8 +12,8 @@ use super::raw::{
 };
 use super::values::{KeyPath, Values, loopback};
 use super::{
-    AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, JournalConfig, KeyCacheConfig, LogConfig,
-    OpsConfig, PricesConfig, RulesConfig, StoreConfig, UpstreamConfig,
+    AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, JournalConfig, JournalSink, KeyCacheConfig,
+    LogConfig, OpsConfig, PricesConfig, RulesConfig, StoreConfig, UpstreamConfig,
 };
 use crate::domain::catalogue::{CatalogueSettings, Places, ProviderOverride};
 use crate::domain::keys::secret::KeyPrefix;
@@ -65,6 +65,7 @@ pub(super) fn resolve(
     let store = store(&mut values, raw.store);
     let key_cache = key_cache(&mut values, &raw.key_cache);
     let money = super::money::resolve(&mut values, &raw.money);
+    let notices = super::notices::resolve(&mut values, &raw.notices);
     let journal = journal(&mut values, &raw.journal);
     let ops = OpsConfig {
         listen: values.address(&["ops", "listen"], raw.ops.listen.as_deref(), loopback(9464)),
@@ -74,7 +75,7 @@ pub(super) fn resolve(
     let console = super::console::resolve(&mut values, &raw.console);
     let log = log(&mut values, &raw.log);
     let journal = JournalConfig {
-        sinks: log.home.sink().into_iter().collect(),
+        sinks: sinks(&log),
         ..journal
     };
     let rules = rules(&mut values, &raw.rules);
@@ -105,6 +106,7 @@ pub(super) fn resolve(
         store,
         key_cache,
         money,
+        notices,
         journal,
         ops,
         stability,
@@ -310,8 +312,15 @@ fn log(values: &mut Values<'_>, raw: &RawLog) -> LogConfig {
         access,
         level,
         access_queue_lines: lines,
-        home: super::log_home::resolve(values, raw.home.as_deref(), &raw.files),
+        home: super::log_home::resolve(values, raw),
+        events: super::log_events::resolve(values, &raw.events),
     }
+}
+
+/// Those that the journal feeds.
+fn sinks(log: &LogConfig) -> Vec<JournalSink> {
+    let events = log.events.as_ref().map(super::log_events::LogEventsConfig::sink);
+    log.home.sink().into_iter().chain(events).collect()
 }
 
 fn rules(values: &mut Values<'_>, raw: &RawRules) -> RulesConfig {

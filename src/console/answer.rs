@@ -32,6 +32,14 @@ impl Answer {
         Self::new(status, "text/plain; charset=utf-8", format!("{text}\n").into())
     }
 
+    /// JSON texts, one in a line, to be kept under a name.
+    pub(super) fn download(name: &'static str, lines: String) -> Self {
+        let mut answer = Self::new(StatusCode::OK, "application/x-ndjson; charset=utf-8", lines.into());
+        let kept = HeaderValue::from_static(name);
+        answer.headers.insert(header::CONTENT_DISPOSITION, kept);
+        answer
+    }
+
     /// The style sheet, the one thing that a browser may keep.
     pub(super) fn style(sheet: &'static str) -> Self {
         let mut answer = Self::new(
@@ -55,6 +63,12 @@ impl Answer {
     /// The same with a cookie set.
     pub(super) fn with_cookie(mut self, cookie: HeaderValue) -> Self {
         self.headers.append(header::SET_COOKIE, cookie);
+        self
+    }
+
+    /// The same, and the browser goes on from it: `0; url=...`, as HTML's `meta` of that name.
+    pub(super) fn going_on(mut self, refresh: HeaderValue) -> Self {
+        self.headers.insert(header::REFRESH, refresh);
         self
     }
 

@@ -14,6 +14,7 @@ mod keys;
 pub(crate) mod local;
 mod log;
 mod log_home;
+mod overview;
 mod peer;
 mod providers;
 mod reply;
@@ -85,6 +86,7 @@ fn router(state: AdminState) -> Router {
         .route("/v1/log/home/fill", post(log_home::fill))
         .route("/v1/log/verify", get(verify::verify))
         .route("/v1/log/mend", post(verify::mend))
+        .route("/v1/overview", get(overview::page))
         .route("/v1/usage", get(usage::report))
         .route("/v1/backup", get(backup::send))
         .route("/v1/keys", post(keys::create).get(keys::list))

@@ -27,6 +27,7 @@ mod key_index;
 pub(crate) mod ledger;
 #[cfg(test)]
 mod tests;
+mod web_sessions;
 
 /// The embedded store. Opening it takes a lock on its file: it has one owner.
 pub(crate) struct EmbeddedStore {

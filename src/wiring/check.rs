@@ -11,7 +11,7 @@ use crate::{
     domain::strict_toml::FileError,
     edges::clock,
     front::tls::certificate::Certificate,
-    wiring::{catalogue, output::printed, start_error::StartError, store_check, tls, trust},
+    wiring::{catalogue, notices, output::printed, start_error::StartError, store_check, tls, trust},
 };
 
 /// What is wrong nowhere, and of what nobody would be served.
@@ -58,6 +58,19 @@ fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<Sound> {
         && let Err(message) = trust::bundle(ca_file)
     {
         errors.push(places.fault("upstream.ca_file", message));
+    }
+    if let Some(reference) = config
+        .console
+        .openid
+        .as_ref()
+        .and_then(|openid| openid.client_secret.as_ref())
+        && let Some(why) = store_check::secret_fault(reference)
+    {
+        let key = "console.openid.client_secret";
+        errors.push(places.fault(key, format!("key `{key}`: {why}")));
+    }
+    if let Err(why) = notices::secret(&config.notices) {
+        errors.push(places.fault("notices.secret", format!("key `notices.secret`: {why}")));
     }
     let certificates = tls::read(config)
         .map_err(|found| errors.extend(found))

@@ -9,7 +9,10 @@ use tokio::{sync::watch, task::JoinHandle, time::timeout};
 use crate::{
     config::JournalConfig,
     journal::{Journal, JournalError, Opened, lanes},
-    money::settlement::{Settler, charge_left_over},
+    money::{
+        notices::Charged,
+        settlement::{Settler, charge_left_over},
+    },
     stability::Publisher,
     store::{KeyStore, ledger::LedgerStore, stability::StabilityStore},
     wiring::log_sinks::LogSinks,
@@ -26,6 +29,7 @@ pub(crate) struct LeftLanes {
     ledger: Arc<dyn LedgerStore>,
     keys: Arc<dyn KeyStore>,
     stability: Arc<dyn StabilityStore>,
+    charged: Arc<Charged>,
     sinks: LogSinks,
     open: Mutex<Vec<Lane>>,
     /// Whether further ones are looked for. Locked while some are opened.
@@ -46,6 +50,7 @@ impl LeftLanes {
         ledger: Arc<dyn LedgerStore>,
         keys: Arc<dyn KeyStore>,
         stability: Arc<dyn StabilityStore>,
+        charged: Arc<Charged>,
         sinks: LogSinks,
     ) -> Self {
         Self {
@@ -53,6 +58,7 @@ impl LeftLanes {
             ledger,
             keys,
             stability,
+            charged,
             sinks,
             open: Mutex::default(),
             looking: tokio::sync::Mutex::new(true),
@@ -70,7 +76,8 @@ impl LeftLanes {
             Arc::clone(&journal),
             Arc::clone(&self.ledger),
             Arc::clone(&self.keys) as _,
-        );
+        )
+        .noting(Arc::clone(&self.charged));
         let (settled, told) = (stop.subscribe(), stop.subscribe());
         let publisher = Publisher::new(
             Arc::clone(&journal) as _,

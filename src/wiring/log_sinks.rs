@@ -10,9 +10,9 @@ use crate::{
     edges::clock,
     journal::Journal,
     side::admin::LogHome,
-    sinks::{Feeder, Sink, SinkFigures, files::LogFiles},
+    sinks::{Feeder, Home, Sink, SinkFigures, files::LogFiles},
     telemetry::metrics::{LogSinkFigures, Metrics},
-    wiring::start_error::StartError,
+    wiring::{log_events, log_postgres, start_error::StartError},
 };
 
 /// All that the configuration names, each with what it has done.
@@ -29,19 +29,28 @@ impl LogSinks {
         background: &Runtime,
         stopped: &watch::Receiver<bool>,
     ) -> Result<(Self, Option<LogHome>), StartError> {
-        match &config.log.home {
-            log_home::LogHome::Store => Ok((Self::default(), None)),
+        let home: Option<Arc<dyn Home>> = match &config.log.home {
+            log_home::LogHome::Store => None,
             log_home::LogHome::Files(config) => {
                 let files = LogFiles::open(&config.path, config.longest, config.rows_max).map_err(|error| {
                     let what = format!("{}: {error}", config.path.display());
                     StartError::failed("the folder of the log (log.files.path)", what)
                 })?;
                 background.spawn(keep_house(files.clone(), stopped.clone()));
-                let (files, figures) = (Arc::new(files), Arc::new(SinkFigures::default()));
-                let home = LogHome::new(Arc::clone(&files) as _, Arc::clone(&figures));
-                Ok((Self(vec![(files, figures)]), Some(home)))
+                Some(Arc::new(files))
             }
+            log_home::LogHome::Postgres(config) => Some(log_postgres::open(config, background, stopped)?),
+        };
+        let mut sinks: Vec<(Arc<dyn Sink>, Arc<SinkFigures>)> = Vec::new();
+        let home = home.map(|home| {
+            let figures = Arc::new(SinkFigures::default());
+            sinks.push((Arc::clone(&home) as _, Arc::clone(&figures)));
+            LogHome::new(home, figures)
+        });
+        if let Some(events) = &config.log.events {
+            sinks.push((log_events::open(events, config)?, Arc::default()));
         }
+        Ok((Self(sinks), home))
     }
 
     /// What feeds each of them from a lane of the journal, until `stopped` turns true. To be spawned.

@@ -15,7 +15,10 @@ use crate::{
     providers::{learnt_usage::Learnt, live::LiveCell, sessions::Sessions},
     side::admin::LogHome,
     stability::public::Public,
-    store::{KeyStore, StoreWarning, archive::Archive, embedded::handover::Carried, key_cache::KeyCache},
+    store::{
+        KeyStore, StoreWarning, archive::Archive, embedded::handover::Carried, key_cache::KeyCache,
+        web_sessions::WebSessionStore,
+    },
     telemetry::metrics::{Health, ProviderFigures},
     wiring::{
         StartError, catalogue,
@@ -38,6 +41,8 @@ pub(crate) struct Parts {
     /// Providers that an operator has switched off.
     pub switches: Arc<Switches>,
     pub store: Arc<dyn KeyStore>,
+    /// People's sessions in browsers.
+    pub web_sessions: Arc<dyn WebSessionStore>,
     /// All that it keeps, for backups of a store that this process owns.
     pub archive: Option<Arc<dyn Archive>>,
     /// Where the log is at home besides the store, if it is.
@@ -89,6 +94,7 @@ impl Parts {
             sessions: session_store,
             ledger,
             stability,
+            web_sessions,
             archive,
         } = store::open(&config, carried)?;
         let stopped = stop.subscribe();
@@ -118,6 +124,7 @@ impl Parts {
             live,
             switches,
             store,
+            web_sessions,
             archive,
             log_home,
             sessions: Arc::new(sessions),

@@ -2,8 +2,11 @@
 
 mod browser;
 mod forms;
+mod many;
+mod openid;
 mod pages;
 mod portal;
+mod sessions;
 mod sign_in;
 
 use std::net::SocketAddr;

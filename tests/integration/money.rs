@@ -16,5 +16,6 @@ mod limits;
 mod log_files;
 mod models;
 mod moving_slots;
+mod notices;
 mod redis_away;
 mod spend_limit;

@@ -26,6 +26,7 @@ mod predecessor;
 pub(crate) mod successor;
 #[cfg(test)]
 mod tests;
+mod web_sessions;
 
 use successor::Successor;
 

@@ -45,6 +45,16 @@ async fn sessions_are_remembered_by_their_latest_word() {
     crate::store::sessions::contract::sessions_are_remembered_by_their_latest_word(&*joined.store, now).await;
 }
 
+#[tokio::test]
+async fn web_sessions_are_kept() {
+    let Some(server) = TestServer::start().await else {
+        return;
+    };
+    let joined = server.join("weir").await;
+    crate::store::web_sessions::contract::web_sessions_are_kept(&*joined.store).await;
+    crate::store::web_sessions::contract::a_session_has_its_most_forms(&*joined.store).await;
+}
+
 /// How long it takes until a change is acknowledged.
 async fn until_written(store: &dyn KeyStore, number: u8) -> Duration {
     let start = clock::instant();

@@ -22,7 +22,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("providers", &["config", "domain", "edges", "store"]),
     ("money", &["config", "domain", "edges", "journal", "store"]),
     ("stability", &["domain", "edges", "journal", "store"]),
-    ("sinks", &["domain", "edges", "journal", "store"]),
+    ("sinks", &["config", "domain", "edges", "journal", "store"]),
     // How clients come in.
     ("front", &["config", "domain", "edges", "providers", "telemetry"]),
     // What is served.

@@ -75,6 +75,7 @@ macro_rules! all_contracts {
         let joined: Joined = join("sessions").await;
         let now = clock::unix_seconds();
         crate::store::sessions::contract::sessions_are_remembered_by_their_latest_word(&*joined.store, now).await;
+        crate::store::web_sessions::contract::web_sessions_are_kept(&*joined.store).await;
         let joined: Joined = join("backup").await;
         a_backup_is_taken_and_put_back(&joined).await;
         assert_eq!(joined.store.trouble(), StoreTrouble::default());
