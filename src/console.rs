@@ -16,6 +16,7 @@ mod limits;
 mod link;
 pub(crate) mod listener;
 mod new_key;
+pub(crate) mod oauth;
 mod operator;
 mod origin;
 pub(crate) mod portal;

@@ -6,5 +6,6 @@ pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod money;
 pub(crate) mod rules;
+pub(crate) mod sign_in;
 pub(crate) mod strict_toml;
 pub(crate) mod wire;

@@ -23,6 +23,7 @@ mod providers;
 #[cfg(feature = "sample-provider")]
 mod sample_provider;
 mod side;
+mod sign_in;
 mod stability;
 mod store;
 mod telemetry;

@@ -79,6 +79,7 @@ fn the_shipped_file_names_every_key() {
         ("admin", "[admin]"),
         ("admin.tls", "[admin.tls]"),
         ("console", "[console]"),
+        ("sign_in", "[sign_in]"),
         ("log", "[log]"),
         ("rules", "[rules]"),
         ("prices", "[prices]"),

@@ -1,5 +1,7 @@
 //! Sends weir's own answers.
 
+mod agent_settings;
+pub(crate) mod agents;
 pub(crate) mod greeting;
 pub(crate) mod listing;
 pub(crate) mod own_usage;

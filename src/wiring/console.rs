@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::{
     config::Config,
-    console::{Console, LinkAddress, Links, Source, listener::ConsoleHandler, portal::Portal},
+    console::{Console, LinkAddress, Links, Source, listener::ConsoleHandler, oauth::OAuth, portal::Portal},
     domain::{
         faults::stability::{Hour, Window},
         rules::RuleFile,
@@ -42,6 +42,10 @@ pub(super) fn state(state: AdminState, parts: &Parts) -> (AdminState, Option<Arc
 /// The portal, unless it is switched off.
 pub(super) fn portal(parts: &Parts, state: &AdminState) -> Option<Arc<Portal>> {
     let config = &parts.config;
+    let oauth = parts.sign_ins.as_ref().map(|sign_ins| {
+        let prefix = config.gateway.key_prefix.clone();
+        OAuth::new(Arc::clone(sign_ins), prefix, clock::instant())
+    });
     let portal = || {
         Portal::new(
             Arc::clone(&parts.store),
@@ -50,6 +54,7 @@ pub(super) fn portal(parts: &Parts, state: &AdminState) -> Option<Arc<Portal>> {
             (parts.tls.gateway.is_some(), config.stability.trusted_proxies.clone()),
             clock::instant(),
         )
+        .with_agents(oauth)
     };
     config.console.portal.then(|| Arc::new(portal()))
 }

@@ -10,9 +10,10 @@ use crate::{
     edges::{clock, limiter::Allowance, resolver::Resolver, switches::Switches},
     gateway::{
         Gateway, Limits, Pages, drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals,
-        reply::own_usage::OwnUsage, request::bodies::Bodies,
+        reply::{agents::Agents, own_usage::OwnUsage}, request::bodies::Bodies,
     },
     providers::{learnt_usage::Learnt, live::LiveCell, sessions::Sessions},
+    sign_in::AgentSignIns,
     stability::public::Public,
     store::{KeyStore, StoreWarning, archive::Archive, embedded::handover::Carried, key_cache::KeyCache},
     telemetry::metrics::{Health, ProviderFigures},
@@ -21,7 +22,7 @@ use crate::{
         descriptors::Descriptors,
         money::{Money, Stores},
         prepared::Prepared,
-        public,
+        public, sign_in,
         stability::Stability,
         store, tls,
     },
@@ -42,6 +43,10 @@ pub(crate) struct Parts {
     pub sessions: Arc<Sessions>,
     /// Ends when they are written after `stop`.
     pub session_task: JoinHandle<()>,
+    /// Signs agents in; `None`: none can.
+    pub sign_ins: Option<Arc<AgentSignIns>>,
+    /// What those that are signed in are told.
+    agents: Option<Agents>,
     /// The cache in front of it.
     pub keys: Arc<KeyCache>,
     /// Resolves the providers' names in the background.
@@ -83,6 +88,7 @@ impl Parts {
         let store::Opened {
             keys: store,
             sessions: session_store,
+            sign_ins,
             ledger,
             stability,
             archive,
@@ -107,6 +113,8 @@ impl Parts {
             &stopped,
         );
         background.spawn(reloader.run(stopped));
+        let sign_ins = sign_in::build(&config, sign_ins, &store, money.billing.time());
+        let agents = sign_in::agents(&config)?;
         let public = public::build(&config, &live, &stability.snapshots);
         let parts = Self {
             live,
@@ -115,6 +123,8 @@ impl Parts {
             archive,
             sessions: Arc::new(sessions),
             session_task,
+            sign_ins,
+            agents,
             keys,
             resolver,
             tls,
@@ -144,6 +154,7 @@ impl Parts {
             pages: Pages {
                 public: Arc::clone(&self.public),
                 own_usage: self.own_usage(),
+                agents: self.agents.clone(),
                 portal,
             },
             limits: Limits {
