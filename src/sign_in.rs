@@ -290,7 +290,11 @@ impl AgentSignIns {
                 None => change.removed.push(name),
             }
             if let Some(tokens) = outcome.tokens() {
-                let grant = (tokens.access.digest(), text(&tokens.grant)?, seconds(tokens.grant.until, now));
+                let grant = (
+                    tokens.access.digest(),
+                    text(&tokens.grant)?,
+                    seconds(tokens.grant.until, now),
+                );
                 change.put.push(grant);
             }
             if self.documents.exchange(&change).await? {

@@ -44,7 +44,12 @@ pub(super) fn resolve(values: &mut Values<'_>, raw: &RawSignIn, console: &Consol
         );
     }
     let seconds = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-    let access = values.number(&["sign_in", "access_seconds"], raw.access_seconds, 3600, 60..=DAY_SECONDS);
+    let access = values.number(
+        &["sign_in", "access_seconds"],
+        raw.access_seconds,
+        3600,
+        60..=DAY_SECONDS,
+    );
     let days = values.number(&["sign_in", "days"], raw.days, 30, 1..=365);
     SignInConfig {
         enabled,

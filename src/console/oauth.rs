@@ -153,7 +153,10 @@ struct Form(Vec<(String, String)>);
 
 impl Form {
     fn read(ask: &Ask) -> Result<Self, Fault> {
-        let kind = ask.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let kind = ask
+            .headers
+            .get(header::CONTENT_TYPE)
+            .and_then(|kind| kind.to_str().ok());
         let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
         if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
             return Err(invalid("content-type is application/x-www-form-urlencoded".to_owned()));

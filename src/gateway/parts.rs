@@ -9,7 +9,10 @@ use crate::{
     console::portal::Portal,
     edges::switches::Switches,
     gateway::{
-        drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals,
+        drain::Drain,
+        entry::Sinks,
+        key_slots::KeySlots,
+        recent_refusals::RecentRefusals,
         reply::{agents::Agents, own_usage::OwnUsage},
         request::bodies::Bodies,
     },

@@ -92,7 +92,10 @@ pub(crate) async fn write(session: &mut Session, reply: Reply, request_id: &str)
     for (name, value) in reply.headers {
         head.insert_header(name, value)?;
     }
-    head.insert_header(header::CONTENT_LENGTH, reply.body.len())?;
+    // On a 304 it would be that of the body which the client has (RFC 9110, section 8.6).
+    if reply.status != 304 {
+        head.insert_header(header::CONTENT_LENGTH, reply.body.len())?;
+    }
     head.insert_header(REQUEST_ID, request_id)?;
     send(session, head, Bytes::from(reply.body)).await
 }

@@ -116,7 +116,10 @@ mod tests {
         let (pace, start) = (Pace::new(2), clock::instant());
         assert!(pace.begin(&CODES[0], start) && pace.begin(&CODES[1], start));
         assert!(!pace.begin(&CODES[2], start + seconds(599)));
-        assert!(pace.poll(&CODES[2], start) && pace.poll(&CODES[2], start), "of another node");
+        assert!(
+            pace.poll(&CODES[2], start) && pace.poll(&CODES[2], start),
+            "of another node"
+        );
         pace.end(&CODES[0]);
         assert!(pace.begin(&CODES[2], start));
         assert!(pace.begin(&CODES[0], start + seconds(600)), "the others' time is over");

@@ -16,8 +16,8 @@ use self::key_index::{KeyIndex, KeyMutation};
 use self::sign_ins::Documents;
 use crate::domain::keys::key::{KeyId, KeyRecord};
 use crate::domain::keys::secret::KeyDigest;
-use crate::edges::clock;
 use crate::domain::wire::{provider_state::StateKey, session_hint::ServedBy};
+use crate::edges::clock;
 use crate::store::sessions::{self, EMBEDDED_SESSIONS_MAX, SESSION_LIFETIME, SessionStore};
 use crate::store::{Changes, KeyChange, KeyHealer, KeyStore, KeyView, Lookup, StoreError, StoreOpenError};
 

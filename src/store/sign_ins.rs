@@ -121,7 +121,10 @@ pub(crate) mod contract {
         assert_eq!((before.record, before.token), (None, None));
         assert_eq!(store.exchange(&issued).await, Ok(true));
         let found = store.find(&digest(9)).await.unwrap();
-        assert_eq!((found.record, found.token, found.version), (None, Some(grant), before.version));
+        assert_eq!(
+            (found.record, found.token, found.version),
+            (None, Some(grant), before.version)
+        );
         let key = store.find(&digest(1)).await.unwrap();
         assert!(key.record.is_some() && key.token.is_none());
         assert_eq!(store.find(&digest(8)).await.unwrap().token, None, "another document");

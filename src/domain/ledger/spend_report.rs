@@ -130,7 +130,13 @@ mod tests {
         let of = json!({ "limit": null, "used_credits": 1200, "utilization": null });
         assert_eq!(unlimited["limits"], json!([]));
         let extra = &unlimited["extra_usage"];
-        assert_eq!((&extra["daily"], &extra["weekly"], &extra["used_credits"]), (&of, &of, &json!(1200)));
-        assert_eq!((&extra["monthly_limit"], &extra["utilization"]), (&Value::Null, &Value::Null));
+        assert_eq!(
+            (&extra["daily"], &extra["weekly"], &extra["used_credits"]),
+            (&of, &of, &json!(1200))
+        );
+        assert_eq!(
+            (&extra["monthly_limit"], &extra["utilization"]),
+            (&Value::Null, &Value::Null)
+        );
     }
 }

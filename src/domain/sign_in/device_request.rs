@@ -174,13 +174,13 @@ mod tests {
         let request = DeviceRequest::new(&code, 100);
         assert_eq!(request.standing(100), Standing::Decided(Decision::Pending));
         let yes = request.decided(approved(), 699).unwrap();
-        assert!(matches!(
-            yes.standing(699),
-            Standing::Decided(Decision::Approved(..))
-        ));
+        assert!(matches!(yes.standing(699), Standing::Decided(Decision::Approved(..))));
         assert_eq!(yes.decided(Decision::Denied, 699), None, "what was said was said");
         assert_eq!(request.decided(approved(), 700), None);
-        assert_eq!((request.standing(700), yes.standing(700)), (Standing::Expired, Standing::Expired));
+        assert_eq!(
+            (request.standing(700), yes.standing(700)),
+            (Standing::Expired, Standing::Expired)
+        );
         assert_eq!((request.kept_seconds(100), request.kept_seconds(99_999)), (900, 1));
     }
 

@@ -40,7 +40,9 @@ fn sorted(value: &Value) -> Value {
         Value::Object(members) => {
             let mut names: Vec<&String> = members.keys().collect();
             names.sort_unstable();
-            let pairs = names.into_iter().filter_map(|name| Some((name.clone(), sorted(members.get(name)?))));
+            let pairs = names
+                .into_iter()
+                .filter_map(|name| Some((name.clone(), sorted(members.get(name)?))));
             Value::Object(pairs.collect())
         }
         Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),

@@ -108,7 +108,11 @@ impl SignIns {
         let mut ended = Vec::new();
         self.sign_ins.retain(|one| now < one.ends);
         while self.sign_ins.len() >= SIGN_INS_MAX {
-            let oldest = self.sign_ins.iter().min_by_key(|one| one.used).map(|one| one.id.clone());
+            let oldest = self
+                .sign_ins
+                .iter()
+                .min_by_key(|one| one.used)
+                .map(|one| one.id.clone());
             ended.extend(self.end(&oldest.unwrap_or_default()));
         }
         let id = random_base62(SIGN_IN_CHARS, rng);
@@ -175,9 +179,8 @@ impl SignIns {
         let presented = token.digest();
         let is_of = |one: &&SignIn| one.id == token.sign_in();
         let known = self.sign_ins.iter().find(is_of);
-        known.is_some_and(|one| {
-            one.refresh == presented || one.replaced.is_some_and(|(before, ..)| before == presented)
-        })
+        known
+            .is_some_and(|one| one.refresh == presented || one.replaced.is_some_and(|(before, ..)| before == presented))
     }
 
     /// Ends a sign-in: the access tokens that ended with it.

@@ -71,7 +71,10 @@ pub(crate) async fn identify(
     let now = clock::instant();
     let now_unix = gateway.billing.time().now_seconds(now);
     let asker = || peer::client(session, &gateway.limits.trusted_proxies);
-    let found = gateway.keys.find_presented(&presented.digest(), (now, now_unix), asker).await;
+    let found = gateway
+        .keys
+        .find_presented(&presented.digest(), (now, now_unix), asker)
+        .await;
     let found = found.map_err(|error| match error {
         KeyLookupError::Limited { wait } => Refusal::KeyNotLookedUp { wait },
         KeyLookupError::Store(error) => {

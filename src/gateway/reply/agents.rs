@@ -12,12 +12,7 @@ use crate::{
     },
     edges::clock,
     gateway::{
-        admission::caller,
-        entry::Entry,
-        exchange::Exchange,
-        parts::Gateway,
-        peer,
-        reply::agent_settings,
+        admission::caller, entry::Entry, exchange::Exchange, parts::Gateway, peer, reply::agent_settings,
         request::head::QueryKeys,
     },
 };
@@ -61,6 +56,8 @@ async fn spend(gateway: &Gateway, key: &KeyRecord) -> Result<Reply, Refusal> {
             ("content-type", "application/json".to_owned()),
             ("cache-control", "no-store".to_owned()),
         ],
-        body: spend_report::report(&key.terms, &spend, now_ms).to_string().into_bytes(),
+        body: spend_report::report(&key.terms, &spend, now_ms)
+            .to_string()
+            .into_bytes(),
     })
 }

@@ -70,7 +70,9 @@ pub(super) async fn end(
 
 fn on(state: &AdminState) -> Result<&AgentSignIns, ApiError> {
     state.sign_ins.as_deref().ok_or_else(|| {
-        ApiError::not_found("agents cannot sign in here: set `enabled` of [sign_in] in the configuration and start weir anew")
+        ApiError::not_found(
+            "agents cannot sign in here: set `enabled` of [sign_in] in the configuration and start weir anew",
+        )
     })
 }
 

@@ -33,7 +33,10 @@ impl SignInStore for RedisStore {
         } = change;
         let mut call = self.prepare(&self.scripts.exchange);
         let removed: Vec<&KeyDigest> = removed.iter().chain(ended).collect();
-        let names = expected.iter().map(|(name, _)| name).chain(put.iter().map(|(name, ..)| name));
+        let names = expected
+            .iter()
+            .map(|(name, _)| name)
+            .chain(put.iter().map(|(name, ..)| name));
         for name in names.chain(removed.iter().copied()) {
             call.key(self.document_key(name));
         }

@@ -30,7 +30,10 @@ fn a_refresh_token_is_replaced_and_gives_the_same_once_more_for_a_while() {
     assert_ne!(second.refresh, first.refresh);
     assert_eq!(second.grant.until, 6600);
     let repeated = refresh(&mut all, &first.refresh, 3059).outcome.unwrap();
-    assert_eq!(repeated.refresh, second.refresh, "whoever asked twice goes on with one token");
+    assert_eq!(
+        repeated.refresh, second.refresh,
+        "whoever asked twice goes on with one token"
+    );
     assert_ne!(repeated.access, second.access);
     let third = refresh(&mut all, &second.refresh, 6000).outcome.unwrap();
     assert_eq!(all.count(6000), 1);
@@ -54,7 +57,10 @@ fn a_replaced_refresh_token_that_comes_again_ends_the_sign_in() {
         assert_eq!(stolen.outcome.err(), Some(NotRefreshed::Reused), "{generation}");
         assert_eq!(stolen.ended, tokens, "its access tokens end with it");
         assert_eq!(refresh(&mut all, &last, 62).outcome.err(), Some(NotRefreshed::Unknown));
-        assert!(refresh(&mut all, &other.refresh, 62).outcome.is_ok(), "the other one goes on");
+        assert!(
+            refresh(&mut all, &other.refresh, 62).outcome.is_ok(),
+            "the other one goes on"
+        );
     }
 }
 
@@ -71,7 +77,10 @@ fn a_sign_in_ends_in_time_however_often_it_is_refreshed() {
     }
     assert_eq!((all.count(99_999), all.needed_until()), (1, Some(100_000)));
     let late = refresh(&mut all, &token, 100_000);
-    assert_eq!((late.outcome.err(), all.count(100_000)), (Some(NotRefreshed::Unknown), 0));
+    assert_eq!(
+        (late.outcome.err(), all.count(100_000)),
+        (Some(NotRefreshed::Unknown), 0)
+    );
 }
 
 #[test]
