@@ -3,7 +3,7 @@
 //! `observe` pushes a stream in chunks of 150 bytes, which is what providers write; `copy` copies the same chunks into one buffer.
 //! `observe_uncounted` pushes the same stream with the text under a name of the same length that nobody knows: what `observe`
 //! takes longer is the price of counting text.
-//! `observed` is what a look at a running answer costs, some ten times a second.
+//! `observed` is what a look at a running answer costs, at most ten times a second.
 //! `classes` counts the text in such a stream by kinds of bytes, which is a part of `observe`; its throughput is of the stream's bytes.
 
 use std::hint::black_box;
@@ -25,8 +25,13 @@ fn messages() -> (Vec<u8>, Vec<u8>) {
 
 fn responses() -> (Vec<u8>, Vec<u8>) {
     let head = b"event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\"id\":\"resp_1\",\"model\":\"m\",\"usage\":null}}\n\n";
-    let delta = b"event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"sequence_number\":7,\"item_id\":\"msg_1\",\"output_index\":0,\"content_index\":0,\"delta\":\"a few words\",\"logprobs\":[]}\n\n";
-    (head.to_vec(), delta.repeat(EVENTS))
+    let delta = |number| {
+        format!(
+            "event: response.output_text.delta\ndata: {{\"type\":\"response.output_text.delta\",\"sequence_number\":{number},\"item_id\":\"msg_1\",\"output_index\":0,\"content_index\":0,\"delta\":\"a few words\",\"logprobs\":[]}}\n\n"
+        )
+    };
+    let deltas: String = (1..=EVENTS).map(delta).collect();
+    (head.to_vec(), deltas.into_bytes())
 }
 
 fn gemini() -> (Vec<u8>, Vec<u8>) {

@@ -10,6 +10,7 @@ mod host_port;
 mod listeners;
 mod load;
 pub(crate) mod money;
+pub(crate) mod notices;
 pub(crate) mod own_usage;
 mod raw;
 mod raw_secret;
@@ -58,6 +59,8 @@ pub(crate) struct Config {
     pub key_cache: KeyCacheConfig,
     /// `[money]`: grace without the store, and waiting for holds.
     pub money: money::MoneyConfig,
+    /// `[notices]`: what is told before it is over, and where to.
+    pub notices: notices::NoticesConfig,
     /// `[journal]`: this node's record of requests and charges.
     pub journal: JournalConfig,
     /// `[ops]`: the listener for metrics and health.
@@ -364,6 +367,7 @@ impl Config {
             ("upstream", pool(&self.upstream) != pool(&before.upstream)),
             ("store", self.store != before.store),
             ("key_cache", self.key_cache != before.key_cache),
+            ("notices", self.notices != before.notices),
             ("journal", self.journal != before.journal),
             ("ops", self.ops != before.ops),
             ("stability", self.stability.at_start() != before.stability.at_start()),

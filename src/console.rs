@@ -6,6 +6,7 @@
 mod answer;
 mod ask;
 mod cookie;
+mod day_chart;
 mod desk;
 mod exchange;
 mod fields;
@@ -25,6 +26,7 @@ mod rows;
 mod sent;
 mod session;
 mod snippet;
+mod usage_table;
 mod view;
 
 pub(crate) use self::{

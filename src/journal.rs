@@ -12,6 +12,7 @@
 
 mod accounts;
 mod checked;
+mod checkpoints;
 mod contents;
 mod damage;
 mod disk;

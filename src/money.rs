@@ -2,4 +2,5 @@
 
 pub(crate) mod account_changes;
 pub(crate) mod billing;
+pub(crate) mod notices;
 pub(crate) mod settlement;

@@ -16,6 +16,7 @@ mod left_out;
 mod listen_fds;
 mod listeners;
 pub(crate) mod money;
+mod notices;
 mod notify;
 mod output;
 pub(crate) mod parts;

@@ -18,6 +18,7 @@ pub(super) struct RawConfig {
     pub(super) store: RawStore,
     pub(super) key_cache: RawKeyCache,
     pub(super) money: super::money::RawMoney,
+    pub(super) notices: super::notices::RawNotices,
     pub(super) journal: RawJournal,
     pub(super) ops: RawOps,
     pub(super) stability: super::stability::RawStability,

@@ -66,6 +66,7 @@ pub(super) fn resolve(
     let store = store(&mut values, raw.store);
     let key_cache = key_cache(&mut values, &raw.key_cache);
     let money = super::money::resolve(&mut values, &raw.money);
+    let notices = super::notices::resolve(&mut values, &raw.notices);
     let journal = journal(&mut values, &raw.journal);
     let ops = OpsConfig {
         listen: values.address(&["ops", "listen"], raw.ops.listen.as_deref(), loopback(9464)),
@@ -103,6 +104,7 @@ pub(super) fn resolve(
         store,
         key_cache,
         money,
+        notices,
         journal,
         ops,
         stability,

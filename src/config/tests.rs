@@ -71,6 +71,7 @@ fn the_shipped_file_names_every_key() {
             "[[gateway.tls.certificate]]\nchain = \"c\"\nkey = \"env:K\"",
         ),
         ("own_usage", "[own_usage]"),
+        ("notices", "[notices]"),
         ("upstream", "[upstream]"),
         ("store.redis", "[store.redis]"),
         ("key_cache", "[key_cache]"),

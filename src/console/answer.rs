@@ -38,6 +38,14 @@ impl Answer {
         Self::new(status, "application/json", body.to_string().into())
     }
 
+    /// JSON texts, one in a line, to be kept under a name.
+    pub(super) fn download(name: &'static str, lines: String) -> Self {
+        let mut answer = Self::new(StatusCode::OK, "application/x-ndjson; charset=utf-8", lines.into());
+        let kept = HeaderValue::from_static(name);
+        answer.headers.insert(header::CONTENT_DISPOSITION, kept);
+        answer
+    }
+
     /// The style sheet, the one thing that a browser may keep.
     pub(super) fn style(sheet: &'static str) -> Self {
         let mut answer = Self::new(

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::view;
-use crate::edges::clock;
+use crate::{domain::money::NanoUsd, edges::clock};
 
 /// Whether it works, as a pill.
 pub(super) fn state(key: &Value) -> Markup {
@@ -34,11 +34,12 @@ pub(super) fn facts(key: &Value) -> Markup {
     html! {
         p class="state" { (state(key)) " " code { (view::text(key, "id")) } ", ends in " code { (view::text(key, "hint")) } }
         dl class="figures" {
-            div class="card" { dt { (period(key)) } dd { (view::usd(key, "spent_usd", "unknown")) } }
             div class="card" { dt { "Quota" } dd { (view::usd(key, "quota_usd", "Unlimited")) } }
+            div class="card" { dt { "Left of it" } dd { (left(key)) } }
             div class="card" { dt { "Held" } dd { (view::usd(key, "held_usd", "unknown")) } }
             div class="card" { dt { "Running" } dd { (view::number(key, "running", "unknown")) } }
         }
+        (spent(key))
         div class="card" {
             dl class="facts" {
                 dt { "Account" } dd { (view::name(view::text(key, "account"))) }
@@ -59,12 +60,41 @@ pub(super) fn facts(key: &Value) -> Markup {
     }
 }
 
-/// In which time what it has spent was spent.
-fn period(key: &Value) -> &'static str {
-    match view::text(key, "reset") {
-        "daily" => "Spent today",
-        "weekly" => "Spent this week",
-        "monthly" => "Spent this month",
-        _ => "Spent so far",
+/// What is neither spent nor held of the quota.
+fn left(key: &Value) -> Markup {
+    let amount = |field: &str| key.get(field).and_then(Value::as_i64).map(NanoUsd::from_nanos);
+    match (
+        amount("quota_nano_usd"),
+        amount("spent_nano_usd"),
+        amount("held_nano_usd"),
+    ) {
+        (Some(quota), Some(spent), Some(held)) => {
+            let left = quota.saturating_sub(spent).saturating_sub(held).max(NanoUsd::ZERO);
+            view::dollars(&left.to_string())
+        }
+        (None, ..) => html! { span class="none" { "Unlimited" } },
+        _ => html! { span class="none" { "unknown" } },
+    }
+}
+
+/// What it has spent in each period. That in which its quota counts is marked.
+fn spent(key: &Value) -> Markup {
+    let periods = [
+        ("day_usd", "Spent today", "daily"),
+        ("week_usd", "Spent this week", "weekly"),
+        ("month_usd", "Spent this month", "monthly"),
+        ("all_usd", "Spent so far", "none"),
+    ];
+    let spent = key.get("spent").unwrap_or(&Value::Null);
+    let counts = |reset: &str| view::text(key, "reset") == reset && !view::text(key, "quota_usd").is_empty();
+    html! {
+        dl class="figures" {
+            @for (field, name, reset) in periods {
+                div class="card" {
+                    dt { (name) @if counts(reset) { " (of the quota)" } }
+                    dd { (view::usd(spent, field, "unknown")) }
+                }
+            }
+        }
     }
 }

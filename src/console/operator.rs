@@ -11,6 +11,7 @@ mod overview;
 mod providers;
 mod rules;
 mod sign_in;
+mod usage;
 
 use std::sync::Arc;
 
@@ -32,11 +33,12 @@ use super::{
 };
 use crate::side::admin::local::{LocalApi, Refused};
 
-const PAGES: [(&str, &str); 8] = [
+const PAGES: [(&str, &str); 9] = [
     ("/", "Overview"),
     ("/accounts", "Accounts"),
     ("/keys", "Keys"),
     ("/models", "Models"),
+    ("/usage", "Usage"),
     ("/log", "Log"),
     ("/providers", "Providers"),
     ("/rules", "Rules"),
@@ -116,6 +118,10 @@ impl Console {
     /// A page, or why there is none.
     async fn show(&self, session: &Session<Operator>, at: &[&str], query: &Fields, again: Option<&Again>) -> Answer {
         let desk = self.desk(session, query, again);
+        if let ["log", "export"] = at {
+            let refused = |refused: Refused| refusal(refused.status, &refused.message, Some(session));
+            return log::export(&desk).await.unwrap_or_else(refused);
+        }
         let page = match at {
             [] => overview::page(&desk).await,
             ["accounts"] => accounts::list(&desk).await,
@@ -124,6 +130,7 @@ impl Console {
             ["keys", "new"] => key_form::page(&desk).await,
             ["keys", id] => keys::one(&desk, id).await,
             ["models"] => models::page(&desk).await,
+            ["usage"] => usage::page(&desk).await,
             ["log"] => log::page(&desk).await,
             ["providers"] => providers::page(&desk).await,
             ["rules"] => Ok(rules::page(&desk)),

@@ -58,6 +58,12 @@ const VISITS: Allowance = Allowance {
     burst: 60,
     clients_max: 100_000,
 };
+/// How often one address, and one key's owner, may try codes of agents.
+const CODE_TRIES: Allowance = Allowance {
+    per_minute: 20,
+    burst: 20,
+    clients_max: 100_000,
+};
 /// The largest form, which strangers may send to the gateway's port.
 const FORM_BYTES_MAX: usize = 8 * 1024;
 
@@ -112,8 +118,8 @@ impl Portal {
             prefix,
             sign_ins: Limiter::new(SIGN_INS, start),
             visits: Limiter::new(VISITS, start),
-            codes: Limiter::new(device::TRIES, start),
-            codes_of_keys: Limiter::new(device::TRIES, start),
+            codes: Limiter::new(CODE_TRIES, start),
+            codes_of_keys: Limiter::new(CODE_TRIES, start),
             oauth: None,
             sessions: Sessions::default(),
         }
@@ -270,6 +276,7 @@ impl Portal {
         ]);
         let rows = self.read(session, &format!("/v1/log/latest{log}")).await?;
         let models = self.read(session, "/v1/models").await?;
+        let used = |by| super::fields::query(&[("key", session.who.key.as_str()), ("by", by)]);
         let signed_in = match &self.oauth {
             Some(oauth) => Some(oauth.sign_ins.count(&session.who.key).await.map_err(|error| Refused {
                 status: StatusCode::SERVICE_UNAVAILABLE,
@@ -278,6 +285,8 @@ impl Portal {
             None => None,
         };
         Ok(page::Facts {
+            by_day: self.read(session, &format!("/v1/usage{}", used("day"))).await?,
+            by_model: self.read(session, &format!("/v1/usage{}", used("model"))).await?,
             key,
             rows,
             models,

@@ -4,7 +4,6 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::view;
-use crate::domain::money::NanoUsd;
 
 /// What a row counts, as people call it.
 const COUNTS: [(&str, &str); 12] = [
@@ -38,21 +37,29 @@ pub(super) fn table(rows: &[Value]) -> Markup {
     }
 }
 
-fn line(row: &Value) -> Markup {
-    let sum = |fields: &[&str]| {
-        fields
-            .iter()
-            .map(|field| view::count(row, field))
-            .fold(0, u64::saturating_add)
-    };
-    let input = sum(&[
+/// The tokens that went in, of a row or of a sum of rows.
+pub(super) fn input(of: &Value) -> u64 {
+    let kinds = [
         "input_uncached",
         "cache_read",
         "cache_write_short",
         "cache_write_long",
         "tool_input",
-    ]);
-    let output = sum(&["output_text", "output_reasoning"]);
+    ];
+    sum(of, &kinds)
+}
+
+/// The tokens that came out.
+pub(super) fn output(of: &Value) -> u64 {
+    sum(of, &["output_text", "output_reasoning"])
+}
+
+fn sum(of: &Value, fields: &[&str]) -> u64 {
+    let counts = fields.iter().map(|field| view::count(of, field));
+    counts.fold(0, u64::saturating_add)
+}
+
+fn line(row: &Value) -> Markup {
     let status = view::plain(row, "status");
     let is_good = status.starts_with('2');
     html! {
@@ -61,17 +68,17 @@ fn line(row: &Value) -> Markup {
             td { (view::name(view::text(row, "account"))) }
             td { (view::name(view::text(row, "model"))) }
             td { span class={ "pill " (if is_good { "o" } else { "u" }) } { (status) } }
-            td class="figure" { (view::thousands(input)) }
-            td class="figure" { (view::thousands(output)) }
+            td class="figure" { (view::thousands(input(row))) }
+            td class="figure" { (view::thousands(output(row))) }
             td class="figure" { (cost(row)) }
             td { details { summary { (view::text(row, "outcome")) } (explained(row)) } }
         }
     }
 }
 
-fn cost(row: &Value) -> Markup {
-    let nanos = row.get("cost_nano_usd").and_then(Value::as_i64).unwrap_or(0);
-    view::dollars(&NanoUsd::from_nanos(nanos).to_string())
+/// What a row, or a sum of rows, cost.
+pub(super) fn cost(of: &Value) -> Markup {
+    view::nanos(of, "cost_nano_usd")
 }
 
 /// The parts of a charge.
@@ -95,6 +102,11 @@ fn explained(row: &Value) -> Markup {
             dt { "Asked for" } dd { (view::name(view::text(row, "model_asked"))) " by " (text("protocol")) @if view::is(row, "stream") { ", as a stream" } }
             dt { "Served by" } dd { (view::name(view::text(row, "provider"))) }
             dt { "Took" } dd { (view::number(row, "latency_ms", "")) " ms, first content after " (view::number(row, "ttft_ms", "no")) " ms" }
+            @if !view::list(row, "tags").is_empty() {
+                dt { "Tags" }
+                dd { @for (place, tag) in view::list(row, "tags").iter().enumerate() { @if place > 0 { ", " } (view::name(tag.as_str().unwrap_or_default())) } }
+            }
+            dt { "Admitted" } dd { (view::time_ms(row, "admitted_ms")) ", which decides in whose quota's day, week and month it counts" }
             dt { "Key" } dd { code { (text("key_id")) } }
             dt { "Request" } dd { code { (text("request_id")) } }
         }

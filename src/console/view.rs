@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use serde_json::Value;
 
+use crate::domain::money::NanoUsd;
+
 /// A text; empty if it is none.
 pub(super) fn text<'a>(of: &'a Value, field: &str) -> &'a str {
     of.get(field).and_then(Value::as_str).unwrap_or_default()
@@ -42,6 +44,12 @@ pub(super) fn usd(of: &Value, field: &str, without: &str) -> Markup {
         Some(amount) => dollars(amount),
         None => html! { span class="none" { (without) } },
     }
+}
+
+/// An amount that is told in nano-USD; nothing is zero.
+pub(super) fn nanos(of: &Value, field: &str) -> Markup {
+    let nanos = of.get(field).and_then(Value::as_i64).unwrap_or(0);
+    dollars(&NanoUsd::from_nanos(nanos).to_string())
 }
 
 /// An amount as it is written in money; never rounded.

@@ -13,6 +13,7 @@ pub(crate) mod crash;
 pub(crate) mod daily_sums;
 pub(crate) mod journaled;
 pub(crate) mod node;
+pub(crate) mod notice;
 pub(crate) mod operation_id;
 pub(crate) mod period;
 pub(crate) mod retention;

@@ -16,13 +16,14 @@ use crate::{
     edges::clock,
     gateway::{
         admission::{self, Admitted, caller},
+        agents,
         answer::interim,
         entry::Entry,
         exchange::{Arrived, Exchange, Stage},
         keepalive,
         parts::Gateway,
         peer,
-        reply::{self, agents, greeting, listing, portal, published},
+        reply::{self, greeting, listing, portal, published},
         request::{
             Rejection,
             head::{self, QueryKeys},

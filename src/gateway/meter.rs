@@ -125,6 +125,11 @@ impl Meter {
         self.observer.as_ref().map_or(0, Observer::output_estimate)
     }
 
+    /// How many events have said more than text (see [`Observer::reports`]).
+    pub(crate) fn reports(&self) -> u64 {
+        self.observer.as_ref().map_or(0, Observer::reports)
+    }
+
     /// Whether the answer can name no further state. A body in one piece is complete with its last brace, even before
     /// the end of its framing.
     pub(crate) fn has_named_all(&self) -> bool {

@@ -13,7 +13,7 @@ use crate::{
         entry::Sinks,
         key_slots::KeySlots,
         recent_refusals::RecentRefusals,
-        reply::{agents::Agents, own_usage::OwnUsage},
+        reply::{agent_settings::Agents, own_usage::OwnUsage},
         request::bodies::Bodies,
     },
     money::billing::Billing,

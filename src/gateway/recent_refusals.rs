@@ -1,16 +1,14 @@
 //! Recent refusals. A key that was refused recently is refused before its body is read, if the store confirms that the
 //! reason still holds. Other keys cost one look into a local table and no call.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use crate::domain::{
     keys::key::KeyId,
     ledger::{Counted, Denied},
+    quick_map::QuickMap,
 };
 
 /// How long a refusal is remembered at most.
@@ -21,7 +19,7 @@ const KEYS_MAX: usize = 10_000;
 /// The last refusal of each key.
 #[derive(Debug, Default)]
 pub(crate) struct RecentRefusals {
-    refusals: Mutex<HashMap<KeyId, Remembered>>,
+    refusals: Mutex<QuickMap<KeyId, Remembered>>,
 }
 
 #[derive(Debug)]

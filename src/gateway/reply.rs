@@ -1,7 +1,6 @@
 //! Sends weir's own answers.
 
-mod agent_settings;
-pub(crate) mod agents;
+pub(crate) mod agent_settings;
 pub(crate) mod greeting;
 pub(crate) mod listing;
 pub(crate) mod own_usage;

@@ -95,7 +95,7 @@ impl Ticket {
     pub(crate) fn look(&mut self, now: Instant) {
         let Some(bill) = &mut self.bill else { return };
         let text = self.meter.output_estimate();
-        if bill.is_due(now, text) {
+        if bill.is_due(now, text, self.meter.reports()) {
             let consumed = self.basis.consumed(&self.meter, self.leg, None);
             let progress = self.progress(now);
             if let Some(bill) = &self.bill {

@@ -191,7 +191,9 @@ impl Journal {
         let failed = |source| JournalError::io(&folder.path, source);
         state.buffer.clear();
         state.buffer.extend([0; frame::HEAD]);
-        serde_json::to_writer(&mut state.buffer, record).map_err(|error| failed(error.into()))?;
+        record
+            .write_json(&mut state.buffer)
+            .map_err(|error| failed(error.into()))?;
         let bytes = state.buffer.len() as u64;
         let max = state.tail.frame_max();
         if bytes > max {
@@ -202,15 +204,16 @@ impl Journal {
             state.tail.promise(more, folder)?;
             reservation.grow(more);
         }
-        let mut written = state.tail.write(&mut state.buffer, folder);
+        let lengths = [state.buffer.len()];
+        let mut written = state.tail.write(&mut state.buffer, &lengths, folder);
         if let Err(error) = &written {
             self.failed(error);
             // The disk may take it elsewhere: a settlement is not to be lost for one bad place.
-            written = state.tail.write(&mut state.buffer, folder);
+            written = state.tail.write(&mut state.buffer, &lengths, folder);
         }
         let now = clock::unix_millis();
         self.engine.note_begun(state, now);
-        let position = written.map_err(|error| {
+        let (position, _) = written.map_err(|error| {
             self.failed(&error);
             failed(error)
         })?;
@@ -224,7 +227,7 @@ impl Journal {
         Ok(position)
     }
 
-    fn failed(&self, error: &std::io::Error) {
+    pub(super) fn failed(&self, error: &std::io::Error) {
         self.engine.failures.fetch_add(1, Ordering::Relaxed);
         tracing::error!(%error, folder = %self.engine.folder.path.display(), "the journal cannot be written");
     }

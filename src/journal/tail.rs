@@ -167,27 +167,43 @@ impl Tail {
         }
     }
 
-    /// Writes a frame; its first [`frame::HEAD`] bytes are filled in. The room was promised. After a failure the next one
-    /// goes to another segment.
-    pub(super) fn write(&mut self, frame: &mut [u8], folder: &Folder) -> io::Result<Position> {
-        let size = frame.len() as u64;
+    /// Writes frames that stand one behind the other, as many as one segment takes, at least the first, and answers with
+    /// the position of that and their number. The first [`frame::HEAD`] bytes of each are filled in. The room was promised.
+    /// After a failure the next ones go to another segment.
+    pub(super) fn write(
+        &mut self,
+        frames: &mut [u8],
+        lengths: &[usize],
+        folder: &Folder,
+    ) -> io::Result<(Position, usize)> {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+        let first = *lengths.first().ok_or_else(invalid)? as u64;
         // A segment that nothing stands in is tried again: a disk that takes no writes would else be filled with empty ones.
         let spoilt = self.spoilt && self.current.at > frame::HEADER as u64;
-        if spoilt || self.segment_bytes.saturating_sub(self.current.at) < size {
+        if spoilt || self.segment_bytes.saturating_sub(self.current.at) < first {
             self.roll(folder)?;
         }
         let position = Position {
             segment: self.current.number,
             offset: self.current.at,
         };
-        frame::seal(frame, position.segment, position.offset)
-            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        let written = self.disk.write(&self.current.file, frame, position.offset);
+        let (mut size, mut taken) = (0, 0);
+        for length in lengths {
+            let end = size + length;
+            if self.segment_bytes.saturating_sub(position.offset) < end as u64 {
+                break;
+            }
+            let frame = frames.get_mut(size..end).ok_or_else(invalid)?;
+            frame::seal(frame, position.segment, position.offset + size as u64).ok_or_else(invalid)?;
+            (size, taken) = (end, taken + 1);
+        }
+        let frames = frames.get(..size).filter(|_| taken > 0).ok_or_else(invalid)?;
+        let written = self.disk.write(&self.current.file, frames, position.offset);
         self.spoilt = written.is_err();
         self.broken |= self.spoilt;
         written?;
-        self.current.at += size;
-        Ok(position)
+        self.current.at += size as u64;
+        Ok((position, taken))
     }
 
     /// Continues in a fresh segment.

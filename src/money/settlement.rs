@@ -18,6 +18,7 @@ use tokio::{
 
 use crate::{
     journal::{Journal, JournalError, KeyKept},
+    money::notices::Charged,
     store::{
         KeyHealer, StoreError,
         ledger::{APPLY_STEPS_MAX, LedgerStore},
@@ -46,6 +47,8 @@ pub(crate) struct Settler {
     store: Arc<dyn LedgerStore>,
     keys: Arc<dyn KeyHealer>,
     calls: Arc<Semaphore>,
+    /// Accounts that were charged are noted there.
+    charged: Arc<Charged>,
     /// The pause after an account's first failed call.
     pause: Duration,
 }
@@ -89,8 +92,14 @@ impl Settler {
             store,
             keys,
             calls: Arc::new(Semaphore::new(CALLS_MAX)),
+            charged: Arc::default(),
             pause: PAUSE_MIN,
         }
+    }
+
+    /// The same, noting there which accounts were charged.
+    pub(crate) fn noting(self, charged: Arc<Charged>) -> Self {
+        Self { charged, ..self }
     }
 
     /// Runs until `shutdown` turns true. Steps that are not sent then stay in the journal; [`Journal::drained`]

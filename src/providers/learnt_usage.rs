@@ -2,16 +2,15 @@
 //! input is usually read from a cache and how long answers usually are. Kept in memory only, so a restarted node learns
 //! anew.
 
-use std::{
-    collections::HashMap,
-    hash::{DefaultHasher, Hash, Hasher},
-};
+use std::hash::Hash;
 
+use ahash::RandomState;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::domain::{
     keys::key::KeyId,
     ledger::calibration::{Calibration, TypicalInput, TypicalOutput},
+    quick_map::QuickMap,
     wire::{json_scan::Turns, tokens::Factor, usage::Usage},
 };
 
@@ -25,6 +24,7 @@ const SHARDS: usize = 16;
 /// The learnt values. Shared in an `Arc`.
 #[derive(Debug, Default)]
 pub(crate) struct Learnt {
+    hashing: RandomState,
     kinds: Table<TypicalUsage>,
     models: Table<Factors>,
 }
@@ -77,12 +77,12 @@ impl Learnt {
     /// either. Other accounts are never used.
     pub(crate) fn typical(&self, kind: &Kind<'_>) -> Option<TypicalUsage> {
         let of = |hash| self.kinds.get(hash, KINDS_MAX);
-        of(kind.of_key()).or_else(|| of(kind.of_account()))
+        of(self.hash(&kind.of_key())).or_else(|| of(self.hash(&kind.of_account())))
     }
 
     /// The model's factors; 1 where nothing was learnt.
     pub(crate) fn factors(&self, model: &str) -> ModelFactors {
-        let factors = self.models.get(hash(&model), MODELS_MAX).unwrap_or_default();
+        let factors = self.models.get(self.hash(&model), MODELS_MAX).unwrap_or_default();
         ModelFactors {
             input: factors.input.factor(),
             output: factors.output.factor(),
@@ -94,7 +94,7 @@ impl Learnt {
     pub(crate) fn learn(&self, kind: &Kind<'_>, reported: &Usage, input_scanned: u64, output_observed: u64) {
         let new = self.new_tokens(kind);
         let output = reported.output_total();
-        for hash in [kind.of_key(), kind.of_account()] {
+        for hash in [self.hash(&kind.of_key()), self.hash(&kind.of_account())] {
             self.kinds.change(hash, KINDS_MAX, |usual| {
                 match usual {
                     Some(usual) => usual.output.learn(output),
@@ -110,7 +110,7 @@ impl Learnt {
                 }
             });
         }
-        self.models.change(hash(&kind.model), MODELS_MAX, |factors| {
+        self.models.change(self.hash(&kind.model), MODELS_MAX, |factors| {
             let factors = factors.get_or_insert_default();
             factors.input.learn(input_scanned, reported.input_total());
             factors.output.learn(output_observed, reported.output_text);
@@ -122,15 +122,19 @@ impl Learnt {
         let since = kind.turns.since_answer?;
         Some(self.factors(kind.model).input.apply(since))
     }
+
+    fn hash(&self, name: &impl Hash) -> u64 {
+        self.hashing.hash_one(name)
+    }
 }
 
 impl Kind<'_> {
-    fn of_key(&self) -> u64 {
-        hash(&("key", self.key.as_str(), self.model, self.form()))
+    fn of_key(&self) -> impl Hash {
+        ("key", self.key.as_str(), self.model, self.form())
     }
 
-    fn of_account(&self) -> u64 {
-        hash(&("account", self.account, self.model, self.form()))
+    fn of_account(&self) -> impl Hash {
+        ("account", self.account, self.model, self.form())
     }
 
     fn form(&self) -> (bool, bool) {
@@ -148,8 +152,8 @@ struct Table<T> {
 
 #[derive(Debug)]
 struct Shard<T> {
-    young: HashMap<u64, T>,
-    old: HashMap<u64, T>,
+    young: QuickMap<u64, T>,
+    old: QuickMap<u64, T>,
 }
 
 impl<T> Default for Table<T> {
@@ -157,8 +161,8 @@ impl<T> Default for Table<T> {
         Self {
             shards: std::array::from_fn(|_| {
                 Mutex::new(Shard {
-                    young: HashMap::new(),
-                    old: HashMap::new(),
+                    young: QuickMap::default(),
+                    old: QuickMap::default(),
                 })
             }),
         }
@@ -201,12 +205,6 @@ impl<T> Shard<T> {
         }
         self.young.insert(hash, value);
     }
-}
-
-fn hash(name: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    hasher.finish()
 }
 
 #[cfg(test)]

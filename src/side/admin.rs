@@ -13,6 +13,7 @@ mod fields;
 mod keys;
 pub(crate) mod local;
 mod log;
+mod overview;
 mod peer;
 mod providers;
 mod reply;
@@ -81,6 +82,7 @@ fn router(state: AdminState) -> Router {
         .route("/v1/log/latest", get(log::latest::query))
         .route("/v1/log/verify", get(verify::verify))
         .route("/v1/log/mend", post(verify::mend))
+        .route("/v1/overview", get(overview::page))
         .route("/v1/usage", get(usage::report))
         .route("/v1/backup", get(backup::send))
         .route("/v1/keys", post(keys::create).get(keys::list))

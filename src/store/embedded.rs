@@ -11,9 +11,9 @@ use async_trait::async_trait;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
+use self::documents::Documents;
 use self::file::{StoreFile, UNFINISHED};
 use self::key_index::{KeyIndex, KeyMutation};
-use self::sign_ins::Documents;
 use crate::domain::keys::key::{KeyId, KeyRecord};
 use crate::domain::keys::secret::KeyDigest;
 use crate::domain::wire::{provider_state::StateKey, session_hint::ServedBy};
@@ -23,6 +23,7 @@ use crate::store::{Changes, KeyChange, KeyHealer, KeyStore, KeyView, Lookup, Sto
 
 mod archive;
 mod database;
+mod documents;
 mod file;
 pub(crate) mod handover;
 mod key_index;

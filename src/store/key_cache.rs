@@ -21,7 +21,6 @@ use thiserror::Error;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
 pub(crate) use limits::UnknownSettings;
-pub(crate) use tokens::Presented;
 
 use crate::{
     domain::keys::{
@@ -46,7 +45,7 @@ mod shard;
 mod shards;
 #[cfg(test)]
 mod tests;
-mod tokens;
+pub(crate) mod tokens;
 mod uses;
 
 /// The most shards of the entries and last uses, so that requests do not contend for one lock.

@@ -12,6 +12,7 @@ use crate::{
             AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
             consumption::Row,
             daily_sums::{DailySum, SumsOf},
+            notice::{NoticeOf, TakenNotices},
         },
         money::NanoUsd,
     },
@@ -87,6 +88,14 @@ pub trait LedgerStore: Send + Sync {
     /// Puts the sums of a day's rows in the place of those that are kept. In one atomic step, as of a moment during the call.
     /// [`StoreError::Busy`]: rows came too fast for that.
     async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError>;
+
+    /// Takes what an account has to tell: parts of quotas that were reached and low balances, at most
+    /// [`crate::domain::ledger::account::notices::TAKEN_MAX`]. What was taken is given to nobody for `pause_ms`, twice as long each further
+    /// time, and then again, until it is [`LedgerStore::told`].
+    async fn take_notices(&self, account: &str, pause_ms: i64) -> Result<TakenNotices, StoreError>;
+
+    /// Forgets notices that were told.
+    async fn told(&self, account: &str, told: &[NoticeOf]) -> Result<(), StoreError>;
 
     /// The time by the store's clock, in milliseconds since the Unix epoch.
     async fn now_ms(&self) -> Result<i64, StoreError>;

@@ -11,7 +11,7 @@ use crate::{
     domain::strict_toml::FileError,
     edges::clock,
     front::tls::certificate::Certificate,
-    wiring::{catalogue, output::printed, sign_in, start_error::StartError, store_check, tls, trust},
+    wiring::{catalogue, notices, output::printed, sign_in, start_error::StartError, store_check, tls, trust},
 };
 
 /// What is wrong nowhere, and of what nobody would be served.
@@ -63,6 +63,9 @@ fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<Sound> {
         && let Err(message) = sign_in::settings(path)
     {
         errors.push(places.fault("sign_in.managed_settings", message));
+    }
+    if let Err(why) = notices::secret(&config.notices) {
+        errors.push(places.fault("notices.secret", format!("key `notices.secret`: {why}")));
     }
     let certificates = tls::read(config)
         .map_err(|found| errors.extend(found))

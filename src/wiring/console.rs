@@ -22,6 +22,7 @@ use crate::{
     },
     stability::Snapshots,
     store::{KeyStore, time::StoreTime},
+    telemetry::{attention, metrics::Metrics},
     wiring::{
         catalogue,
         front_service::{self, FrontService},
@@ -81,6 +82,7 @@ pub(super) fn service(
         time: Arc::clone(parts.money.billing.time()),
         store: Arc::clone(&parts.store),
         ready: Arc::clone(ready),
+        metrics: Arc::clone(&parts.sinks.metrics),
         gateway,
     };
     let console = Console::new(LocalApi::new(state), Box::new(reads), Arc::clone(&links));
@@ -113,6 +115,7 @@ struct Reads {
     time: Arc<StoreTime>,
     store: Arc<dyn KeyStore>,
     ready: Ready,
+    metrics: Arc<Metrics>,
     gateway: LinkAddress,
 }
 
@@ -134,7 +137,8 @@ impl Source for Reads {
             .warnings()
             .into_iter()
             .map(|warning| warning.advice().to_owned());
-        told.chain(of_store).collect()
+        let alerts = attention::needed(&self.metrics.render(), clock::unix_seconds());
+        told.chain(of_store).chain(alerts).collect()
     }
 
     fn rule_files(&self) -> Vec<RuleFile> {

@@ -9,7 +9,10 @@ use tokio::{sync::watch, task::JoinHandle, time::timeout};
 use crate::{
     config::JournalConfig,
     journal::{Journal, JournalError, Opened, lanes},
-    money::settlement::{Settler, charge_left_over},
+    money::{
+        notices::Charged,
+        settlement::{Settler, charge_left_over},
+    },
     stability::Publisher,
     store::{KeyStore, ledger::LedgerStore, stability::StabilityStore},
 };
@@ -25,6 +28,7 @@ pub(crate) struct LeftLanes {
     ledger: Arc<dyn LedgerStore>,
     keys: Arc<dyn KeyStore>,
     stability: Arc<dyn StabilityStore>,
+    charged: Arc<Charged>,
     open: Mutex<Vec<Lane>>,
     /// Whether further ones are looked for. Locked while some are opened.
     looking: tokio::sync::Mutex<bool>,
@@ -44,12 +48,14 @@ impl LeftLanes {
         ledger: Arc<dyn LedgerStore>,
         keys: Arc<dyn KeyStore>,
         stability: Arc<dyn StabilityStore>,
+        charged: Arc<Charged>,
     ) -> Self {
         Self {
             settings,
             ledger,
             keys,
             stability,
+            charged,
             open: Mutex::default(),
             looking: tokio::sync::Mutex::new(true),
         }
@@ -66,7 +72,8 @@ impl LeftLanes {
             Arc::clone(&journal),
             Arc::clone(&self.ledger),
             Arc::clone(&self.keys) as _,
-        );
+        )
+        .noting(Arc::clone(&self.charged));
         let (settled, told) = (stop.subscribe(), stop.subscribe());
         let publisher = Publisher::new(
             Arc::clone(&journal) as _,

@@ -15,11 +15,12 @@ use crate::{
     journal::{Journal, JournalError, lanes::Lanes},
     money::{
         billing::{Billing, GraceLimits},
+        notices::{Charged, Teller},
         settlement::{Settler, charge_left_over},
     },
     store::{KeyStore, embedded::handover::HandoverStore, ledger::LedgerStore, stability::StabilityStore},
     telemetry::metrics::{Metrics, MoneyFigures},
-    wiring::{StartError, lanes::LeftLanes, store::Ledger},
+    wiring::{StartError, lanes::LeftLanes, notices, store::Ledger},
 };
 
 /// How long the last settlements may take to reach the store when the process ends; they are in the journal anyway.
@@ -79,7 +80,12 @@ impl Money {
             let (embedded, stopped) = (Arc::clone(embedded), stopped.clone());
             background.spawn(async move { embedded.run(stopped).await });
         }
+        let charged = Arc::<Charged>::default();
         let settler = Settler::new(Arc::clone(&journal), Arc::clone(&ledger), Arc::clone(&keys) as _);
+        let settler = settler.noting(Arc::clone(&charged));
+        let told = notices::settings(&config.notices)?;
+        let teller = Teller::new(Arc::clone(&ledger), Arc::clone(&charged), told);
+        background.spawn(teller.run(stopped.clone()));
         let settled = stopped.clone();
         background.spawn(async move { settler.run(settled).await });
         let left = Arc::new(LeftLanes::new(
@@ -87,6 +93,7 @@ impl Money {
             Arc::clone(&ledger),
             keys,
             stability,
+            charged,
         ));
         for lane in others {
             background.block_on(left.take(lane)).map_err(journal_failed)?;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::{
     config::Config,
     domain::sign_in::{managed_settings::ManagedSettings, sign_ins::Lifetimes},
-    gateway::reply::agents::Agents,
+    gateway::reply::agent_settings::Agents,
     sign_in::{AgentSignIns, SignInSettings},
     store::{KeyStore, sign_ins::SignInStore, time::StoreTime},
     wiring::StartError,

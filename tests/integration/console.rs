@@ -2,6 +2,7 @@
 
 mod browser;
 mod forms;
+mod many;
 mod pages;
 mod portal;
 mod sign_in;

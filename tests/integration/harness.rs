@@ -17,6 +17,7 @@ pub(crate) mod https;
 pub(crate) mod leaving;
 pub(crate) mod load;
 pub(crate) mod models;
+pub(crate) mod multiplied;
 pub(crate) mod node;
 pub(crate) mod packed;
 pub(crate) mod process;

@@ -24,7 +24,7 @@ const LINES_MAX: usize = 400;
 const LONG_FILES: [(&str, &str); 0] = [];
 
 /// What the pure core may use besides itself.
-const DOMAIN_IMPORTS: [&str; 17] = [
+const DOMAIN_IMPORTS: [&str; 18] = [
     "std",
     "serde",
     "serde_json",
@@ -42,6 +42,7 @@ const DOMAIN_IMPORTS: [&str; 17] = [
     "smallvec",
     "jiff",
     "percent_encoding",
+    "ahash",
 ];
 
 /// Ways out of the pure core that need no import of a crate.

@@ -15,5 +15,6 @@ mod leaving;
 mod limits;
 mod models;
 mod moving_slots;
+mod notices;
 mod redis_away;
 mod spend_limit;

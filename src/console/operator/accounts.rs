@@ -115,6 +115,7 @@ pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, Refused> {
         }
         p class="pages" {
             a href={ "/keys" (query(&[("account", id)])) } { "Its keys" } " "
+            a href={ "/usage" (query(&[("account", id)])) } { "Its use" } " "
             a href={ "/log" (query(&[("account", id)])) } { "Its log" }
         }
         div class="cards" {

@@ -91,7 +91,8 @@ pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, Refused> {
         @if !is_active { (desk.forms.refusal()) }
         (facts(&key))
         p class="pages" {
-            a href=(below("/accounts", view::text(&key, "account"))) { "Its account" } " " a href={ "/log" (log) } { "Its log" }
+            a href=(below("/accounts", view::text(&key, "account"))) { "Its account" } " "
+            a href={ "/usage" (query(&[("key", id)])) } { "Its use" } " " a href={ "/log" (log) } { "Its log" }
         }
         div class="cards" {
             @if is_active {

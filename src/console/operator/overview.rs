@@ -7,25 +7,21 @@ use crate::{
     console::{
         desk::{Desk, below},
         frame::Page,
-        view,
+        rows, view,
     },
-    domain::{
-        faults::stability::{Counters, Window},
-        money::NanoUsd,
-    },
+    domain::faults::stability::{Counters, Window},
     side::admin::local::Refused,
 };
 
-/// The most accounts that are added up here.
-const ACCOUNTS_MAX: usize = 1000;
-
 pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
-    let accounts = desk.read(&format!("/v1/accounts?limit={ACCOUNTS_MAX}")).await?;
+    let all = desk.read("/v1/overview").await?;
     let providers = desk.read("/v1/providers").await?;
     let window = desk.source.window();
     let content = html! {
-        (attention(desk, view::list(&accounts, "accounts"), view::list(&providers, "providers")))
-        (money(&accounts))
+        (attention(desk, &all, view::list(&providers, "providers")))
+        (money(&all))
+        (used("Today (UTC)", all.get("today").unwrap_or(&Value::Null)))
+        (used("This month", all.get("month").unwrap_or(&Value::Null)))
         (traffic(window.as_ref()))
     };
     Ok(Page {
@@ -35,10 +31,10 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
 }
 
 /// What an operator should look at: troubles of this node, providers and accounts.
-fn attention(desk: &Desk<'_>, accounts: &[Value], providers: &[Value]) -> Markup {
+fn attention(desk: &Desk<'_>, all: &Value, providers: &[Value]) -> Markup {
     let troubles = desk.source.troubles();
-    let low = accounts.iter().filter(|account| view::is(account, "balance_is_low"));
-    let low: Vec<&Value> = low.collect();
+    let low = view::list(all, "low");
+    let unnamed = view::count(all, "low_count").saturating_sub(low.iter().fold(0, |count, _| count + 1));
     let unwell: Vec<(&str, String)> = providers.iter().filter_map(unwell).collect();
     html! {
         section class="card" aria-labelledby="attention" {
@@ -51,13 +47,14 @@ fn attention(desk: &Desk<'_>, accounts: &[Value], providers: &[Value]) -> Markup
                     @for (name, why) in &unwell {
                         li { span class="pill d" { "Provider" } " " a href="/providers" { (view::name(name)) } ": " (why) }
                     }
-                    @for account in &low {
+                    @for account in low {
                         @let id = view::text(account, "id");
                         li {
                             span class="pill d" { "Account" } " " a href=(below("/accounts", id)) { (view::name(id)) }
                             ": the balance is low, " (view::usd(account, "balance_usd", ""))
                         }
                     }
+                    @if unnamed > 0 { li { span class="pill d" { "Account" } " " (view::thousands(unnamed)) " others, too" } }
                 }
             }
         }
@@ -89,30 +86,30 @@ fn unwell(provider: &Value) -> Option<(&str, String)> {
     (!faults.is_empty()).then(|| (view::text(provider, "name"), faults.join(", ")))
 }
 
-fn money(accounts: &Value) -> Markup {
-    let list = view::list(accounts, "accounts");
-    let sum = |field: &str| {
-        let amounts = list
-            .iter()
-            .filter_map(|account| account.get(field).and_then(Value::as_i64));
-        let sum = amounts
-            .map(NanoUsd::from_nanos)
-            .fold(NanoUsd::ZERO, NanoUsd::saturating_add);
-        view::dollars(&sum.to_string())
-    };
-    let suspended = list
-        .iter()
-        .filter(|account| view::text(account, "state") == "suspended")
-        .count();
+fn money(all: &Value) -> Markup {
+    let suspended = view::count(all, "suspended");
     html! {
         dl class="figures" {
-            (figure("Balance", &sum("balance_nano_usd")))
-            (figure("Held for running requests", &sum("held_nano_usd")))
-            (figure("Spent so far", &sum("spent_nano_usd")))
-            (figure("Accounts", &html! { (list.len()) @if suspended > 0 { small { " (" (suspended) " suspended)" } } }))
+            (figure("Paid in so far", &view::nanos(all, "paid_in_nano_usd")))
+            (figure("Balance", &view::nanos(all, "balance_nano_usd")))
+            (figure("Held for running requests", &view::nanos(all, "held_nano_usd")))
+            (figure("Accounts", &html! { (view::number(all, "accounts", "0")) @if suspended > 0 { small { " (" (suspended) " suspended)" } } }))
         }
-        @if !view::text(accounts, "next").is_empty() {
-            p class="none" { "Of the first " (list.len()) " accounts." }
+        @if !view::is(all, "is_whole") {
+            p class="none" { "Of the first " (view::number(all, "accounts", "0")) " accounts." }
+        }
+    }
+}
+
+/// What some days add up to.
+fn used(name: &str, sums: &Value) -> Markup {
+    html! {
+        h2 { (name) }
+        dl class="figures" {
+            (figure("Spent", &rows::cost(sums)))
+            (figure("Requests", &view::number(sums, "requests", "0")))
+            (figure("Failed", &view::number(sums, "errors", "0")))
+            (figure("Tokens in and out", &html! { (view::thousands(rows::input(sums))) " / " (view::thousands(rows::output(sums))) }))
         }
     }
 }
@@ -136,7 +133,10 @@ fn traffic(window: Option<&Window>) -> Markup {
             (figure("Success rate", &measured(rate)))
             (figure("Mean first token", &measured(first_token)))
         }
-        p class="none" { "Model by model: " a href="/models" { "Models" } ". From billed requests of all nodes." }
+        p class="none" {
+            "Model by model: " a href="/models" { "Models" } ". Day by day: " a href="/usage" { "Usage" }
+            ". From billed requests of all nodes."
+        }
     }
 }
 

@@ -21,15 +21,7 @@ use crate::{
         view,
     },
     domain::sign_in::user_code::UserCode,
-    edges::limiter::Allowance,
     side::admin::{Peer, local::Refused},
-};
-
-/// How often one owner may try codes.
-pub(super) const TRIES: Allowance = Allowance {
-    per_minute: 10,
-    burst: 10,
-    clients_max: 100_000,
 };
 
 impl Portal {

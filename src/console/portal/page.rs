@@ -6,13 +6,14 @@ use serde_json::Value;
 
 use crate::console::{
     answer::Answer,
+    day_chart,
     forms::{Field, Forms},
     frame::{Frame, Page},
     key_view, limits, new_key,
     oauth::VERIFICATION,
     rows,
     session::Session,
-    snippet, view,
+    snippet, usage_table, view,
 };
 use crate::domain::sign_in::user_code::UserCode;
 
@@ -21,6 +22,10 @@ use crate::domain::sign_in::user_code::UserCode;
 pub(super) struct Facts {
     /// The key, as the admin API shows it.
     pub(super) key: Value,
+    /// What it has used in the last 30 days, day by day.
+    pub(super) by_day: Value,
+    /// The same, model by model.
+    pub(super) by_model: Value,
     /// Its last rows.
     pub(super) rows: Value,
     /// The models there are.
@@ -40,6 +45,9 @@ pub(super) fn content<W>(facts: &Facts, forms: &Forms<'_, W>, base: &str) -> Pag
             p class="card" role="status" { "This key is used up or has expired. It can be looked at; ask whoever gave it to you for more." }
         }
         (key_view::facts(key))
+        h2 { "The last 30 days" }
+        (day_chart::chart(&facts.by_day))
+        @if !view::list(&facts.by_model, "usage").is_empty() { (usage_table::table(&facts.by_model, view::name)) }
         h2 { "The last requests" }
         @if rows.is_empty() { p class="card" { "None in the last 31 days." } } @else { (rows::table(rows)) }
         (models(key, &facts.models))

@@ -30,11 +30,14 @@
 //! balance; adds it to the account's `spent` and to the key's four counters of the time of its admission; and corrects the
 //! token buckets that are there. The key need not be known.
 //!
+//! **Notices.** A settlement that brings a key's spending to a part of its quota, or the balance to what counts as low, is
+//! noted: see [`notices`].
+//!
 //! **Operations.** An amount that comes with an id counts once for it: see [`operations`].
 //!
 //! **Counters** of a key have the period's name. Those that ended more than 7 days before now may be dropped, `all` never.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +46,7 @@ use self::{
     bucket::Buckets,
     holds::{Hold, Holds},
     key::{AccountKey, Mirror},
+    notices::Notices,
     operations::{Operations, Recorded},
 };
 use super::{
@@ -60,12 +64,15 @@ use crate::domain::{
     },
     ledger::consumption::Row,
     money::NanoUsd,
+    quick_map::QuickMap,
 };
 
 mod amounts;
 pub(crate) mod bucket;
 pub(crate) mod holds;
 pub(crate) mod key;
+pub(crate) mod notices;
+mod noticing;
 pub(crate) mod operations;
 #[cfg(test)]
 mod tests;
@@ -75,10 +82,11 @@ pub(crate) mod transient;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
     summary: Option<AccountSummary>,
-    keys: HashMap<KeyId, AccountKey>,
+    keys: QuickMap<KeyId, AccountKey>,
     buckets: Buckets,
     holds: Holds,
     operations: Operations,
+    notices: Notices,
 }
 
 /// The durable part of an account, without keys and operations.
@@ -282,22 +290,24 @@ impl Account {
                 break;
             }
             watermark = step.seq;
-            rows.extend(self.change(node, &step.change));
+            rows.extend(self.change(node, step));
             let summary = self.summary.get_or_insert_default();
             summary.watermarks.insert(node.clone(), watermark);
         }
         (watermark, rows)
     }
 
-    fn change(&mut self, node: &NodeId, change: &Change) -> Option<Row> {
+    fn change(&mut self, node: &NodeId, step: &Step) -> Option<Row> {
         let summary = self.summary.get_or_insert_default();
-        match change {
+        match &step.change {
             Change::Settle(settlement) => {
+                let before = summary.balance;
                 summary.settle(settlement);
                 self.holds.end(node, &settlement.request);
                 let (estimated, used) = (settlement.tokens_estimated, settlement.tokens_used);
                 self.buckets.correct(&summary.terms.rates, estimated, used);
                 self.keys.entry(settlement.key.clone()).or_default().settle(settlement);
+                self.note_reached((node, step.seq), settlement, before);
                 return settlement.row.clone();
             }
             Change::Open { balance, at, operation } => {

@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(told["settings"]["b"]["c"], "x");
         assert_eq!(some.etag, format!("\"{}\"", told["checksum"].as_str().unwrap()));
         let uuid = told["uuid"].as_str().unwrap();
-        assert_eq!((uuid.len(), &uuid[14..15]), (36, "8"), "{uuid}");
+        assert_eq!((uuid.len(), uuid.as_bytes()[14]), (36, b'8'), "{uuid}");
         // What Claude Code sends while it has none: the checksum of `{}`.
         let empty = "\"sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a\"";
         assert_eq!(settings("{}").etag, empty);

@@ -169,6 +169,12 @@ impl Picker {
             .is_some_and(|slot| slot.state != SlotState::Empty || slot.count > 0)
     }
 
+    /// Whether nothing was seen at any path but these and those that are listened to.
+    pub(crate) fn has_only(&self, paths: &[usize]) -> bool {
+        let allowed = paths.iter().fold(0, |bits, path| bits | (1 << path));
+        self.touched & !allowed == 0
+    }
+
     /// What was counted at this path.
     pub(crate) fn count(&self, path: usize) -> u64 {
         self.slots.get(path).map_or(0, |slot| slot.count)
@@ -176,12 +182,8 @@ impl Picker {
 
     /// The bytes of heap memory in use: at most one limit per path, and twice that while a value is being kept.
     pub(crate) fn heap_bytes(&self) -> usize {
-        let slots: usize = self
-            .slots
-            .iter()
-            .map(|slot| slot.raw.capacity() + size_of::<Slot>())
-            .sum();
-        self.scratch.capacity() + slots
+        let of_slot = |slot: &Slot| slot.raw.capacity() + size_of::<Slot>();
+        self.scratch.capacity() + self.slots.iter().map(of_slot).sum::<usize>()
     }
 
     /// Bytes up to a token, `at` so many in the piece that is being read.

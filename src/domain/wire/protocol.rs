@@ -13,6 +13,7 @@ pub(crate) mod observer;
 pub(crate) mod provider_error;
 pub(in crate::domain) mod responses;
 mod spoken;
+mod varying;
 
 pub use crate::domain::wire::Protocol;
 pub(crate) use error_form::ErrorForm;

@@ -22,7 +22,7 @@ use crate::{
         request::head::{self, QueryKeys},
     },
     providers::live::Live,
-    store::key_cache::{KeyLookupError, Presented},
+    store::key_cache::{KeyLookupError, tokens::Presented},
 };
 
 /// The authenticated caller of a request.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Version, header};
-use pingora::{Result, http::ResponseHeader};
+use pingora::{Error, ErrorType, Result, http::ResponseHeader};
 
 use crate::{
     domain::{
@@ -20,7 +20,7 @@ use crate::{
     edges::clock,
     gateway::{
         answer::{fields, interim},
-        attempt::verdict,
+        attempt::{deadline::Fate, verdict},
         coding,
         forward::Forward,
         outlet::{
@@ -67,6 +67,11 @@ pub(crate) fn keep_back(metrics: &Metrics, forward: &mut Forward, piece: &mut Op
     let taken = piece.take();
     if let (Outlet::Withheld(error), Some(bytes)) = (&mut forward.outlet, taken) {
         error.push(&bytes);
+    }
+    if end && forward.dispatch.attempt.fate() != Fate::Running {
+        // If only the connection's end delimits the answer, its time limit looks like a proper end.
+        let context = "the error answer was not whole in time";
+        return Err(Error::explain(ErrorType::ConnectionClosed, context).into_up());
     }
     if end && let Outlet::Withheld(error) = std::mem::take(&mut forward.outlet) {
         forward.dispatch.attempt.ended();

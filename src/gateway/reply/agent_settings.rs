@@ -4,6 +4,13 @@ use http::{HeaderMap, header};
 
 use crate::domain::{faults::refusal::Reply, sign_in::managed_settings::ManagedSettings};
 
+/// What agents that are signed in are told.
+#[derive(Clone, Debug)]
+pub(crate) struct Agents {
+    /// The operator's settings for them; `None`: there are none.
+    pub settings: Option<ManagedSettings>,
+}
+
 /// The settings, or that the client has them.
 pub(crate) fn reply(settings: &ManagedSettings, headers: &HeaderMap) -> Reply {
     let tags = headers.get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());

@@ -1,16 +1,19 @@
 //! The time of the gateway's threads that large bodies of one key may take.
 //!
-//! A few kilobytes that arrive compressed can be work for most of a second. So large bodies are worked on in short steps,
-//! with other requests between them; those of one key take turns, few at a time; and compressed ones pay for their work
-//! with a pause, so that all of them together take no more than the key's share of the threads. Small bodies are no
-//! concern of it: they need no turn.
+//! A few kilobytes that arrive compressed can be work for most of a second. So large bodies are worked on apart from the
+//! threads that carry requests, at low priority; those of one key take turns, few at a time; and compressed ones pay for
+//! their work with a pause, so that all of them together take no more than the key's share of the threads. Small bodies are
+//! no concern of it: they need no turn.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::domain::{faults::refusal::Refusal, keys::secret::KeyDigest};
+use crate::{
+    domain::{faults::refusal::Refusal, keys::secret::KeyDigest},
+    edges::low_priority::LowPriority,
+};
 
 #[cfg(test)]
 mod tests;
@@ -66,8 +69,8 @@ struct Shared {
     wait_max: Duration,
     /// Only keys with a large body under way, so bounded by the running requests.
     lines: Mutex<HashMap<KeyDigest, Line>>,
-    /// Scans apart from the threads that carry requests: as many as there are of those.
-    scans: Arc<Semaphore>,
+    /// As many as there are threads that carry requests.
+    apart: LowPriority,
 }
 
 /// The large bodies of one key.
@@ -86,7 +89,7 @@ impl BodyWork {
                 share,
                 wait_max,
                 lines: Mutex::default(),
-                scans: Arc::new(Semaphore::new(share.threads)),
+                apart: LowPriority::new(share.threads),
             }),
         }
     }
@@ -126,7 +129,7 @@ impl KeyWork {
         Ok(Turn { _permit: permit, place })
     }
 
-    /// Runs `work` apart from the threads that carry requests, as soon as one of the few places for that is free.
+    /// Does `work` apart from the threads that carry requests, as soon as one of the few places for that is free.
     ///
     /// # Errors
     /// [`Refusal::Internal`]: it panicked.
@@ -134,14 +137,7 @@ impl KeyWork {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Refusal> {
-        let scans = Arc::clone(&self.shared.scans);
-        let permit = scans.acquire_owned().await.map_err(|_| Refusal::Internal)?;
-        let running = tokio::task::spawn_blocking(move || {
-            // Kept until the work is done, also if nobody waits for it any more.
-            let _permit = permit;
-            work()
-        });
-        running.await.map_err(|_| Refusal::Internal)
+        self.shared.apart.run(work).await.map_err(|_| Refusal::Internal)
     }
 
     fn line_up(&self) -> Option<(Place, Arc<Semaphore>)> {

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 
 use crate::{
     domain::faults::refusal::Refusal,
@@ -26,73 +26,105 @@ mod tests;
 /// Decoded bytes of a body that cost its key nothing: about as much work as the rest of a request.
 pub(crate) const FREE_BYTES: usize = 64 * 1024;
 
-/// Decoded bytes after which other requests of the thread go on: a fraction of a millisecond.
+/// Decoded bytes after which the key pays for them: a fraction of a millisecond.
 const STEP_BYTES: usize = 64 * 1024;
 
 /// A compressed request body being decoded.
 #[derive(Debug)]
 pub(crate) struct CompressedBody {
-    coding: Coding,
-    decoding: Decoding,
-    text: BytesMut,
-    bytes_max: usize,
+    /// Lost only with a panic.
+    decoder: Option<Box<Decoder>>,
     /// The time that decoding has taken since the key last paid for it.
     worked: Duration,
 }
 
 impl CompressedBody {
-    /// For a body of which nothing has arrived. `bytes_max` limits the decoded text.
-    pub(crate) fn new(coding: Coding, bytes_max: usize) -> Result<Self, Refusal> {
+    /// For a body of which nothing has arrived. `bytes_max` limits the decoded text, and `lease` grows with it.
+    pub(crate) fn new(coding: Coding, bytes_max: usize, lease: BodyLease) -> Result<Self, Refusal> {
+        let decoding = Decoding::new(coding, Following::Nothing, bytes_max).map_err(|_| Refusal::Internal)?;
         Ok(Self {
-            coding,
-            decoding: Decoding::new(coding, Following::Nothing, bytes_max).map_err(|_| Refusal::Internal)?,
-            text: BytesMut::new(),
-            bytes_max,
+            decoder: Some(Box::new(Decoder {
+                coding,
+                decoding,
+                text: BytesMut::new(),
+                bytes_max,
+                lease,
+            })),
             worked: Duration::ZERO,
         })
     }
 
-    /// Decodes the next piece, in turns of the body's key once it has become large. A turn ends with the piece, so that a
-    /// client that sends slowly holds none. Returns true at the end of the compressed stream, which is the end of the body.
-    pub(crate) async fn push(&mut self, piece: &[u8], lease: &mut BodyLease, work: &KeyWork) -> Result<bool, Refusal> {
-        let (mut rest, mut turn) = (piece, None);
+    /// Decodes the next piece; once the body has become large, apart and in turns of its key. A turn ends with the piece, so
+    /// that a client that sends slowly holds none. Returns true at the end of the compressed stream, which is the end of the
+    /// body.
+    pub(crate) async fn push(&mut self, mut piece: Bytes, work: &KeyWork) -> Result<bool, Refusal> {
+        let mut turn = None;
         loop {
-            if turn.is_none() && self.text.len() >= FREE_BYTES {
-                turn = Some(work.turn().await?);
-            }
-            let began = clock::instant();
-            let is_all = self.step(&mut rest, lease)?;
-            if let Some(turn) = &turn {
-                self.worked += clock::instant().saturating_duration_since(began);
+            let mut decoder = self.decoder.take().ok_or(Refusal::Internal)?;
+            let stepped = if decoder.text.len() < FREE_BYTES {
+                decoder.step(&mut piece)
+            } else {
+                let turn = match &turn {
+                    Some(turn) => turn,
+                    None => turn.insert(work.turn().await?),
+                };
+                let stepping = work.apart(move || {
+                    let began = clock::instant();
+                    let stepped = decoder.step(&mut piece);
+                    let worked = clock::instant().saturating_duration_since(began);
+                    (decoder, piece, stepped, worked)
+                });
+                let (stepped, worked);
+                (decoder, piece, stepped, worked) = stepping.await?;
+                self.worked += worked;
                 turn.rest(&mut self.worked).await;
-            }
-            if is_all {
-                return Ok(self.decoding.has_ended());
+                stepped
+            };
+            let has_ended = decoder.decoding.has_ended();
+            self.decoder = Some(decoder);
+            if stepped? {
+                return Ok(has_ended);
             }
         }
     }
 
+    /// The decoded text and its memory. Fails if the compressed stream is not complete.
+    pub(crate) fn finish(self) -> Result<(Bytes, BodyLease), Refusal> {
+        let decoder = self.decoder.ok_or(Refusal::Internal)?;
+        match decoder.decoding.has_ended() {
+            true => Ok((decoder.text.freeze(), decoder.lease)),
+            false => Err(decoder.invalid()),
+        }
+    }
+}
+
+/// What goes from thread to thread while a body is decoded.
+#[derive(Debug)]
+struct Decoder {
+    coding: Coding,
+    decoding: Decoding,
+    text: BytesMut,
+    bytes_max: usize,
+    lease: BodyLease,
+}
+
+impl Decoder {
     /// Decodes as much of `rest` as belongs to one step; true if that was all of it.
-    fn step(&mut self, rest: &mut &[u8], lease: &mut BodyLease) -> Result<bool, Refusal> {
+    fn step(&mut self, rest: &mut Bytes) -> Result<bool, Refusal> {
         let until = self.text.len() + STEP_BYTES;
+        let mut left = rest.as_ref();
         while self.text.len() < until {
-            let part = match self.decoding.next(rest) {
+            let part = match self.decoding.next(&mut left) {
                 Ok(Some(part)) => part,
                 Ok(None) => return Ok(true),
                 Err(error) => return Err(self.refusal(error)),
             };
-            bodies::grow(lease, part.len())?;
+            bodies::grow(&mut self.lease, part.len())?;
             self.text.extend_from_slice(part);
         }
+        let read = rest.len() - left.len();
+        rest.advance(read);
         Ok(false)
-    }
-
-    /// The decoded text. Fails if the compressed stream is not complete.
-    pub(crate) fn finish(self) -> Result<Bytes, Refusal> {
-        match self.decoding.has_ended() {
-            true => Ok(self.text.freeze()),
-            false => Err(self.invalid()),
-        }
     }
 
     fn refusal(&self, error: DecodingError) -> Refusal {

@@ -50,11 +50,10 @@ pub(crate) async fn gather(
     work: &KeyWork,
 ) -> Result<RequestBody, Rejection> {
     let gathering = Gathering {
-        text: Text::new(head, limits.bytes_max)?,
+        text: Text::new(head, limits.bytes_max, lease)?,
         received: 0,
         coding: head.coding,
         bytes_max: limits.bytes_max,
-        lease,
         work,
         pace: Pace::new(limits.pace),
         due: clock::instant() + limits.total,
@@ -78,23 +77,23 @@ struct Gathering<'a> {
     received: usize,
     coding: Option<Coding>,
     bytes_max: usize,
-    lease: BodyLease,
     work: &'a KeyWork,
     pace: Pace,
     /// When all of it has to be there.
     due: Instant,
 }
 
+/// What has arrived, and the memory that it holds.
 enum Text {
-    Plain(BytesMut),
-    Coded(Box<CompressedBody>),
+    Plain(BytesMut, BodyLease),
+    Coded(CompressedBody),
 }
 
 impl Text {
-    fn new(head: BodyHead, bytes_max: usize) -> Result<Self, Refusal> {
+    fn new(head: BodyHead, bytes_max: usize, lease: BodyLease) -> Result<Self, Refusal> {
         Ok(match head.coding {
-            None => Self::Plain(BytesMut::new()),
-            Some(coding) => Self::Coded(Box::new(CompressedBody::new(coding, bytes_max)?)),
+            None => Self::Plain(BytesMut::new(), lease),
+            Some(coding) => Self::Coded(CompressedBody::new(coding, bytes_max, lease)?),
         })
     }
 }
@@ -122,7 +121,7 @@ fn extend(text: &mut BytesMut, piece: &[u8], length: Option<u64>) {
 
 impl Gathering<'_> {
     /// Adds what has arrived. Returns true at the end of a compressed stream, which is the end of the body.
-    async fn push(&mut self, piece: &[u8], length: Option<u64>) -> Result<bool, Refusal> {
+    async fn push(&mut self, piece: Bytes, length: Option<u64>) -> Result<bool, Refusal> {
         self.received += piece.len();
         if self.received > self.bytes_max {
             return Err(Refusal::BodyTooLarge {
@@ -130,21 +129,21 @@ impl Gathering<'_> {
             });
         }
         match &mut self.text {
-            Text::Plain(text) => {
-                bodies::grow(&mut self.lease, piece.len())?;
-                extend(text, piece, length);
+            Text::Plain(text, lease) => {
+                bodies::grow(lease, piece.len())?;
+                extend(text, &piece, length);
                 Ok(false)
             }
-            Text::Coded(compressed) => compressed.push(piece, &mut self.lease, self.work).await,
+            Text::Coded(compressed) => compressed.push(piece, self.work).await,
         }
     }
 
     fn finish(self, form: BodyForm) -> Result<RequestBody, Rejection> {
-        let bytes = match self.text {
-            Text::Plain(text) => text.freeze(),
+        let (bytes, lease) = match self.text {
+            Text::Plain(text, lease) => (text.freeze(), lease),
             Text::Coded(compressed) => compressed.finish()?,
         };
-        Ok(RequestBody::new(bytes, form, self.received, self.coding, self.lease))
+        Ok(RequestBody::new(bytes, form, self.received, self.coding, lease))
     }
 }
 
@@ -157,7 +156,7 @@ async fn sized(session: &mut Session, length: u64, mut body: Gathering<'_>) -> R
         let Some(piece) = read(session, &mut body).await? else {
             break;
         };
-        body.push(&piece, Some(length)).await?;
+        body.push(piece, Some(length)).await?;
         if session.is_body_done() {
             break;
         }
@@ -169,7 +168,7 @@ async fn open(session: &mut Session, mut body: Gathering<'_>) -> Result<RequestB
     session.enable_retry_buffering();
     let mut end = JsonEnd::new();
     while let Some(piece) = read(session, &mut body).await? {
-        let stream_has_ended = body.push(&piece, None).await?;
+        let stream_has_ended = body.push(piece.clone(), None).await?;
         let is_complete = match body.coding {
             None => matches!(end.push(&piece), Progress::CompleteAt(_)),
             Some(_) => stream_has_ended,

@@ -1,5 +1,5 @@
-//! Reads the facts out of a whole body: at once if it is small, otherwise in a turn of its key and apart from the threads
-//! that carry requests.
+//! Reads the facts out of a whole body: at once if it is small, otherwise in a turn of its key, apart from the threads that
+//! carry requests.
 
 use crate::{
     domain::{

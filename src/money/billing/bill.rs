@@ -28,8 +28,11 @@ use crate::{
     },
 };
 
-/// How often a running answer's cost is computed. A crash loses at most this and the time between two checkpoints.
+/// How often a running answer's cost is computed while events come that may report a usage.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The same while only text comes, whose cost is known beforehand ([`text_until`]). A crash loses at most this and the time
+/// between two checkpoints.
+const LOOK_AT_TEXT_EVERY: Duration = Duration::from_millis(250);
 /// How many of a model's own tokens one estimated token may be at most ([`crate::domain::ledger::calibration`]).
 const TEXT_FACTOR_MAX: u64 = 4;
 /// The tokens of output that are priced to find the price of one.
@@ -70,7 +73,8 @@ pub(crate) struct Bill {
     pub(super) granted: GrantedHold,
     pub(super) route: Arc<PricedRoute>,
     pub(super) reservation: Reservation,
-    pub(super) next_look: Option<Instant>,
+    /// When its cost was computed last, and how many events had said more than text by then.
+    pub(super) looked: Option<(Instant, u64)>,
 }
 
 impl std::fmt::Debug for Bill {
@@ -87,11 +91,20 @@ impl Bill {
         self.granted.provider_state
     }
 
-    /// Whether the running answer's cost is to be computed now. `text` is the estimate of its text so far, in tokens.
-    pub(crate) fn is_due(&mut self, now: Instant, text: u64) -> bool {
-        let due = self.next_look.is_none_or(|at| now >= at) || text >= self.running.look_at_text();
+    /// Whether the running answer's cost is to be computed now. `text` is the estimate of its text so far, in tokens;
+    /// `reports` is how many of its events have said more than text.
+    pub(crate) fn is_due(&mut self, now: Instant, text: u64, reports: u64) -> bool {
+        let is_time = self.looked.is_none_or(|(at, before)| {
+            let every = if reports == before {
+                LOOK_AT_TEXT_EVERY
+            } else {
+                LOOK_EVERY
+            };
+            now >= at + every
+        });
+        let due = is_time || text >= self.running.look_at_text();
         if due {
-            self.next_look = Some(now + LOOK_EVERY);
+            self.looked = Some((now, reports));
         }
         due
     }

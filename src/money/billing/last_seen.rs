@@ -3,13 +3,14 @@
 
 mod foreseen;
 
-use std::{collections::HashMap, hash::Hash};
+use std::hash::Hash;
 
 use crate::{
     domain::{
         keys::key::{KeyId, KeyRecord},
         ledger::{Denied, Grant, QuotaUse, Rates, Reset, Scope},
         money::NanoUsd,
+        quick_map::QuickMap,
     },
     money::billing::tally::{End, Seat, Tally},
 };
@@ -31,8 +32,8 @@ pub(crate) struct GraceLimits {
 /// The table of accounts and keys.
 #[derive(Debug)]
 pub(super) struct LastSeen {
-    accounts: HashMap<String, Account>,
-    keys: HashMap<KeyId, Key>,
+    accounts: QuickMap<String, Account>,
+    keys: QuickMap<KeyId, Key>,
     accounts_max: usize,
     keys_max: usize,
 }
@@ -73,8 +74,8 @@ impl Default for LastSeen {
 impl LastSeen {
     fn bounded(accounts_max: usize, keys_max: usize) -> Self {
         Self {
-            accounts: HashMap::new(),
-            keys: HashMap::new(),
+            accounts: QuickMap::default(),
+            keys: QuickMap::default(),
             accounts_max,
             keys_max,
         }
@@ -253,7 +254,7 @@ fn left(account: &Account, known: &Key, key: &KeyRecord, limits: &GraceLimits, n
 
 /// Makes room for one more entry. If the table is full, it drops the older half of the entries without a running
 /// request, by the time of their last update.
-fn make_room<K: Eq + Hash, V>(all: &mut HashMap<K, V>, max: usize, tally: impl Fn(&V) -> &Tally) -> Option<()> {
+fn make_room<K: Eq + Hash, V>(all: &mut QuickMap<K, V>, max: usize, tally: impl Fn(&V) -> &Tally) -> Option<()> {
     if all.len() >= max {
         let mut times: Vec<i64> = all.values().map(|one| tally(one).told_ms).collect();
         times.sort_unstable();

@@ -13,7 +13,7 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    domain::{keys::key::KeyId, ledger::Checkpoint, money::NanoUsd},
+    domain::{keys::key::KeyId, ledger::Checkpoint, money::NanoUsd, quick_map::QuickMap},
     money::billing::growth::{Growth, TopUpAnswer},
 };
 
@@ -105,7 +105,7 @@ impl Running {
 /// All running requests of this node, in shards.
 #[derive(Debug, Default)]
 pub(super) struct RunningRequests {
-    shards: [Mutex<HashMap<String, Arc<Running>>>; SHARDS],
+    shards: [Mutex<QuickMap<String, Arc<Running>>>; SHARDS],
 }
 
 impl RunningRequests {
@@ -161,7 +161,7 @@ impl RunningRequests {
     }
 
     /// The request's shard. Request ids end in random characters, which spread them evenly.
-    fn shard(&self, request: &str) -> Option<MutexGuard<'_, HashMap<String, Arc<Running>>>> {
+    fn shard(&self, request: &str) -> Option<MutexGuard<'_, QuickMap<String, Arc<Running>>>> {
         let byte = request.bytes().last().map_or(0, usize::from);
         self.shards.get(byte % SHARDS).map(Mutex::lock)
     }

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// How often the consumption of running requests is written to the journal.
-const CHECKPOINT_EVERY: Duration = Duration::from_millis(800);
+const CHECKPOINT_EVERY: Duration = Duration::from_millis(700);
 /// How often the node renews the lease of its holds and reads the store's clock: a third of the lease.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 
@@ -96,7 +96,7 @@ impl Billing {
             granted,
             route: Arc::clone(wanted.route),
             reservation,
-            next_look: None,
+            looked: None,
         };
         if let Err(error) = recorded {
             tracing::error!(%error, "an admission could not be recorded");

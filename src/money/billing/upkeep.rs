@@ -3,19 +3,12 @@
 
 use std::collections::HashMap;
 
-use crate::{domain::ledger::Record, money::billing::engine::BillingEngine};
+use crate::money::billing::engine::BillingEngine;
 
 impl BillingEngine {
     pub(super) fn checkpoint(&self) {
-        for checkpoint in self.running.take_news() {
-            let record = Record::Checkpoint(Box::new(checkpoint));
-            let written = self
-                .journal
-                .reserve(0)
-                .map(|mut none| self.journal.append(&record, &mut none).is_ok());
-            if !written.unwrap_or(false) {
-                self.counters.failed();
-            }
+        for _ in 0..self.journal.checkpoint(self.running.take_news()) {
+            self.counters.failed();
         }
     }
 

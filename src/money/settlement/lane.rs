@@ -59,6 +59,7 @@ impl Settler {
             match applied {
                 Ok(watermark) => {
                     pause = self.pause;
+                    self.charged.note(account);
                     let forward = self.journal.acknowledged(account, watermark);
                     let taken = unsent.steps.first().is_some_and(|first| watermark >= first.seq);
                     if forward && taken {

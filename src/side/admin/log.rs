@@ -18,6 +18,7 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
+            AccountView,
             consumption::{RETENTION_DAYS, Row},
             tag::Tag,
         },
@@ -30,8 +31,10 @@ use crate::{
 
 /// Rows in one answer, unless asked otherwise.
 const ROWS_DEFAULT: usize = 500;
-/// Questions to the store that one request may cause. What is left is for the next one, from the cursor on.
+/// Questions to the store that one request may cause, besides those below. What is left is for the next one, from the cursor on.
 const STORE_CALLS_MAX: usize = 64;
+/// Days without rows that one request may look at: they cost next to nothing. More than five accounts have.
+const EMPTY_DAYS_MAX: usize = 1024;
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
@@ -61,13 +64,11 @@ pub(super) async fn query(State(state): State<AdminState>, Query(query): Query<L
             Some(LogCursor::read(text, &filter).ok_or_else(|| ApiError::invalid("cursor: not one of weir's"))?)
         }
         None => match &query.account {
-            Some(account) => Some(filter.first(accounts::existing(&state, account).await?.id)),
-            None => state
-                .ledger
-                .accounts(None, 1)
-                .await?
-                .pop()
-                .map(|first| filter.first(first.id)),
+            Some(account) => Some(filter.first_of(accounts::existing(&state, account).await?)),
+            None => {
+                let first = state.ledger.accounts(None, 1).await?.pop();
+                first.map(|first| filter.first_of(first))
+            }
         },
     };
     let (rows, next) = page(&*state.ledger, &filter, start, query.account.is_some(), limit).await?;
@@ -100,17 +101,17 @@ async fn page(
     let Some(mut place) = start else {
         return Ok((found, None));
     };
-    let mut calls = STORE_CALLS_MAX;
-    while calls > 0 && found.len() < limit {
-        calls -= 1;
+    let (mut calls, mut empty_days) = (STORE_CALLS_MAX, EMPTY_DAYS_MAX);
+    while calls > 0 && empty_days > 0 && found.len() < limit {
         if place.day > filter.last_day() {
             let next = if one_account {
                 None
             } else {
                 ledger.accounts(Some(&place.account), 1).await?.pop()
             };
+            calls -= 1;
             match next {
-                Some(account) => place = filter.first(account.id),
+                Some(account) => place = filter.first_of(account),
                 None => return Ok((found, None)),
             }
             continue;
@@ -118,6 +119,8 @@ async fn page(
         let rows = ledger
             .rows(&place.account, place.day, place.index, LOG_ROWS_MAX)
             .await?;
+        let left = if rows.is_empty() { &mut empty_days } else { &mut calls };
+        *left -= 1;
         let day_ends = rows.len() < LOG_ROWS_MAX;
         for row in rows {
             if found.len() == limit {
@@ -199,6 +202,15 @@ impl Filter {
 
     fn last_day(&self) -> i64 {
         (self.until_ms - 1).div_euclid(DAY_MS)
+    }
+
+    /// The same for an account that is at hand: the days before it was made have none. The nodes' order of things is not that of
+    /// time, so the day before its first counts, too.
+    fn first_of(&self, account: AccountView) -> LogCursor {
+        let mut first = self.first(account.id);
+        let made = account.created_at.saturating_mul(1000).div_euclid(DAY_MS);
+        first.day = first.day.max(made - 1);
+        first
     }
 
     /// Where an account's rows begin.

@@ -140,6 +140,7 @@ pub(super) fn key_body(view: &KeyView, spend: Option<&KeySpend>, now_ms: i64, fr
         "resets_at": resets_at(terms.reset, now_ms).map(time),
         "spent_usd": usd(spent),
         "spent_nano_usd": spent,
+        "spent": spend.map(periods),
         "held_usd": usd(held),
         "held_nano_usd": held,
         "running": spend.map(|spend| spend.running),
@@ -153,6 +154,19 @@ pub(super) fn key_body(view: &KeyView, spend: Option<&KeySpend>, now_ms: i64, fr
         fields.insert("key".to_owned(), Value::from(key.as_str()));
     }
     body
+}
+
+/// What a key has spent in each period, as `GET /web/v1/me` tells it.
+fn periods(spend: &KeySpend) -> Value {
+    let KeySpend {
+        all, day, week, month, ..
+    } = *spend;
+    json!({
+        "day_usd": day.to_string(), "day_nano_usd": day,
+        "week_usd": week.to_string(), "week_nano_usd": week,
+        "month_usd": month.to_string(), "month_nano_usd": month,
+        "all_usd": all.to_string(), "all_nano_usd": all,
+    })
 }
 
 /// An account as it is shown.

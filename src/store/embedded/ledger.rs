@@ -20,6 +20,7 @@ use crate::domain::{
         AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp, Transient,
         consumption::Row,
         daily_sums::{DailySum, SumsOf},
+        notice::{NoticeOf, TakenNotices},
     },
     money::NanoUsd,
 };
@@ -246,6 +247,15 @@ impl LedgerStore for EmbeddedLedger {
     async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
         let slot = self.books.slot(account);
         Ok(slot.and_then(|slot| slot.lock().account.operations().amount(id)))
+    }
+
+    async fn take_notices(&self, account: &str, pause_ms: i64) -> Result<TakenNotices, StoreError> {
+        Ok(self.books.take_notices(account, pause_ms, (self.now_ms)()))
+    }
+
+    async fn told(&self, account: &str, told: &[NoticeOf]) -> Result<(), StoreError> {
+        self.books.told(account, told);
+        Ok(())
     }
 
     async fn now_ms(&self) -> Result<i64, StoreError> {

@@ -1,10 +1,8 @@
-//! Documents of sign-ins in the embedded store: all in memory, and in its file.
+//! Changes of the documents of sign-ins in the embedded store: in its file, then in memory.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use redb::ReadableTable;
 
 use super::database::unavailable;
 use super::file::{DOCUMENTS, StoreFile};
@@ -13,50 +11,6 @@ use crate::domain::keys::secret::KeyDigest;
 use crate::edges::clock;
 use crate::store::StoreError;
 use crate::store::sign_ins::{DocumentChange, EMBEDDED_DOCUMENTS_MAX, SignInStore};
-
-/// The documents, each with the second in which it ends.
-#[derive(Debug, Default)]
-pub(super) struct Documents {
-    kept: HashMap<KeyDigest, (i64, String)>,
-}
-
-impl Documents {
-    /// All that a file has. `Err` says what cannot be read.
-    pub(super) fn load(file: &StoreFile) -> Result<Self, String> {
-        let read = || -> Result<Self, redb::Error> {
-            let table = file.snapshot()?.open_table(DOCUMENTS)?;
-            let mut kept = HashMap::new();
-            for entry in table.iter()? {
-                let (name, document) = entry?;
-                let (until, text) = document.value();
-                // What has another name is none of weir's.
-                if let Ok(name) = name.value().try_into() {
-                    kept.insert(KeyDigest::from_bytes(name), (until, text.to_owned()));
-                }
-            }
-            Ok(Self { kept })
-        };
-        read().map_err(|error| error.to_string())
-    }
-
-    /// The text of a document that has not ended.
-    pub(super) fn text(&self, name: &KeyDigest, now: i64) -> Option<&str> {
-        let (until, text) = self.kept.get(name)?;
-        (now < *until).then_some(text.as_str())
-    }
-
-    fn is_as_expected(&self, change: &DocumentChange, now: i64) -> bool {
-        let mut expected = change.expected.iter();
-        expected.all(|(name, text)| self.text(name, now) == text.as_deref())
-    }
-
-    /// What a change takes away: what it names, and what has ended.
-    fn going(&self, change: &DocumentChange, now: i64) -> Vec<KeyDigest> {
-        let over = self.kept.iter().filter(|(_, (until, _))| *until <= now);
-        let named = change.removed.iter().chain(&change.ended).copied();
-        over.map(|(name, _)| *name).chain(named).collect()
-    }
-}
 
 impl StoreInner {
     fn exchange(&self, change: &DocumentChange, now: i64, most: usize) -> Result<bool, StoreError> {
@@ -67,7 +21,8 @@ impl StoreInner {
                 return Ok(false);
             }
             let going = documents.going(change, now);
-            if !change.put.is_empty() && documents.kept.len() + change.put.len() > most + going.len() {
+            let added = documents.added(change);
+            if added > 0 && documents.kept.len() + added > most + going.len() {
                 let why = format!("{most} documents of sign-ins are kept already");
                 return Err(StoreError::Busy(why));
             }
@@ -174,6 +129,7 @@ mod tests {
         assert_eq!(exchange(&put(1, 10), 0), Ok(true));
         assert_eq!(exchange(&put(2, 20), 0), Ok(true));
         assert!(matches!(exchange(&put(3, 10), 9), Err(StoreError::Busy(_))));
+        assert_eq!(exchange(&put(2, 20), 9), Ok(true), "what is there may change");
         assert_eq!(exchange(&put(3, 10), 10), Ok(true), "the first one has ended");
         assert_eq!(store.shared.documents.read().kept.len(), 2);
     }

@@ -1,14 +1,15 @@
 //! Collects when keys were last used, to write it to the store in one call.
 
-use std::collections::HashMap;
-
 use parking_lot::Mutex;
 
-use crate::{domain::keys::key::KeyId, store::key_cache::shards::pick};
+use crate::{
+    domain::{keys::key::KeyId, quick_map::QuickMap},
+    store::key_cache::shards::pick,
+};
 
 /// The last use of each key, in seconds since the Unix epoch.
 pub(super) struct Uses {
-    shards: Vec<Mutex<HashMap<KeyId, i64>>>,
+    shards: Vec<Mutex<QuickMap<KeyId, i64>>>,
     /// The most keys per shard. Uses of further keys are not recorded.
     shard_max: usize,
 }

@@ -22,12 +22,16 @@ mod cases;
 pub(crate) mod memory;
 mod midnight;
 mod model;
+mod notices;
 mod operations;
 mod program;
 mod sums;
 
 pub(crate) use cases::*;
 pub(crate) use midnight::a_request_counts_in_the_periods_of_its_admission;
+pub(crate) use notices::{
+    notices_that_find_no_room_are_counted, what_is_reached_is_noted_once_and_waits_until_it_is_told,
+};
 pub(crate) use operations::{an_operation_counts_once_whoever_brings_it, so_many_operations_are_remembered};
 pub(crate) use program::an_engine_answers_as_the_model_does;
 pub(crate) use sums::{so_many_tags_a_day_are_summed_one_by_one, what_was_used_is_summed_by_day_model_key_and_tag};
@@ -96,6 +100,8 @@ macro_rules! ledger_suite {
             a_request_counts_in_the_periods_of_its_admission
             an_operation_counts_once_whoever_brings_it
             so_many_operations_are_remembered
+            what_is_reached_is_noted_once_and_waits_until_it_is_told
+            notices_that_find_no_room_are_counted
             rows_are_paged_by_account_and_day
             what_was_used_is_summed_by_day_model_key_and_tag
             so_many_tags_a_day_are_summed_one_by_one

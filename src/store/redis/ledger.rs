@@ -9,6 +9,7 @@
 //! - `:nodes` the nodes that hold something, `:held:<node>` their holds and the end of their lease,
 //! - `:spent:<period>` key to nano-USD, gone some days after the period,
 //! - `:operations` the operations on the balance that are remembered,
+//! - `:notices` what waits to be told (`notices.lua`),
 //! - `:sums:<day>` what the rows of a day add up to (`daily_sums.lua`),
 //! - `:log:<day>` the rows of a day as JSON, in the order they were applied in.
 //!
@@ -35,6 +36,7 @@ use super::{ADMIN_BUDGET, RedisStore};
 use crate::domain::keys::key::KeyId;
 use crate::domain::ledger::consumption::Row;
 use crate::domain::ledger::daily_sums::{DailySum, SumsOf};
+use crate::domain::ledger::notice::{NoticeOf, TakenNotices};
 use crate::domain::ledger::{
     AccountView, Admission, Admit, Change, Denied, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
 };
@@ -320,6 +322,26 @@ impl LedgerStore for RedisLedger {
         call.arg(id.as_str());
         let (status, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
         if status == "missing" { Ok(None) } else { answer.amount() }
+    }
+
+    async fn take_notices(&self, account: &str, pause_ms: i64) -> Result<TakenNotices, StoreError> {
+        let mut call = self.prepare(&self.scripts().take_notices, account);
+        call.arg(pause_ms);
+        let (status, answer) = self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
+        if status == "missing" {
+            Ok(TakenNotices::default())
+        } else {
+            answer.taken_notices()
+        }
+    }
+
+    async fn told(&self, account: &str, told: &[NoticeOf]) -> Result<(), StoreError> {
+        let mut call = self.prepare(&self.scripts().told, account);
+        for of in told {
+            call.arg(of.text());
+        }
+        // What is forgotten twice is forgotten.
+        self.call(&call, Effort::Read(ADMIN_BUDGET)).await.map(drop)
     }
 
     async fn now_ms(&self) -> Result<i64, StoreError> {

@@ -18,6 +18,8 @@ pub(super) struct LedgerScripts {
     pub(super) account: Loaded,
     pub(super) key_spend: Loaded,
     pub(super) operation: Loaded,
+    pub(super) take_notices: Loaded,
+    pub(super) told: Loaded,
     pub(super) rows: Loaded,
     pub(super) sums: Loaded,
     pub(super) resum: Loaded,
@@ -34,13 +36,15 @@ impl LedgerScripts {
         Self {
             admit: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "admit.lua"),
             top_up: script!("period.lua" "holds.lua" "mirror.lua" "top_up.lua"),
-            apply: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "operations.lua" "hash.lua" "daily_sums.lua" "apply.lua"),
+            apply: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "operations.lua" "hash.lua" "daily_sums.lua" "notices.lua" "apply.lua"),
             watermark: script!("watermark.lua"),
             renew: script!("holds.lua" "renew.lua"),
             release: script!("holds.lua" "release.lua"),
             account: script!("holds.lua" "account.lua"),
             key_spend: script!("period.lua" "holds.lua" "key_spend.lua"),
             operation: script!("operations.lua" "operation.lua"),
+            take_notices: script!("notices.lua" "take_notices.lua"),
+            told: script!("told.lua"),
             rows: script!("rows.lua"),
             sums: script!("sums.lua"),
             resum: script!("resum.lua"),
@@ -53,7 +57,7 @@ impl LedgerScripts {
         }
     }
 
-    pub(super) fn all(&self) -> [&Loaded; 18] {
+    pub(super) fn all(&self) -> [&Loaded; 20] {
         let Self {
             admit,
             top_up,
@@ -64,6 +68,8 @@ impl LedgerScripts {
             account,
             key_spend,
             operation,
+            take_notices,
+            told,
             rows,
             sums,
             resum,
@@ -75,8 +81,26 @@ impl LedgerScripts {
             restored,
         } = self;
         [
-            admit, top_up, apply, watermark, renew, release, account, key_spend, operation, rows, sums, resum, enter,
-            names, kept, put_back, put_rows, restored,
+            admit,
+            top_up,
+            apply,
+            watermark,
+            renew,
+            release,
+            account,
+            key_spend,
+            operation,
+            take_notices,
+            told,
+            rows,
+            sums,
+            resum,
+            enter,
+            names,
+            kept,
+            put_back,
+            put_rows,
+            restored,
         ]
     }
 }

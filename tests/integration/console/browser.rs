@@ -9,8 +9,12 @@ use serde_json::json;
 
 use crate::demo::Demo;
 use crate::harness::browser::Browser;
+use crate::harness::node::node_modules;
 use crate::harness::request::Wire;
 use crate::harness::tools::skip;
+use crate::harness::{RecordingProvider, wait_until};
+
+const ANSWER: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"text","text":"hi"}],"usage":{"input_tokens":43210,"output_tokens":789}}"#;
 
 const DESK: (u32, u32) = (1280, 900);
 const PHONE: (u32, u32) = (360, 780);
@@ -93,6 +97,7 @@ fn the_pages_fit_a_desk_and_a_phone_in_both_themes() {
         "/keys",
         "/keys/new",
         "/models",
+        "/usage",
         "/log",
         "/providers",
         "/rules",
@@ -107,11 +112,103 @@ fn the_pages_fit_a_desk_and_a_phone_in_both_themes() {
             let unnamed = "[...document.querySelectorAll('input:not([type=hidden]), select, textarea')].filter(e => !e.labels.length).length";
             assert_eq!(browser.evaluate(unnamed), 0, "{path}: every field has a label");
             assert_eq!(complaints(&mut browser), [""; 0], "{path} {size}");
+            nothing_serious(&mut browser, &format!("{path} {size}"));
         }
     }
+}
+
+/// What axe-core finds serious or worse on the open page: rule, and where.
+const SERIOUS: &str = "axe.run().then(found => found.violations.filter(one => ['serious', 'critical'].includes(one.impact))\
+     .map(one => one.id + ': ' + one.nodes.map(node => node.target.join(' ')).join(', ')))";
+
+/// Holds that axe-core finds nothing serious, where `tests/run` has installed it.
+#[track_caller]
+fn nothing_serious(browser: &mut Browser, what: &str) {
+    let Some(modules) = node_modules("tests/browser") else {
+        skip!("axe-core is not there: tests/run installs it");
+    };
+    let axe = std::fs::read_to_string(modules.join("axe-core/axe.min.js")).unwrap();
+    browser.evaluate(&format!("{axe};0"));
+    assert_eq!(browser.evaluate(SERIOUS), json!([]), "{what}");
+    // Whatever the policy said to axe-core is none of the page's.
+    browser.complaints();
+}
+
+#[test]
+fn a_key_is_made_with_the_keyboard_alone() {
+    let Some(mut browser) = Browser::start() else {
+        skip!("Chromium is not there: tests/run installs it");
+    };
+    let demo = Demo::start();
     browser.look(DESK.0, DESK.1, "light");
-    browser.open(&format!("{console}/"));
-    picture(&mut browser, "overview");
+    browser.open(&link(&demo));
+    browser.tab_to("e.tagName === 'BUTTON'");
+    browser.leave_by_key("Enter");
+    browser.tab_to("e.innerText === 'Keys'");
+    let ring = "getComputedStyle(document.activeElement).outlineStyle";
+    assert_eq!(browser.text(ring), "solid", "where the focus is can be seen");
+    browser.leave_by_key("Enter");
+    browser.tab_to("e.innerText === 'New key'");
+    browser.leave_by_key("Enter");
+    browser.tab_to("e.name === 'name'");
+    browser.enter("typed");
+    browser.tab_to("e.tagName === 'BUTTON' && e.closest('main')");
+    browser.leave_by_key("Enter");
+    let key = browser.text("document.querySelector('code.key').innerText");
+    let answer = demo.connect().exchange(&Wire::Messages.request(&key, "Say hello."));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    // A wide table is scrolled without a mouse, too.
+    browser.tab_to("e.innerText === 'Overview'");
+    browser.leave_by_key("Enter");
+    browser.tab_to("e.innerText === 'Log'");
+    browser.leave_by_key("Enter");
+    let title = browser.text("document.querySelector('h1').innerText");
+    assert_eq!(title, "Log");
+}
+
+#[test]
+fn the_pages_show_what_was_used() {
+    let Some(mut browser) = Browser::start() else {
+        skip!("Chromium is not there: tests/run installs it");
+    };
+    let provider = RecordingProvider::answering(ANSWER);
+    let mut weir = super::builder(&provider.base_url()).start();
+    let key = weir.key_with(&["--quota-usd", "25", "--reset", "monthly"]);
+    for wire in [Wire::Messages, Wire::Messages] {
+        assert_eq!(weir.exchange(&wire.request(&key.text, "hi")).status, 200);
+    }
+    wait_until("the rows", || weir.cli_json(&["log", "query"]).as_array().is_some());
+    weir.multiply((0, |_| String::new()), (800, |number| 1 + number * number / 97 % 28));
+    browser.look(DESK.0, DESK.1, "light");
+    let address = super::address(&weir);
+    browser.open(&format!("http://{address}/open?code={}", super::code(&weir, "viewer")));
+    browser.leave_by("document.querySelector('form button').click()");
+    nothing_serious(&mut browser, "the overview with data");
+    picture(&mut browser, "console-overview");
+    browser.open(&format!("http://{address}/usage?account=tests"));
+    let bars = browser.evaluate("document.querySelectorAll('rect.day').length");
+    assert!(bars.as_u64().unwrap() >= 9, "{bars} days");
+    assert_eq!(complaints(&mut browser), [""; 0]);
+    for (size, theme) in [(DESK, "light"), (PHONE, "dark")] {
+        browser.look(size.0, size.1, theme);
+        nothing_serious(&mut browser, "the use");
+        assert_eq!(browser.evaluate(OVERFLOW), json!([]));
+    }
+    picture(&mut browser, "console-usage");
+    browser.look(DESK.0, DESK.1, "light");
+    browser.open(&format!("http://{}/portal", weir.gateway));
+    browser.evaluate(&format!(
+        "document.querySelector('[name=key]').value = {}",
+        json!(key.text)
+    ));
+    browser.leave_by("document.querySelector('main form button').click()");
+    complaints(&mut browser);
+    for (size, theme) in [(PHONE, "dark"), (DESK, "light")] {
+        browser.look(size.0, size.1, theme);
+        nothing_serious(&mut browser, "the portal with data");
+        assert_eq!(browser.evaluate(OVERFLOW), json!([]));
+    }
+    picture(&mut browser, "portal-with-data");
 }
 
 /// What the browser complains of, but for what is this test's own: it clicks without a hand, asks for the cookies, and knows

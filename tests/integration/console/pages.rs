@@ -4,12 +4,13 @@ use super::{audited, builder, shown_key, signed_in, with_console};
 use crate::harness::request::Wire;
 use crate::harness::{RecordingProvider, wait_until};
 
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 10] = [
     "/",
     "/accounts",
     "/keys",
     "/keys/new",
     "/models",
+    "/usage",
     "/log",
     "/providers",
     "/rules",
@@ -32,6 +33,8 @@ fn every_page_is_there_without_any_data() {
     assert!(tab.page("/keys").contains("No keys"));
     assert!(tab.page("/keys/new").contains("Make one first."));
     assert!(tab.page("/log").contains("No rows"));
+    assert!(tab.page("/usage").contains("Nothing was spent") && tab.page("/usage").contains("Nothing was used"));
+    assert_eq!(tab.get("/log/export").text(), "", "an export of nothing");
     assert_eq!(tab.get("/keys/key_nothing").status, 400);
     assert_eq!(tab.get("/keys/key_0000000000000000").status, 404);
     assert_eq!(tab.get("/accounts/nobody").status, 404);
@@ -75,6 +78,8 @@ fn odd_names_are_text_on_every_page() {
         ("/keys", "search"),
         ("/log", "model"),
         ("/models", "search"),
+        ("/usage", "model"),
+        ("/usage", "account"),
         ("/keys", "account"),
     ] {
         let page = tab.get(&format!("{path}?{query}=%3Cimg%20src%3Dx%3E%22%3E")).text();
@@ -242,6 +247,29 @@ fn models_providers_log_and_rules_tell_what_the_command_line_tells() {
             .contains("there is no such model")
     );
     assert!(tab.page("/log?since=yesterday").contains("role=\"alert\""));
+    let export = tab.get("/log/export").text();
+    let row: serde_json::Value = serde_json::from_str(export.trim_end()).unwrap();
+    assert_eq!(
+        (&row["key_id"], &row["input_uncached"]),
+        (&key.id.as_str().into(), &1234.into())
+    );
+    assert_eq!(tab.get("/log/export?since=yesterday").status, 400);
+    let told = weir.cli_json(&["usage", "--account", "tests"]);
+    let cost = format!("${}", told["cost_usd"].as_str().unwrap());
+    let of_key = format!("/usage?key={}&by=model", key.id);
+    for path in [
+        "/",
+        "/usage",
+        "/usage?account=tests&by=key",
+        &*of_key,
+        "/accounts/tests",
+    ] {
+        let page = tab.page(path);
+        assert!(page.contains(&cost), "{path} has no {cost}: {page}");
+    }
+    let page = tab.page("/usage?account=tests&by=key");
+    assert!(page.contains(&format!("href=\"/keys/{}\"", key.id)), "{page}");
+    assert!(tab.page("/usage?from=yesterday").contains("role=\"alert\""));
     let models = tab.page("/models?search=sonnet");
     assert!(
         models.contains(Wire::Messages.model()) && models.contains("anthropic"),

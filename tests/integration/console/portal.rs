@@ -29,7 +29,7 @@ fn an_owner_sees_their_own_key_and_nobody_elses() {
     let use_of = |key: &str| weir.exchange(&Wire::Messages.request(key, "hi")).status;
     assert_eq!((use_of(&mine.text), use_of(&other.text)), (200, 200));
     let tab = signed_in(&weir, &mine.text);
-    wait_until("the row", || tab.page("/portal").contains("4,321"));
+    wait_until("the row", || tab.page("/portal").contains("class=\"day\""));
     let page = tab.page("/portal");
     assert!(
         page.contains(&mine.id) && page.contains("$5") && page.contains(Wire::Messages.model()),
@@ -37,9 +37,22 @@ fn an_owner_sees_their_own_key_and_nobody_elses() {
     );
     assert_eq!(
         page.matches("4,321").count(),
-        2,
-        "its one row: in the table, and explained"
+        4,
+        "its one row, in the table and explained, and the sum of its model and of all"
     );
+    let told = weir.cli_json(&["usage", "--key", &mine.id]);
+    let cost = format!("${}", told["cost_usd"].as_str().unwrap());
+    for text in [
+        "Spent today",
+        "Spent this week",
+        "Spent this month",
+        "Spent so far",
+        "Left of it",
+        "class=\"day\"",
+        &cost,
+    ] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
     assert!(!page.contains(&other.id), "{page}");
     assert!(!page.contains(&mine.text), "the key itself is on no page");
     assert!(

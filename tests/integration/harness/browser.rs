@@ -116,9 +116,53 @@ impl Browser {
     /// Does what leads to another document, and waits until that is loaded.
     #[track_caller]
     pub(crate) fn leave_by(&mut self, expression: &str) {
+        self.leave(expression, |browser| {
+            browser.evaluate(expression);
+        });
+    }
+
+    /// Presses a key that leads to another document, and waits until that is loaded.
+    #[track_caller]
+    pub(crate) fn leave_by_key(&mut self, key: &str) {
+        self.leave(key, |browser| browser.press(key));
+    }
+
+    /// Presses a key and lets it go: `Tab`, `Enter`.
+    #[track_caller]
+    pub(crate) fn press(&mut self, key: &str) {
+        let code = if key == "Tab" { 9 } else { 13 };
+        for kind in ["rawKeyDown", "char", "keyUp"] {
+            let text = if kind == "char" && key == "Enter" { "\r" } else { "" };
+            if kind == "char" && text.is_empty() {
+                continue;
+            }
+            let event = json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text});
+            self.call("Input.dispatchKeyEvent", &event);
+        }
+    }
+
+    /// Moves the focus with the Tab key until this holds of `e`, the element that has it.
+    #[track_caller]
+    pub(crate) fn tab_to(&mut self, wanted: &str) {
+        for _ in 0..100 {
+            if self.evaluate(&format!("(e => {wanted})(document.activeElement)")) == true {
+                return;
+            }
+            self.press("Tab");
+        }
+        panic!("the Tab key leads to nothing of which {wanted}");
+    }
+
+    /// Types into what has the focus.
+    #[track_caller]
+    pub(crate) fn enter(&mut self, text: &str) {
+        self.call("Input.insertText", &json!({"text": text}));
+    }
+
+    fn leave(&mut self, how: &str, act: impl FnOnce(&mut Self)) {
         // The load of the document that is left may be told late: it is none of the next one's.
         self.evaluate("globalThis.isLeft = true");
-        self.evaluate(expression);
+        act(self);
         let until = Instant::now() + DEADLINE;
         loop {
             let before = self.loads;
@@ -126,7 +170,7 @@ impl Browser {
                 let left = until.saturating_duration_since(Instant::now());
                 match self.messages.recv_timeout(left) {
                     Ok(message) => self.notice(&message),
-                    Err(error) => panic!("no document behind {expression}: {error}"),
+                    Err(error) => panic!("no document behind {how}: {error}"),
                 }
             }
             if self.evaluate("globalThis.isLeft !== true") == true {

@@ -98,7 +98,7 @@ fn text(shown: &[u8]) -> String {
     while let Some(char) = chars.next() {
         match char {
             '\u{1b}' => match chars.next() {
-                Some('[') => drop(chars.by_ref().find(|end| matches!(end, '@'..='~'))),
+                Some('[') => while chars.next().is_some_and(|char| !matches!(char, '@'..='~')) {},
                 Some(']') => {
                     // It ends with BEL, or with ESC and a backslash, which is skipped as a sequence of its own.
                     while chars.peek().is_some_and(|char| !matches!(char, '\u{7}' | '\u{1b}')) {

@@ -111,7 +111,7 @@ fn codes_that_are_guessed_are_limited() {
     let key = weir.key();
     let tab = owner(&weir, &key);
     assert_eq!(tab.get("/portal/device").status, 200);
-    for guess in 0..10 {
+    for guess in 0..20 {
         let typed = ["BCDF-GHJK", "nonsense"][guess % 2];
         let answer = tab.get(&format!("/portal/device?user_code={typed}"));
         assert_eq!(answer.status, 404, "{}", answer.text());

@@ -10,7 +10,7 @@
 //! `drop_lapsed` comes first wherever the time is known and something may change (admit, top-up, renew). A node
 //! whose last hold ends is forgotten, with its lease.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use crate::domain::{
     keys::key::KeyId,
@@ -19,6 +19,7 @@ use crate::domain::{
         period::{ALL, Periods},
     },
     money::NanoUsd,
+    quick_map::QuickMap,
 };
 
 /// What is held for one running request.
@@ -38,9 +39,9 @@ pub(super) struct Holds {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct NodeHolds {
     until_ms: i64,
-    by_request: HashMap<String, Hold>,
+    by_request: QuickMap<String, Hold>,
     held: NanoUsd,
-    keys: HashMap<KeyId, KeyHolds>,
+    keys: QuickMap<KeyId, KeyHolds>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use crate::domain::wire::json_pick::{PathSet, Picker};
 use crate::domain::wire::protocol::facts::Facts;
 use crate::domain::wire::protocol::made::Made;
+use crate::domain::wire::protocol::varying::Varying;
 use crate::domain::wire::protocol::{MidStreamFailure, Protocol, gemini, messages, responses};
 use crate::domain::wire::usage::{Modifiers, UsageSource};
 use crate::domain::wire::usage::{Run, Usage};
@@ -53,11 +54,21 @@ impl Dialect {
     }
 
     /// Whether an event that the picker has read whole can say nothing but more text once content was seen: another one that
-    /// differs in nothing but that text changes nothing either. In the other protocols each event has a number or a usage.
-    pub(super) fn only_speaks(&self, picker: &Picker) -> bool {
+    /// differs in nothing but that text, and in the members given here, changes nothing either, but for the number (see
+    /// [`Self::numbered`]). `None` for any other event; in the Gemini-style protocol each has a usage.
+    pub(super) fn only_speaks(&self, picker: &Picker) -> Option<&'static [Varying]> {
         match self {
-            Self::Messages(_) => messages::MessagesState::only_speaks(picker),
-            Self::Responses(_) | Self::Gemini(_) => false,
+            Self::Messages(_) => messages::MessagesState::only_speaks(picker).then_some(&[]),
+            Self::Responses(_) => responses::ResponsesState::only_speaks(picker),
+            Self::Gemini(_) => None,
+        }
+    }
+
+    /// An event that only speaks has come, with this number.
+    pub(super) fn numbered(&mut self, number: u64) {
+        match self {
+            Self::Responses(state) => state.numbered(number),
+            Self::Messages(_) | Self::Gemini(_) => {}
         }
     }
 

@@ -97,6 +97,8 @@ pub struct Observer {
     picker: Picker,
     answer: AnswerProgress,
     frame: Frame,
+    /// How many events have said more than text.
+    reports: u64,
 }
 
 #[derive(Debug)]
@@ -133,37 +135,49 @@ impl Observer {
                 facts: Facts::default(),
             },
             frame,
+            reports: 0,
         }
     }
 
     /// Reads the next bytes of the body.
     pub fn push(&mut self, chunk: &[u8]) {
-        let Self { picker, answer, frame } = self;
+        let Self {
+            picker,
+            answer,
+            frame,
+            reports,
+        } = self;
         match frame {
             Frame::Sse { framer, head, template } => {
                 let mut rest = chunk;
                 while !rest.is_empty() {
                     let is_whole = framer.is_at_event();
-                    if is_whole && let Some((text, after)) = template.split(rest) {
-                        picker.hear(text);
-                        rest = after;
+                    if is_whole && let Some(event) = template.split(rest) {
+                        picker.hear(event.text);
+                        if let Some(number) = event.number {
+                            answer.dialect.numbered(number);
+                        }
+                        rest = event.rest;
                         continue;
                     }
                     let mut sink = Sink::new(picker, answer, head);
                     let used = framer.push_event(rest, &mut sink);
+                    *reports += u64::from(sink.says_more());
                     let (event, after) = rest.split_at_checked(used).unwrap_or((rest, &[]));
-                    if is_whole && let Some((text_at, length)) = sink.text_in(event) {
-                        template.learn(event, text_at, length);
+                    if is_whole && let Some((text_at, length, varying)) = sink.text_in(event) {
+                        template.learn(event, text_at, length, varying);
                     }
                     rest = after;
                 }
             }
             Frame::Json => {
                 picker.push(chunk);
+                *reports += 1;
                 answer.facts.content_seen |= answer.dialect.body_has_content(picker);
             }
             Frame::JsonArray(framer) => {
                 framer.push(chunk, picker, |element| {
+                    *reports += 1;
                     answer.dialect.event(element, b"", &mut answer.facts)
                 });
             }
@@ -225,25 +239,35 @@ impl Observer {
 
     /// All that the answer has reported so far.
     pub fn observed(&self) -> Observed {
-        let mut answer = self.open_event().unwrap_or_else(|| self.answer.clone());
-        if matches!(self.frame, Frame::Json) {
+        let read = if matches!(self.frame, Frame::Json) {
+            let mut answer = self.answer.clone();
             answer.dialect.body(&self.picker, &mut answer.facts);
-        }
+            Some(answer)
+        } else {
+            self.open_event()
+        };
+        let answer = read.as_ref().unwrap_or(&self.answer);
+        let facts = &answer.facts;
         Observed {
             usage: answer.dialect.usage(),
             runs: answer.dialect.runs(),
-            usage_source: answer.dialect.usage_source(
-                &answer.facts,
-                matches!(self.frame, Frame::Json) && self.picker.is_done(),
-            ),
+            usage_source: answer
+                .dialect
+                .usage_source(facts, matches!(self.frame, Frame::Json) && self.picker.is_done()),
             modifiers: answer.dialect.modifiers(),
-            finish_reason: answer.facts.finish_reason,
-            in_band_error: answer.facts.error,
-            model: answer.facts.model,
-            answer_id: answer.facts.answer_id,
+            finish_reason: facts.finish_reason.clone(),
+            in_band_error: facts.error.clone(),
+            model: facts.model.clone(),
+            answer_id: facts.answer_id.clone(),
             complete: self.is_complete(),
-            saw_done_marker: answer.facts.done_marker,
+            saw_done_marker: facts.done_marker,
         }
+    }
+
+    /// How many events may have told of a usage, because they said more than text; of a body in one piece, how many pieces have
+    /// come. While it stays, what the answer has reported stays. Cheap at any time.
+    pub(crate) fn reports(&self) -> u64 {
+        self.reports
     }
 
     /// How many names of state have been seen in complete events: the answer's own, and those of what it has created.

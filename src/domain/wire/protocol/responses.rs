@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::domain::wire::json_pick::Segment::{Each, Key};
 use crate::domain::wire::json_pick::{Path, PathSet, Picker, Take};
 use crate::domain::wire::protocol::facts::{Facts, in_band_error, keep, note, note_name, source};
+use crate::domain::wire::protocol::varying::{Varies, Varying};
 use crate::domain::wire::protocol::{FailureKind, MidStreamFailure, made, spoken};
 use crate::domain::wire::usage::{Modifiers, UsageSource};
 use crate::domain::wire::usage::{
@@ -44,6 +45,16 @@ const OUTPUT: usize = 7;
 const SERVICE_TIER: usize = 8;
 const CALLS: usize = 9;
 const RESPONSE_PATHS: usize = CALLS + calls::PATHS;
+
+/// What differs in each event besides its text.
+const NUMBER: Varying = Varying {
+    key: br#""sequence_number""#,
+    value: Varies::Number,
+};
+const FILLING: Varying = Varying {
+    key: br#""obfuscation""#,
+    value: Varies::Filling,
+};
 
 /// What to pick out of events and bodies.
 pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| {
@@ -153,6 +164,25 @@ impl ResponsesState {
             other if other.ends_with(b".delta") => facts.content_seen |= picker.is_present(DELTA),
             _ => {}
         }
+    }
+
+    /// See [`super::dialect::Dialect::only_speaks`]. A delta has a number and, to hide its length, filling
+    /// (<https://platform.openai.com/docs/api-reference/responses/create>, `include_obfuscation`).
+    pub(super) fn only_speaks(picker: &Picker) -> Option<&'static [Varying]> {
+        let is_delta = picker.raw(TYPE).is_some_and(|kind| kind.ends_with(br#".delta""#));
+        if !(is_delta && picker.has_only(&[TYPE, SEQUENCE, DELTA])) {
+            return None;
+        }
+        // What stands elsewhere under the name of the number is no number of the event.
+        Some(match picker.is_present(SEQUENCE) {
+            true => &[NUMBER, FILLING],
+            false => &[FILLING],
+        })
+    }
+
+    /// An event has come that has this number and says nothing else.
+    pub(super) fn numbered(&mut self, number: u64) {
+        self.sequence = Some(number);
     }
 
     fn finish(&mut self, picker: &Picker, status: &str, facts: &mut Facts) {

@@ -121,14 +121,3 @@ async fn work_is_paid_for_with_pauses_that_add_up() {
     assert!(clock::instant() - before >= millis(20));
     assert_eq!(worked, Duration::ZERO);
 }
-
-#[tokio::test]
-async fn what_is_done_apart_comes_back_and_a_panic_costs_one_request() {
-    let work = BodyWork::new(WorkShare::new(1, 25), LONG).of(KEY);
-    assert_eq!(work.apart(|| 7).await, Ok(7));
-    assert_eq!(
-        work.apart(|| -> u8 { panic!("on purpose") }).await,
-        Err(Refusal::Internal)
-    );
-    assert_eq!(work.apart(|| 8).await, Ok(8), "its place is free again");
-}

@@ -32,13 +32,13 @@ fn all_threads() -> BodyWork {
 }
 
 async fn unpack(coding: Coding, packed: &[u8], bytes_max: usize, budget: &BodyBudget) -> Result<Bytes, Refusal> {
-    let (mut lease, work) = (budget.lease(HOLDER), all_threads().of(KEY));
-    let mut body = CompressedBody::new(coding, bytes_max)?;
+    let work = all_threads().of(KEY);
+    let mut body = CompressedBody::new(coding, bytes_max, budget.lease(HOLDER))?;
     for piece in packed.chunks(1000) {
-        body.push(piece, &mut lease, &work).await?;
+        body.push(Bytes::copy_from_slice(piece), &work).await?;
     }
-    assert!(lease.bytes() <= bytes_max as u64 + 1);
-    body.finish()
+    assert!(budget.in_use() <= bytes_max as u64 + 1);
+    body.finish().map(|(text, _)| text)
 }
 
 #[tokio::test]
@@ -105,19 +105,24 @@ async fn a_large_body_waits_for_a_turn_and_a_small_one_does_not() {
     let (budget, work) = (budget(u64::MAX), all_threads());
     let held = work.of(KEY).turn().await.unwrap();
     for coding in ALL {
-        let mut lease = budget.lease(HOLDER);
         let mine = work.of(KEY);
         let small = packed(coding, &vec![b'a'; FREE_BYTES - 1]);
-        let mut body = CompressedBody::new(coding, 1 << 20).unwrap();
-        assert_eq!(body.push(&small, &mut lease, &mine).await, Ok(true), "{coding:?}");
+        let mut body = CompressedBody::new(coding, 1 << 20, budget.lease(HOLDER)).unwrap();
+        assert_eq!(body.push(small.into(), &mine).await, Ok(true), "{coding:?}");
         let large = packed(coding, &vec![b'a'; FREE_BYTES + STEP_BYTES]);
-        let mut body = CompressedBody::new(coding, 1 << 20).unwrap();
+        let mut body = CompressedBody::new(coding, 1 << 20, budget.lease(HOLDER)).unwrap();
+        let pushing = body.push(large.into(), &mine);
+        tokio::pin!(pushing);
         tokio::select! {
             biased;
-            _ = body.push(&large, &mut lease, &mine) => panic!("{coding:?} did not wait"),
+            _ = &mut pushing => panic!("{coding:?} did not wait"),
             () = tokio::task::yield_now() => {}
         }
-        assert!(body.text.len() < FREE_BYTES + STEP_BYTES, "{coding:?}");
+        let read = budget.in_use() as usize;
+        assert!(
+            (FREE_BYTES..FREE_BYTES + STEP_BYTES).contains(&read),
+            "{coding:?} {read}"
+        );
     }
     drop(held);
 }

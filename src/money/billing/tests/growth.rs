@@ -51,7 +51,7 @@ async fn an_answer_is_cut_when_it_has_used_its_hold_and_not_before() {
     // The closer the end, the closer the looks.
     let text = bill.running.look_at_text();
     assert!((2_591..2_600).contains(&text), "{text}");
-    assert!(bill.is_due(start, text), "whatever the time");
+    assert!(bill.is_due(start, text, 0), "whatever the time");
     look(&bill, 2_600, start).await;
     assert!(bill.is_cut());
     bill.close(
@@ -64,6 +64,22 @@ async fn an_answer_is_cut_when_it_has_used_its_hold_and_not_before() {
     let view = fixture.view().await;
     assert_eq!((view.balance, view.held), (nanos(0), nanos(0)));
     assert_eq!(fixture.billing.excess_max(), nanos(0));
+}
+
+#[tokio::test]
+async fn the_cost_so_far_is_computed_more_often_while_a_usage_may_be_reported() {
+    let fixture = fixture(10_000).await;
+    let key = record(1);
+    let mut bill = fixture.billing.admit(wanted(&key, "r1")).await.unwrap();
+    let start = clock::instant();
+    let after = |millis| start + Duration::from_millis(millis);
+    assert!(bill.is_due(start, 0, 1), "at first");
+    assert!(!bill.is_due(after(99), 1, 2));
+    assert!(bill.is_due(after(100), 1, 2), "an event said more than text");
+    assert!(!bill.is_due(after(349), 2, 2), "only text came");
+    assert!(bill.is_due(after(350), 2, 2), "and is noted for the next checkpoint");
+    assert!(!bill.is_due(after(449), 3, 3));
+    assert!(bill.is_due(after(450), 3, 3));
 }
 
 #[tokio::test]

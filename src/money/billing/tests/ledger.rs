@@ -14,6 +14,7 @@ use crate::{
             AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
             consumption::Row,
             daily_sums::{DailySum, SumsOf},
+            notice::{NoticeOf, TakenNotices},
         },
         money::NanoUsd,
     },
@@ -147,6 +148,14 @@ impl LedgerStore for Ledger {
 
     async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
         self.inner.operation(account, id).await
+    }
+
+    async fn take_notices(&self, account: &str, pause_ms: i64) -> Result<TakenNotices, StoreError> {
+        self.inner.take_notices(account, pause_ms).await
+    }
+
+    async fn told(&self, account: &str, told: &[NoticeOf]) -> Result<(), StoreError> {
+        self.inner.told(account, told).await
     }
 
     async fn now_ms(&self) -> Result<i64, StoreError> {

@@ -21,6 +21,7 @@ use crate::{
             AccountView, Admission, Admit, Change, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
             consumption::Row,
             daily_sums::{DailySum, SumsOf},
+            notice::{NoticeOf, TakenNotices},
         },
         money::NanoUsd,
     },
@@ -181,6 +182,14 @@ impl LedgerStore for Store {
     }
 
     async fn operation(&self, _: &str, _: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
+        unasked()
+    }
+
+    async fn take_notices(&self, _: &str, _: i64) -> Result<TakenNotices, StoreError> {
+        unasked()
+    }
+
+    async fn told(&self, _: &str, _: &[NoticeOf]) -> Result<(), StoreError> {
         unasked()
     }
 

@@ -14,6 +14,7 @@ use crate::domain::{
         AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
         consumption::Row,
         daily_sums::{DailySum, SumsOf},
+        notice::{NoticeOf, TakenNotices},
     },
     money::NanoUsd,
 };
@@ -116,6 +117,14 @@ impl LedgerStore for HandoverStore {
 
     async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError> {
         self.files().await?.ledger.resum(account, day).await
+    }
+
+    async fn take_notices(&self, account: &str, pause_ms: i64) -> Result<TakenNotices, StoreError> {
+        self.files().await?.ledger.take_notices(account, pause_ms).await
+    }
+
+    async fn told(&self, account: &str, told: &[NoticeOf]) -> Result<(), StoreError> {
+        self.files().await?.ledger.told(account, told).await
     }
 
     async fn now_ms(&self) -> Result<i64, StoreError> {

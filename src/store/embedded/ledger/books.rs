@@ -18,6 +18,7 @@ use crate::domain::{
         Account, AccountView, Admission, Admit, Change, NodeId, Step, Transient,
         consumption::{RETENTION_DAYS, Row},
         daily_sums::{DailySum, SumsOf, day_of},
+        notice::{NoticeOf, TakenNotices},
     },
 };
 use crate::store::{StoreError, StoreOpenError};
@@ -48,6 +49,8 @@ pub(super) struct Book {
     changed_keys: HashSet<KeyId>,
     /// Whether it remembers operations that are not on the disk.
     changed_operations: bool,
+    /// Whether what waits to be told is not as on the disk.
+    changed_notices: bool,
     /// Whether its name is among the changed ones.
     noted: bool,
 }
@@ -136,6 +139,7 @@ impl Books {
             for step in applied {
                 if let Change::Settle(settlement) = &step.change {
                     book.changed_keys.insert(settlement.key.clone());
+                    book.changed_notices |= !book.account.notices().is_empty();
                 }
                 book.changed_operations |= step.change.operation().is_some();
             }
@@ -146,6 +150,30 @@ impl Books {
             self.note(id, &mut book);
         }
         Applied::To(watermark)
+    }
+
+    /// Takes the notices that are due. How often they were taken is written, too.
+    pub(super) fn take_notices(&self, id: &str, pause_ms: i64, now_ms: i64) -> TakenNotices {
+        let Some(slot) = self.slot(id) else {
+            return TakenNotices::default();
+        };
+        let mut book = slot.lock();
+        let taken = book.account.notices_mut().take(pause_ms, now_ms);
+        if !taken.notices.is_empty() || taken.lost > 0 {
+            book.changed_notices = true;
+            self.note(id, &mut book);
+        }
+        taken
+    }
+
+    /// Forgets notices that were told.
+    pub(super) fn told(&self, id: &str, told: &[NoticeOf]) {
+        let Some(slot) = self.slot(id) else { return };
+        let mut book = slot.lock();
+        if book.account.notices_mut().told(told) {
+            book.changed_notices = true;
+            self.note(id, &mut book);
+        }
     }
 
     /// Reads the place of the next row of a day from the file. No row of that day is on its way, so the file knows.
@@ -186,6 +214,7 @@ impl Books {
             } else {
                 book.changed_keys.extend(changed.keys.into_iter().map(|(id, _)| id));
                 book.changed_operations |= changed.operations.is_some();
+                book.changed_notices |= changed.notices.is_some();
                 self.note(&changed.account, &mut book);
             }
         }
@@ -289,10 +318,12 @@ impl Book {
             Some((id, key))
         });
         let operations = std::mem::take(&mut self.changed_operations);
+        let notices = std::mem::take(&mut self.changed_notices);
         Changed {
             account,
             standing: self.account.summary().cloned(),
             operations: operations.then(|| self.account.operations().iter().cloned().collect()),
+            notices: notices.then(|| self.account.notices().clone()),
             keys: keys.collect(),
             rows: self.unwritten.iter().cloned().collect(),
         }

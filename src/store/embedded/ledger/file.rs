@@ -16,7 +16,7 @@ use crate::domain::{
     keys::key::KeyId,
     ledger::{
         Account,
-        account::{AccountSummary, key::AccountKey, operations::Recorded},
+        account::{AccountSummary, key::AccountKey, notices::Notices, operations::Recorded},
         consumption::Row,
     },
 };
@@ -40,6 +40,8 @@ const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("account
 const KEYS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("keys");
 /// Account to the sealed operations that it remembers, a list of [`Recorded`], the oldest first.
 const OPERATIONS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("operations");
+/// Account to the sealed [`Notices`] that wait there. They are in no backup.
+const NOTICES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("notices");
 /// Account, day and place in the day, from 0 without gaps, to a sealed [`Row`].
 const ROWS: TableDefinition<'_, (&str, i64, u64), &[u8]> = TableDefinition::new("rows");
 /// Hour and node to what the node has counted in it, a sealed `Bucket`.
@@ -78,6 +80,8 @@ pub(super) struct Changed {
     pub(super) standing: Option<AccountSummary>,
     /// The operations that it remembers, if they have changed.
     pub(super) operations: Option<Vec<Recorded>>,
+    /// What waits to be told, if that has changed.
+    pub(super) notices: Option<Notices>,
     pub(super) keys: Vec<(KeyId, AccountKey)>,
     pub(super) rows: Vec<Unwritten>,
 }
@@ -158,6 +162,7 @@ impl LedgerFile {
                 let mut keys = transaction.open_table(KEYS)?;
                 let mut rows = transaction.open_table(ROWS)?;
                 let mut operations = transaction.open_table(OPERATIONS)?;
+                let mut notices = transaction.open_table(NOTICES)?;
                 let mut sums = transaction.open_table(SUMS)?;
                 for changed in changes {
                     let Some(standing) = &changed.standing else { continue };
@@ -165,6 +170,9 @@ impl LedgerFile {
                     accounts.insert(account, seal(standing)?.as_slice())?;
                     if let Some(recorded) = &changed.operations {
                         operations.insert(account, seal(recorded)?.as_slice())?;
+                    }
+                    if let Some(waiting) = &changed.notices {
+                        notices.insert(account, seal(waiting)?.as_slice())?;
                     }
                     for (id, key) in &changed.keys {
                         keys.insert((account, id.as_str()), seal(key)?.as_slice())?;
@@ -251,6 +259,7 @@ fn settle_format(database: &Database) -> Result<(), String> {
         transaction.open_table(KEYS)?;
         transaction.open_table(ROWS)?;
         transaction.open_table(OPERATIONS)?;
+        transaction.open_table(NOTICES)?;
         transaction.open_table(HOURS)?;
         transaction.open_table(SUMS)?;
         Ok(transaction)
@@ -273,6 +282,7 @@ fn accounts(database: &Database) -> Result<BTreeMap<String, Account>, String> {
         keys.entry(account.to_owned()).or_default().push((id, known));
     }
     let operations = read.open_table(OPERATIONS).map_err(|error| failed(error.into()))?;
+    let notices = read.open_table(NOTICES).map_err(|error| failed(error.into()))?;
     let mut accounts = BTreeMap::new();
     let table = read.open_table(ACCOUNTS).map_err(|error| failed(error.into()))?;
     for entry in table.iter().map_err(|error| failed(error.into()))? {
@@ -284,7 +294,11 @@ fn accounts(database: &Database) -> Result<BTreeMap<String, Account>, String> {
         let recorded = operations_of(&operations, account).map_err(failed)?;
         let recorded =
             recorded.ok_or_else(|| format!("the operations that account `{account}` remembers are not readable"))?;
-        accounts.insert(account.to_owned(), Account::restored(standing, keys, recorded));
+        let waiting = notices.get(account).map_err(|error| failed(error.into()))?;
+        let waiting = waiting.map_or_else(|| Some(Notices::default()), |sealed| unseal(sealed.value()));
+        let waiting = waiting.ok_or_else(|| format!("what waits to be told of account `{account}` is not readable"))?;
+        let known = Account::restored(standing, keys, recorded).with_notices(waiting);
+        accounts.insert(account.to_owned(), known);
     }
     match keys.keys().next() {
         None => Ok(accounts),

@@ -16,6 +16,7 @@ use crate::store::ledger::contract::{Fixture, START_MS, TestClock, key_id, ledge
 
 mod crashes;
 mod failures;
+mod notices;
 mod sums;
 
 impl EmbeddedLedger {

@@ -15,6 +15,7 @@ use crate::{
             AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
             consumption::Row,
             daily_sums::{DailySum, SumsOf},
+            notice::{NoticeOf, TakenNotices},
         },
         money::NanoUsd,
     },
@@ -87,6 +88,15 @@ impl LedgerStore for MemoryLedger {
 
     async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
         Ok(self.state.lock().operation(account, id))
+    }
+
+    async fn take_notices(&self, account: &str, pause_ms: i64) -> Result<TakenNotices, StoreError> {
+        Ok(self.state.lock().take_notices(account, pause_ms, self.clock.now_ms()))
+    }
+
+    async fn told(&self, account: &str, told: &[NoticeOf]) -> Result<(), StoreError> {
+        self.state.lock().told(account, told);
+        Ok(())
     }
 
     async fn now_ms(&self) -> Result<i64, StoreError> {

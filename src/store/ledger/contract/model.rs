@@ -10,6 +10,7 @@ use crate::{
             Account, AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
             consumption::Row,
             daily_sums::{self, DailySum, DailySums, DayTags, SumsOf},
+            notice::{NoticeOf, TakenNotices},
         },
         money::NanoUsd,
     },
@@ -70,6 +71,14 @@ impl Model {
 
     pub(crate) fn operation(&self, account: &str, id: &OperationId) -> Option<NanoUsd> {
         self.accounts.get(account)?.operations().amount(id)
+    }
+
+    pub(crate) fn take_notices(&mut self, account: &str, pause_ms: i64, now_ms: i64) -> TakenNotices {
+        self.account_mut(account).notices_mut().take(pause_ms, now_ms)
+    }
+
+    pub(crate) fn told(&mut self, account: &str, told: &[NoticeOf]) {
+        self.account_mut(account).notices_mut().told(told);
     }
 
     pub(crate) fn accounts(&self, after: Option<&str>, limit: usize, now_ms: i64) -> Vec<AccountView> {

@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::vec::IntoIter;
 
 use crate::domain::ledger::consumption::Row;
+use crate::domain::ledger::notice::{Notice, NoticeOf, TakenNotices};
 use crate::domain::ledger::{
     AccountTerms, AccountView, Admission, Counted, Denied, Grant, KeySpend, ProviderState, QuotaUse, Rates, Scope,
     ToppedUp,
@@ -107,6 +108,27 @@ impl LedgerReply {
     /// An amount, or nothing.
     pub(super) fn amount(mut self) -> Result<Option<NanoUsd>, StoreError> {
         Ok(self.optional()?.map(NanoUsd::from_nanos))
+    }
+
+    /// What `take_notices.lua` answers: how many were lost, when to ask again, and for each notice its name, what was reached,
+    /// its limit, when, and how often it was taken.
+    pub(super) fn taken_notices(mut self) -> Result<TakenNotices, StoreError> {
+        let (lost, next_in_ms) = (self.number()?, self.optional()?);
+        let mut notices = Vec::new();
+        while let Some(name) = self.words.next() {
+            notices.push(Notice {
+                of: NoticeOf::parse(&name).ok_or_else(unknown)?,
+                reached: self.money()?,
+                limit: self.money()?,
+                at_ms: self.number()?,
+                tries: self.number()?,
+            });
+        }
+        Ok(TakenNotices {
+            notices,
+            lost,
+            next_in_ms,
+        })
     }
 
     fn provider_state(&mut self) -> Result<ProviderState, StoreError> {

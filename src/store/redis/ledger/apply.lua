@@ -22,7 +22,7 @@ end
 
 local now_s = math.floor(now / 1000)
 local state, held = opened(STATE), opened(held_by(node))
-state.load('balance', 'spent', 'tpm', 'b:tokens', MARK, 'gen')
+state.load('balance', 'spent', 'low_balance', 'tpm', 'b:tokens', MARK, 'gen')
 -- By the names of their keys: counters, rows and daily sums, and for how many seconds they are kept.
 local counters, logs, days, kept = {}, {}, {}, {}
 local function kept_until(second)
@@ -58,7 +58,45 @@ local function correct_tokens(name, limit, estimated, used)
   end
 end
 
+-- What waits to be told, read when the first notice comes; `waiting` is how many.
+local notices, waiting
+local function note(name, reached, limit, at)
+  if not notices then
+    notices = opened(NOTICES)
+    waiting = redis.call('HLEN', NOTICES) - (notices.get(LOST) ~= '' and 1 or 0)
+  end
+  if notices.get(name) ~= '' then
+    return
+  end
+  if waiting >= NOTICES_MAX then
+    notices.add(LOST, 1)
+    return
+  end
+  waiting = waiting + 1
+  notices.set(name, written_notice({reached = text(reached), limit = text(limit), at = text(at), tries = 0, due = 0}))
+end
+
+-- Notes the parts of a key's quota that its spending in a period has come to, `after` with this cost.
+local function note_quota(key, quota, period, after, cost, at)
+  for _, percent in ipairs(PERCENTS) do
+    local part = part_of(quota, percent)
+    if after - cost < part and part <= after then
+      note('q:' .. text(percent) .. ':' .. period .. ':' .. text(quota) .. ':' .. key, after, quota, at)
+    end
+  end
+end
+
+-- The number of the step that is being applied.
+local applying
+local function note_balance(before, at)
+  local low, balance = tonumber(state.get('low_balance')), tonumber(state.get('balance'))
+  if low and before > bounded(low) and balance <= bounded(low) then
+    note('b:' .. text(applying) .. ':' .. node, balance, bounded(low), at)
+  end
+end
+
 local function settle(request, key, at, estimated, used, cost, day, row, model, counts, tags)
+  local before = tonumber(state.get('balance')) or 0
   state.add('balance', -cost)
   state.add('spent', cost)
   end_hold(request)
@@ -69,6 +107,7 @@ local function settle(request, key, at, estimated, used, cost, day, row, model, 
     correct_tokens('b:tokens:' .. key, mirrors[mirror].tpm, estimated, used)
   end
   if cost > 0 then
+    local terms = mirror ~= '' and mirrors[mirror] or {}
     local period = periods_at(at)
     local ends = {false, period.daily_end, period.weekly_end, period.monthly_end}
     for i, name in ipairs(names_of(period)) do
@@ -76,9 +115,13 @@ local function settle(request, key, at, estimated, used, cost, day, row, model, 
       kept[counter] = ends[i] and kept_until(ends[i] + COUNTERS_KEPT_DAYS * DAY_S)
       if not kept[counter] or kept[counter] > 0 then
         counters[counter] = counters[counter] or opened(counter)
-        counters[counter].add(key, cost)
+        local after = counters[counter].add(key, cost)
+        if terms.quota and name == period[terms.reset] then
+          note_quota(key, terms.quota, name, after, cost, at)
+        end
       end
     end
+    note_balance(before, at)
   end
   if row ~= '' then
     local log = BASE .. 'log:' .. day
@@ -168,6 +211,7 @@ while i <= #ARGV do
     break
   end
   if seq == watermark + 1 then
+    applying = seq
     changes[what](i + 2)
     watermark = seq
   end
@@ -190,6 +234,9 @@ state.write()
 if news and #news > 0 then
   redis.call('RPUSH', OPERATIONS, unpack(news))
   redis.call('LTRIM', OPERATIONS, -OPERATIONS_MAX, -1)
+end
+if notices then
+  notices.write()
 end
 for name, counter in pairs(counters) do
   counter.write()

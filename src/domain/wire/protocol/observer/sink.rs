@@ -2,6 +2,7 @@
 
 use super::answer_progress::AnswerProgress;
 use crate::domain::wire::json_pick::{Picker, Said};
+use crate::domain::wire::protocol::varying::Varying;
 use crate::domain::wire::sse::EventSink;
 
 pub(super) const DONE_MARKER: &[u8] = b"[DONE]";
@@ -37,8 +38,10 @@ pub(super) struct Sink<'a> {
     /// The pieces of data that came, and the bytes of the last.
     pieces: usize,
     piece_bytes: usize,
-    /// The event has ended and was nothing but more text: where that stands in the last piece of data, and its length.
-    mere_text: Option<(usize, usize)>,
+    /// The event has ended and was nothing but more text: where that stands in the last piece of data, its length, and what
+    /// else may differ in the next one.
+    mere_text: Option<(usize, usize, &'static [Varying])>,
+    says_more: bool,
 }
 
 impl<'a> Sink<'a> {
@@ -50,16 +53,22 @@ impl<'a> Sink<'a> {
             pieces: 0,
             piece_bytes: 0,
             mere_text: None,
+            says_more: false,
         }
     }
 
-    /// Where the text stands in an event that was nothing but more text, and its length.
-    pub(super) fn text_in(&self, event: &[u8]) -> Option<(usize, usize)> {
-        let (at, length) = self.mere_text.filter(|_| self.pieces == 1)?;
+    /// Whether the event has ended and may have said more than text.
+    pub(super) fn says_more(&self) -> bool {
+        self.says_more
+    }
+
+    /// Where the text stands in an event that was nothing but more text, its length, and what else may differ.
+    pub(super) fn text_in(&self, event: &[u8]) -> Option<(usize, usize, &'static [Varying])> {
+        let (at, length, varying) = self.mere_text.filter(|_| self.pieces == 1)?;
         // Its data are its last line.
         let data_at = event.strip_suffix(b"\n\n")?.len().checked_sub(self.piece_bytes)?;
         let before = event.get(..data_at)?;
-        (before == b"data: " || before.ends_with(b"\ndata: ")).then_some((data_at + at, length))
+        (before == b"data: " || before.ends_with(b"\ndata: ")).then_some((data_at + at, length, varying))
     }
 }
 
@@ -78,12 +87,14 @@ impl EventSink for Sink<'_> {
         } else {
             let is_first = !facts.content_seen;
             dialect.event(self.picker, name, facts);
+            let varying = dialect.only_speaks(self.picker);
+            self.says_more = is_first || varying.is_none();
             if let Said::Once { at, length } = self.picker.said()
                 && !is_first
                 && self.picker.is_done()
-                && dialect.only_speaks(self.picker)
+                && let Some(varying) = varying
             {
-                self.mere_text = Some((at, length));
+                self.mere_text = Some((at, length, varying));
             }
         }
         *self.head = Head::default();

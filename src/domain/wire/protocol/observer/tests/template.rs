@@ -30,9 +30,10 @@ fn a_delta_is_recognised_after_the_second_one() {
     );
     observer.push(delta("two").as_bytes());
     let next = delta("three");
+    let recognised = template(&observer).split(next.as_bytes()).unwrap();
     assert_eq!(
-        template(&observer).split(next.as_bytes()),
-        Some((b"three".as_slice(), b"".as_slice()))
+        (recognised.text, recognised.number, recognised.rest),
+        (b"three".as_slice(), None, b"".as_slice())
     );
     let before = observer.classes().clone();
     observer.push(next.as_bytes());
@@ -54,6 +55,76 @@ fn data_that_are_not_the_last_line_are_no_template() {
         observer.push(event.as_bytes());
         observer.push(event.as_bytes());
         assert_eq!(template(&observer).split(event.as_bytes()), None, "{event:?}");
+    }
+}
+
+const CREATED: &str = "event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\"id\":\"resp_1\",\"model\":\"m\",\"output\":[]}}\n\n";
+
+/// A delta of the Responses protocol as its originator sends it, with filling that hides how long the text is.
+fn numbered_delta(number: u64, text: &str, filling: &str) -> String {
+    format!(
+        "event: response.output_text.delta\ndata: {{\"type\":\"response.output_text.delta\",\"sequence_number\":{number},\"item_id\":\"msg_1\",\"output_index\":0,\"content_index\":0,\"delta\":{},\"logprobs\":[],\"obfuscation\":\"{filling}\"}}\n\n",
+        serde_json::to_string(text).unwrap()
+    )
+}
+
+#[test]
+fn a_delta_of_the_responses_protocol_is_recognised_whatever_its_number_and_filling() {
+    let mut observer = Observer::new(Protocol::Responses, Framing::Sse);
+    observer.push(CREATED.as_bytes());
+    observer.push(numbered_delta(8, "one", "aB3").as_bytes());
+    observer.push(numbered_delta(9, "two", "aB3x").as_bytes());
+    let next = numbered_delta(10, "three", "");
+    let recognised = template(&observer).split(next.as_bytes()).unwrap();
+    assert_eq!((recognised.text, recognised.number), (b"three".as_slice(), Some(10)));
+    observer.push(next.as_bytes());
+    let tail = observer.failure_tail(&failure(FailureKind::ProviderCut)).unwrap();
+    let (_, said) = last_event(&tail);
+    assert_eq!(said["sequence_number"], 11, "weir's own event counts on");
+}
+
+#[test]
+fn a_delta_that_says_more_than_its_text_is_no_template() {
+    for more in [
+        "\"response\":{\"model\":\"other\"}",
+        "\"code\":\"x\"",
+        "\"item\":{\"type\":\"web_search_call\",\"id\":\"ws_1\"}",
+        "\"error\":{\"type\":\"x\"}",
+        "\"usage\":{\"output_tokens\":1}",
+    ] {
+        let event = format!("data: {{\"type\":\"response.output_text.delta\",\"delta\":\"abc\",{more}}}\n\n");
+        let mut observer = Observer::new(Protocol::Responses, Framing::Sse);
+        observer.push(numbered_delta(1, "first", "").as_bytes());
+        observer.push(event.as_bytes());
+        observer.push(event.as_bytes());
+        assert_eq!(template(&observer).split(event.as_bytes()), None, "{event:?}");
+    }
+}
+
+#[test]
+fn only_events_that_say_more_than_text_are_reports() {
+    let mut observer = Observer::new(Protocol::Messages, Framing::Sse);
+    observer.push(START.as_bytes());
+    observer.push(delta("one").as_bytes());
+    assert_eq!(observer.reports(), 2, "the first content is more than text");
+    for text in ["two", "an \"escape\"", "three"] {
+        observer.push(delta(text).as_bytes());
+    }
+    let split = delta("in two pieces");
+    let (first, second) = split.split_at(70);
+    observer.push(first.as_bytes());
+    observer.push(second.as_bytes());
+    assert_eq!(observer.reports(), 2);
+    observer.push(b"data: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":9}}\n\n");
+    assert_eq!(observer.reports(), 3);
+    for (protocol, framing, piece) in [
+        (Protocol::Gemini, Framing::Sse, "data: {\"usageMetadata\":{}}\r\n\r\n"),
+        (Protocol::Gemini, Framing::JsonArray, "[{\"usageMetadata\":{}},"),
+        (Protocol::Messages, Framing::Json, "{\"usage\":{"),
+    ] {
+        let mut observer = Observer::new(protocol, framing);
+        observer.push(piece.as_bytes());
+        assert_eq!(observer.reports(), 1, "{piece}");
     }
 }
 
@@ -89,24 +160,74 @@ fn event() -> impl Strategy<Value = String> {
     ]
 }
 
+/// An event of the Responses protocol with this number.
+fn numbered_event() -> impl Strategy<Value = String> {
+    let number = prop_oneof![
+        6 => 0..30_u64,
+        1 => Just(999_999_999_999_999),
+        1 => Just(1_000_000_000_000_000),
+        1 => Just(u64::MAX),
+    ];
+    let text = prop_oneof![3 => "[a-z ]{0,12}", 1 => "[a-z\"\\\\\n é中]{0,6}"];
+    let same =
+        (number, text, "[a-zA-Z0-9]{0,8}").prop_map(|(number, text, filling)| numbered_delta(number, &text, &filling));
+    let data = prop::sample::select(vec![
+        r#"{"type":"response.output_text.delta","sequence_number":7,"delta":"abc","sequence_number":8}"#,
+        r#"{"type":"response.output_text.delta","sequence_number":7,"delta":"abc","x":{"sequence_number":3}}"#,
+        r#"{"type":"response.output_text.delta","delta":"abc","x":{"sequence_number":3}}"#,
+        r#"{"type":"response.output_text.delta","delta":"abc","x":{"sequence_number":4}}"#,
+        r#"{"type":"response.output_text.delta","delta":"abc","x\"sequence_number":4}"#,
+        r#"{"type":"response.output_text.delta","delta":"abc","sequence_number":"6"}"#,
+        r#"{"type":"response.output_text.delta","delta":"abc","sequence_number": 6}"#,
+        r#"{"type":"response.output_text.delta","delta":"abc","sequence_number":6.5}"#,
+        r#"{"type":"response.output_text.delta","delta":"abc","sequence_number":null}"#,
+        r#"{"type":"response.output_text.delta","delta":"abc","obfuscation":"a\"b"}"#,
+        r#"{"type":"response.output_text.delta","delta":{"a":"b"},"sequence_number":6}"#,
+        r#"{"type":"response.output_text.delta","delta":"abc","sequence_number":6,"response":{"model":"other"}}"#,
+        r#"{"type":"response.output_text.delta","delta":"abc","sequence_number":6,"item":{"type":"x","id":"ws_1"}}"#,
+        r#"{"type":"response.function_call_arguments.delta","sequence_number":11,"delta":"{}"}"#,
+        r#"{"type":"response.output_item.added","sequence_number":12,"item":{"type":"message","id":"msg_2"}}"#,
+        r#"{"type":"response.output_item.done","sequence_number":13,"item":{"type":"web_search_call","id":"ws_2","action":{"type":"search"}}}"#,
+        r#"{"type":"response.in_progress","response":{"id":"resp_2","model":"another","usage":{"input_tokens":3,"output_tokens":1}}}"#,
+        r#"{"type":"response.completed","sequence_number":14,"response":{"status":"completed","usage":{"input_tokens":3,"output_tokens":9}}}"#,
+        r#"{"type":"error","sequence_number":15,"code":"x"}"#,
+        "[DONE]",
+    ]);
+    let other = data.prop_map(|data| format!("data: {data}\n\n"));
+    prop_oneof![6 => same, 2 => other, 1 => Just("id: \"sequence_number\":5\n".to_owned())]
+}
+
+/// Events that come in pieces of `size` bytes, and all at once, say what they say when they come byte by byte, which are never
+/// recognised.
+fn assert_same_when_read(protocol: Protocol, events: &[String], size: usize, cut: usize) -> Result<(), TestCaseError> {
+    let stream = events.concat();
+    let whole = stream.len() - cut.min(stream.len());
+    let stream = &stream.as_bytes()[..whole];
+    let read = observe(protocol, Framing::Sse, stream, 1);
+    for other in [
+        observe(protocol, Framing::Sse, stream, size),
+        observe(protocol, Framing::Sse, stream, stream.len().max(1)),
+    ] {
+        prop_assert_eq!(other.observed(), read.observed());
+        prop_assert_eq!(other.made(), read.made());
+        prop_assert_eq!(other.classes(), read.classes());
+        prop_assert_eq!(other.first_content_seen(), read.first_content_seen());
+        prop_assert_eq!(other.closing(), read.closing());
+        let broken = failure(FailureKind::ProviderCut);
+        prop_assert_eq!(other.failure_tail(&broken), read.failure_tail(&broken));
+        prop_assert!(other.heap_bytes() <= HEAP_BYTES_MAX);
+    }
+    Ok(())
+}
+
 proptest! {
     #[test]
     fn recognised_events_say_what_they_say_when_read(events in prop::collection::vec(event(), 0..24), size in 1_usize..700, cut in 0_usize..40) {
-        let stream = events.concat();
-        let whole = stream.len() - cut.min(stream.len());
-        let stream = &stream.as_bytes()[..whole];
-        // An event that comes byte by byte is never recognised.
-        let read = observe(Protocol::Messages, Framing::Sse, stream, 1);
-        let recognised = [
-            observe(Protocol::Messages, Framing::Sse, stream, size),
-            observe(Protocol::Messages, Framing::Sse, stream, stream.len().max(1)),
-        ];
-        for other in recognised {
-            prop_assert_eq!(other.observed(), read.observed());
-            prop_assert_eq!(other.classes(), read.classes());
-            prop_assert_eq!(other.first_content_seen(), read.first_content_seen());
-            prop_assert_eq!(other.closing(), read.closing());
-            prop_assert!(other.heap_bytes() <= HEAP_BYTES_MAX);
-        }
+        assert_same_when_read(Protocol::Messages, &events, size, cut)?;
+    }
+
+    #[test]
+    fn recognised_numbers_say_what_they_say_when_read(events in prop::collection::vec(numbered_event(), 0..24), size in 1_usize..900, cut in 0_usize..40) {
+        assert_same_when_read(Protocol::Responses, &events, size, cut)?;
     }
 }

@@ -7,7 +7,6 @@ use crate::{
         faults::refusal::{Refusal, Reply},
         keys::key::KeyRecord,
         ledger::spend_report,
-        sign_in::managed_settings::ManagedSettings,
         wire::operation::Target,
     },
     edges::clock,
@@ -16,13 +15,6 @@ use crate::{
         request::head::QueryKeys,
     },
 };
-
-/// What agents that are signed in are told.
-#[derive(Clone, Debug)]
-pub(crate) struct Agents {
-    /// The operator's settings for them; `None`: there are none.
-    pub settings: Option<ManagedSettings>,
-}
 
 /// The answer to one of their questions.
 ///

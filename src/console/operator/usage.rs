@@ -1,0 +1,70 @@
+//! What accounts, keys and models have used, from the daily sums.
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use crate::{
+    console::{
+        day_chart,
+        desk::{Desk, below},
+        fields::query,
+        frame::Page,
+        usage_table, view,
+    },
+    side::admin::local::Refused,
+};
+
+/// What it can be split by, the first unless asked otherwise.
+const SPLITS: [(&str, &str); 4] = [("day", "Day"), ("model", "Model"), ("key", "Key"), ("tag", "Tag")];
+
+pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
+    let wanted = |name| desk.query.text(name);
+    let filter = ["account", "key", "model", "tag", "from", "until", "by"].map(|name| (name, wanted(name)));
+    let asked = query(&[&filter[..], &[("after", wanted("after"))]].concat());
+    let found = match desk.read(&format!("/v1/usage{asked}")).await {
+        Ok(usage) => shown(&usage, &filter),
+        // What is wrong with a filter belongs beside it.
+        Err(refused) => html! { p class="card refused" role="alert" { (refused.message) } },
+    };
+    Ok(Page {
+        title: "Usage".to_owned(),
+        content: html! { (filters(&filter)) (found) },
+    })
+}
+
+fn shown(usage: &Value, filter: &[(&str, &str)]) -> Markup {
+    let next = view::text(usage, "next");
+    let name = |name: &str| match view::text(usage, "by") {
+        "key" => html! { a href=(below("/keys", name)) { (name) } },
+        _ => view::name(name),
+    };
+    html! {
+        @if !next.is_empty() || filter.iter().any(|(name, value)| *name == "after" && !value.is_empty()) {
+            p class="lead" { "Of some of the accounts only: there are too many for one page." }
+        }
+        @if view::text(usage, "by") == "day" { (day_chart::chart(usage)) }
+        @if view::list(usage, "usage").is_empty() {
+            p class="card" { "Nothing was used from " (view::text(usage, "from")) " to " (view::text(usage, "until")) "." }
+        } @else { (usage_table::table(usage, name)) }
+        @if !next.is_empty() {
+            p class="pages" { a href={ "/usage" (query(&[filter, &[("after", next)]].concat())) } { "Further accounts" } }
+        }
+    }
+}
+
+fn filters(filter: &[(&str, &str)]) -> Markup {
+    let labels = ["Account", "Key id", "Model", "Tag", "From, a date (UTC)", "Until"];
+    let by = filter.last().map_or("", |(_, by)| *by);
+    html! {
+        form method="get" action="/usage" class="filter" role="search" {
+            @for ((name, value), label) in filter.iter().zip(labels) {
+                label { span { (label) } input type="text" name=(name) value=(value); }
+            }
+            label {
+                span { "By" }
+                select name="by" { @for (value, label) in SPLITS { option value=(value) selected[by == value] { (label) } } }
+            }
+            button { "Show" }
+        }
+    }
+}

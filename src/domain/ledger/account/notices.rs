@@ -1,0 +1,133 @@
+//! The notices that wait at an account until they are told. One that is taken and not told comes again after a pause, which
+//! doubles each time: so whoever takes it may fail, and nobody else takes it meanwhile.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{
+    ledger::notice::{NoticeOf, TakenNotices, Waiting},
+    money::NanoUsd,
+};
+
+/// How many notices an account keeps. Those that come while it has as many are lost, and counted.
+pub(crate) const NOTICES_MAX: usize = 256;
+/// How many are taken at one time, those of the earliest request first.
+pub(crate) const TAKEN_MAX: usize = 8;
+/// How often the pause doubles at most.
+pub(crate) const DOUBLINGS_MAX: u32 = 6;
+
+/// The notices of one account, by [`NoticeOf::text`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Notices {
+    kept: BTreeMap<String, Waiting>,
+    lost: u64,
+}
+
+impl Notices {
+    /// Notes one, unless it waits already.
+    pub(super) fn note(&mut self, of: &NoticeOf, reached: NanoUsd, limit: NanoUsd, at_ms: i64) {
+        let name = of.text();
+        if self.kept.contains_key(&name) {
+            return;
+        }
+        if self.kept.len() >= NOTICES_MAX {
+            self.lost += 1;
+            return;
+        }
+        let waiting = Waiting {
+            reached,
+            limit,
+            at_ms,
+            tries: 0,
+            due_ms: 0,
+        };
+        self.kept.insert(name, waiting);
+    }
+
+    /// See [`crate::store::ledger::LedgerStore::take_notices`].
+    pub(crate) fn take(&mut self, pause_ms: i64, now_ms: i64) -> TakenNotices {
+        let mut due: Vec<(&String, &mut Waiting)> =
+            self.kept.iter_mut().filter(|(_, one)| one.due_ms <= now_ms).collect();
+        due.sort_by(|(name, one), (other_name, other)| (one.at_ms, name).cmp(&(other.at_ms, other_name)));
+        let mut notices = Vec::new();
+        for (name, waiting) in due.into_iter().take(TAKEN_MAX) {
+            waiting.due_ms = now_ms.saturating_add(pause_ms << waiting.tries.min(DOUBLINGS_MAX));
+            waiting.tries = waiting.tries.saturating_add(1);
+            notices.extend(NoticeOf::parse(name).map(|of| waiting.notice(of)));
+        }
+        let next = self.kept.values().map(|one| one.due_ms).min();
+        TakenNotices {
+            notices,
+            lost: std::mem::take(&mut self.lost),
+            next_in_ms: next.map(|next| next.saturating_sub(now_ms).max(0)),
+        }
+    }
+
+    /// Forgets those that were told; whether there was one.
+    pub(crate) fn told(&mut self, told: &[NoticeOf]) -> bool {
+        let before = self.kept.len();
+        for of in told {
+            self.kept.remove(&of.text());
+        }
+        self.kept.len() < before
+    }
+
+    /// Whether none waits and none was lost.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kept.is_empty() && self.lost == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ledger::node::NodeId;
+
+    fn of(seq: u64) -> NoticeOf {
+        NoticeOf::Balance {
+            seq,
+            node: NodeId::generate(&mut rand::rng()),
+        }
+    }
+
+    #[test]
+    fn what_is_not_told_comes_again_after_longer_and_longer_pauses() {
+        let mut notices = Notices::default();
+        let one = of(1);
+        notices.note(&one, NanoUsd::ZERO, NanoUsd::ZERO, 5);
+        notices.note(&one, NanoUsd::MAX, NanoUsd::ZERO, 6);
+        let mut now = 1000;
+        for (tries, pause) in [
+            (1, 10),
+            (2, 20),
+            (3, 40),
+            (4, 80),
+            (5, 160),
+            (6, 320),
+            (7, 640),
+            (8, 640),
+        ] {
+            let taken = notices.take(10, now);
+            let seen: Vec<_> = taken.notices.iter().map(|one| (one.tries, one.at_ms)).collect();
+            assert_eq!((seen, taken.next_in_ms), (vec![(tries, 5)], Some(pause)));
+            assert_eq!(notices.take(10, now + pause - 1).notices, [], "nobody else takes it");
+            now += pause;
+        }
+        assert!(notices.told(std::slice::from_ref(&one)) && !notices.told(&[one]));
+        assert_eq!(notices.take(10, now), TakenNotices::default());
+    }
+
+    #[test]
+    fn few_are_taken_at_once_and_those_that_find_no_room_are_counted() {
+        let mut notices = Notices::default();
+        for seq in 0..300 {
+            notices.note(&of(seq), NanoUsd::ZERO, NanoUsd::ZERO, -i64::try_from(seq).unwrap());
+        }
+        let taken = notices.take(10, 0);
+        let times: Vec<i64> = taken.notices.iter().map(|one| one.at_ms).collect();
+        assert_eq!(times, (-255..=-248).collect::<Vec<_>>(), "the earliest");
+        assert_eq!((taken.lost, taken.next_in_ms), (300 - 256, Some(0)), "others wait");
+        assert_eq!(notices.take(10, 0).lost, 0, "said once");
+    }
+}

@@ -1,0 +1,191 @@
+//! Tests of `written`.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::{
+    keys::key::KeyId,
+    ledger::consumption::{Request, RequestEnd},
+    wire::usage::RunKind,
+};
+
+/// Texts with and without what has to be escaped, shorter and longer than a block.
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![3 => "[a-z0-9_.-]{0,40}", 1 => any::<String>(), 1 => "[a-z\"\\\\\n\u{1f}\u{7f}é中]{0,40}"]
+}
+
+fn count() -> impl Strategy<Value = u64> {
+    prop_oneof![2 => Just(0), 2 => 0..10_000_u64, 1 => any::<u64>()]
+}
+
+fn usage() -> impl Strategy<Value = Usage> {
+    prop::collection::vec(count(), 12).prop_map(|counts| Usage {
+        input_uncached: counts[0],
+        cache_read: counts[1],
+        cache_write_short: counts[2],
+        cache_write_long: counts[3],
+        output_text: counts[4],
+        output_reasoning: counts[5],
+        tool_input: counts[6],
+        web_searches: counts[7],
+        web_fetches: counts[8],
+        file_searches: counts[9],
+        code_interpreter_calls: counts[10],
+        image_generations: counts[11],
+    })
+}
+
+fn source() -> impl Strategy<Value = UsageSource> {
+    prop::sample::select(vec![
+        UsageSource::Reported,
+        UsageSource::Partial,
+        UsageSource::Estimated,
+    ])
+}
+
+fn modifiers() -> impl Strategy<Value = Modifiers> {
+    let name = || prop::option::weighted(0.3, text());
+    (name(), name(), name()).prop_map(|(service_tier, speed, geo)| Modifiers {
+        service_tier,
+        speed,
+        geo,
+    })
+}
+
+fn parts() -> impl Strategy<Value = Vec<Part>> {
+    let part = (text(), usage(), prop::option::of(text()), count()).prop_map(
+        |(model, usage, priced_as, above_input_tokens)| Part {
+            run: RunKind::Fallback,
+            model,
+            usage,
+            priced_as,
+            price_version: None,
+            above_input_tokens,
+            cost_nano_usd: NanoUsd::from_nanos(7),
+        },
+    );
+    prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(part, 1..3)]
+}
+
+fn tags() -> impl Strategy<Value = Vec<Tag>> {
+    let tag = "[a-z]{1,8}=[a-z0-9:/@+]{1,20}".prop_map(|text| Tag::parse(&text).unwrap());
+    prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(tag, 1..4)]
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    let texts = (text(), text(), text(), text(), text());
+    (any::<i64>(), texts, any::<bool>(), tags()).prop_map(
+        |(admitted_ms, (id, account, protocol, model_asked, model), stream, tags)| Request {
+            admitted_ms,
+            id,
+            account,
+            key: KeyId::parse("key_0123456789abcdef").unwrap(),
+            protocol,
+            model_asked,
+            model,
+            stream,
+            tags,
+        },
+    )
+}
+
+fn end() -> impl Strategy<Value = RequestEnd> {
+    let texts = (text(), text());
+    let numbers = (
+        any::<i64>(),
+        any::<u16>(),
+        any::<i64>(),
+        count(),
+        prop::option::of(count()),
+    );
+    (texts, numbers, usage(), source(), parts(), modifiers()).prop_map(
+        |(
+            (provider, price_version),
+            (time_ms, status, cost, latency_ms, ttft_ms),
+            usage,
+            usage_source,
+            parts,
+            modifiers,
+        )| {
+            RequestEnd {
+                time_ms,
+                provider,
+                status,
+                outcome: "ok",
+                usage,
+                usage_source,
+                parts,
+                modifiers,
+                price_version,
+                cost: NanoUsd::from_nanos(cost),
+                latency_ms,
+                ttft_ms,
+            }
+        },
+    )
+}
+
+fn record() -> impl Strategy<Value = Record> {
+    let admitted = (request(), text(), text(), any::<[u32; 4]>()).prop_map(
+        |(request, provider, price_version, [input_tokens, input_cost, latency_ms, tokens_estimated])| {
+            Record::Admit(Box::new(Admitted {
+                request,
+                provider,
+                price_version,
+                input_tokens: input_tokens.into(),
+                input_cost: NanoUsd::from_nanos(input_cost.into()),
+                latency_ms: latency_ms.into(),
+                tokens_estimated: tokens_estimated.into(),
+            }))
+        },
+    );
+    let checkpoint = (text(), end()).prop_map(|(request, end)| {
+        Record::Checkpoint(Box::new(Checkpoint {
+            request,
+            status: end.status,
+            usage: end.usage,
+            source: end.usage_source,
+            modifiers: end.modifiers,
+            parts: end.parts,
+            cost: end.cost,
+            provider: end.provider,
+            latency_ms: end.latency_ms,
+            ttft_ms: end.ttft_ms,
+        }))
+    });
+    let step = |account, seq, settlement| Record::Step {
+        account,
+        step: Step {
+            seq,
+            change: Change::Settle(Box::new(settlement)),
+        },
+    };
+    let charged =
+        (text(), any::<u64>(), request(), end(), count()).prop_map(move |(account, seq, request, end, tokens)| {
+            step(account, seq, Settlement::of(Row::new(request, end), tokens))
+        });
+    let free = (text(), any::<u64>(), request(), count()).prop_map(move |(account, seq, request, tokens)| {
+        let Request {
+            id, key, admitted_ms, ..
+        } = request;
+        step(account, seq, Settlement::without_charge(id, key, admitted_ms, tokens))
+    });
+    let other = (text(), any::<u64>()).prop_map(|(account, seq)| Record::Step {
+        account,
+        step: Step {
+            seq,
+            change: Change::Suspend,
+        },
+    });
+    prop_oneof![3 => admitted, 3 => checkpoint, 4 => charged, 1 => free, 1 => other]
+}
+
+proptest! {
+    #[test]
+    fn a_record_is_written_as_serde_writes_it(record in record()) {
+        let mut written = b"before".to_vec();
+        record.write_json(&mut written).unwrap();
+        let by_serde = [b"before".as_slice(), &serde_json::to_vec(&record).unwrap()].concat();
+        prop_assert_eq!(String::from_utf8(written), String::from_utf8(by_serde));
+    }
+}

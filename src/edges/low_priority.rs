@@ -1,0 +1,127 @@
+//! Threads that leave the processors to others: for long work that somebody else's requests must not wait for.
+
+use std::sync::Arc;
+
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::Semaphore,
+};
+
+/// How nice the threads are (`nice(2)`): under load they get about a tenth of what a thread of the others gets.
+const NICE: i32 = 10;
+
+/// The work was not done: it panicked, or there can be no thread for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotDone;
+
+/// A few threads of low priority, started when they are needed. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct LowPriority {
+    threads: Arc<Threads>,
+    /// Work begins when there is a thread for it, so that what nobody waits for any more never begins.
+    free: Arc<Semaphore>,
+}
+
+/// The blocking threads of a runtime that runs nothing else; without it, those of the caller's.
+#[derive(Debug)]
+struct Threads(Option<Runtime>);
+
+impl LowPriority {
+    /// At most `threads` of them, at least one.
+    pub(crate) fn new(threads: usize) -> Self {
+        let threads = threads.max(1);
+        let runtime = Builder::new_current_thread()
+            .max_blocking_threads(threads)
+            .thread_name("weir-low")
+            .on_thread_start(|| {
+                // Without it the work is done all the same, only less politely.
+                let _ = rustix::process::nice(NICE);
+            })
+            .build();
+        Self {
+            threads: Arc::new(Threads(runtime.ok())),
+            free: Arc::new(Semaphore::new(threads)),
+        }
+    }
+
+    /// Does `work` as soon as a thread is free.
+    ///
+    /// # Errors
+    /// [`NotDone`]: it panicked.
+    pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, NotDone> {
+        let free = Arc::clone(&self.free);
+        let permit = free.acquire_owned().await.map_err(|_| NotDone)?;
+        let work = move || {
+            // Kept until the work is done, also if nobody waits for it any more.
+            let _permit = permit;
+            work()
+        };
+        let running = match &self.threads.0 {
+            Some(runtime) => runtime.spawn_blocking(work),
+            None => tokio::task::spawn_blocking(work),
+        };
+        running.await.map_err(|_| NotDone)
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        // A runtime may not be waited for where requests run.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn work_is_done_at_low_priority_and_comes_back() {
+        let low = LowPriority::new(1);
+        let here = rustix::process::getpriority_process(None).unwrap();
+        let there = low.run(|| rustix::process::getpriority_process(None)).await.unwrap();
+        assert_eq!(there.unwrap(), (here + NICE).min(19));
+        assert_eq!(
+            rustix::process::getpriority_process(None).unwrap(),
+            here,
+            "no other thread is slower for it"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_panic_costs_one_piece_of_work() {
+        let low = LowPriority::new(1);
+        assert_eq!(low.run(|| -> u8 { panic!("on purpose") }).await, Err(NotDone));
+        assert_eq!(low.run(|| 8).await, Ok(8), "its thread is free again");
+    }
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_never_begins() {
+        let low = LowPriority::new(1);
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let first = tokio::spawn({
+            let low = low.clone();
+            async move { low.run(move || wait.recv()).await }
+        });
+        while low.free.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let (begun, begins) = std::sync::mpsc::channel::<()>();
+        {
+            let second = low.run(move || drop(begun));
+            tokio::select! {
+                biased;
+                _ = second => panic!("it did not wait"),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+        assert!(
+            matches!(begins.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected)),
+            "its work is gone"
+        );
+        go.send(()).unwrap();
+        assert!(matches!(first.await.unwrap(), Ok(Ok(()))));
+    }
+}

@@ -1,0 +1,159 @@
+//! What is to be told before it is over: noted with the charge that made it so, once, and kept until it was told.
+
+use super::{Fixture, key_id, node, record};
+use crate::domain::{
+    ledger::{
+        AccountTerms, Admit, Change, Reset, Settlement, Step,
+        account::notices::NOTICES_MAX,
+        notice::{NoticeOf, TakenNotices},
+    },
+    money::NanoUsd,
+};
+use crate::store::ledger::APPLY_STEPS_MAX;
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+fn nanos(amount: i64) -> NanoUsd {
+    NanoUsd::from_nanos(amount)
+}
+
+fn open_with(balance: i64, low: i64) -> [Change; 2] {
+    let open = Change::Open {
+        balance: nanos(balance),
+        at: 1,
+        operation: None,
+    };
+    let terms = AccountTerms {
+        low_balance: Some(nanos(low)),
+        ..AccountTerms::default()
+    };
+    [open, Change::SetTerms { terms }]
+}
+
+fn charge(at_ms: i64, cost: i64) -> Change {
+    Change::Settle(Box::new(Settlement {
+        request: "r".to_owned(),
+        key: key_id(1),
+        at_ms,
+        tokens_estimated: 0,
+        tokens_used: 0,
+        cost: nanos(cost),
+        row: None,
+    }))
+}
+
+fn steps(first: u64, changes: impl IntoIterator<Item = Change>) -> Vec<Step> {
+    let numbered = changes.into_iter().zip(first..);
+    numbered.map(|(change, seq)| Step { seq, change }).collect()
+}
+
+/// Names without their ends, what was reached, the limit, and how often it was taken.
+fn told(taken: &TakenNotices) -> Vec<(String, i64, i64, u32)> {
+    let told = taken.notices.iter().map(|one| {
+        let name: Vec<String> = one.of.text().split(':').take(3).map(str::to_owned).collect();
+        (name.join(":"), one.reached.nanos(), one.limit.nanos(), one.tries)
+    });
+    told.collect()
+}
+
+pub(crate) async fn what_is_reached_is_noted_once_and_waits_until_it_is_told(fixture: &Fixture) {
+    let (store, now) = (&fixture.store, fixture.clock.now_ms());
+    let take = async || store.take_notices("acme", 10).await.unwrap();
+    assert_eq!(take().await, TakenNotices::default(), "of an account that is not there");
+    store
+        .apply(&node(1), "acme", &steps(1, open_with(1_400, 500)))
+        .await
+        .unwrap();
+    let mut key = record(1);
+    (key.terms.quota, key.terms.reset) = (Some(nanos(1_000)), Reset::Daily);
+    let ask = Admit {
+        node: node(1),
+        request: "first".to_owned(),
+        key,
+        estimate: NanoUsd::ZERO,
+        tokens: 0,
+        ended_key: 0,
+        ended_account: 0,
+    };
+    store.admit(&ask).await.unwrap();
+    let charges = [charge(now, 499), charge(now, 1), charge(now, 399), charge(now, 1)];
+    let first = steps(3, charges);
+    // Sent again, they are applied once.
+    for _ in 0..2 {
+        store.apply(&node(1), "acme", &first).await.unwrap();
+    }
+    store
+        .apply(&node(2), "acme", &steps(1, [charge(now, 100), charge(now, 50)]))
+        .await
+        .unwrap();
+    let noted = |tries| {
+        [
+            ("b:6:node_0000000000000001", 500, 500),
+            ("q:100:d20261121", 1_000, 1_000),
+            ("q:50:d20261121", 500, 1_000),
+            ("q:75:d20261121", 899, 1_000),
+            ("q:80:d20261121", 899, 1_000),
+            ("q:90:d20261121", 900, 1_000),
+            ("q:95:d20261121", 1_000, 1_000),
+        ]
+        .map(|(name, reached, limit)| (name.to_owned(), reached, limit, tries))
+    };
+    let taken = take().await;
+    assert_eq!(
+        (told(&taken), taken.next_in_ms, taken.lost),
+        (noted(1).to_vec(), Some(10), 0)
+    );
+    assert!(taken.notices.iter().all(|one| one.at_ms == now));
+    fixture.clock.advance(9);
+    let held = take().await;
+    assert_eq!(
+        (told(&held), held.next_in_ms),
+        (Vec::new(), Some(1)),
+        "nobody else takes it"
+    );
+    fixture.clock.advance(1);
+    let again = take().await;
+    assert_eq!(
+        (told(&again), again.next_in_ms),
+        (noted(2).to_vec(), Some(20)),
+        "twice as long"
+    );
+    let all: Vec<NoticeOf> = again.notices.into_iter().map(|one| one.of).collect();
+    for _ in 0..2 {
+        store.told("acme", &all[1..]).await.unwrap();
+    }
+    fixture.clock.advance(20);
+    assert_eq!(
+        told(&take().await),
+        [("b:6:node_0000000000000001".to_owned(), 500, 500, 3)]
+    );
+    store.told("acme", &all[..1]).await.unwrap();
+    assert_eq!(take().await, TakenNotices::default());
+    // The next day has a quota of its own; the balance is low already.
+    let next_day = steps(7, [charge(now + DAY_MS, 500)]);
+    store.apply(&node(1), "acme", &next_day).await.unwrap();
+    assert_eq!(told(&take().await), [("q:50:d20261122".to_owned(), 500, 1_000, 1)]);
+}
+
+pub(crate) async fn notices_that_find_no_room_are_counted(fixture: &Fixture) {
+    let (store, now) = (&fixture.store, fixture.clock.now_ms());
+    let credit = || Change::Credit {
+        amount: nanos(10),
+        operation: None,
+    };
+    let lows = (0..=NOTICES_MAX).flat_map(|_| [charge(now, 10), credit()]);
+    let all = steps(1, open_with(10, 5).into_iter().chain(lows));
+    for part in all.chunks(APPLY_STEPS_MAX) {
+        store.apply(&node(1), "acme", part).await.unwrap();
+    }
+    let mut seen = 0;
+    for round in 0.. {
+        let taken = store.take_notices("acme", 1_000_000).await.unwrap();
+        assert_eq!(taken.lost, u64::from(round == 0), "said once");
+        if taken.notices.is_empty() {
+            break;
+        }
+        seen += taken.notices.len();
+    }
+    assert_eq!(seen, NOTICES_MAX);
+}

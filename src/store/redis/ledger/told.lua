@@ -1,0 +1,13 @@
+-- ARGV: now, generation, then the names of notices that were told.
+local _, fault = fields()
+if fault then
+  return {fault}
+end
+local told = {}
+for i = 3, #ARGV do
+  told[#told + 1] = ARGV[i]
+end
+if #told > 0 then
+  redis.call('HDEL', BASE .. 'notices', unpack(told))
+end
+return {'ok'}

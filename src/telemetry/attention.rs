@@ -1,0 +1,314 @@
+//! What needs attention now, by the metrics of this node: the conditions of those alerts (`conf/prometheus/alerts.yml`) that
+//! look at one moment. A test holds that both say the same; alerts about rates need Prometheus, which remembers.
+
+/// A condition on a metric.
+struct Condition {
+    /// The name of its alert, by which the operations guide has more.
+    alert: &'static str,
+    of: Of,
+    holds: Holds,
+    /// What it is to people. `{}` is the value, `{label}` the metric's labels, if it has any.
+    said: &'static str,
+}
+
+/// What is looked at.
+enum Of {
+    Value(&'static str),
+    Size(&'static str),
+    Divided(&'static str, u32),
+    /// One as a part of another; nothing while that is 0.
+    Share(&'static str, &'static str),
+    /// How long it is until a time in seconds since the Unix epoch.
+    Until(&'static str),
+}
+
+/// When it needs attention.
+enum Holds {
+    Over(f64),
+    Under(f64),
+    UnderDays(u32),
+    At(f64),
+}
+
+/// Those that the pages cannot show better, name by name: low balances, providers, warnings of the store.
+const CONDITIONS: [Condition; 16] = [
+    Condition {
+        alert: "WeirJournalDown",
+        of: Of::Value("weir_journal_up"),
+        holds: Holds::At(0.0),
+        said: "the journal takes no records, so nothing is admitted",
+    },
+    Condition {
+        alert: "WeirStoreAway",
+        of: Of::Value("weir_store_up"),
+        holds: Holds::At(0.0),
+        said: "the store is away",
+    },
+    Condition {
+        alert: "WeirJournalDiskLow",
+        of: Of::Value("weir_journal_disk_free_bytes"),
+        holds: Holds::Under(1_073_741_824.0),
+        said: "the journal's disk has {} bytes left",
+    },
+    Condition {
+        alert: "WeirJournalStepsLost",
+        of: Of::Value("weir_journal_lost_steps_total"),
+        holds: Holds::Over(0.0),
+        said: "{} charges or changes of accounts are lost: the log names the accounts",
+    },
+    Condition {
+        alert: "WeirJournalDamaged",
+        of: Of::Value("weir_journal_damaged_parts"),
+        holds: Holds::Over(0.0),
+        said: "the journal had {} damaged parts: the log names the files",
+    },
+    Condition {
+        alert: "WeirSettlementsLate",
+        of: Of::Divided("weir_settlement_oldest_milliseconds", 1000),
+        holds: Holds::Over(60.0),
+        said: "the store lacks charges that are {} seconds old",
+    },
+    Condition {
+        alert: "WeirJournalGrowing",
+        of: Of::Value("weir_settlements_unacknowledged"),
+        holds: Holds::Over(10_000.0),
+        said: "{} charges wait for the store",
+    },
+    Condition {
+        alert: "WeirGraceInUse",
+        of: Of::Divided("weir_grace_committed_nano_usd", 1_000_000_000),
+        holds: Holds::Over(0.0),
+        said: "keys spend on their grace: {} USD are not charged yet",
+    },
+    Condition {
+        alert: "WeirStabilityRecordBehind",
+        of: Of::Value("weir_stability_untold_hours"),
+        holds: Holds::Over(0.0),
+        said: "the public record lacks {} hours of this node",
+    },
+    Condition {
+        alert: "WeirStoreMemoryExhausted",
+        of: Of::Share("weir_store_memory_used_bytes", "weir_store_memory_max_bytes"),
+        holds: Holds::Over(0.95),
+        said: "the store's memory is full: {} of it is used",
+    },
+    Condition {
+        alert: "WeirStoreMemoryLow",
+        of: Of::Share("weir_store_memory_used_bytes", "weir_store_memory_max_bytes"),
+        holds: Holds::Over(0.8),
+        said: "the store's memory is nearly full: {} of it is used",
+    },
+    Condition {
+        alert: "WeirClockOff",
+        of: Of::Size("weir_clock_offset_seconds"),
+        holds: Holds::Over(30.0),
+        said: "the clock is {} seconds off from the store's",
+    },
+    Condition {
+        alert: "WeirConfigReloadFailed",
+        of: Of::Value("weir_config_reload_failed"),
+        holds: Holds::At(1.0),
+        said: "the last reload failed, an older configuration is in force: `weir check` says why",
+    },
+    Condition {
+        alert: "WeirCertificateEnded",
+        of: Of::Until("weir_tls_certificate_end_timestamp_seconds"),
+        holds: Holds::Under(86_400.0),
+        said: "a certificate ends today, or has ended: {label}",
+    },
+    Condition {
+        alert: "WeirCertificateEnds",
+        of: Of::Until("weir_tls_certificate_end_timestamp_seconds"),
+        holds: Holds::UnderDays(14),
+        said: "a certificate ends within two weeks: {label}",
+    },
+    Condition {
+        alert: "WeirDescriptorsLow",
+        of: Of::Share("process_open_fds", "process_max_fds"),
+        holds: Holds::Over(0.8),
+        said: "file descriptors run out: {} of them are open",
+    },
+];
+const DAY_SECONDS: f64 = 86_400.0;
+
+/// What of a scrape (Prometheus' text format) needs attention at `now`, in seconds since the Unix epoch: a sentence each.
+pub(crate) fn needed(scrape: &str, now: i64) -> Vec<String> {
+    let mut said = Vec::new();
+    let mut seen = Vec::new();
+    for condition in &CONDITIONS {
+        let values = condition.of.values(scrape, now).into_iter();
+        for (labels, value) in values.filter(|(_, value)| condition.holds.at(*value)) {
+            // The worst is said of each: what has ended also ends soon.
+            if seen.contains(&(condition.of.metric(), labels)) {
+                continue;
+            }
+            seen.push((condition.of.metric(), labels));
+            let sentence = condition.said.replace("{label}", labels);
+            let sentence = sentence.replace("{}", &condition.of.shown(value));
+            said.push(format!("{sentence} ({})", condition.alert));
+        }
+    }
+    said
+}
+
+impl Of {
+    /// What the scrape has, with the labels.
+    fn values<'a>(&self, scrape: &'a str, now: i64) -> Vec<(&'a str, f64)> {
+        let now = f64::from(u32::try_from(now).unwrap_or(u32::MAX));
+        let all = |name, of: &dyn Fn(f64) -> f64| {
+            samples(scrape, name)
+                .map(|(labels, value)| (labels, of(value)))
+                .collect()
+        };
+        match *self {
+            Self::Value(name) => all(name, &|value| value),
+            Self::Size(name) => all(name, &f64::abs),
+            Self::Divided(name, by) => all(name, &|value| value / f64::from(by)),
+            Self::Until(name) => all(name, &|end| end - now),
+            Self::Share(part, whole) => {
+                let whole = samples(scrape, whole)
+                    .map(|(_, whole)| whole)
+                    .find(|whole| *whole > 0.0);
+                whole.map_or_else(Vec::new, |whole| all(part, &|part| part / whole))
+            }
+        }
+    }
+
+    fn metric(&self) -> &'static str {
+        match *self {
+            Self::Value(name)
+            | Self::Size(name)
+            | Self::Divided(name, _)
+            | Self::Share(name, _)
+            | Self::Until(name) => name,
+        }
+    }
+
+    fn shown(&self, value: f64) -> String {
+        match self {
+            Self::Share(..) => format!("{:.0} %", value * 100.0),
+            Self::Divided(_, by) if *by > 1000 => format!("{value:.2}"),
+            Self::Value(_) | Self::Size(_) | Self::Divided(..) | Self::Until(_) => format!("{value:.0}"),
+        }
+    }
+}
+
+impl Holds {
+    fn at(&self, value: f64) -> bool {
+        match *self {
+            Self::Over(limit) => value > limit,
+            Self::Under(limit) => value < limit,
+            Self::UnderDays(days) => value < f64::from(days) * DAY_SECONDS,
+            // Gauges that are 0 or 1.
+            Self::At(wanted) => (value - wanted).abs() < 0.5,
+        }
+    }
+}
+
+/// The samples of a metric: what is between its braces, and the value.
+fn samples<'a>(scrape: &'a str, name: &'static str) -> impl Iterator<Item = (&'a str, f64)> {
+    scrape.lines().filter_map(move |line| {
+        let rest = line.strip_prefix(name)?;
+        let (labels, value) = match rest.strip_prefix('{') {
+            Some(rest) => rest.rsplit_once("} ")?,
+            None => ("", rest.strip_prefix(' ')?),
+        };
+        Some((labels, value.trim().parse().ok()?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALERTS: &str = include_str!("../../conf/prometheus/alerts.yml");
+    /// What the pages show one by one: accounts, providers, warnings of the store.
+    const NAMED_ON_THE_PAGES: [&str; 5] = [
+        "WeirBalanceLow",
+        "WeirProviderCredentialsResting",
+        "WeirProviderPassedOver",
+        "WeirProviderPlacesEjected",
+        "WeirStoreWarning",
+    ];
+
+    /// The alerts with their expressions, each on one line.
+    fn alerts() -> Vec<(String, String)> {
+        let blocks = ALERTS.split("- alert: ").skip(1);
+        let read = |block: &str| {
+            let name = block.lines().next().unwrap().to_owned();
+            let (_, rest) = block.split_once("expr: ").unwrap();
+            let expression: Vec<&str> = rest
+                .trim_start_matches(">-")
+                .lines()
+                .map(str::trim)
+                .take_while(|line| !line.starts_with("for:") && !line.starts_with("labels:"))
+                .collect();
+            (name, expression.join(" ").trim().replace("{job=\"weir\"}", ""))
+        };
+        blocks.map(read).collect()
+    }
+
+    fn expression(condition: &Condition) -> String {
+        let of = match condition.of {
+            Of::Value(name) => name.to_owned(),
+            Of::Size(name) => format!("abs({name})"),
+            Of::Divided(name, 1_000_000_000) => format!("{name} / 1e9"),
+            Of::Divided(name, by) => format!("{name} / {by}"),
+            Of::Share(part, whole) => format!("{part} / {whole}"),
+            Of::Until(name) => format!("{name} - time()"),
+        };
+        match condition.holds {
+            Holds::Over(limit) => format!("{of} > {limit}"),
+            Holds::Under(limit) => format!("{of} < {limit}"),
+            Holds::UnderDays(days) => format!("{of} < {days} * 86400"),
+            Holds::At(wanted) => format!("{of} == {wanted}"),
+        }
+    }
+
+    #[test]
+    fn conditions_and_alerts_are_the_same() {
+        let alerts = alerts();
+        assert!(alerts.len() > 30, "the alerts were not read");
+        for condition in &CONDITIONS {
+            let alert = alerts.iter().find(|(name, _)| name == condition.alert);
+            let wanted = (condition.alert.to_owned(), expression(condition));
+            assert_eq!(alert, Some(&wanted));
+        }
+        let history = ["rate(", "increase(", "changes(", "predict_linear(", "up =="];
+        let of_now = alerts.iter().filter(|(_, expression)| {
+            !history.iter().any(|word| expression.contains(word)) || expression.contains("_up ==")
+        });
+        for (name, expression) in of_now {
+            let is_known = CONDITIONS.iter().any(|condition| condition.alert == name);
+            assert!(
+                is_known != NAMED_ON_THE_PAGES.contains(&&**name),
+                "{name} ({expression}) looks at one moment: the overview is to say it, in one place"
+            );
+        }
+    }
+
+    #[test]
+    fn what_holds_is_said_with_its_figures() {
+        let well = "weir_journal_up 1\nweir_store_up 1\nweir_journal_disk_free_bytes 5000000000\n\
+            weir_store_memory_used_bytes 8\nweir_store_memory_max_bytes 0\nprocess_open_fds 80\nprocess_max_fds 100\n\
+            weir_settlement_oldest_milliseconds 60000\nweir_tls_certificate_end_timestamp_seconds{name=\"a\"} 2000000\n";
+        assert_eq!(needed(well, 0), [""; 0]);
+        let ill = "# HELP weir_journal_up 0\nweir_journal_up 0\nweir_clock_offset_seconds -31\nprocess_open_fds 81\n\
+            process_max_fds 100\nweir_store_memory_used_bytes 96\nweir_store_memory_max_bytes 100\nweir_settlement_oldest_milliseconds 61000\nweir_grace_committed_nano_usd 1500000000\n\
+            weir_tls_certificate_end_timestamp_seconds{name=\"a\"} 86399\nweir_tls_certificate_end_timestamp_seconds{name=\"b\"} 86400\n";
+        let said = needed(ill, 0);
+        assert_eq!(
+            said,
+            [
+                "the journal takes no records, so nothing is admitted (WeirJournalDown)",
+                "the store lacks charges that are 61 seconds old (WeirSettlementsLate)",
+                "keys spend on their grace: 1.50 USD are not charged yet (WeirGraceInUse)",
+                "the store's memory is full: 96 % of it is used (WeirStoreMemoryExhausted)",
+                "the clock is 31 seconds off from the store's (WeirClockOff)",
+                "a certificate ends today, or has ended: name=\"a\" (WeirCertificateEnded)",
+                "a certificate ends within two weeks: name=\"b\" (WeirCertificateEnds)",
+                "file descriptors run out: 81 % of them are open (WeirDescriptorsLow)",
+            ]
+        );
+    }
+}
