@@ -68,9 +68,9 @@ pub enum Command {
     /// Create, list, show, change, rotate, revoke and delete service keys
     #[command(subcommand)]
     Key(key::KeyCommand),
-    /// Query and export the consumption log
+    /// Query and export the consumption log, and set up its database
     #[command(subcommand)]
-    Log(log::LogCommand),
+    Log(log::LogSubcommand),
     /// Show what accounts, keys, models and tags have used
     Usage(usage::UsageArgs),
     /// List providers, and switch them off and on while weir runs

@@ -9,8 +9,12 @@ pub(crate) mod console;
 mod host_port;
 mod listeners;
 mod load;
+pub(crate) mod log_events;
+pub(crate) mod log_home;
+pub(crate) mod log_postgres;
 pub(crate) mod money;
 pub(crate) mod notices;
+pub(crate) mod openid;
 pub(crate) mod own_usage;
 mod raw;
 mod raw_secret;
@@ -248,6 +252,18 @@ pub(crate) struct JournalConfig {
     pub keep: Duration,
     /// Longest time from a record to its being on disk.
     pub sync: Duration,
+    /// The sinks that read rows from it, for which files are kept longer.
+    pub sinks: Vec<JournalSink>,
+}
+
+/// A sink of the consumption log that is fed by the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct JournalSink {
+    /// Its name in metrics, messages and settings.
+    pub name: &'static str,
+    /// Files with rows that it lacks are kept, however full the disk is. Of an optional one they go when the disk is nearly
+    /// full, and the rows in them are counted as dropped.
+    pub required: bool,
 }
 
 /// `[ops]`: the listener for metrics and health.
@@ -284,6 +300,10 @@ pub(crate) struct LogConfig {
     pub level: LevelFilter,
     /// Most access lines waiting to be written; more are dropped and counted.
     pub access_queue_lines: usize,
+    /// Where the consumption log is at home.
+    pub home: log_home::LogHome,
+    /// Who gets its rows as events.
+    pub events: Option<log_events::LogEventsConfig>,
 }
 
 /// Where access lines are written.

@@ -18,10 +18,10 @@ mod link;
 pub(crate) mod listener;
 mod new_key;
 pub(crate) mod oauth;
+pub(crate) mod openid;
 mod operator;
 mod origin;
 pub(crate) mod portal;
-mod role;
 mod rows;
 mod sent;
 mod session;
@@ -33,5 +33,5 @@ pub(crate) use self::{
     desk::Source,
     exchange::read,
     link::{LinkAddress, Links},
-    operator::Console,
+    operator::{Console, Doors},
 };

@@ -6,6 +6,7 @@ pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod money;
 pub(crate) mod quick_map;
+pub(crate) mod role;
 pub(crate) mod rules;
 pub(crate) mod sign_in;
 pub(crate) mod strict_toml;

@@ -24,6 +24,7 @@ mod providers;
 mod sample_provider;
 mod side;
 mod sign_in;
+mod sinks;
 mod stability;
 mod store;
 mod telemetry;

@@ -31,6 +31,7 @@ pub(crate) mod sessions;
 pub(crate) mod sign_ins;
 pub(crate) mod stability;
 pub(crate) mod time;
+pub(crate) mod web_sessions;
 
 /// The most changes in the feed. A node that is further behind flushes its whole cache.
 pub(crate) const FEED_CHANGES_MAX: usize = 4096;

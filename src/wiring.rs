@@ -15,6 +15,10 @@ mod lanes;
 mod left_out;
 mod listen_fds;
 mod listeners;
+mod log_events;
+mod log_init;
+mod log_postgres;
+mod log_sinks;
 pub(crate) mod money;
 mod notices;
 mod notify;
@@ -57,6 +61,7 @@ use crate::{
     cli::{
         self, Command, ServeArgs,
         admin_client::AdminClientError,
+        log::LogSubcommand,
         rules::{RulesCommand, RulesCommandError},
     },
     domain::rules::shipped,
@@ -89,7 +94,10 @@ pub fn run(command: Command) -> Result<(), StartError> {
         Command::Check(args) => check::run(&args, &mut out),
         Command::Key(command) => client(client_runtime()?.block_on(cli::run_key(&command, socket, &mut out))),
         Command::Account(command) => client(client_runtime()?.block_on(cli::run_account(&command, socket, &mut out))),
-        Command::Log(command) => client(client_runtime()?.block_on(cli::run_log(&command, socket, &mut out))),
+        Command::Log(LogSubcommand::Init(args)) => log_init::run(&args, &mut out),
+        Command::Log(LogSubcommand::Read(command)) => {
+            client(client_runtime()?.block_on(cli::run_log(&command, socket, &mut out)))
+        }
         Command::Usage(args) => client(client_runtime()?.block_on(cli::run_usage(&args, socket, &mut out))),
         Command::Provider(command) => client(client_runtime()?.block_on(cli::run_provider(&command, socket, &mut out))),
         Command::Console(command) => client(client_runtime()?.block_on(cli::run_console(&command, socket, &mut out))),

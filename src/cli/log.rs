@@ -14,9 +14,15 @@ use serde_json::Value;
 
 use super::admin_client::{AdminClient, AdminClientError, ClientArgs};
 use super::partial_file::partial_path;
-use crate::domain::ledger::consumption::{Part, Row};
+use crate::{
+    domain::ledger::consumption::{Part, Row},
+    sinks::files::Export,
+};
 
 mod csv;
+mod days;
+mod home;
+pub(crate) mod init;
 mod timestamp;
 mod verify;
 
@@ -29,15 +35,27 @@ const EXPORT_MODE: u32 = 0o600;
 /// How far back a query goes, unless told otherwise, in hours.
 const QUERY_HOURS: u32 = 24;
 
+/// What to do with the log, or before there is one.
+#[derive(Clone, Debug, Subcommand)]
+pub enum LogSubcommand {
+    /// Make what the log's database needs, and say who may use it; needs no running weir
+    Init(init::LogInitArgs),
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    Read(LogCommand),
+}
+
 /// What to do with the log.
 #[derive(Clone, Debug, Subcommand)]
 pub enum LogCommand {
     /// Print rows; without --since those of the last 24 hours
     Query(QueryArgs),
-    /// Write rows as JSON lines or CSV; without --since all there are
+    /// Write rows as JSON lines, CSV or Parquet; without --since all there are
     Export(ExportArgs),
     /// Compare rows with the daily sums that are kept of them; ends with 1 where any differ
     Verify(verify::VerifyArgs),
+    /// Bring the rows that the store has to the log's home, while weir serves
+    Move(home::MoveArgs),
 }
 
 /// Which rows. They come by account, then by day, in the order in which they were written.
@@ -83,7 +101,7 @@ pub struct ExportArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub filter: FilterArgs,
-    /// One JSON object per line, or CSV with a heading
+    /// One JSON object per line, CSV with a heading, or Parquet
     #[arg(long, value_enum)]
     pub format: Format,
     /// Where to write, whole or not at all [default: standard output]
@@ -104,6 +122,8 @@ pub enum Format {
     Jsonl,
     /// CSV, RFC 4180.
     Csv,
+    /// Parquet, with the columns of the log's own files.
+    Parquet,
 }
 
 impl LogCommand {
@@ -113,6 +133,7 @@ impl LogCommand {
             Self::Query(args) => &args.client,
             Self::Export(args) => &args.client,
             Self::Verify(args) => &args.client,
+            Self::Move(args) => &args.client,
         }
     }
 }
@@ -134,10 +155,12 @@ pub(crate) async fn run(
             rows(&wanted, args.limit, client, form, out).await
         }
         LogCommand::Verify(args) => verify::run(args, client, out).await,
+        LogCommand::Move(args) => home::move_rows(args, client, out).await,
         LogCommand::Export(args) => {
             let form = match args.format {
                 Format::Jsonl => Form::Jsonl,
                 Format::Csv => Form::Csv,
+                Format::Parquet => Form::Parquet,
             };
             let Some(path) = &args.out else {
                 return rows(&args.filter.query(), None, client, form, out).await;
@@ -183,6 +206,7 @@ enum Form {
     Table,
     Jsonl,
     Csv,
+    Parquet,
 }
 
 async fn rows(
@@ -195,8 +219,9 @@ async fn rows(
     match form {
         Form::Table => writeln!(out, "{}", heading())?,
         Form::Csv => csv::heading(out)?,
-        Form::Jsonl => {}
+        Form::Jsonl | Form::Parquet => {}
     }
+    let mut table = (form == Form::Parquet).then(Export::begin).transpose()?;
     let mut left = limit.unwrap_or(usize::MAX);
     let mut cursor = String::new();
     // A model that has left the catalogue may still have rows.
@@ -218,12 +243,20 @@ async fn rows(
                     }
                 }
                 Form::Csv => csv::record(&read(row)?, out)?,
+                Form::Parquet => {
+                    if let Some(table) = &mut table {
+                        out.write_all(&table.row(read(row)?)?)?;
+                    }
+                }
             }
         }
         match page.get("next").and_then(Value::as_str) {
             Some(next) => cursor = format!("&cursor={}", utf8_percent_encode(next, NON_ALPHANUMERIC)),
             None => break,
         }
+    }
+    if let Some(table) = table {
+        out.write_all(&table.finish()?)?;
     }
     match unknown_model {
         Some(why) if !found => Err(AdminClientError::Refused(why)),

@@ -58,7 +58,7 @@ async fn run(answers: Vec<(u16, Value)>, command: &str) -> (Result<String, Admin
     let result = match line(command).unwrap() {
         Command::Key(command) => run_key(&command, |_| Ok(socket), &mut out).await,
         Command::Account(command) => run_account(&command, |_| Ok(socket), &mut out).await,
-        Command::Log(command) => run_log(&command, |_| Ok(socket), &mut out).await,
+        Command::Log(log::LogSubcommand::Read(command)) => run_log(&command, |_| Ok(socket), &mut out).await,
         other => panic!("not a client command: {other:?}"),
     };
     server.abort();

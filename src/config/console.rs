@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use http::Uri;
 use serde::Deserialize;
 
+use super::openid::{self, OpenIdConfig, RawOpenId};
 use super::tls::{self, RawTls, TlsConfig};
 use super::values::Values;
 
@@ -16,6 +17,7 @@ pub(super) struct RawConsole {
     url: Option<String>,
     gateway_url: Option<String>,
     portal: Option<bool>,
+    openid: Option<RawOpenId>,
     tls: RawTls,
 }
 
@@ -30,6 +32,8 @@ pub(crate) struct ConsoleConfig {
     pub gateway_url: Option<String>,
     /// Whether the gateway has the portal.
     pub portal: bool,
+    /// The OpenID provider that operators sign in with; `None`: by links alone.
+    pub openid: Option<OpenIdConfig>,
     /// What the listener shows.
     pub tls: TlsConfig,
 }
@@ -58,8 +62,19 @@ pub(super) fn resolve(values: &mut Values<'_>, raw: &RawConsole) -> ConsoleConfi
         ),
         Some(_) | None => {}
     }
+    let openid = raw.openid.as_ref().map(|raw| openid::resolve(values, raw));
+    match listen {
+        _ if openid.is_none() => {}
+        None => values.wrong(&["console", "openid"], "has no listener, set [console] listen or take it out"),
+        Some(listen) if raw.url.is_none() && !listen.ip().is_loopback() => values.wrong(
+            &["console", "openid"],
+            "the provider sends browsers back to the console: set [console] url to its address, such as https://console.example.com",
+        ),
+        Some(_) => {}
+    }
     ConsoleConfig {
         listen,
+        openid,
         url: url(values, "url", raw.url.as_deref()),
         gateway_url: url(values, "gateway_url", raw.gateway_url.as_deref()),
         portal: raw.portal.unwrap_or(true),

@@ -160,6 +160,10 @@ pub(super) struct RawLog {
     pub(super) access: Option<String>,
     pub(super) level: Option<String>,
     pub(super) access_queue_lines: Option<u64>,
+    pub(super) home: Option<String>,
+    pub(super) files: super::log_home::RawLogFiles,
+    pub(super) postgres: super::log_postgres::RawLogPostgres,
+    pub(super) events: super::log_events::RawLogEvents,
 }
 
 /// `[rules]`

@@ -12,8 +12,8 @@ use super::raw::{
 };
 use super::values::{KeyPath, Values, loopback};
 use super::{
-    AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, JournalConfig, KeyCacheConfig, LogConfig,
-    OpsConfig, PricesConfig, RulesConfig, StoreConfig, UpstreamConfig,
+    AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, JournalConfig, JournalSink, KeyCacheConfig,
+    LogConfig, OpsConfig, PricesConfig, RulesConfig, StoreConfig, UpstreamConfig,
 };
 use crate::domain::catalogue::{CatalogueSettings, Places, ProviderOverride};
 use crate::domain::keys::secret::KeyPrefix;
@@ -76,6 +76,10 @@ pub(super) fn resolve(
     let console = super::console::resolve(&mut values, &raw.console);
     let sign_in = super::sign_in::resolve(&mut values, &raw.sign_in, &console);
     let log = log(&mut values, &raw.log);
+    let journal = JournalConfig {
+        sinks: sinks(&log),
+        ..journal
+    };
     let rules = rules(&mut values, &raw.rules);
     let prices = prices(&mut values, &raw.prices);
     let providers = raw.provider.into_iter();
@@ -261,6 +265,7 @@ fn journal(values: &mut Values<'_>, raw: &RawJournal) -> JournalConfig {
         ),
         keep: Duration::from_secs(days.saturating_mul(DAY_SECONDS)),
         sync: values.millis(&["journal", "sync_ms"], raw.sync_ms, 10, 1..=1000),
+        sinks: Vec::new(),
     }
 }
 
@@ -310,7 +315,15 @@ fn log(values: &mut Values<'_>, raw: &RawLog) -> LogConfig {
         access,
         level,
         access_queue_lines: lines,
+        home: super::log_home::resolve(values, raw),
+        events: super::log_events::resolve(values, &raw.events),
     }
+}
+
+/// Those that the journal feeds.
+fn sinks(log: &LogConfig) -> Vec<JournalSink> {
+    let events = log.events.as_ref().map(super::log_events::LogEventsConfig::sink);
+    log.home.sink().into_iter().chain(events).collect()
 }
 
 fn rules(values: &mut Values<'_>, raw: &RawRules) -> RulesConfig {

@@ -6,6 +6,7 @@ use super::*;
 use crate::domain::{catalogue::Catalogue, keys::secret::Secret, money::price::PriceList, rules};
 
 mod bodies;
+mod openid;
 mod tls;
 mod values;
 
@@ -81,7 +82,13 @@ fn the_shipped_file_names_every_key() {
         ("admin.tls", "[admin.tls]"),
         ("console", "[console]"),
         ("sign_in", "[sign_in]"),
+        (
+            "console.openid",
+            "[console]\nlisten = \"127.0.0.1:1\"\n[console.openid]\nissuer = \"https://a\"\nclient_id = \"c\"\nroles = { g = \"owner\" }",
+        ),
         ("log", "[log]"),
+        ("log.postgres", "[log.postgres]"),
+        ("log.events", "[log.events]"),
         ("rules", "[rules]"),
         ("prices", "[prices]"),
         ("provider.anthropic", "[provider.anthropic]"),

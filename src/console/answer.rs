@@ -72,6 +72,12 @@ impl Answer {
         self
     }
 
+    /// The same, and the browser goes on from it: `0; url=...`, as HTML's `meta` of that name.
+    pub(super) fn going_on(mut self, refresh: HeaderValue) -> Self {
+        self.headers.insert(header::REFRESH, refresh);
+        self
+    }
+
     /// The same with the methods that its path has.
     pub(super) fn allowing(mut self, methods: &'static str) -> Self {
         self.headers.insert(header::ALLOW, HeaderValue::from_static(methods));

@@ -21,6 +21,12 @@ pub(super) const CONSOLE: Cookie = Cookie {
     plain: "weir-console",
 };
 
+/// The cookie of a sign-in that is under way at the OpenID provider.
+pub(super) const OPENID: Cookie = Cookie {
+    secure: "__Host-weir-openid",
+    plain: "weir-openid",
+};
+
 /// The cookie of the owners' portal.
 pub(super) const PORTAL: Cookie = Cookie {
     secure: "__Host-weir-portal",

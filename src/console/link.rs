@@ -7,12 +7,12 @@ use std::{
 
 use lru::LruCache;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
-use super::role::Role;
 use crate::{
-    domain::keys::secret::random_base62,
+    domain::{keys::secret::random_base62, role::Role},
     edges::clock,
     side::{
         admin::{
@@ -31,12 +31,27 @@ const LINKS_MAX: usize = 64;
 const CODE_CHARS: usize = 43;
 
 /// Who has a session in the console.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Operator {
-    /// Who has asked for the link.
+    /// Who has asked for the link, or whom the OpenID provider has vouched for.
     pub(super) opened_by: Peer,
     /// What the session may do.
     pub(super) role: Role,
+}
+
+impl Operator {
+    /// Whether the OpenID provider has said who it is.
+    pub(super) fn is_vouched_for(&self) -> bool {
+        self.name().is_some()
+    }
+
+    /// What the OpenID provider calls them.
+    pub(super) fn name(&self) -> Option<&str> {
+        match &self.opened_by {
+            Peer::Person { name, .. } => Some(name),
+            Peer::Process { .. } | Peer::Certified(_) | Peer::Console(_) | Peer::Owner(_) => None,
+        }
+    }
 }
 
 /// The links that have not been opened yet.
@@ -107,6 +122,11 @@ impl Links {
         let _ = self.at.set(at);
     }
 
+    /// Where browsers reach the console; `None` while its listener is not there.
+    pub(super) fn base(&self) -> Option<String> {
+        self.at.get().and_then(LinkAddress::base)
+    }
+
     fn make(&self, operator: Operator, now: Instant) -> String {
         let code = random_base62(CODE_CHARS, &mut rand::rng());
         let until = now + GOOD_FOR;
@@ -128,8 +148,7 @@ impl Links {
 impl ConsoleLinks for Links {
     fn issue(&self, opener: &Peer, role: Option<&str>) -> Result<ConsoleLink, String> {
         let role = role.map_or(Ok(Role::Owner), Role::named)?;
-        let base = self.at.get().and_then(LinkAddress::base);
-        let base = base.ok_or("the console does not listen yet, ask again")?;
+        let base = self.base().ok_or("the console does not listen yet, ask again")?;
         let operator = Operator {
             opened_by: opener.clone(),
             role,

@@ -26,12 +26,15 @@ use super::{
     fields::Fields,
     forms::{Again, Forms, NOT_GENUINE, is_genuine},
     frame::{Frame, Page, STYLE},
-    link::{Links, Operator},
-    role::Role,
+    link::Operator,
     sent::NotAgain,
     session::{Session, Sessions},
 };
-use crate::side::admin::local::{LocalApi, Refused};
+use crate::{
+    domain::role::Role,
+    side::admin::local::{LocalApi, Refused},
+    store::{StoreError, web_sessions::WebSessionStore},
+};
 
 const PAGES: [(&str, &str); 9] = [
     ("/", "Overview"),
@@ -45,22 +48,29 @@ const PAGES: [(&str, &str); 9] = [
     ("/audit", "Audit"),
 ];
 
+pub(crate) use self::sign_in::Doors;
+
 /// The console. One for all its connections.
 pub(crate) struct Console {
     api: LocalApi,
     source: Box<dyn Source>,
-    links: Arc<Links>,
-    sessions: Sessions<Operator>,
+    doors: Doors,
+    sessions: Sessions,
 }
 
 impl Console {
-    /// The console on what it reads and changes, for those who open one of the links.
-    pub(crate) fn new(api: LocalApi, source: Box<dyn Source>, links: Arc<Links>) -> Self {
+    /// The console on what it reads and changes, for those who come in by its doors.
+    pub(crate) fn new(
+        api: LocalApi,
+        source: Box<dyn Source>,
+        doors: Doors,
+        sessions: Arc<dyn WebSessionStore>,
+    ) -> Self {
         Self {
             api,
             source,
-            links,
-            sessions: Sessions::default(),
+            doors,
+            sessions: Sessions::new("console", sessions),
         }
     }
 
@@ -71,8 +81,11 @@ impl Console {
         let at = &*segments;
         match (&ask.method, at) {
             (&Method::GET, ["style.css"]) => return Answer::style(STYLE),
-            (&Method::GET, ["open"]) => return sign_in::page(ask),
-            (&Method::POST, ["open"]) => return sign_in::open(&self.links, &self.sessions, ask),
+            (&Method::GET, ["open"]) => return self.doors.page(ask),
+            (&Method::POST, ["open"]) => return self.doors.open(&self.sessions, ask).await,
+            (&Method::POST, ["openid"]) => return self.doors.ask_provider(ask).await,
+            (&Method::GET, ["openid", "return"]) => return self.doors.returned(ask),
+            (&Method::POST, ["openid", "return"]) => return self.doors.finish(&self.sessions, &self.api, ask).await,
             (&Method::GET | &Method::POST, _) => {}
             _ => {
                 return refusal(StatusCode::METHOD_NOT_ALLOWED, "This page is read with GET.", None)
@@ -80,38 +93,51 @@ impl Console {
             }
         }
         let id = cookie::CONSOLE.read(&ask.headers, ask.way());
-        let Some((id, session)) = id.and_then(|id| Some((id, self.sessions.find(id, ask.now)?))) else {
-            return sign_in::needed();
+        let Some(id) = id else {
+            return self.doors.needed();
+        };
+        let session = match self.sessions.find(id, ask.now).await {
+            Ok(Some(session)) => session,
+            Ok(None) => return self.doors.needed(),
+            Err(error) => return unavailable(&error),
         };
         if ask.method == Method::GET {
             return self.show(&session, at, &ask.query(), None).await;
         }
+        self.take(id, &session, at, ask).await
+    }
+
+    /// Takes a form.
+    async fn take(&self, id: &str, session: &Session<Operator>, at: &[&str], ask: &Ask) -> Answer {
         let form = ask.form();
         let operation = form.text("operation");
-        if !is_genuine(&session, ask, &form) {
-            return refusal(StatusCode::FORBIDDEN, NOT_GENUINE, Some(&session));
+        if !is_genuine(session, ask, &form) {
+            return refusal(StatusCode::FORBIDDEN, NOT_GENUINE, Some(session));
         }
         if let ["sign-out"] = at {
-            self.sessions.close(id);
-            return Answer::see("/open").with_cookie(cookie::CONSOLE.clear(ask.way()));
+            if let Err(error) = self.sessions.close(id).await {
+                return unavailable(&error);
+            }
+            let left = self.doors.left(&session.who);
+            return left.with_cookie(cookie::CONSOLE.clear(ask.way()));
         }
         let Some(needed) = needed(at) else {
-            return refusal(StatusCode::METHOD_NOT_ALLOWED, "Nothing is sent here.", Some(&session)).allowing("GET");
+            return refusal(StatusCode::METHOD_NOT_ALLOWED, "Nothing is sent here.", Some(session)).allowing("GET");
         };
         if session.who.role < needed {
             let why = format!("This needs the role {}. Nothing was changed.", needed.as_str());
-            return refusal(StatusCode::FORBIDDEN, &why, Some(&session));
+            return refusal(StatusCode::FORBIDDEN, &why, Some(session));
         }
-        let work = self.send(&session, at, &form);
-        let done = session.sent.once(operation, ask.now, work).await;
+        let work = self.send(session, at, &form);
+        let done = self.sessions.once(session, operation, ask.now, work).await;
         match done {
             Ok(answer) => answer,
             Err(NotAgain::Failed(refused)) => {
                 let again = Again::new(ask, form, refused);
                 let page = page_of(at);
-                self.show(&session, &page, &Fields::default(), Some(&again)).await
+                self.show(session, &page, &Fields::default(), Some(&again)).await
             }
-            Err(NotAgain::Refused(refused)) => refusal(refused.status(), refused.as_str(), Some(&session)),
+            Err(NotAgain::Refused(refused)) => refusal(refused.status(), refused.as_str(), Some(session)),
         }
     }
 
@@ -213,9 +239,17 @@ fn framed(session: &Session<Operator>, current: &str, page: &Page) -> Markup {
         door: "weir console",
         pages: &PAGES,
         current,
-        who: html! { span { "Role: " (session.who.role.as_str()) } (out) },
+        who: html! {
+            @if let Some(name) = session.who.name() { bdi { (name) } }
+            span { "Role: " (session.who.role.as_str()) } (out)
+        },
     };
     frame.document(page)
+}
+
+fn unavailable(error: &StoreError) -> Answer {
+    let why = format!("{error}. Nothing was changed, and nobody was signed out. Try again in a moment.");
+    refusal(StatusCode::SERVICE_UNAVAILABLE, &why, None)
 }
 
 /// A page that says what was not done and why.

@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Instant};
 use http::{Method, StatusCode};
 use ipnet::IpNet;
 use maud::html;
-use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -40,7 +40,7 @@ use crate::{
         Peer,
         local::{LocalApi, Refused},
     },
-    store::{KeyStore, StoreError},
+    store::{KeyStore, StoreError, web_sessions::WebSessionStore},
 };
 
 /// Where it is.
@@ -80,15 +80,15 @@ pub(crate) struct Portal {
     codes_of_keys: Limiter<KeyDigest>,
     /// Where agents sign in; `None`: they cannot.
     oauth: Option<OAuth>,
-    sessions: Sessions<Owner>,
+    sessions: Sessions,
 }
 
 /// Who is signed in.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Owner {
     key: KeyId,
     /// What the key's text was when its owner showed it, or what they have rotated it to.
-    digest: Mutex<KeyDigest>,
+    digest: KeyDigest,
 }
 
 impl std::fmt::Debug for Portal {
@@ -98,10 +98,10 @@ impl std::fmt::Debug for Portal {
 }
 
 impl Portal {
-    /// The portal to the keys of this prefix. `(tls, trusted)` says how requests come in, and `start` is a time before the
+    /// The portal to the keys of this prefix, with its sessions. `(tls, trusted)` says how requests come in, and `start` is a time before the
     /// first one.
     pub(crate) fn new(
-        keys: Arc<dyn KeyStore>,
+        (keys, sessions): (Arc<dyn KeyStore>, Arc<dyn WebSessionStore>),
         api: LocalApi,
         prefix: KeyPrefix,
         (tls, trusted): (bool, Vec<IpNet>),
@@ -121,7 +121,7 @@ impl Portal {
             codes: Limiter::new(CODE_TRIES, start),
             codes_of_keys: Limiter::new(CODE_TRIES, start),
             oauth: None,
-            sessions: Sessions::default(),
+            sessions: Sessions::new("portal", sessions),
         }
     }
 
@@ -212,14 +212,12 @@ impl Portal {
         let Some(record) = record.filter(|record| record.state == KeyState::Active) else {
             return unknown();
         };
-        let owner = Owner {
-            key: record.id,
-            digest: Mutex::new(digest),
-        };
+        let owner = Owner { key: record.id, digest };
         if let Some(before) = cookie::PORTAL.read(&ask.headers, ask.way()) {
-            self.sessions.close(before);
+            // Where the store is away it ends by itself, later: nobody has its text but this browser.
+            let _ = self.sessions.close(before).await;
         }
-        let (id, _) = self.sessions.open(owner, ask.now, &mut rand::rng());
+        let id = self.sessions.open(&owner, ask.now).await;
         let next = code.as_ref().map(|code| format!("{VERIFICATION}?user_code={code}"));
         Answer::see(next.as_deref().unwrap_or(ROOT)).with_cookie(cookie::PORTAL.set(&id, ask.way()))
     }
@@ -229,25 +227,24 @@ impl Portal {
     }
 
     /// The session of a request, with its cookie's text, as long as its key is what it was.
-    async fn signed_in(&self, ask: &Ask) -> Result<(String, Arc<Session<Owner>>), Box<Answer>> {
-        let id = cookie::PORTAL.read(&ask.headers, ask.way());
-        let found = id.and_then(|id| Some((id, self.sessions.find(id, ask.now)?)));
-        let Some((id, session)) = found else {
+    async fn signed_in(&self, ask: &Ask) -> Result<(String, Session<Owner>), Box<Answer>> {
+        let nobody = || {
             let code = UserCode::parse(ask.query().text("user_code"));
-            return Err(Box::new(page::sign_in(StatusCode::UNAUTHORIZED, None, code.as_ref())));
+            Box::new(page::sign_in(StatusCode::UNAUTHORIZED, None, code.as_ref()))
         };
-        let view = self
-            .keys
-            .by_id(&session.who.key)
-            .await
-            .map_err(|error| Box::new(unavailable(&error)))?;
-        let is_whole = |digest: KeyDigest| digest == *session.who.digest.lock();
+        let away = |error: StoreError| Box::new(unavailable(&error));
+        let id = cookie::PORTAL.read(&ask.headers, ask.way()).ok_or_else(nobody)?;
+        let found = self.sessions.find::<Owner>(id, ask.now).await;
+        let session = found.map_err(away)?.ok_or_else(nobody)?;
+        let view = self.keys.by_id(&session.who.key).await.map_err(away)?;
+        let is_whole = |digest: KeyDigest| digest == session.who.digest;
         match view {
             Some(view) if view.record.state == KeyState::Active && is_whole(view.digest) => {
                 Ok((id.to_owned(), session))
             }
             _ => {
-                self.sessions.close(id);
+                // Whoever comes with it again is looked at again.
+                let _ = self.sessions.close(id).await;
                 let why = "The session has ended: its key was revoked, deleted or rotated.";
                 let ended = page::sign_in(StatusCode::UNAUTHORIZED, Some(why), None);
                 Err(Box::new(ended.with_cookie(cookie::PORTAL.clear(ask.way()))))
@@ -310,11 +307,13 @@ impl Portal {
             return page::refusal(StatusCode::FORBIDDEN, NOT_GENUINE);
         }
         if let ["sign-out"] = at {
-            self.sessions.close(id);
+            if let Err(error) = self.sessions.close(id).await {
+                return unavailable(&error);
+            }
             return Answer::see(ROOT).with_cookie(cookie::PORTAL.clear(ask.way()));
         }
         let work = self.change(session, at, &form, ask);
-        let done = session.sent.once(form.text("operation"), ask.now, work).await;
+        let done = self.sessions.once(session, form.text("operation"), ask.now, work).await;
         match done {
             Ok(answer) => answer,
             Err(NotAgain::Failed(refused)) => {
@@ -346,7 +345,7 @@ impl Portal {
                 .api
                 .call(peer, Method::POST, &below(&path, "rotate"), Some(&json!({})))
                 .await?;
-            return Ok(self.rotated(session, &made, &ask.base()));
+            return Ok(self.rotated(session, &made, &ask.base()).await);
         }
         let body = Value::Object(lowered(form)?);
         self.api
@@ -356,10 +355,15 @@ impl Portal {
     }
 
     /// The session goes on with the new text of its key, which is shown once.
-    fn rotated(&self, session: &Session<Owner>, made: &Value, base: &str) -> Answer {
+    async fn rotated(&self, session: &Session<Owner>, made: &Value, base: &str) -> Answer {
         let text = view::text(made, "key");
         if let Ok(key) = ServiceKey::parse(&self.prefix, text) {
-            *session.who.digest.lock() = key.digest();
+            let owner = Owner {
+                digest: key.digest(),
+                ..session.who.clone()
+            };
+            // Where the store is away now, its owner signs in again, with the new text.
+            let _ = self.sessions.becomes(session, &owner).await;
         }
         Answer::page(StatusCode::OK, page::framed(Some(session), &page::rotated(made, base)))
     }

@@ -1,4 +1,4 @@
-//! The forms that a session has sent: each makes its change once, however often it is sent.
+//! The forms that a session has sent to this node: each makes its change once, however often it is sent.
 
 use std::{
     collections::HashMap,
@@ -12,10 +12,8 @@ use parking_lot::Mutex;
 use tokio::sync::Mutex as Turn;
 
 use super::answer::Answer;
+use crate::store::web_sessions::SESSION_FORMS_MAX;
 
-/// The most forms of one session that are remembered. None is forgotten before its session ends: one that was could be sent
-/// again.
-const FORMS_MAX: usize = 1000;
 /// How long the answer to a form is given again: who clicks twice sees what the first click has made.
 const REPEATED_FOR: Duration = Duration::from_secs(10);
 
@@ -50,6 +48,10 @@ pub(super) enum NotTaken {
     Made,
     /// The session has sent too many.
     TooMany,
+    /// The session has ended meanwhile.
+    Ended,
+    /// The store is away.
+    Away,
 }
 
 impl NotTaken {
@@ -58,6 +60,8 @@ impl NotTaken {
         match self {
             Self::Made => StatusCode::CONFLICT,
             Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            Self::Ended => StatusCode::UNAUTHORIZED,
+            Self::Away => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -68,6 +72,8 @@ impl NotTaken {
             Self::TooMany => {
                 "This session has sent as many forms as one may. Nothing was changed. Sign out and open another one."
             }
+            Self::Ended => "The session has ended. Nothing was changed. Sign in again.",
+            Self::Away => "The store cannot be reached. Nothing was changed. Send the form again in a moment.",
         }
     }
 }
@@ -96,7 +102,7 @@ impl Sent {
 
     fn form(&self, operation: &str) -> Option<Arc<Turn<Form>>> {
         let mut forms = self.forms.lock();
-        if forms.len() >= FORMS_MAX && !forms.contains_key(operation) {
+        if forms.len() >= SESSION_FORMS_MAX && !forms.contains_key(operation) {
             return None;
         }
         Some(Arc::clone(forms.entry(operation.to_owned()).or_default()))
@@ -159,7 +165,7 @@ mod tests {
     async fn no_form_is_forgotten_to_make_room() {
         let (sent, now) = (Sent::default(), clock::instant());
         let done = || async { Ok::<_, ()>(answer("done")) };
-        for number in 0..FORMS_MAX {
+        for number in 0..SESSION_FORMS_MAX {
             sent.once(&number.to_string(), now, done()).await.unwrap();
         }
         assert_eq!(

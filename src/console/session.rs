@@ -1,6 +1,8 @@
 //! Sessions of people in a browser: a random text in a cookie, of which only the digest is kept.
 //!
-//! They are in the memory of this node: a browser that reaches another node has to sign in there, and a restart ends all.
+//! They are in the store, so that all nodes know them and a restart keeps them. This node remembers those that it has seen
+//! itself, for what it has answered to their forms, and for as long as the store is away: then they can look at pages, and
+//! change nothing.
 
 use std::{
     sync::Arc,
@@ -9,28 +11,47 @@ use std::{
 
 use lru::LruCache;
 use parking_lot::Mutex;
-use rand::CryptoRng;
+use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
-use super::sent::Sent;
-use crate::domain::keys::secret::random_base62;
+use super::{
+    answer::Answer,
+    sent::{NotAgain, NotTaken, Sent},
+};
+use crate::{
+    domain::keys::secret::random_base62,
+    store::{
+        StoreError,
+        web_sessions::{Claim, Lifetime, SessionDigest, WebSessionStore},
+    },
+};
 
-/// How long a session lasts without a request.
-pub(super) const IDLE: Duration = Duration::from_secs(30 * 60);
-/// How long a session lasts in all.
-pub(super) const WHOLE: Duration = Duration::from_secs(12 * 3600);
-/// The most sessions of one door; beyond it the one that was idle for longest ends.
+/// How long a session lasts: half an hour without a request, and half a day in all.
+pub(super) const LASTS: Lifetime = Lifetime {
+    idle: Duration::from_secs(30 * 60),
+    whole: Duration::from_secs(12 * 3600),
+};
+/// The most sessions of one door that this node remembers; beyond it the one that was idle for longest is left to the store.
 const SESSIONS_MAX: usize = 10_000;
 /// 43 characters of 62 carry 256 bits.
 const ID_CHARS: usize = 43;
 
-type IdDigest = [u8; 32];
-
 /// Who is signed in at one door.
-#[derive(Debug)]
-pub(super) struct Sessions<W> {
-    kept: Mutex<LruCache<IdDigest, Arc<Session<W>>>>,
+pub(super) struct Sessions {
+    door: &'static str,
+    store: Arc<dyn WebSessionStore>,
+    kept: Mutex<LruCache<SessionDigest, Kept>>,
     most: usize,
+}
+
+/// What this node remembers of a session.
+#[derive(Debug)]
+struct Kept {
+    /// Whose it is, as the store has it.
+    who: String,
+    sent: Arc<Sent>,
+    began: Instant,
+    seen: Instant,
 }
 
 /// One person in one browser.
@@ -38,74 +59,157 @@ pub(super) struct Sessions<W> {
 pub(super) struct Session<W> {
     /// Who it is.
     pub(super) who: W,
-    /// The forms that it has sent.
-    pub(super) sent: Sent,
-    began: Instant,
-    seen: Mutex<Instant>,
-    /// What the tokens of its forms are made with.
+    /// The forms that it has sent here.
+    sent: Arc<Sent>,
+    id: SessionDigest,
+    /// What the tokens of its forms are made with: comes of the cookie's text, so whoever reads the store has not got it.
     form_secret: [u8; 32],
 }
 
-impl<W> Default for Sessions<W> {
-    fn default() -> Self {
-        Self::with_most(SESSIONS_MAX)
-    }
-}
-
-impl<W> Sessions<W> {
-    fn with_most(most: usize) -> Self {
+impl Sessions {
+    /// Those of a door.
+    pub(super) fn new(door: &'static str, store: Arc<dyn WebSessionStore>) -> Self {
         Self {
+            door,
+            store,
             kept: Mutex::new(LruCache::unbounded()),
-            most,
+            most: SESSIONS_MAX,
         }
     }
 
-    /// Begins a session. The text is for its cookie alone.
-    pub(super) fn open(&self, who: W, now: Instant, rng: &mut impl CryptoRng) -> (String, Arc<Session<W>>) {
-        let id = random_base62(ID_CHARS, rng);
-        let mut form_secret = [0; 32];
-        rng.fill_bytes(&mut form_secret);
-        let session = Arc::new(Session {
+    /// Begins a session. The text is for its cookie alone. While the store is away it is a session of this node alone, which
+    /// ends when the store is back.
+    pub(super) async fn open<W: Serialize>(&self, who: &W, now: Instant) -> String {
+        let text = random_base62(ID_CHARS, &mut rand::rng());
+        let id = SessionDigest::of(self.door, &text);
+        let who = to_text(who);
+        if let Err(error) = self.store.begin(&id, &who, LASTS).await {
+            tracing::warn!(door = self.door, %error, "a session is not in the store: it is good at this node until the store is back");
+        }
+        self.keep(id, who, now);
+        text
+    }
+
+    /// The session of a cookie's text, unless it has ended. It has been seen then.
+    ///
+    /// # Errors
+    /// The store is away, and this node has not seen the session.
+    pub(super) async fn find<W: DeserializeOwned>(
+        &self,
+        text: &str,
+        now: Instant,
+    ) -> Result<Option<Session<W>>, StoreError> {
+        let id = SessionDigest::of(self.door, text);
+        let (who, sent) = match self.store.visit(&id).await {
+            Ok(Some(who)) => {
+                let sent = self.keep(id, who.clone(), now);
+                (who, sent)
+            }
+            Ok(None) => {
+                self.kept.lock().pop(&id);
+                return Ok(None);
+            }
+            Err(error) => self.remembered(&id, now).ok_or(error)?,
+        };
+        // One that another version has written and this one cannot read is none.
+        Ok(serde_json::from_str(&who).ok().map(|who| Session {
             who,
-            sent: Sent::default(),
-            began: now,
-            seen: Mutex::new(now),
-            form_secret,
-        });
+            sent,
+            id,
+            form_secret: form_secret(text),
+        }))
+    }
+
+    /// Ends a session.
+    ///
+    /// # Errors
+    /// The store is away: another node may take the session for one that goes on.
+    pub(super) async fn close(&self, text: &str) -> Result<(), StoreError> {
+        let id = SessionDigest::of(self.door, text);
+        self.kept.lock().pop(&id);
+        self.store.end(&id).await.map(drop)
+    }
+
+    /// The session goes on as another one's, until it would have ended.
+    ///
+    /// # Errors
+    /// The store is away.
+    pub(super) async fn becomes<W: Serialize>(&self, session: &Session<W>, who: &W) -> Result<(), StoreError> {
+        self.store.begin(&session.id, &to_text(who), LASTS).await
+    }
+
+    /// Does the work of a form unless that has been done, at whichever node. One that is sent again to this one meanwhile
+    /// waits, and gets the same answer.
+    pub(super) async fn once<W: Sync, E: Send>(
+        &self,
+        session: &Session<W>,
+        operation: &str,
+        now: Instant,
+        work: impl Future<Output = Result<Answer, E>> + Send,
+    ) -> Result<Answer, NotAgain<E>> {
+        let work = async {
+            let claim = self.store.claim(&session.id, operation).await;
+            match claim {
+                Ok(Claim::New) => {}
+                Ok(Claim::Taken) => return Err(NotAgain::Refused(NotTaken::Made)),
+                Ok(Claim::Full) => return Err(NotAgain::Refused(NotTaken::TooMany)),
+                Ok(Claim::Ended) => return Err(NotAgain::Refused(NotTaken::Ended)),
+                Err(_) => return Err(NotAgain::Refused(NotTaken::Away)),
+            }
+            let done = work.await;
+            if done.is_err()
+                && let Err(error) = self.store.release(&session.id, operation).await
+            {
+                tracing::warn!(%error, "a form that was refused cannot be sent again");
+            }
+            done.map_err(NotAgain::Failed)
+        };
+        match session.sent.once(operation, now, work).await {
+            Err(NotAgain::Failed(why)) => Err(why),
+            Err(NotAgain::Refused(why)) => Err(NotAgain::Refused(why)),
+            Ok(answer) => Ok(answer),
+        }
+    }
+
+    fn keep(&self, id: SessionDigest, who: String, now: Instant) -> Arc<Sent> {
         let mut kept = self.kept.lock();
-        kept.put(digest(&id), Arc::clone(&session));
+        if let Some(known) = kept.get_mut(&id) {
+            (known.who, known.seen) = (who, now);
+            return Arc::clone(&known.sent);
+        }
+        let sent = Arc::new(Sent::default());
+        let session = Kept {
+            who,
+            sent: Arc::clone(&sent),
+            began: now,
+            seen: now,
+        };
+        kept.put(id, session);
         // Those that are over go first: they are the ones that nobody has used for longest.
         while kept.peek_lru().is_some_and(|(_, oldest)| !oldest.is_alive(now)) || kept.len() > self.most {
             kept.pop_lru();
         }
-        (id, session)
+        sent
     }
 
-    /// The session of a cookie's text, if it has not ended. It has been seen then.
-    pub(super) fn find(&self, id: &str, now: Instant) -> Option<Arc<Session<W>>> {
-        let digest = digest(id);
+    /// While the store is away. By this node's clock, which may have seen the session first long after it began: the store
+    /// has the last word when it is back.
+    fn remembered(&self, id: &SessionDigest, now: Instant) -> Option<(String, Arc<Sent>)> {
         let mut kept = self.kept.lock();
-        let session = Arc::clone(kept.get(&digest)?);
-        if session.is_alive(now) {
-            *session.seen.lock() = now;
-            return Some(session);
-        }
-        kept.pop(&digest);
-        None
+        let known = kept.get_mut(id).filter(|known| known.is_alive(now))?;
+        known.seen = now;
+        Some((known.who.clone(), Arc::clone(&known.sent)))
     }
+}
 
-    /// Ends a session.
-    pub(super) fn close(&self, id: &str) {
-        self.kept.lock().pop(&digest(id));
+impl Kept {
+    fn is_alive(&self, now: Instant) -> bool {
+        let since = |time: Instant| now.saturating_duration_since(time);
+        since(self.began) < LASTS.whole && since(self.seen) < LASTS.idle
     }
 }
 
 impl<W> Session<W> {
-    fn is_alive(&self, now: Instant) -> bool {
-        let since = |time: Instant| now.saturating_duration_since(time);
-        since(self.began) < WHOLE && since(*self.seen.lock()) < IDLE
-    }
-
     /// What a form has to carry: good in this session, for this operation and this place only.
     pub(super) fn token(&self, operation: &str, action: &str) -> String {
         let mut hash = Sha256::new();
@@ -122,8 +226,16 @@ impl<W> Session<W> {
     }
 }
 
-fn digest(id: &str) -> IdDigest {
-    Sha256::digest(id).into()
+fn to_text<W: Serialize>(who: &W) -> String {
+    // Nothing that is somebody has a form that JSON lacks.
+    serde_json::to_string(who).unwrap_or_default()
+}
+
+fn form_secret(text: &str) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(Sha256::digest("forms"));
+    hash.update(text);
+    hash.finalize().into()
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -131,61 +243,4 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::edges::clock;
-
-    fn minutes(count: u64) -> Duration {
-        Duration::from_secs(60 * count)
-    }
-
-    #[test]
-    fn a_session_ends_when_it_is_idle_and_when_its_time_is_up() {
-        let (sessions, start) = (Sessions::default(), clock::instant());
-        let (id, _) = sessions.open("me", start, &mut rand::rng());
-        assert_eq!(id.len(), ID_CHARS);
-        assert!(sessions.find(&id, start + minutes(29)).is_some());
-        assert!(sessions.find(&id, start + minutes(58)).is_some(), "it was in use");
-        assert!(sessions.find(&id, start + minutes(88)).is_none(), "idle for 30 minutes");
-        assert!(sessions.find(&id, start + minutes(59)).is_none(), "ended for good");
-        let (id, _) = sessions.open("me", start, &mut rand::rng());
-        for minute in (0..12 * 60).step_by(20) {
-            assert!(sessions.find(&id, start + minutes(minute)).is_some(), "{minute}");
-        }
-        assert!(sessions.find(&id, start + WHOLE).is_none(), "12 hours in all");
-    }
-
-    #[test]
-    fn nobody_else_finds_it_and_nobody_after_its_end() {
-        let (sessions, now) = (Sessions::default(), clock::instant());
-        let (id, session) = sessions.open("me", now, &mut rand::rng());
-        assert_eq!(session.who, "me");
-        for other in ["", "x", id.get(1..).unwrap()] {
-            assert!(sessions.find(other, now).is_none());
-        }
-        sessions.close(&id);
-        assert!(sessions.find(&id, now).is_none());
-    }
-
-    #[test]
-    fn beyond_the_most_the_one_that_was_idle_for_longest_ends() {
-        let (sessions, now) = (Sessions::with_most(2), clock::instant());
-        let open = |who| sessions.open(who, now, &mut rand::rng()).0;
-        let (first, second) = (open(1), open(2));
-        sessions.find(&first, now + minutes(1)).unwrap();
-        let third = open(3);
-        assert!(sessions.find(&second, now).is_none());
-        assert!(sessions.find(&first, now).is_some() && sessions.find(&third, now).is_some());
-    }
-
-    #[test]
-    fn a_token_is_good_for_one_session_one_operation_and_one_place() {
-        let (sessions, now) = (Sessions::default(), clock::instant());
-        let (_, mine) = sessions.open("me", now, &mut rand::rng());
-        let (_, other) = sessions.open("other", now, &mut rand::rng());
-        let token = mine.token("op", "/keys");
-        assert!(mine.is_token(&token, "op", "/keys"));
-        assert!(!mine.is_token(&token, "op2", "/keys") && !mine.is_token(&token, "op", "/keys/x"));
-        assert!(!other.is_token(&token, "op", "/keys") && !mine.is_token("", "op", "/keys"));
-    }
-}
+mod tests;

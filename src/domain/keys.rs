@@ -8,3 +8,4 @@ pub(crate) mod plain_search;
 pub(crate) mod query;
 pub(crate) mod secret;
 pub(crate) mod terms;
+pub(crate) mod webhook_signature;

@@ -184,6 +184,7 @@ mod tests {
             segment_bytes,
             keep: Duration::from_secs(86_400),
             sync: Duration::from_millis(1),
+            sinks: Vec::new(),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::{
     },
     journal::{
         accounts::{Accounts, RecordedStep},
+        holders::Holders,
         index::{Index, Left, Rest},
         position::Position,
         tallies::{self, Tallies},
@@ -60,6 +61,8 @@ pub(super) struct Contents {
     pub(super) tallies: Tallies,
     /// The rows up to here are told to the stability record.
     pub(super) told: Position,
+    /// How far sinks have the rows.
+    pub(super) holders: Holders,
 }
 
 impl Contents {
@@ -268,6 +271,17 @@ impl Contents {
                 self.told >= Position { segment, offset }
             };
             segment.running == 0 && segment.steps.iter().all(acknowledged) && segment.last_row.is_none_or(told)
+        })
+    }
+
+    /// Whether every sink has the segment's rows, or every required one where the disk is `short`.
+    pub(super) fn taken(&self, number: u64, short: bool) -> bool {
+        self.segments.get(&number).is_some_and(|segment| {
+            let last = segment.last_row.map(|offset| Position {
+                segment: number,
+                offset,
+            });
+            last.is_none_or(|last| self.holders.taken(last, short))
         })
     }
 

@@ -1,6 +1,6 @@
 //! The disk operations of the journal; tests replace them by a disk that fails.
 
-use std::{fmt, fs::File, io, os::unix::fs::FileExt};
+use std::{fmt, fs::File, io, os::unix::fs::FileExt, path::Path};
 
 /// A disk, as far as records depend on it.
 pub(super) trait Disk: fmt::Debug + Send + Sync {
@@ -12,6 +12,12 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
     /// Writes all bytes at an offset.
     fn write(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
         file.write_all_at(bytes, at)
+    }
+
+    /// How much of the disk of a folder is free for a process without privileges, in percent.
+    fn free_percent(&self, folder: &Path) -> io::Result<u64> {
+        let disk = rustix::fs::statvfs(folder)?;
+        Ok(disk.f_bavail.saturating_mul(100) / disk.f_blocks.max(1))
     }
 
     /// Returns when what was written is on the disk.

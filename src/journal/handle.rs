@@ -25,8 +25,9 @@ use crate::{
         error::{JournalError, JournalShut},
         folder::Folder,
         frame,
+        holders::Holders,
         position::Position,
-        reader::Reader,
+        reader::{Reader, Scope},
         replay::{self, PossiblySettled},
         reservation::Reservation,
         sizes::REQUEST_BYTES,
@@ -74,6 +75,7 @@ impl Journal {
             offset: frame::HEADER as u64,
         };
         let mut contents = replayed.contents;
+        contents.holders = Holders::new(&settings.sinks);
         contents.begin(begin, settings.segment_bytes, clock::unix_millis());
         let engine = Arc::new(JournalEngine {
             folder,
@@ -246,7 +248,7 @@ impl Journal {
 
     /// Reads records from a position on.
     pub(crate) fn reader(&self, from: Position) -> Reader {
-        Reader::new(Arc::clone(&self.engine), from)
+        Reader::new(Arc::clone(&self.engine), from, Scope::Written)
     }
 
     /// How many requests of a key, and of its account, this process has settled that the store has not acknowledged.

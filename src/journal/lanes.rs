@@ -122,6 +122,7 @@ mod tests {
             segment_bytes: 1 << 16,
             keep: std::time::Duration::from_secs(3600),
             sync: std::time::Duration::from_millis(1),
+            sinks: Vec::new(),
         }
     }
 

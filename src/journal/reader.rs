@@ -17,9 +17,25 @@ pub(crate) struct Reader {
     engine: Arc<JournalEngine>,
     position: Position,
     frames: Option<(u64, Frames)>,
+    scope: Scope,
+    /// What is known to be readable; asked for again where it ends.
+    extent: Option<Extent>,
 }
 
+/// Which records are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// All that are written.
+    Written,
+    /// The steps of which it is decided whether they are on disk.
+    StepsOnDisk,
+}
+
+/// How the payload of a [`Record::Step`] begins.
+const STEP: &[u8] = br#"{"kind":"step","#;
+
 /// What of a segment may be read.
+#[derive(Clone, Copy)]
 struct Extent {
     number: u64,
     end: u64,
@@ -28,12 +44,19 @@ struct Extent {
 }
 
 impl Reader {
-    pub(super) fn new(engine: Arc<JournalEngine>, position: Position) -> Self {
+    pub(super) fn new(engine: Arc<JournalEngine>, position: Position, scope: Scope) -> Self {
         Self {
             engine,
             position,
             frames: None,
+            scope,
+            extent: None,
         }
+    }
+
+    /// Where it reads on.
+    pub(super) fn position(&self) -> Position {
+        self.position
     }
 
     /// The next record; `None`: there is no further one yet. A record that is damaged is no error: what follows it in its
@@ -50,6 +73,7 @@ impl Reader {
                 };
             }
             if self.position.offset >= extent.end {
+                self.extent = None;
                 if extent.open {
                     return Ok(None);
                 }
@@ -70,7 +94,12 @@ impl Reader {
         let path = self.engine.folder.segment(extent.number);
         let failed = |source| JournalError::io(&path, source);
         if self.frames.as_ref().is_none_or(|(number, _)| *number != extent.number) {
-            let file = Arc::new(File::open(&path).map_err(failed)?);
+            let file = File::open(&path).map_err(|error| {
+                // It may have been removed since.
+                self.extent = None;
+                failed(error)
+            })?;
+            let file = Arc::new(file);
             let frames = Frames::new(file, extent.number, self.position.offset, extent.end);
             self.frames = Some((extent.number, frames));
         }
@@ -79,6 +108,10 @@ impl Reader {
         };
         frames.extend(extent.end);
         let record = match frames.next_frame().map_err(failed)? {
+            Found::Frame { payload, .. } if self.scope == Scope::StepsOnDisk && !payload.starts_with(STEP) => {
+                self.position.offset = frames.at();
+                return Ok(None);
+            }
             Found::Frame { payload, .. } => serde_json::from_slice(payload),
             Found::End | Found::Bad { .. } => {
                 self.pass_over(extent)?;
@@ -96,20 +129,41 @@ impl Reader {
 
     /// What cannot be read is kept aside, and reading goes on behind it.
     fn pass_over(&mut self, extent: &Extent) -> Result<(), JournalError> {
-        self.frames = None;
+        (self.frames, self.extent) = (None, None);
         let mended = (self.engine).mend(extent.number, self.position.offset, extent.end, extent.open);
         let path = self.engine.folder.segment(extent.number);
         self.position.offset = mended.map_err(|source| JournalError::io(&path, source))?;
         Ok(())
     }
 
-    fn extent(&self) -> Option<Extent> {
+    fn extent(&mut self) -> Option<Extent> {
+        let known = self.extent.filter(|extent| {
+            extent.number == self.position.segment && (extent.end > self.position.offset || !extent.open)
+        });
+        if known.is_none() {
+            self.extent = self.look();
+        }
+        self.extent
+    }
+
+    fn look(&self) -> Option<Extent> {
+        // Asked before the state, so that what is written meanwhile is not taken for what is on disk.
+        let synced = self.engine.synced.borrow().to();
         let state = self.engine.lock();
         let (number, segment) = state.contents.segments.range(self.position.segment..).next()?;
-        Some(Extent {
+        let extent = Extent {
             number: *number,
             end: segment.end,
             open: *number == state.tail.current.number,
-        })
+        };
+        match self.scope {
+            Scope::StepsOnDisk if extent.number > synced.segment => None,
+            Scope::StepsOnDisk if extent.number == synced.segment => Some(Extent {
+                end: extent.end.min(synced.offset),
+                open: true,
+                ..extent
+            }),
+            Scope::StepsOnDisk | Scope::Written => Some(extent),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! How long segments are kept: until the store has acknowledged all their steps and the stability record has their
 //! rows, and then until they are old enough. A clock that jumps ahead makes only one day of them old at a time.
 
-use std::io;
+use std::{io, sync::Arc};
 
 use crate::{
     domain::ledger::retention::Retention,
@@ -18,15 +18,19 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
 
 impl JournalEngine {
     /// Removes the segments at the beginning that nobody needs any more.
-    pub(super) fn remove_old(&self, now_ms: i64) {
+    pub(super) fn remove_old(self: &Arc<Self>, now_ms: i64) {
         self.go_on(now_ms);
+        let short = self.is_disk_short();
         let (numbers, known) = {
             let state = self.lock();
             let Some(retention) = state.retention else { return };
             let first_kept = retention.first_kept(now_ms);
             let numbers: Vec<u64> = last_days(&state)
                 .take_while(|(number, day)| {
-                    *number < state.tail.current.number && *day < first_kept && state.contents.done(*number)
+                    *number < state.tail.current.number
+                        && *day < first_kept
+                        && state.contents.done(*number)
+                        && state.contents.taken(*number, short)
                 })
                 .map(|(number, _)| number)
                 .collect();
@@ -35,6 +39,7 @@ impl JournalEngine {
             }
             (numbers, state.contents.accounts.numbers())
         };
+        self.count_dropped(&numbers);
         let removed = serde_json::to_string(&known).map_err(io::Error::from).and_then(|body| {
             // The numbers must outlive the steps: whoever counts from 1 again would not be charged.
             self.folder.replace(NUMBERS, checked::text(&body).as_bytes())?;

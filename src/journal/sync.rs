@@ -30,7 +30,7 @@ pub(super) fn start(engine: Arc<JournalEngine>) -> io::Result<JoinHandle<()>> {
         .spawn(move || run(&engine))
 }
 
-fn run(engine: &JournalEngine) {
+fn run(engine: &Arc<JournalEngine>) {
     let mut acknowledged = None;
     let (mut housekept, mut looked, mut there) = (clock::instant(), clock::instant(), true);
     loop {
@@ -107,7 +107,7 @@ fn lose(engine: &JournalEngine, end: Position) {
     engine.synced.send_modify(|synced| synced.lose(end));
 }
 
-pub(super) fn keep_house(engine: &JournalEngine, acknowledged: &mut Option<Position>) {
+pub(super) fn keep_house(engine: &Arc<JournalEngine>, acknowledged: &mut Option<Position>) {
     recover(engine);
     engine.lock().tail.prepare_ahead(&engine.folder);
     let position = {

@@ -44,6 +44,8 @@ pub(super) struct Tail {
     spare: VecDeque<Segment>,
     promised: u64,
     segment_bytes: u64,
+    /// No new segment has a lower number.
+    least: u64,
     frame_max: u64,
     disk: Arc<dyn Disk>,
     /// When and why a segment could not be created.
@@ -69,6 +71,7 @@ impl Tail {
             spare: VecDeque::new(),
             promised: 0,
             segment_bytes,
+            least: first,
             frame_max: (RECORD_BYTES_MAX + frame::HEAD as u64).min(segment_bytes / 4),
             disk,
             refused: None,
@@ -91,9 +94,35 @@ impl Tail {
     }
 
     fn room(&self) -> u64 {
-        let usable = |at: u64| self.segment_bytes.saturating_sub(at).saturating_sub(self.frame_max);
-        let spare = self.spare.iter().map(|segment| usable(segment.at)).sum::<u64>();
-        usable(self.current.at).saturating_add(spare)
+        self.usable(&self.current).saturating_add(self.room_from(0))
+    }
+
+    /// The room in spare segments of at least this number.
+    fn room_from(&self, least: u64) -> u64 {
+        let spare = self.spare.iter().filter(|segment| segment.number >= least);
+        spare.map(|segment| self.usable(segment)).sum()
+    }
+
+    fn usable(&self, segment: &Segment) -> u64 {
+        let left = self.segment_bytes.saturating_sub(segment.at);
+        left.saturating_sub(self.frame_max)
+    }
+
+    /// What follows goes to a segment of at least this number. What was promised keeps its room. Says whether the segment is
+    /// another one now.
+    pub(super) fn leap(&mut self, least: u64, folder: &Folder) -> Result<bool, JournalShut> {
+        if self.current.number >= least {
+            return Ok(false);
+        }
+        self.least = self.least.max(least);
+        while self.room_from(least) <= self.promised {
+            self.prepare(folder)?;
+        }
+        while self.current.number < least {
+            self.roll(folder)
+                .map_err(|error| JournalShut::Full(error.to_string()))?;
+        }
+        Ok(true)
     }
 
     /// Reserves room for that many bytes of frames, each at most [`Tail::frame_max`].
@@ -151,7 +180,7 @@ impl Tail {
             return Err(JournalShut::Gone(path));
         }
         let last = self.spare.back().unwrap_or(&self.current);
-        match make(folder, last.number + 1, self.segment_bytes, &*self.disk) {
+        match make(folder, self.least.max(last.number + 1), self.segment_bytes, &*self.disk) {
             Ok(segment) => {
                 self.refused = None;
                 self.named = true;

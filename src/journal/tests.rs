@@ -40,6 +40,7 @@ fn settings(path: &Path) -> JournalConfig {
         segment_bytes: SEGMENT_BYTES_MIN * 4,
         keep: DAY,
         sync: Duration::from_millis(1),
+        sinks: Vec::new(),
     }
 }
 

@@ -13,6 +13,7 @@ mod fields;
 mod keys;
 pub(crate) mod local;
 mod log;
+mod log_home;
 mod overview;
 mod peer;
 mod providers;
@@ -50,6 +51,7 @@ use tokio::{
 };
 
 use connection_extension::ConnectionExtension;
+pub(crate) use log_home::LogHome;
 pub(crate) use peer::Peer;
 pub(crate) use served::{CredentialView, ModelView, PassedOverView, ProviderView, Providers};
 pub(crate) use state::{AdminState, Stores};
@@ -80,6 +82,9 @@ fn router(state: AdminState) -> Router {
         .route("/v1/console/links", post(console::issue))
         .route("/v1/log", get(log::query))
         .route("/v1/log/latest", get(log::latest::query))
+        .route("/v1/log/home", get(log_home::about))
+        .route("/v1/log/home/verify", get(log_home::verify))
+        .route("/v1/log/home/fill", post(log_home::fill))
         .route("/v1/log/verify", get(verify::verify))
         .route("/v1/log/mend", post(verify::mend))
         .route("/v1/overview", get(overview::page))

@@ -53,6 +53,12 @@ pub(crate) struct AuditPeer {
     /// The holder of the certificate at the other end of a TCP connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer_certificate: Option<Arc<str>>,
+    /// The person that the OpenID provider has vouched for, by the identifier that it never gives to another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer_subject: Option<Arc<str>>,
+    /// What the provider calls that person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer_name: Option<Arc<str>>,
     /// The key whose owner is signed in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer_key: Option<Arc<str>>,

@@ -31,6 +31,7 @@ pub(crate) mod ledger;
 mod sign_ins;
 #[cfg(test)]
 mod tests;
+mod web_sessions;
 
 /// The embedded store. Opening it takes a lock on its file: it has one owner.
 pub(crate) struct EmbeddedStore {

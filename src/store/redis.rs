@@ -10,6 +10,7 @@
 //!   emptied or replaced, and then the answer is "unavailable", never "unknown key",
 //! - `:sign-in:<digest>` a document of sign-ins, kept for a while; that of an access token is under the digest of its text,
 //! - `:session:<digest>` who serves state at a provider that an account has made, kept for a while,
+//! - `:web:<digest>` a person's session in a browser (see `web_sessions/head.lua`),
 //! - `:stability:<hour>` what was counted in an hour (see `stability.rs`).
 //!
 //! Only SHA-256 digests are stored, never a key.
@@ -63,6 +64,8 @@ pub(crate) mod test_server;
 mod tests;
 mod time;
 mod tracking;
+mod web_session_scripts;
+mod web_sessions;
 
 /// What a call may take that no request waits for.
 const ADMIN_BUDGET: Duration = Duration::from_secs(2);
@@ -91,7 +94,7 @@ pub struct RedisStore {
     namespace: String,
     version_key: String,
     session_key: String,
-    sign_in_key: String,
+    web_session_key: String,
     gone_key: String,
     stability_key: String,
     budget: Duration,
@@ -121,7 +124,7 @@ impl RedisStore {
             namespace: settings.namespace.clone(),
             version_key: settings.key("version")?,
             session_key: settings.key("session")?,
-            sign_in_key: settings.key("sign-in")?,
+            web_session_key: settings.key("web")?,
             gone_key: settings.key("gone")?,
             stability_key: settings.key("stability")?,
             budget: settings.budget,

@@ -20,6 +20,7 @@ mod connections;
 mod gauge_guard;
 mod gen_ai;
 mod health;
+mod log_sinks;
 mod maker;
 mod money;
 mod process;
@@ -32,6 +33,8 @@ mod unattended;
 pub(crate) use connections::{CloseReason, ListenerFigures};
 pub(crate) use gauge_guard::GaugeGuard;
 pub(crate) use health::Health;
+pub(crate) use log_sinks::LogSinkFigures;
+use log_sinks::LogSinkMetrics;
 use maker::{Maker, NONE, raise};
 pub(crate) use money::MoneyFigures;
 pub(crate) use providers::ProviderFigures;
@@ -67,6 +70,7 @@ pub(crate) struct Metrics {
     body_bytes: IntGauge,
     providers: ProviderMetrics,
     money: MoneyMetrics,
+    log_sinks: LogSinkMetrics,
     access_log_dropped: IntCounter,
     sessions_unwritten: IntCounter,
     key_cache: IntCounterVec,
@@ -119,6 +123,7 @@ impl Metrics {
             body_bytes: make.gauge("weir_body_bytes_buffered", "Request bytes held in memory.")?,
             providers: ProviderMetrics::new(&make)?,
             money: MoneyMetrics::new(&make)?,
+            log_sinks: LogSinkMetrics::new(&make)?,
             access_log_dropped: make.counter("weir_access_log_dropped_total", "Access log lines that were lost.")?,
             sessions_unwritten: make.counter(
                 "weir_sessions_unwritten_total",
@@ -235,6 +240,11 @@ impl Metrics {
     /// What money did since the start and where it stands; for use in a sampler.
     pub(crate) fn money_is(&self, figures: &MoneyFigures) {
         self.money.are(figures);
+    }
+
+    /// How a sink of the consumption log stands; for use in a sampler. `sink` from a closed set.
+    pub(crate) fn log_sink_is(&self, sink: &'static str, figures: LogSinkFigures) {
+        self.log_sinks.is(sink, figures);
     }
 
     /// A further attempt at a provider.

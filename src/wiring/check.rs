@@ -64,6 +64,16 @@ fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<Sound> {
     {
         errors.push(places.fault("sign_in.managed_settings", message));
     }
+    if let Some(reference) = config
+        .console
+        .openid
+        .as_ref()
+        .and_then(|openid| openid.client_secret.as_ref())
+        && let Some(why) = store_check::secret_fault(reference)
+    {
+        let key = "console.openid.client_secret";
+        errors.push(places.fault(key, format!("key `{key}`: {why}")));
+    }
     if let Err(why) = notices::secret(&config.notices) {
         errors.push(places.fault("notices.secret", format!("key `notices.secret`: {why}")));
     }

@@ -7,7 +7,13 @@ use tokio::sync::watch;
 
 use crate::{
     config::Config,
-    console::{Console, LinkAddress, Links, Source, listener::ConsoleHandler, oauth::OAuth, portal::Portal},
+    console::{
+        Console, Doors, LinkAddress, Links, Source,
+        listener::ConsoleHandler,
+        oauth::OAuth,
+        openid::{OpenId, OpenIdSettings},
+        portal::Portal,
+    },
     domain::{
         faults::stability::{Hour, Window},
         rules::RuleFile,
@@ -24,10 +30,11 @@ use crate::{
     store::{KeyStore, time::StoreTime},
     telemetry::{attention, metrics::Metrics},
     wiring::{
-        catalogue,
+        StartError, catalogue,
         front_service::{self, FrontService},
         listeners::{CONSOLE, Listeners},
         parts::Parts,
+        store,
     },
 };
 
@@ -49,7 +56,7 @@ pub(super) fn portal(parts: &Parts, state: &AdminState) -> Option<Arc<Portal>> {
     });
     let portal = || {
         Portal::new(
-            Arc::clone(&parts.store),
+            (Arc::clone(&parts.store), Arc::clone(&parts.web_sessions)),
             LocalApi::new(state.clone()),
             config.gateway.key_prefix.clone(),
             (parts.tls.gateway.is_some(), config.stability.trusted_proxies.clone()),
@@ -60,11 +67,33 @@ pub(super) fn portal(parts: &Parts, state: &AdminState) -> Option<Arc<Portal>> {
     config.console.portal.then(|| Arc::new(portal()))
 }
 
+/// The OpenID provider, if it is configured. `ca_file` has the certificate authorities that are trusted, and is read now.
+///
+/// # Errors
+/// The client's secret is not there.
+pub(super) fn openid(parts: &Parts, ca_file: Option<String>) -> Result<Option<OpenId>, StartError> {
+    let Some(config) = &parts.config.console.openid else {
+        return Ok(None);
+    };
+    let secret = config.client_secret.as_ref();
+    let settings = OpenIdSettings {
+        issuer: config.issuer.clone(),
+        client_id: config.client_id.clone(),
+        client_secret: store::required("[console.openid]", "client_secret", secret)?,
+        scopes: config.scopes.clone(),
+        groups_claim: config.groups_claim.clone(),
+        roles: config.roles.clone(),
+        ca_file,
+    };
+    let sessions = Arc::clone(&parts.web_sessions);
+    Ok(Some(OpenId::new(settings, sessions, clock::instant())))
+}
+
 /// The console's service, if it is configured, and the watch that tells where it listens.
 pub(super) fn service(
     parts: &Parts,
     state: AdminState,
-    links: Option<Arc<Links>>,
+    (links, openid): (Option<Arc<Links>>, Option<OpenId>),
     (ready, gateway): (&Ready, &watch::Receiver<Bound>),
     listeners: &Listeners,
     closing: ShutdownWatch,
@@ -85,9 +114,12 @@ pub(super) fn service(
         metrics: Arc::clone(&parts.sinks.metrics),
         gateway,
     };
-    let console = Console::new(LocalApi::new(state), Box::new(reads), Arc::clone(&links));
+    let trusted = &config.stability.trusted_proxies;
+    let doors = Doors::new(Arc::clone(&links), openid, trusted.clone(), clock::instant());
+    let sessions = Arc::clone(&parts.web_sessions);
+    let console = Console::new(LocalApi::new(state), Box::new(reads), doors, sessions);
     let tls = parts.tls.console.clone();
-    let handler = ConsoleHandler::new(console, tls.is_some(), config.stability.trusted_proxies.clone());
+    let handler = ConsoleHandler::new(console, tls.is_some(), trusted.clone());
     let speaks_tls = tls.is_some();
     let layers = Layers {
         announced_by: Vec::new(),

@@ -15,6 +15,7 @@ use crate::{
     },
     stability::Publisher,
     store::{KeyStore, ledger::LedgerStore, stability::StabilityStore},
+    wiring::log_sinks::LogSinks,
 };
 
 /// How often lanes are looked for whose processes have ended.
@@ -29,6 +30,7 @@ pub(crate) struct LeftLanes {
     keys: Arc<dyn KeyStore>,
     stability: Arc<dyn StabilityStore>,
     charged: Arc<Charged>,
+    sinks: LogSinks,
     open: Mutex<Vec<Lane>>,
     /// Whether further ones are looked for. Locked while some are opened.
     looking: tokio::sync::Mutex<bool>,
@@ -49,6 +51,7 @@ impl LeftLanes {
         keys: Arc<dyn KeyStore>,
         stability: Arc<dyn StabilityStore>,
         charged: Arc<Charged>,
+        sinks: LogSinks,
     ) -> Self {
         Self {
             settings,
@@ -56,6 +59,7 @@ impl LeftLanes {
             keys,
             stability,
             charged,
+            sinks,
             open: Mutex::default(),
             looking: tokio::sync::Mutex::new(true),
         }
@@ -80,10 +84,11 @@ impl LeftLanes {
             Arc::clone(&self.stability),
             journal.node().clone(),
         );
-        let tasks = vec![
+        let mut tasks = vec![
             tokio::spawn(async move { settler.run(settled).await }),
             tokio::spawn(Arc::new(publisher).run(told)),
         ];
+        tasks.extend(self.sinks.feeds(&journal, &stop.subscribe()).map(tokio::spawn));
         self.open.lock().push(Lane { journal, stop, tasks });
         Ok(())
     }

@@ -20,7 +20,7 @@ use crate::{
     },
     store::{KeyStore, embedded::handover::HandoverStore, ledger::LedgerStore, stability::StabilityStore},
     telemetry::metrics::{Metrics, MoneyFigures},
-    wiring::{StartError, lanes::LeftLanes, notices, store::Ledger},
+    wiring::{StartError, lanes::LeftLanes, log_sinks::LogSinks, notices, store::Ledger},
 };
 
 /// How long the last settlements may take to reach the store when the process ends; they are in the journal anyway.
@@ -37,6 +37,7 @@ pub(crate) struct Money {
     /// Admits and charges requests.
     pub billing: Billing,
     engine: Ledger,
+    sinks: LogSinks,
     grace: GraceLimits,
     journal_folder: PathBuf,
     /// Ends after the last checkpoint, when `stop` has turned true.
@@ -51,6 +52,8 @@ pub(crate) struct Stores {
     pub keys: Arc<dyn KeyStore>,
     /// The public record.
     pub stability: Arc<dyn StabilityStore>,
+    /// Where rows of the log go besides.
+    pub sinks: LogSinks,
 }
 
 impl Money {
@@ -66,6 +69,7 @@ impl Money {
             engine,
             keys,
             stability,
+            sinks,
         } = stores;
         if let Ledger::Embedded(embedded) = &engine {
             let begun = background.block_on(embedded.begin(lanes.accounts_known()));
@@ -88,12 +92,16 @@ impl Money {
         background.spawn(teller.run(stopped.clone()));
         let settled = stopped.clone();
         background.spawn(async move { settler.run(settled).await });
+        for feed in sinks.feeds(&journal, stopped) {
+            background.spawn(feed);
+        }
         let left = Arc::new(LeftLanes::new(
             config.journal.clone(),
             Arc::clone(&ledger),
             keys,
             stability,
             charged,
+            sinks.clone(),
         ));
         for lane in others {
             background.block_on(left.take(lane)).map_err(journal_failed)?;
@@ -111,6 +119,7 @@ impl Money {
             left,
             billing,
             engine,
+            sinks,
             grace,
             journal_folder: config.journal.path.clone(),
             billing_task,
@@ -129,11 +138,12 @@ impl Money {
     pub(crate) fn observe(&self, metrics: &Metrics) {
         let (billing, journal) = (self.billing.clone(), Arc::clone(&self.journal));
         let left = Arc::clone(&self.left);
-        let grace = self.grace;
+        let (grace, sinks) = (self.grace, self.sinks.clone());
         let folder = self.journal_folder.clone();
         metrics.sample(move |metrics| {
             let mut lanes = left.journals();
             lanes.push(Arc::clone(&journal));
+            sinks.tell(metrics, &lanes);
             let sum = |figure: fn(&Journal) -> u64| lanes.iter().map(|lane| figure(lane)).sum::<u64>();
             let rows = billing.rows().map(|(source, total)| (source_name(source), total));
             metrics.money_is(&MoneyFigures {

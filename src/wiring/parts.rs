@@ -18,13 +18,18 @@ use crate::{
         request::bodies::Bodies,
     },
     providers::{learnt_usage::Learnt, live::LiveCell, sessions::Sessions},
+    side::admin::LogHome,
     sign_in::AgentSignIns,
     stability::public::Public,
-    store::{KeyStore, StoreWarning, archive::Archive, embedded::handover::Carried, key_cache::KeyCache},
+    store::{
+        KeyStore, StoreWarning, archive::Archive, embedded::handover::Carried, key_cache::KeyCache,
+        web_sessions::WebSessionStore,
+    },
     telemetry::metrics::{Health, ProviderFigures},
     wiring::{
         StartError, catalogue,
         descriptors::Descriptors,
+        log_sinks::LogSinks,
         money::{Money, Stores},
         prepared::Prepared,
         public, sign_in,
@@ -42,8 +47,12 @@ pub(crate) struct Parts {
     /// Providers that an operator has switched off.
     pub switches: Arc<Switches>,
     pub store: Arc<dyn KeyStore>,
+    /// People's sessions in browsers.
+    pub web_sessions: Arc<dyn WebSessionStore>,
     /// All that it keeps, for backups of a store that this process owns.
     pub archive: Option<Arc<dyn Archive>>,
+    /// Where the log is at home besides the store, if it is.
+    pub log_home: Option<LogHome>,
     /// Who served the sessions whose state lies at a provider.
     pub sessions: Arc<Sessions>,
     /// Ends when they are written after `stop`.
@@ -96,6 +105,7 @@ impl Parts {
             sign_ins,
             ledger,
             stability,
+            web_sessions,
             archive,
         } = store::open(&config, carried)?;
         let stopped = stop.subscribe();
@@ -103,10 +113,12 @@ impl Parts {
         let (sessions, session_writer) = Sessions::new(session_store);
         let session_task = background.spawn(session_writer.run(stopped.clone()));
         let cache_task = background.spawn(Arc::clone(&keys).run(stopped.clone()));
+        let (log_sinks, log_home) = LogSinks::open(&config, background, &stopped)?;
         let stores = Stores {
             engine: ledger,
             keys: Arc::clone(&store),
             stability: Arc::clone(&stability),
+            sinks: log_sinks,
         };
         let money = Money::build(&config, stores, lanes, background, &stopped)?;
         let stability = Stability::build(
@@ -125,7 +137,9 @@ impl Parts {
             live,
             switches,
             store,
+            web_sessions,
             archive,
+            log_home,
             sessions: Arc::new(sessions),
             session_task,
             sign_ins,

@@ -209,6 +209,7 @@ fn serve(
 fn services(server: &mut Server, parts: &Parts, listeners: &Listeners, side: &Side) -> Result<Bounds, StartError> {
     let closing = || side.closing.clone();
     let (state, links) = console::state(admin_state(parts, side.upgrades.clone())?, parts);
+    let openid = console::openid(parts, server.configuration.ca_file.clone())?;
     let portal = console::portal(parts, &state);
     let (gateway, gateway_bound) = front_service::gateway(&server.configuration, parts, portal, listeners);
     let redirect = front_service::redirect(parts, gateway_bound.clone(), listeners, closing());
@@ -217,7 +218,7 @@ fn services(server: &mut Server, parts: &Parts, listeners: &Listeners, side: &Si
     let (admin, admin_bound) = admin_service(parts, state.clone(), side.claims.clone());
     let ready = readiness(parts, side.phase.clone(), admin_bound.clone());
     let seen = (&ready, &gateway_bound);
-    let (console, console_bound) = console::service(parts, state, links, seen, listeners, closing()).unzip();
+    let (console, console_bound) = console::service(parts, state, (links, openid), seen, listeners, closing()).unzip();
     let (ops, ops_bound) = ops_service(parts, listeners, ready);
     let (stability, stability_bound) = front_service::stability(parts, listeners, closing());
     listeners.before(server, |server| {
@@ -331,6 +332,7 @@ fn admin_state(parts: &Parts, upgrades: Option<Arc<dyn Upgrades>>) -> Result<Adm
                 parts.money.billing.clone(),
             )),
             archive: parts.archive.clone(),
+            home: parts.log_home.clone(),
         },
         Arc::new(Served::new(&parts.live, &parts.switches)),
         prefix,

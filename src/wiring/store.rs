@@ -16,9 +16,13 @@ use crate::{
         sessions::SessionStore,
         sign_ins::SignInStore,
         stability::StabilityStore,
+        web_sessions::WebSessionStore,
     },
     wiring::StartError,
 };
+
+/// The section that has Redis.
+const REDIS: &str = "[store.redis]";
 
 /// One engine, seen as what it keeps.
 pub(crate) struct Opened {
@@ -31,6 +35,8 @@ pub(crate) struct Opened {
     pub ledger: Ledger,
     /// The hourly buckets.
     pub stability: Arc<dyn StabilityStore>,
+    /// People's sessions in browsers.
+    pub web_sessions: Arc<dyn WebSessionStore>,
     /// Everything, for backups; `None` where others can read the store besides this process.
     pub archive: Option<Arc<dyn Archive>>,
 }
@@ -67,6 +73,7 @@ pub(crate) fn open(config: &Config, carried: Carried) -> Result<Opened, StartErr
                 sign_ins: Arc::clone(&store) as Arc<dyn SignInStore>,
                 ledger: Ledger::Embedded(Arc::clone(&store)),
                 stability: Arc::clone(&store) as Arc<dyn StabilityStore>,
+                web_sessions: Arc::clone(&store) as Arc<dyn WebSessionStore>,
                 archive: Some(store),
             })
         }
@@ -79,6 +86,7 @@ pub(crate) fn open(config: &Config, carried: Carried) -> Result<Opened, StartErr
                 sessions: Arc::clone(&store) as Arc<dyn SessionStore>,
                 sign_ins: Arc::clone(&store) as Arc<dyn SignInStore>,
                 stability: Arc::clone(&store) as Arc<dyn StabilityStore>,
+                web_sessions: Arc::clone(&store) as Arc<dyn WebSessionStore>,
                 ledger: Ledger::Redis(Arc::new(RedisLedger::new(store))),
                 archive: None,
             })
@@ -98,14 +106,14 @@ pub(crate) fn redis_settings(redis: &RedisConfig) -> Result<RedisSettings, Start
         } => RedisMode::Sentinel {
             master_name: master_name.clone(),
             username: username.clone(),
-            password: required("sentinel_password", password.as_ref())?,
+            password: required(REDIS, "sentinel_password", password.as_ref())?,
         },
     };
     Ok(RedisSettings {
         mode,
         nodes: redis.nodes.iter().map(ToString::to_string).collect(),
         username: redis.username.clone(),
-        password: required("password", redis.password.as_ref())?,
+        password: required(REDIS, "password", redis.password.as_ref())?,
         database: i64::from(redis.database),
         tls: redis.tls,
         ca_file: redis.ca_file.clone(),
@@ -116,14 +124,14 @@ pub(crate) fn redis_settings(redis: &RedisConfig) -> Result<RedisSettings, Start
 }
 
 /// The secret that a key refers to, which has to be there; `None` without a reference.
-fn required(key: &str, reference: Option<&SecretRef>) -> Result<Option<Secret>, StartError> {
+pub(super) fn required(section: &str, key: &str, reference: Option<&SecretRef>) -> Result<Option<Secret>, StartError> {
     let Some(reference) = reference else { return Ok(None) };
     match secret_source::read(reference) {
         Ok(Some(secret)) => Ok(Some(secret)),
         Ok(None) => Err(StartError::Configuration(format!(
-            "[store.redis] {key}: {reference} is not there"
+            "{section} {key}: {reference} is not there"
         ))),
-        Err(reason) => Err(StartError::Configuration(format!("[store.redis] {key}: {reason}"))),
+        Err(reason) => Err(StartError::Configuration(format!("{section} {key}: {reason}"))),
     }
 }
 

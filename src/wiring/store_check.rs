@@ -48,7 +48,8 @@ pub(super) fn faults(config: &Config) -> Vec<FileError> {
     faults
 }
 
-fn secret_fault(reference: &SecretRef) -> Option<String> {
+/// Why a secret cannot be had, and what to do; `None` if it can.
+pub(super) fn secret_fault(reference: &SecretRef) -> Option<String> {
     match secret_source::read(reference) {
         Ok(Some(_)) => None,
         Ok(None) => Some(format!(

@@ -3,8 +3,10 @@
 mod browser;
 mod forms;
 mod many;
+mod openid;
 mod pages;
 mod portal;
+mod sessions;
 mod sign_in;
 
 use std::net::SocketAddr;

@@ -34,6 +34,7 @@ const DOMAIN_IMPORTS: [&str; 18] = [
     "memchr",
     "strsim",
     "sha2",
+    "hmac",
     "crc32fast",
     "serde_spanned",
     "toml_datetime",

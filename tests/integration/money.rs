@@ -13,6 +13,7 @@ mod grace;
 mod held;
 mod leaving;
 mod limits;
+mod log_files;
 mod models;
 mod moving_slots;
 mod notices;

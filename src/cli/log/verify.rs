@@ -4,14 +4,15 @@ use std::io::Write;
 
 use clap::Args;
 use http::Method;
-use jiff::{ToSpan, civil::Date, tz::TimeZone};
+use jiff::civil::Date;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::{
+    days::{self, date, shown},
+    home,
+};
 use crate::cli::admin_client::{AdminClient, AdminClientError, ClientArgs};
-
-/// Accounts asked for at once.
-const PAGE: usize = 1000;
 
 /// `weir log verify`
 #[derive(Args, Clone, Debug)]
@@ -28,6 +29,9 @@ pub struct VerifyArgs {
     /// Put the sums of the rows in the place of those that differ, such as those of days before sums were kept
     #[arg(long)]
     pub mend: bool,
+    /// Bring the rows to the log's home that the store has and it lacks
+    #[arg(long)]
+    pub fill: bool,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
@@ -40,60 +44,68 @@ struct Found {
     /// Days of an account with a difference, and how many of them are mended.
     wrong: u64,
     mended: u64,
+    /// The same of the log's home beside the store.
+    home_rows: u64,
+    home_wrong: u64,
 }
 
 /// Runs the command and prints what differs, and how much was compared. An error where something differs and stays so.
 pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
-    if args.from >= args.until {
-        return Err(AdminClientError::Usage(
-            "--until is not after --from, so no day is left".to_owned(),
-        ));
-    }
     let mut found = Found::default();
-    let mut accounts = 0_u64;
-    let mut after = String::new();
-    loop {
-        let (names, next) = match &args.account {
-            Some(account) => (vec![account.clone()], None),
-            None => page(client, &after).await?,
-        };
-        for account in &names {
-            accounts += 1;
-            let days = args.from.series(1.day()).take_while(|day| *day < args.until);
-            for day in days {
-                compare(args, client, account, day, &mut found, out).await?;
-            }
+    let home = home::name(client).await?;
+    let account = args.account.as_deref();
+    let accounts = days::each(client, account, args.from, args.until, async |account, day| {
+        compare(args, client, account, day, &mut found, out).await?;
+        if home.is_some() {
+            compare_home(args, client, (account, day), &mut found, out).await?;
         }
-        match next {
-            Some(next) => after = next,
-            None => break,
-        }
-    }
-    let Found { rows, wrong, mended } = found;
+        Ok(())
+    })
+    .await?;
     if !args.client.json {
-        writeln!(out, "{accounts} accounts, {rows} rows compared with their daily sums")?;
+        writeln!(
+            out,
+            "{accounts} accounts, {} rows compared with their daily sums",
+            found.rows
+        )?;
+        if let Some(home) = &home {
+            writeln!(out, "{} rows in {home} compared with the same sums", found.home_rows)?;
+        }
     }
-    let left = wrong - mended;
-    if left == 0 {
-        return Ok(());
+    let left = found.wrong - found.mended;
+    if left > 0 {
+        return Err(AdminClientError::Refused(format!(
+            "the sums of {left} days differ from their rows; --mend puts the sums of the rows in their place"
+        )));
     }
-    Err(AdminClientError::Refused(format!(
-        "the sums of {left} days differ from their rows; --mend puts the sums of the rows in their place"
-    )))
+    match home {
+        Some(home) if found.home_wrong > 0 => Err(AdminClientError::Refused(format!(
+            "on {} days {home} does not have what the sums say; --fill brings what the store has and it lacks",
+            found.home_wrong
+        ))),
+        _ => Ok(()),
+    }
 }
 
-async fn page(client: &AdminClient, after: &str) -> Result<(Vec<String>, Option<String>), AdminClientError> {
-    let after = match after {
-        "" => String::new(),
-        after => format!("&after={}", utf8_percent_encode(after, NON_ALPHANUMERIC)),
-    };
-    let page = client
-        .call(Method::GET, &format!("/v1/accounts?limit={PAGE}{after}"), None)
-        .await?;
-    let accounts = page.get("accounts").and_then(Value::as_array).into_iter().flatten();
-    let names = accounts.filter_map(|account| Some(account.get("id")?.as_str()?.to_owned()));
-    let next = page.get("next").and_then(Value::as_str).map(str::to_owned);
-    Ok((names.collect(), next))
+/// Compares one day of one account at the log's home, and again once it is filled.
+async fn compare_home(
+    args: &VerifyArgs,
+    client: &AdminClient,
+    of: (&str, Date),
+    found: &mut Found,
+    out: &mut impl Write,
+) -> Result<(), AdminClientError> {
+    let mut compared = home::compare(client, of, args.client.json, out).await?;
+    if compared.differs && args.fill {
+        let rows = home::fill(client, of.0, of.1).await?;
+        if !args.client.json {
+            writeln!(out, "{}  {}  {rows} rows brought", of.0, of.1)?;
+        }
+        compared = home::compare(client, of, args.client.json, out).await?;
+    }
+    found.home_rows += compared.rows;
+    found.home_wrong += u64::from(compared.differs);
+    Ok(())
 }
 
 /// Compares one day of one account.
@@ -140,48 +152,4 @@ async fn compare(
         }
     }
     Ok(())
-}
-
-/// Whose sums differ, and each number on both sides.
-fn shown(difference: &Value) -> String {
-    let text = |name: &str| difference.get(name).and_then(Value::as_str).unwrap_or_default();
-    let fields = |name: &str| {
-        difference
-            .get(name)
-            .and_then(Value::as_object)
-            .cloned()
-            .unwrap_or_default()
-    };
-    let listed = |fields: &Map<String, Value>| {
-        let fields = fields.iter().filter(|(name, _)| *name != "cost_nano_usd");
-        let fields = fields.map(|(name, value)| match value {
-            Value::String(text) => format!("{name} {text}"),
-            other => format!("{name} {other}"),
-        });
-        let all: Vec<String> = fields.collect();
-        if all.is_empty() {
-            "nothing".to_owned()
-        } else {
-            all.join(", ")
-        }
-    };
-    let whose = [text("of"), text("name")].join(" ");
-    format!(
-        "{} model {}: kept {}; rows {}",
-        whose.trim_end(),
-        text("model"),
-        listed(&fields("kept")),
-        listed(&fields("rows")),
-    )
-}
-
-/// A date, or a time for the date that it lies on in UTC.
-fn date(text: &str) -> Result<Date, String> {
-    if let Ok(date) = text.parse::<Date>() {
-        return Ok(date);
-    }
-    let time = text
-        .parse::<jiff::Timestamp>()
-        .map_err(|_| "a date such as 2027-01-31".to_owned())?;
-    Ok(time.to_zoned(TimeZone::UTC).date())
 }

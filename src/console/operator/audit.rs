@@ -58,7 +58,9 @@ fn who(change: &Value) -> String {
     let certificate = view::text(change, "peer_certificate");
     let key = view::text(change, "peer_key");
     let uid = view::plain(change, "peer_uid");
+    let (subject, name) = (view::text(change, "peer_subject"), view::text(change, "peer_name"));
     let who = match (certificate, key, &*uid) {
+        _ if !subject.is_empty() => format!("{name} ({subject})"),
         ("", "", "") => "unknown".to_owned(),
         ("", "", uid) => format!("user {uid}"),
         ("", key, _) => format!("owner of {key}"),

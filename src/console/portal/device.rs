@@ -75,7 +75,7 @@ impl Portal {
     }
 
     fn try_code(&self, session: &Session<Owner>, ask: &Ask) -> Result<(), Box<Answer>> {
-        let by_key = self.codes_of_keys.try_acquire(*session.who.digest.lock(), ask.now);
+        let by_key = self.codes_of_keys.try_acquire(session.who.digest, ask.now);
         let tried = self.codes.try_acquire(self.client(ask), ask.now).and(by_key);
         tried.map_err(|wait| {
             let seconds = wait.as_secs() + 1;
@@ -100,7 +100,7 @@ impl Portal {
             self.api.call(peer, Method::POST, &path, Some(&body)).await?;
             Ok::<_, Refused>(shown(StatusCode::OK, session, &decided(is_approved)))
         };
-        match session.sent.once(form.text("operation"), ask.now, work).await {
+        match self.sessions.once(session, form.text("operation"), ask.now, work).await {
             Ok(answer) => answer,
             Err(NotAgain::Failed(refused)) => page::refusal(refused.status, &refused.message),
             Err(NotAgain::Refused(refused)) => page::refusal(refused.status(), refused.as_str()),

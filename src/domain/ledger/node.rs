@@ -24,6 +24,11 @@ impl NodeId {
         Self(format!("{START}{}", random_base62(RANDOM_CHARS, rng)))
     }
 
+    /// The name that stands where no journal has given one; none is drawn so.
+    pub(crate) fn none() -> Self {
+        Self(format!("{START}{}", "0".repeat(RANDOM_CHARS)))
+    }
+
     /// Parses a name; `None` if it has another form.
     pub fn parse(text: &str) -> Option<Self> {
         let random = text.strip_prefix(START)?;

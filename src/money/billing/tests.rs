@@ -62,6 +62,7 @@ async fn fixture(balance: i64) -> Fixture {
         segment_bytes: SEGMENT_BYTES,
         keep: Duration::from_secs(60),
         sync: Duration::from_millis(1),
+        sinks: Vec::new(),
     };
     let journal = Journal::open(&settings).unwrap().journal;
     let ledger = Arc::new(Ledger::default());

@@ -30,6 +30,7 @@ impl Bench {
             segment_bytes: 16 * 1024,
             keep: Duration::from_secs(86_400),
             sync: Duration::from_millis(1),
+            sinks: Vec::new(),
         };
         // What reads the disk for the one before may not have ended yet.
         let opened = loop {
@@ -223,6 +224,7 @@ fn what_was_left_running_is_settled_once() {
         segment_bytes: 64 * 1024,
         keep: Duration::ZERO,
         sync: Duration::from_millis(1),
+        sinks: Vec::new(),
     };
     let journal = Journal::open(&settings).unwrap().journal;
     let mut room = journal.reserve(2 * STEP_BYTES_MAX).unwrap();

@@ -12,9 +12,10 @@ use super::{AdminState, Peer, router};
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The admin API without a socket.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct LocalApi {
     router: Router,
+    state: AdminState,
 }
 
 /// What the API did not do, and why.
@@ -30,7 +31,22 @@ pub(crate) struct Refused {
 impl LocalApi {
     /// The API on these parts.
     pub(crate) fn new(state: AdminState) -> Self {
-        Self { router: router(state) }
+        Self {
+            router: router(state.clone()),
+            state,
+        }
+    }
+
+    /// Writes down that somebody is about to be signed in. Only pages of this process can: it is no path of the API.
+    ///
+    /// # Errors
+    /// The record cannot be written: nobody must be signed in.
+    pub(crate) async fn signs_in(&self, peer: Peer, values: Value) -> Result<(), Refused> {
+        let written = self.state.audit(peer, "console.sign_in", "", values).await;
+        written.map_err(|error| Refused {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            message: error.to_string(),
+        })
     }
 
     /// One call, in the name of `peer`. The path is percent-encoded and has the query behind it.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use super::{console_links::ConsoleLinks, peer::Peer, served::Providers, upgrades::Upgrades};
+use super::{console_links::ConsoleLinks, log_home::LogHome, peer::Peer, served::Providers, upgrades::Upgrades};
 use crate::{
     domain::keys::secret::KeyPrefix,
     edges::clock,
@@ -21,6 +21,8 @@ pub(crate) struct AdminState {
     pub(super) ledger: Arc<dyn LedgerStore>,
     pub(super) changes: Arc<dyn AccountChanges>,
     pub(super) archive: Option<Arc<dyn Archive>>,
+    /// Where the log is at home besides the store.
+    pub(super) home: Option<LogHome>,
     pub(super) providers: Arc<dyn Providers>,
     pub(super) prefix: KeyPrefix,
     pub(super) audit: Audit,
@@ -44,6 +46,8 @@ pub(crate) struct Stores {
     pub changes: Arc<dyn AccountChanges>,
     /// Everything, for backups; `None` where others can read the store besides this process.
     pub archive: Option<Arc<dyn Archive>>,
+    /// Where the log is at home besides the store, if it is.
+    pub home: Option<LogHome>,
 }
 
 impl AdminState {
@@ -60,6 +64,7 @@ impl AdminState {
             ledger: stores.ledger,
             changes: stores.changes,
             archive: stores.archive,
+            home: stores.home,
             providers,
             prefix,
             audit,

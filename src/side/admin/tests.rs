@@ -118,6 +118,7 @@ impl Fixture {
             ledger: Arc::clone(&ledger),
             changes: Arc::clone(&changes) as Arc<dyn AccountChanges>,
             archive: Some(archive),
+            home: None,
         };
         let audit = Audit::open(audit).unwrap();
         let prefix = KeyPrefix::new("weir").unwrap();

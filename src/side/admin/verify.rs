@@ -33,8 +33,8 @@ const ATTEMPTS_MAX: usize = 16;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct VerifyQuery {
-    account: String,
-    day: String,
+    pub(super) account: String,
+    pub(super) day: String,
 }
 
 /// What a day's comparison finds.
@@ -72,7 +72,8 @@ pub(super) async fn mend(State(state): State<AdminState>, Extension(peer): Exten
     Ok(Json(json!({ "account": account, "day": date, "mended": true })))
 }
 
-fn day(text: &str) -> Result<i64, ApiError> {
+/// The number of the day that a text names.
+pub(super) fn day(text: &str) -> Result<i64, ApiError> {
     let date = text.parse::<Date>();
     let date = date.map_err(|_| ApiError::invalid("day: a date such as 2027-01-31"))?;
     Ok(usage_report::day(date))
@@ -90,10 +91,7 @@ async fn compare(ledger: &dyn LedgerStore, account: &str, day: i64) -> Result<Co
             }
             rows += page.len();
         };
-        let mut kept = Vec::new();
-        for of in [SumsOf::One(Subject::Account), SumsOf::Keys, SumsOf::Tags] {
-            kept.extend(ledger.sums(account, day..=day, &of).await?);
-        }
+        let kept = kept(ledger, account, day).await?;
         if ledger.rows(account, day, rows, 1).await?.is_empty() {
             return Ok(Compared {
                 rows,
@@ -107,6 +105,15 @@ async fn compare(ledger: &dyn LedgerStore, account: &str, day: i64) -> Result<Co
     )))
 }
 
+/// All daily sums of a day of an account.
+pub(super) async fn kept(ledger: &dyn LedgerStore, account: &str, day: i64) -> Result<Vec<DailySum>, StoreError> {
+    let mut kept = Vec::new();
+    for of in [SumsOf::One(Subject::Account), SumsOf::Keys, SumsOf::Tags] {
+        kept.extend(ledger.sums(account, day..=day, &of).await?);
+    }
+    Ok(kept)
+}
+
 /// Whether what the keys have adds up to what the account has.
 fn agree(kept: &[DailySum]) -> bool {
     let together = |takes: fn(&Subject) -> bool| {
@@ -117,7 +124,7 @@ fn agree(kept: &[DailySum]) -> bool {
 }
 
 /// Which sums they are, and both, as far as they differ.
-fn difference_body(difference: &Difference) -> Value {
+pub(super) fn difference_body(difference: &Difference) -> Value {
     let (what, name) = match &difference.subject {
         Subject::Account => ("account", None),
         Subject::Key(id) => ("key", Some(id.as_str())),

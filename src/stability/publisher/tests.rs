@@ -253,6 +253,7 @@ fn journal(path: &std::path::Path) -> Arc<Journal> {
         segment_bytes: SEGMENT_BYTES_MIN,
         keep: Duration::from_secs(86_400),
         sync: Duration::from_millis(1),
+        sinks: Vec::new(),
     };
     Journal::open(&settings).unwrap().journal
 }

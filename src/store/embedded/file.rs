@@ -26,6 +26,9 @@ pub(super) const GONE: TableDefinition<'_, &str, ()> = TableDefinition::new("gon
 const SESSIONS: TableDefinition<'_, &[u8], (i64, &str)> = TableDefinition::new("sessions");
 /// A document of sign-ins by its name: until when it is kept, in seconds since the Unix epoch, and its text.
 pub(super) const DOCUMENTS: TableDefinition<'_, &[u8], (i64, &str)> = TableDefinition::new("documents");
+/// The digest of a person's session in a browser to when it ends if nobody visits it, in milliseconds since the Unix epoch,
+/// and what is known of it as JSON.
+pub(super) const WEB_SESSIONS: TableDefinition<'_, &[u8], (i64, &[u8])> = TableDefinition::new("web_sessions");
 /// The layout written here. A file with a higher one is refused, not guessed at.
 const FORMAT: u64 = 1;
 const FILE_NAME: &str = "keys.redb";
@@ -199,6 +202,7 @@ impl StoreFile {
             transaction.open_table(SESSIONS)?;
             transaction.open_table(DOCUMENTS)?;
             transaction.open_table(GONE)?;
+            transaction.open_table(WEB_SESSIONS)?;
             Ok(transaction)
         };
         database::settle_format(tables().map_err(|error| error.to_string())?, FORMAT)

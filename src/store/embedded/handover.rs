@@ -27,6 +27,7 @@ mod sign_ins;
 pub(crate) mod successor;
 #[cfg(test)]
 mod tests;
+mod web_sessions;
 
 use successor::Successor;
 

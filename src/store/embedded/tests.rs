@@ -41,6 +41,13 @@ async fn sessions_are_remembered_by_their_latest_word() {
 }
 
 #[tokio::test]
+async fn web_sessions_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(folder.path()).unwrap();
+    crate::store::web_sessions::contract::web_sessions_are_kept(&store).await;
+}
+
+#[tokio::test]
 async fn a_session_is_forgotten_after_its_lifetime_and_the_older_half_beyond_the_limit() {
     let folder = tempfile::tempdir().unwrap();
     let (file, ..) = StoreFile::open(folder.path()).unwrap();

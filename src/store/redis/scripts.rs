@@ -5,6 +5,7 @@ use ::redis::aio::MultiplexedConnection;
 
 use super::ledger_scripts::LedgerScripts;
 use super::loaded::Loaded;
+use super::web_session_scripts::WebSessionScripts;
 
 macro_rules! alone {
     ($file:literal) => {
@@ -42,6 +43,7 @@ pub(super) struct Scripts {
     pub(super) stability_tell: Loaded,
     pub(super) stability_load: Loaded,
     pub(super) stability_read: Loaded,
+    pub(super) web_sessions: WebSessionScripts,
     pub(super) ledger: LedgerScripts,
 }
 
@@ -74,6 +76,7 @@ impl Scripts {
                 include_str!("stability/tell.lua")
             )),
             stability_read: script!("stability/read.lua"),
+            web_sessions: WebSessionScripts::new(),
             ledger: LedgerScripts::new(),
         }
     }
@@ -104,6 +107,7 @@ impl Scripts {
             stability_tell,
             stability_load,
             stability_read,
+            web_sessions,
             ledger,
         } = self;
         let mut pipe = ::redis::pipe();
@@ -132,7 +136,7 @@ impl Scripts {
             stability_load,
             stability_read,
         ];
-        for loaded in keys.into_iter().chain(ledger.all()) {
+        for loaded in keys.into_iter().chain(web_sessions.all()).chain(ledger.all()) {
             pipe.cmd("SCRIPT").arg("LOAD").arg(loaded.text).ignore();
         }
         pipe.query_async(connection).await

@@ -11,7 +11,7 @@ use crate::store::{FEED_CHANGES_MAX, StoreError};
 impl RedisStore {
     /// Where a document is.
     pub(super) fn document_key(&self, name: &KeyDigest) -> String {
-        format!("{}:{}", self.sign_in_key, name.to_hex())
+        format!("{{{}:keys}}:sign-in:{}", self.namespace, name.to_hex())
     }
 }
 

@@ -57,6 +57,16 @@ async fn the_contract_of_sign_ins_holds() {
     contract::an_access_token_is_found_until_it_ends(&*store("token").await.store).await;
 }
 
+#[tokio::test]
+async fn web_sessions_are_kept() {
+    let Some(server) = TestServer::start().await else {
+        return;
+    };
+    let joined = server.join("weir").await;
+    crate::store::web_sessions::contract::web_sessions_are_kept(&*joined.store).await;
+    crate::store::web_sessions::contract::a_session_has_its_most_forms(&*joined.store).await;
+}
+
 /// How long it takes until a change is acknowledged.
 async fn until_written(store: &dyn KeyStore, number: u8) -> Duration {
     let start = clock::instant();

@@ -2,7 +2,8 @@
 
 use super::{audited, builder, shown_key, signed_in, with_console};
 use crate::harness::request::Wire;
-use crate::harness::{RecordingProvider, wait_until};
+use crate::harness::tab::Tab;
+use crate::harness::{RecordingProvider, Weir, wait_until};
 
 const PAGES: [&str; 10] = [
     "/",
@@ -247,29 +248,7 @@ fn models_providers_log_and_rules_tell_what_the_command_line_tells() {
             .contains("there is no such model")
     );
     assert!(tab.page("/log?since=yesterday").contains("role=\"alert\""));
-    let export = tab.get("/log/export").text();
-    let row: serde_json::Value = serde_json::from_str(export.trim_end()).unwrap();
-    assert_eq!(
-        (&row["key_id"], &row["input_uncached"]),
-        (&key.id.as_str().into(), &1234.into())
-    );
-    assert_eq!(tab.get("/log/export?since=yesterday").status, 400);
-    let told = weir.cli_json(&["usage", "--account", "tests"]);
-    let cost = format!("${}", told["cost_usd"].as_str().unwrap());
-    let of_key = format!("/usage?key={}&by=model", key.id);
-    for path in [
-        "/",
-        "/usage",
-        "/usage?account=tests&by=key",
-        &*of_key,
-        "/accounts/tests",
-    ] {
-        let page = tab.page(path);
-        assert!(page.contains(&cost), "{path} has no {cost}: {page}");
-    }
-    let page = tab.page("/usage?account=tests&by=key");
-    assert!(page.contains(&format!("href=\"/keys/{}\"", key.id)), "{page}");
-    assert!(tab.page("/usage?from=yesterday").contains("role=\"alert\""));
+    what_was_used_is_told(&weir, &tab, &key.id);
     let models = tab.page("/models?search=sonnet");
     assert!(
         models.contains(Wire::Messages.model()) && models.contains("anthropic"),
@@ -311,4 +290,29 @@ fn models_providers_log_and_rules_tell_what_the_command_line_tells() {
         "{}",
         refused.text()
     );
+}
+
+/// The one row of a key, on the pages that sum it up and as a file.
+#[track_caller]
+fn what_was_used_is_told(weir: &Weir, tab: &Tab, key: &str) {
+    let export = tab.get("/log/export").text();
+    let row: serde_json::Value = serde_json::from_str(export.trim_end()).unwrap();
+    assert_eq!((&row["key_id"], &row["input_uncached"]), (&key.into(), &1234.into()));
+    assert_eq!(tab.get("/log/export?since=yesterday").status, 400);
+    let told = weir.cli_json(&["usage", "--account", "tests"]);
+    let cost = format!("${}", told["cost_usd"].as_str().unwrap());
+    let of_key = format!("/usage?key={key}&by=model");
+    for path in [
+        "/",
+        "/usage",
+        "/usage?account=tests&by=key",
+        &*of_key,
+        "/accounts/tests",
+    ] {
+        let page = tab.page(path);
+        assert!(page.contains(&cost), "{path} has no {cost}: {page}");
+    }
+    let page = tab.page("/usage?account=tests&by=key");
+    assert!(page.contains(&format!("href=\"/keys/{key}\"")), "{page}");
+    assert!(tab.page("/usage?from=yesterday").contains("role=\"alert\""));
 }

@@ -1,8 +1,8 @@
 //! How sessions of the console begin and end.
 
 use super::{address, audited, code, signed_in, with_console};
-use crate::harness::Weir;
 use crate::harness::tab::{Tab, encoded, form};
+use crate::harness::{Weir, wait_for};
 
 #[test]
 fn a_link_opens_one_session_and_looking_at_it_opens_none() {
@@ -159,11 +159,13 @@ fn there_is_no_console_unless_it_is_configured() {
 }
 
 #[test]
-fn sessions_end_with_the_process() {
-    let mut weir = with_console();
-    let tab = signed_in(&weir, "owner");
-    weir.kill_and_restart();
-    let mut again = Tab::new(address(&weir));
-    again.cookie = tab.cookie.clone();
-    assert_eq!(again.get("/").status, 401);
+fn attempts_are_limited_per_address() {
+    let weir = with_console();
+    let mut tab = Tab::new(address(&weir));
+    // One comes back each six seconds.
+    let refused = wait_for("the limit", || {
+        let answer = tab.post("/open", &[("code", "made-up")]);
+        (answer.status == 429).then_some(answer)
+    });
+    assert!(refused.text().contains("try again in"), "{}", refused.text());
 }

@@ -16,6 +16,8 @@ pub(crate) struct Tab {
     address: SocketAddr,
     /// `name=value`, once a site has set it.
     pub(crate) cookie: Option<String>,
+    /// For whom it speaks, as a proxy in front of its browser says.
+    pub(crate) speaks_for: Option<String>,
 }
 
 /// What a form carries besides what people enter.
@@ -29,12 +31,19 @@ pub(crate) struct Form {
 impl Tab {
     /// An empty tab.
     pub(crate) fn new(address: SocketAddr) -> Tab {
-        Tab { address, cookie: None }
+        Tab {
+            address,
+            cookie: None,
+            speaks_for: None,
+        }
     }
 
     /// A request of a page of the same site, with the tab's cookie.
     pub(crate) fn request(&self, method: &str, target: &str) -> Request {
-        let request = Request::new(method, target);
+        let mut request = Request::new(method, target);
+        if let Some(client) = &self.speaks_for {
+            request = request.header("x-forwarded-for", client);
+        }
         match &self.cookie {
             Some(cookie) => request.header("cookie", cookie),
             None => request,

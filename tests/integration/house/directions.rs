@@ -10,7 +10,7 @@ use super::source::sources;
 
 /// The rooms of `src/`, the lowest first, each with those that it may use. `wiring` is where all of them meet, and uses
 /// whatever it builds.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("domain", &[]),
     ("edges", &[]),
     ("telemetry", &["domain", "edges"]),
@@ -18,11 +18,12 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("config", &["domain"]),
     ("store", &["domain", "edges"]),
     ("journal", &["config", "domain", "edges"]),
-    // What is known of providers, money, and the public record.
+    // What is known of providers, money, the public record, and the log's other places.
     ("providers", &["config", "domain", "edges", "store"]),
     ("money", &["config", "domain", "edges", "journal", "store"]),
     ("stability", &["domain", "edges", "journal", "store"]),
     ("sign_in", &["domain", "edges", "store"]),
+    ("sinks", &["config", "domain", "edges", "journal", "store"]),
     // How clients come in.
     ("front", &["config", "domain", "edges", "providers", "telemetry"]),
     // What is served.
@@ -35,6 +36,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
             "journal",
             "money",
             "sign_in",
+            "sinks",
             "stability",
             "store",
             "telemetry",
@@ -60,7 +62,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
         ],
     ),
     ("sample_provider", &["domain", "edges"]),
-    ("cli", &["config", "domain", "sample_provider"]),
+    ("cli", &["config", "domain", "sample_provider", "sinks"]),
 ];
 
 static USES: LazyLock<Vec<Use>> = LazyLock::new(|| Imports::of(sources(&["src"])).uses());

@@ -15,7 +15,6 @@ use crate::harness::{CLAUDE_CODE_MODEL, wait_for, wait_until};
 
 /// How long each thing may take that Claude Code does.
 const LIMIT: Duration = Duration::from_secs(120);
-const UP: &str = "\u{1b}[A";
 const ENTER: &str = "\r";
 
 /// Claude Code with a home of its own, told to sign in to a gateway.
@@ -36,7 +35,17 @@ impl ClaudeCode {
         });
         std::fs::create_dir_all(home.path().join("claude")).unwrap();
         std::fs::create_dir_all(home.path().join("work")).unwrap();
-        std::fs::write(home.path().join("claude/settings.json"), settings.to_string()).unwrap();
+        // What its dialogs ask at the first time, in which No stands first: a key that comes while they are drawn answers that.
+        let trusted = json!({"gatewayTrust": {"127.0.0.1": "http-loopback"}});
+        let work = home.path().join("work").display().to_string();
+        let projects = json!({"projects": {work: {"hasTrustDialogAccepted": true}}});
+        for (file, content) in [
+            ("settings.json", settings),
+            (".credentials.json", trusted),
+            (".claude.json", projects),
+        ] {
+            std::fs::write(home.path().join("claude").join(file), content.to_string()).unwrap();
+        }
         let script = modules.join("@anthropic-ai/claude-code/cli-wrapper.cjs");
         let command = [node.display().to_string(), script.display().to_string()];
         Some(ClaudeCode { home, command })
@@ -122,10 +131,6 @@ fn log_in(terminal: &mut Terminal, tab: &mut Tab) {
     terminal.keys(ENTER);
     terminal.until("Enter to connect");
     terminal.keys(ENTER);
-    terminal.until("No, cancel login");
-    terminal.keys(UP);
-    terminal.until("❯ Yes, trust this gateway");
-    terminal.keys(ENTER);
     let shown = terminal.until("Waiting for sign-in");
     let (_, rest) = shown
         .split_once("Code:")
@@ -135,10 +140,6 @@ fn log_in(terminal: &mut Terminal, tab: &mut Tab) {
     terminal.until("Press Enter to continue");
     terminal.keys(ENTER);
     terminal.until("Security notes");
-    terminal.keys(ENTER);
-    terminal.until("Yes, I trust this folder");
-    terminal.keys(UP);
-    terminal.until("❯ Yes, I trust this folder");
     terminal.keys(ENTER);
     terminal.until("Cloud gateway");
 }
@@ -241,7 +242,7 @@ fn claude_code_signs_in_anew_when_its_key_is_revoked() {
     weir.cli_json(&["key", "revoke", &key.id]);
     let asked = claude.ask("Say something.");
     let screen = format!("{}{}", asked.out, asked.err);
-    assert!(!asked.status.success() && screen.contains("run /login"), "{screen}");
+    assert!(!asked.status.success() && screen.contains("/login"), "{screen}");
     assert!(
         claude.signed_in()["idpRefreshToken"].is_null(),
         "it has dropped what is not good any more"

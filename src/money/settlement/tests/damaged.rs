@@ -14,6 +14,7 @@ fn settings(path: &Path) -> JournalConfig {
         segment_bytes: 64 * 1024,
         keep: Duration::from_secs(86_400),
         sync: Duration::from_millis(1),
+        sinks: Vec::new(),
     }
 }
 

@@ -42,6 +42,21 @@ fn charge(at_ms: i64, cost: i64) -> Change {
     }))
 }
 
+/// A request by which the ledger comes to know of a daily quota of 1000.
+fn ask() -> Admit {
+    let mut key = record(1);
+    (key.terms.quota, key.terms.reset) = (Some(nanos(1_000)), Reset::Daily);
+    Admit {
+        node: node(1),
+        request: "first".to_owned(),
+        key,
+        estimate: NanoUsd::ZERO,
+        tokens: 0,
+        ended_key: 0,
+        ended_account: 0,
+    }
+}
+
 fn steps(first: u64, changes: impl IntoIterator<Item = Change>) -> Vec<Step> {
     let numbered = changes.into_iter().zip(first..);
     numbered.map(|(change, seq)| Step { seq, change }).collect()
@@ -64,18 +79,7 @@ pub(crate) async fn what_is_reached_is_noted_once_and_waits_until_it_is_told(fix
         .apply(&node(1), "acme", &steps(1, open_with(1_400, 500)))
         .await
         .unwrap();
-    let mut key = record(1);
-    (key.terms.quota, key.terms.reset) = (Some(nanos(1_000)), Reset::Daily);
-    let ask = Admit {
-        node: node(1),
-        request: "first".to_owned(),
-        key,
-        estimate: NanoUsd::ZERO,
-        tokens: 0,
-        ended_key: 0,
-        ended_account: 0,
-    };
-    store.admit(&ask).await.unwrap();
+    store.admit(&ask()).await.unwrap();
     let charges = [charge(now, 499), charge(now, 1), charge(now, 399), charge(now, 1)];
     let first = steps(3, charges);
     // Sent again, they are applied once.

@@ -75,6 +75,7 @@ macro_rules! all_contracts {
         let joined: Joined = join("sessions").await;
         let now = clock::unix_seconds();
         crate::store::sessions::contract::sessions_are_remembered_by_their_latest_word(&*joined.store, now).await;
+        crate::store::web_sessions::contract::web_sessions_are_kept(&*joined.store).await;
         let joined: Joined = join("sign_ins").await;
         crate::store::sign_ins::contract::documents_change_all_at_once_or_not_at_all(&*joined.store).await;
         let joined: Joined = join("tokens").await;

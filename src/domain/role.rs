@@ -1,8 +1,11 @@
-//! What a session in the console may do.
+//! What an operator may do in the console.
+
+use serde::{Deserialize, Serialize};
 
 /// What a session may do, the least first: each may all that those before it may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Role {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Role {
     /// Look at everything.
     Viewer,
     /// Change keys, and switch providers.
@@ -15,7 +18,7 @@ impl Role {
     const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Owner];
 
     /// Its name.
-    pub(super) const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Viewer => "viewer",
             Self::Operator => "operator",
@@ -27,7 +30,7 @@ impl Role {
     ///
     /// # Errors
     /// There is none of that name; says which there are.
-    pub(super) fn named(name: &str) -> Result<Self, String> {
+    pub(crate) fn named(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|role| role.as_str() == name);
         found.ok_or_else(|| "role: `viewer`, `operator` or `owner`".to_owned())
     }

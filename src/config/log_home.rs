@@ -1,0 +1,84 @@
+//! `[log] home`: where the consumption log is at home.
+
+use std::{path::PathBuf, time::Duration};
+
+use serde::Deserialize;
+
+use super::{
+    JournalSink,
+    log_postgres::{self, LogPostgresConfig},
+    raw::RawLog,
+    values::Values,
+};
+
+/// `[log.files]` as in the file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawLogFiles {
+    path: Option<String>,
+    seconds: Option<u64>,
+    rows_max: Option<u64>,
+}
+
+/// `[log.files]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LogFilesConfig {
+    /// The folder of the files.
+    pub path: PathBuf,
+    /// How long rows wait for others of their hour until they are written.
+    pub longest: Duration,
+    /// The most rows of a file, until files are merged.
+    pub rows_max: usize,
+}
+
+/// Where rows of the consumption log go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LogHome {
+    /// To the store alone.
+    Store,
+    /// To Parquet files besides.
+    Files(LogFilesConfig),
+    /// To a table in Postgres besides.
+    Postgres(Box<LogPostgresConfig>),
+}
+
+impl LogHome {
+    /// The sink for which the journal keeps rows.
+    pub(super) fn sink(&self) -> Option<JournalSink> {
+        match self {
+            Self::Store => None,
+            Self::Files(_) => Some(JournalSink {
+                name: "files",
+                required: true,
+            }),
+            Self::Postgres(_) => Some(JournalSink {
+                name: "postgres",
+                required: true,
+            }),
+        }
+    }
+}
+
+pub(super) fn resolve(values: &mut Values<'_>, raw: &RawLog) -> LogHome {
+    match raw.home.as_deref() {
+        None | Some("store") => LogHome::Store,
+        Some("files") => {
+            let files = &raw.files;
+            let path = files.path.as_deref().unwrap_or("/var/lib/weir/log");
+            let rows = ["log", "files", "rows_max"];
+            LogHome::Files(LogFilesConfig {
+                path: values.path(&["log", "files", "path"], path),
+                longest: values.seconds(&["log", "files", "seconds"], files.seconds, 3600, 1..=3600),
+                rows_max: values.count(&rows, files.rows_max, 50_000, 1..=1_000_000),
+            })
+        }
+        Some("postgres") => {
+            let resolved = log_postgres::resolve(values, &raw.postgres);
+            resolved.map_or(LogHome::Store, |resolved| LogHome::Postgres(Box::new(resolved)))
+        }
+        Some(_) => {
+            values.wrong(&["log", "home"], "no such home, give store, files or postgres");
+            LogHome::Store
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! An address of the provider.
+
+use http::Uri;
+
+/// `https://host[:port]/path[?query]`; without TLS on this machine only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Endpoint {
+    text: String,
+    pub(super) https: bool,
+    /// Without the brackets of an IPv6 address.
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// `host[:port]` as written.
+    pub(super) authority: String,
+    pub(super) path: String,
+}
+
+impl Endpoint {
+    /// Reads one; `None` if it is none, or could be read on its way.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let uri: Uri = text.parse().ok()?;
+        let authority = uri.authority()?;
+        let https = match uri.scheme_str()? {
+            "https" => true,
+            "http" => false,
+            _ => return None,
+        };
+        let host = authority
+            .host()
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .to_owned();
+        let is_here = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        if authority.as_str().contains('@') || !(https || is_here) {
+            return None;
+        }
+        Some(Self {
+            text: text.to_owned(),
+            https,
+            host,
+            port: authority.port_u16().unwrap_or(if https { 443 } else { 80 }),
+            authority: authority.as_str().to_owned(),
+            path: uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
+        })
+    }
+
+    /// The address with this query, `?a=b`, behind its own.
+    pub(super) fn with_query(&self, query: &str) -> String {
+        let text = self.text.split('#').next().unwrap_or_default();
+        match (text.contains('?'), query.strip_prefix('?')) {
+            (true, Some(more)) => format!("{text}&{more}"),
+            _ => format!("{text}{query}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_has_tls_or_is_on_this_machine() {
+        let endpoint = Endpoint::parse("https://login.example/a/b?c=d").unwrap();
+        assert_eq!(
+            (endpoint.host.as_str(), endpoint.port, endpoint.https),
+            ("login.example", 443, true)
+        );
+        assert_eq!(endpoint.path, "/a/b?c=d");
+        assert_eq!(endpoint.with_query("?e=f"), "https://login.example/a/b?c=d&e=f");
+        let here = Endpoint::parse("http://[::1]:9000/x").unwrap();
+        assert_eq!(
+            (here.host.as_str(), here.port, here.authority.as_str()),
+            ("::1", 9000, "[::1]:9000")
+        );
+        assert_eq!(here.with_query("?e=f"), "http://[::1]:9000/x?e=f");
+        for wrong in [
+            "",
+            "/x",
+            "http://login.example/",
+            "http://127.0.0.1.example/",
+            "ftp://127.0.0.1/",
+            "https://a@login.example/",
+            "javascript:alert(1)",
+        ] {
+            assert_eq!(Endpoint::parse(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Sessions over a store that is a map, and can be away.
+
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use async_trait::async_trait;
+use http::StatusCode;
+
+use super::*;
+use crate::edges::clock;
+
+/// A store of sessions that never end by themselves.
+#[derive(Debug, Default)]
+struct Shelf {
+    sessions: Mutex<HashMap<SessionDigest, (String, Vec<String>)>>,
+    away: AtomicBool,
+}
+
+impl Shelf {
+    fn open(&self) -> Result<parking_lot::MutexGuard<'_, HashMap<SessionDigest, (String, Vec<String>)>>, StoreError> {
+        if self.away.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("away".to_owned()));
+        }
+        Ok(self.sessions.lock())
+    }
+}
+
+#[async_trait]
+impl WebSessionStore for Shelf {
+    async fn begin(&self, id: &SessionDigest, who: &str, _lasts: Lifetime) -> Result<(), StoreError> {
+        self.open()?.entry(*id).or_default().0 = who.to_owned();
+        Ok(())
+    }
+
+    async fn visit(&self, id: &SessionDigest) -> Result<Option<String>, StoreError> {
+        Ok(self.open()?.get(id).map(|(who, _)| who.clone()))
+    }
+
+    async fn end(&self, id: &SessionDigest) -> Result<Option<String>, StoreError> {
+        Ok(self.open()?.remove(id).map(|(who, _)| who))
+    }
+
+    async fn claim(&self, id: &SessionDigest, form: &str) -> Result<Claim, StoreError> {
+        let mut sessions = self.open()?;
+        let Some((_, forms)) = sessions.get_mut(id) else {
+            return Ok(Claim::Ended);
+        };
+        if forms.iter().any(|known| known == form) {
+            return Ok(Claim::Taken);
+        }
+        forms.push(form.to_owned());
+        Ok(Claim::New)
+    }
+
+    async fn release(&self, id: &SessionDigest, form: &str) -> Result<(), StoreError> {
+        if let Some((_, forms)) = self.open()?.get_mut(id) {
+            forms.retain(|known| known != form);
+        }
+        Ok(())
+    }
+}
+
+/// Two nodes at one store.
+fn nodes() -> (Arc<Shelf>, Sessions, Sessions) {
+    let shelf = Arc::new(Shelf::default());
+    let node = || Sessions::new("door", Arc::clone(&shelf) as Arc<dyn WebSessionStore>);
+    let (one, other) = (node(), node());
+    (shelf, one, other)
+}
+
+async fn found(node: &Sessions, text: &str, now: Instant) -> Option<Session<String>> {
+    node.find(text, now).await.unwrap()
+}
+
+#[tokio::test]
+async fn all_nodes_know_a_session_and_none_after_its_end() {
+    let (_, one, other) = nodes();
+    let now = clock::instant();
+    let text = one.open(&"me", now).await;
+    assert_eq!(text.len(), ID_CHARS);
+    for node in [&one, &other] {
+        assert_eq!(found(node, &text, now).await.unwrap().who, "me");
+        for made_up in ["", "x", text.get(1..).unwrap()] {
+            assert!(found(node, made_up, now).await.is_none());
+        }
+    }
+    let other_door = Sessions::new("other door", Arc::clone(&one.store));
+    assert!(found(&other_door, &text, now).await.is_none());
+    one.close(&text).await.unwrap();
+    assert!(found(&other, &text, now).await.is_none() && found(&one, &text, now).await.is_none());
+}
+
+#[tokio::test]
+async fn while_the_store_is_away_a_node_knows_those_it_has_seen_within_their_time() {
+    let (shelf, one, other) = nodes();
+    let now = clock::instant();
+    let text = one.open(&"me", now).await;
+    shelf.away.store(true, Ordering::SeqCst);
+    let late = now + LASTS.idle - Duration::from_secs(1);
+    assert_eq!(found(&one, &text, late).await.unwrap().who, "me");
+    assert!(other.find::<String>(&text, now).await.is_err(), "it has not seen it");
+    assert!(one.find::<String>("made up", now).await.is_err());
+    assert!(
+        one.find::<String>(&text, late + LASTS.idle).await.is_err(),
+        "idle for half an hour"
+    );
+    let mut at = late;
+    while at < now + LASTS.whole {
+        assert!(found(&one, &text, at).await.is_some());
+        at += LASTS.idle / 2;
+    }
+    assert!(one.find::<String>(&text, at).await.is_err(), "half a day in all");
+    // One that was opened meanwhile is good until the store has the last word.
+    let text = one.open(&"me", now).await;
+    assert!(found(&one, &text, now).await.is_some());
+    shelf.away.store(false, Ordering::SeqCst);
+    assert!(found(&one, &text, now).await.is_none());
+}
+
+#[tokio::test]
+async fn nothing_is_changed_while_the_store_is_away_and_a_form_counts_once_at_all_nodes() {
+    let (shelf, one, other) = nodes();
+    let (now, count) = (clock::instant(), AtomicUsize::new(0));
+    let text = one.open(&"me", now).await;
+    let work = || async {
+        count.fetch_add(1, Ordering::SeqCst);
+        Ok::<_, ()>(Answer::text(StatusCode::OK, "done"))
+    };
+    let (here, there) = (
+        found(&one, &text, now).await.unwrap(),
+        found(&other, &text, now).await.unwrap(),
+    );
+    shelf.away.store(true, Ordering::SeqCst);
+    let away = one.once(&here, "form", now, work()).await;
+    assert_eq!(away, Err(NotAgain::Refused(NotTaken::Away)));
+    shelf.away.store(false, Ordering::SeqCst);
+    assert!(
+        one.once(&here, "form", now, work()).await.is_ok(),
+        "it may be sent again"
+    );
+    let again = other.once(&there, "form", now, work()).await;
+    assert_eq!(again, Err(NotAgain::Refused(NotTaken::Made)));
+    let failed = other.once(&there, "second", now, async { Err("no") }).await;
+    assert_eq!(failed, Err(NotAgain::Failed("no")));
+    assert!(one.once(&here, "second", now, work()).await.is_ok());
+    assert_eq!(count.load(Ordering::SeqCst), 2);
+    one.close(&text).await.unwrap();
+    let ended = other.once(&there, "third", now, work()).await;
+    assert_eq!(ended, Err(NotAgain::Refused(NotTaken::Ended)));
+}
+
+#[tokio::test]
+async fn whose_a_session_is_may_change_at_any_node() {
+    let (_, one, other) = nodes();
+    let now = clock::instant();
+    let text = one.open(&"me".to_owned(), now).await;
+    let session = found(&other, &text, now).await.unwrap();
+    other.becomes(&session, &"me, rotated".to_owned()).await.unwrap();
+    assert_eq!(found(&one, &text, now).await.unwrap().who, "me, rotated");
+}
+
+#[tokio::test]
+async fn beyond_the_most_the_one_that_was_idle_for_longest_is_not_remembered() {
+    let (shelf, mut one, _) = nodes();
+    one.most = 2;
+    let now = clock::instant();
+    let open = async || one.open(&"me", now).await;
+    let (first, second) = (open().await, open().await);
+    found(&one, &first, now).await.unwrap();
+    let third = open().await;
+    shelf.away.store(true, Ordering::SeqCst);
+    assert!(one.find::<String>(&second, now).await.is_err());
+    assert!(found(&one, &first, now).await.is_some() && found(&one, &third, now).await.is_some());
+}
+
+#[tokio::test]
+async fn a_token_is_good_for_one_session_one_operation_and_one_place() {
+    let (_, one, other) = nodes();
+    let now = clock::instant();
+    let (mine, others) = (one.open(&"me", now).await, one.open(&"me", now).await);
+    let token = found(&one, &mine, now).await.unwrap().token("op", "/keys");
+    let mine = found(&other, &mine, now).await.unwrap();
+    assert!(mine.is_token(&token, "op", "/keys"), "at every node");
+    assert!(!mine.is_token(&token, "op2", "/keys") && !mine.is_token(&token, "op", "/keys/x"));
+    let others = found(&one, &others, now).await.unwrap();
+    assert!(!others.is_token(&token, "op", "/keys") && !mine.is_token("", "op", "/keys"));
+}

@@ -1,0 +1,128 @@
+//! The log's home beside the store: compares it with the daily sums, and brings to it what it lacks.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension, Json,
+    extract::{Query, State},
+};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use super::{
+    accounts,
+    fields::{self, Body},
+    peer::Peer,
+    reply::{ApiError, JsonResult},
+    state::AdminState,
+    verify::{self, VerifyQuery},
+};
+use crate::{
+    domain::ledger::{
+        consumption::RETENTION_DAYS,
+        daily_sums::{DailySums, DayTags, differences},
+        usage_report,
+    },
+    sinks::{Home, SinkFigures, fill},
+    store::ledger::LOG_ROWS_MAX,
+};
+
+const DAY_MS: i64 = 24 * 3_600_000;
+
+/// The log's home, and what is known of how complete it is.
+#[derive(Clone)]
+pub(crate) struct LogHome {
+    home: Arc<dyn Home>,
+    figures: Arc<SinkFigures>,
+    /// Filled by one request at a time: two would bring the same rows.
+    filling: Arc<Mutex<()>>,
+}
+
+impl LogHome {
+    /// This home, fed as its figures say.
+    pub(crate) fn new(home: Arc<dyn Home>, figures: Arc<SinkFigures>) -> Self {
+        Self {
+            home,
+            figures,
+            filling: Arc::default(),
+        }
+    }
+}
+
+/// `GET /v1/log/home`: its name, and the days that rows are kept of.
+pub(super) async fn about(State(state): State<AdminState>) -> JsonResult {
+    let today = state.ledger.now_ms().await?.div_euclid(DAY_MS);
+    let date = |day: i64| usage_report::date(day).to_string();
+    Ok(Json(json!({
+        "home": state.home.map(|home| home.home.name()),
+        "from": date(today - i64::from(RETENTION_DAYS)),
+        "until": date(today + 1),
+    })))
+}
+
+/// `GET /v1/log/home/verify`
+pub(super) async fn verify(State(state): State<AdminState>, Query(query): Query<VerifyQuery>) -> JsonResult {
+    let (home, account, day) = asked(&state, &query.account, &query.day).await?;
+    let complete = is_complete(&state, &home, day).await?;
+    let (mut of_rows, mut tags, mut rows) = (DailySums::default(), DayTags::default(), 0);
+    loop {
+        let page = home
+            .home
+            .rows(&account, day, rows, LOG_ROWS_MAX)
+            .await
+            .map_err(failed)?;
+        page.iter().for_each(|row| of_rows.add(row, &mut tags));
+        rows += page.len();
+        if page.len() < LOG_ROWS_MAX {
+            break;
+        }
+    }
+    let kept = verify::kept(&*state.ledger, &account, day).await?;
+    let differences = differences(&kept.into_iter().collect(), &of_rows);
+    let differences: Vec<Value> = differences.iter().map(verify::difference_body).collect();
+    Ok(Json(json!({
+        "account": account,
+        "day": query.day,
+        "home": home.home.name(),
+        "complete": complete,
+        "rows": rows,
+        "differences": differences,
+    })))
+}
+
+/// `POST /v1/log/home/fill`
+pub(super) async fn fill(State(state): State<AdminState>, Extension(peer): Extension<Peer>, body: Body) -> JsonResult {
+    let body = fields::object(body)?;
+    let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (account, date) = (text("account"), text("day"));
+    if let Some(other) = body.keys().find(|name| !["account", "day"].contains(&name.as_str())) {
+        return Err(fields::unknown(other, &["account", "day"]));
+    }
+    let (home, account, day) = asked(&state, &account, &date).await?;
+    state.audit(peer, "log.fill", "", Value::Object(body)).await?;
+    let _turn = home.filling.lock().await;
+    let before_ms = home.figures.complete_before(state.ledger.now_ms().await?);
+    let filled = fill::fill(&*home.home, &*state.ledger, (&account, day), before_ms).await;
+    let rows = filled.map_err(failed)?;
+    Ok(Json(
+        json!({ "account": account, "day": date, "home": home.home.name(), "rows": rows }),
+    ))
+}
+
+async fn asked(state: &AdminState, account: &str, day: &str) -> Result<(LogHome, String, i64), ApiError> {
+    let home = state.home.clone().ok_or_else(|| {
+        ApiError::invalid("the log has no other home than the store; name one in `[log] home` and start weir anew")
+    })?;
+    let account = accounts::existing(state, account).await?.id;
+    Ok((home, account, verify::day(day)?))
+}
+
+/// Whether the home has all rows of the day that this process knows of.
+async fn is_complete(state: &AdminState, home: &LogHome, day: i64) -> Result<bool, ApiError> {
+    let end_ms = day.saturating_add(1).saturating_mul(DAY_MS);
+    Ok(home.figures.complete_before(state.ledger.now_ms().await?) >= end_ms)
+}
+
+fn failed(error: impl std::fmt::Display) -> ApiError {
+    ApiError::failed(error.to_string())
+}

@@ -1,0 +1,26 @@
+//! Where rows of the consumption log go besides the store.
+//!
+//! Sinks are fed by the journal: never by a request, and never by the store. A [`Feeder`] for each sink and each lane of the
+//! journal reads rows in the order of their numbers and hands them over in batches. How far a sink is, it keeps itself, in the
+//! same atomic change as the rows, so that it has each row exactly once whatever is killed when. The journal keeps what a sink
+//! lacks. Settlement waits for none of them.
+
+mod batching;
+#[cfg(test)]
+pub(crate) mod contract;
+pub(crate) mod events;
+mod feeder;
+mod figures;
+pub(crate) mod files;
+pub(crate) mod fill;
+mod gathering;
+mod home;
+#[cfg(test)]
+pub(crate) mod memory;
+pub(crate) mod postgres;
+mod sink;
+
+pub(crate) use feeder::Feeder;
+pub(crate) use figures::SinkFigures;
+pub(crate) use home::Home;
+pub(crate) use sink::Sink;

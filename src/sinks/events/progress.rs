@@ -1,0 +1,108 @@
+//! How far the receiver of events is: a file for each lane of the journal, replaced as a whole.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, ErrorKind, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use crate::{domain::ledger::NodeId, sinks::sink::SinkError};
+
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+
+/// The folder with the files.
+#[derive(Clone, Debug)]
+pub(super) struct Progress {
+    folder: PathBuf,
+}
+
+impl Progress {
+    pub(super) fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// What was written last for a node; 0 if nothing was, or if it cannot be made out, which is said: the receiver gets
+    /// again what the journal has.
+    pub(super) async fn read(&self, node: &NodeId) -> Result<u64, SinkError> {
+        let path = self.folder.join(node.as_str());
+        self.blocking(move || match fs::read_to_string(&path) {
+            Ok(text) => Ok(number(&text).unwrap_or_else(|| {
+                tracing::error!(path = %path.display(), "no number: all events that the journal has are posted again");
+                0
+            })),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
+            Err(error) if error.kind() == ErrorKind::InvalidData => Ok(0),
+            Err(error) => Err(error),
+        })
+        .await
+    }
+
+    /// Returns when it is on the disk.
+    pub(super) async fn write(&self, node: &NodeId, upto: u64) -> Result<(), SinkError> {
+        let (folder, name) = (self.folder.clone(), node.as_str().to_owned());
+        self.blocking(move || replace(&folder, &name, upto)).await
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> Result<T, SinkError> {
+        let done = tokio::task::spawn_blocking(work).await;
+        let done = done.unwrap_or_else(|error| Err(io::Error::other(error)));
+        done.map_err(|error| SinkError::Unavailable(format!("{}: {error}", self.folder.display())))
+    }
+}
+
+/// The number that a file has, which ends with its line: one that was cut off is none.
+fn number(text: &str) -> Option<u64> {
+    text.strip_suffix('\n')?.parse().ok()
+}
+
+fn replace(folder: &Path, name: &str, upto: u64) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
+    let partial = folder.join(format!("{name}.partial"));
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(FILE_MODE)
+        .open(&partial)?;
+    file.write_all(format!("{upto}\n").as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&partial, folder.join(name))?;
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sinks::contract::samples::node;
+
+    #[tokio::test]
+    async fn what_was_written_last_is_read_and_damage_means_from_the_beginning() {
+        let folder = tempfile::tempdir().unwrap();
+        let progress = Progress::new(folder.path().join("events"));
+        assert_eq!(progress.read(&node(1)).await, Ok(0));
+        for upto in [1, u64::MAX, 7] {
+            progress.write(&node(1), upto).await.unwrap();
+            assert_eq!(progress.read(&node(1)).await, Ok(upto));
+        }
+        assert_eq!(progress.read(&node(2)).await, Ok(0));
+        let file = folder.path().join("events").join(node(1).as_str());
+        for damaged in [&b""[..], b"7", b"seven\n", b"\xff\n"] {
+            fs::write(&file, damaged).unwrap();
+            assert_eq!(progress.read(&node(1)).await, Ok(0), "{damaged:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_cannot_be_written_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let refused = Progress::new(file).write(&node(1), 1).await.unwrap_err();
+        assert!(refused.to_string().contains("file"), "{refused}");
+    }
+}

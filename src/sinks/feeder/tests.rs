@@ -1,0 +1,162 @@
+//! Feeders over a real journal and a sink in memory.
+
+use std::path::Path;
+
+use super::*;
+use crate::{
+    config::{JournalConfig, JournalSink},
+    domain::ledger::{Change, Settlement, consumption::Row},
+    journal::{NumberedRow, STEP_BYTES_MAX, tests::scratch},
+    sinks::{
+        batching::{Batching, Linger},
+        contract::samples::{BEGIN_MS, row},
+        memory::{Fault, Memory},
+    },
+};
+
+const SOON: Batching = Batching {
+    rows_max: 100,
+    linger: Linger::For(Duration::from_millis(1)),
+};
+
+fn open(folder: &Path) -> Arc<Journal> {
+    let settings = JournalConfig {
+        path: folder.to_owned(),
+        segment_bytes: 1 << 16,
+        keep: Duration::from_secs(86_400),
+        sync: Duration::from_millis(1),
+        sinks: vec![JournalSink {
+            name: "memory",
+            required: true,
+        }],
+    };
+    Journal::open(&settings).unwrap().journal
+}
+
+fn settle(journal: &Journal, row: &Row) {
+    let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
+    let change = Change::Settle(Box::new(Settlement::of(row.clone(), 0)));
+    journal.append_step(&row.account, change, 0, &mut room).unwrap();
+    journal
+        .append_step(&row.account, Change::Suspend, 0, &mut room)
+        .unwrap();
+}
+
+fn some_rows(from: u64, count: u64) -> Vec<Row> {
+    (from..from + count).map(|seed| row(seed, BEGIN_MS)).collect()
+}
+
+/// Feeds the sink until it has so many rows of the journal; answers with them.
+async fn fed(journal: &Arc<Journal>, memory: &Arc<Memory>, count: usize) -> Vec<NumberedRow> {
+    let stop = watch::Sender::new(false);
+    let feeder = Feeder::new(Arc::clone(journal), Arc::clone(memory) as _, Arc::default());
+    let task = tokio::spawn(feeder.run(stop.subscribe()));
+    let there = async {
+        while memory.of(journal.node()).len() < count || journal.sink_behind_bytes("memory") > 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), there).await.expect("the rows arrive");
+    stop.send_replace(true);
+    task.await.unwrap();
+    memory.of(journal.node())
+}
+
+fn only_rows(numbered: &[NumberedRow]) -> Vec<Row> {
+    assert!(numbered.is_sorted_by(|one, next| one.number < next.number));
+    numbered.iter().map(|numbered| numbered.row.clone()).collect()
+}
+
+#[tokio::test]
+async fn every_row_comes_once_whatever_fails_and_however_often_the_process_starts() {
+    let folder = scratch();
+    let memory = Memory::new(SOON);
+    let mut sent = Vec::new();
+    for start in 0..4_u64 {
+        let journal = open(folder.path());
+        let rows = some_rows(start * 1000, 250);
+        for row in &rows {
+            settle(&journal, row);
+        }
+        sent.extend(rows);
+        memory.fail([Fault::Before, Fault::Behind, Fault::Behind, Fault::Before][start as usize]);
+        let there = fed(&journal, &memory, sent.len()).await;
+        assert_eq!(only_rows(&there), sent, "start {start}");
+    }
+}
+
+#[tokio::test]
+async fn a_sink_that_has_lost_rows_gets_them_again() {
+    let folder = scratch();
+    let memory = Memory::new(SOON);
+    let journal = open(folder.path());
+    let rows = some_rows(0, 300);
+    rows.iter().for_each(|row| settle(&journal, row));
+    memory.fail(Fault::Before);
+    memory.fail(Fault::Forgets);
+    let before = fed(&journal, &memory, rows.len()).await;
+    assert_eq!(only_rows(&before), rows);
+    let more = some_rows(5000, 10);
+    more.iter().for_each(|row| settle(&journal, row));
+    memory.fail(Fault::Forgets);
+    let after = fed(&journal, &memory, rows.len() + more.len()).await;
+    assert_eq!(only_rows(&after), [rows, more].concat());
+    assert_eq!(after[..300], before, "numbers stay");
+}
+
+#[tokio::test]
+async fn batches_are_no_larger_than_asked_for_and_end_with_their_hour() {
+    let folder = scratch();
+    let journal = open(folder.path());
+    let hour = 3_600_000;
+    let times = [0, 1, 2, 3, hour, hour + 1, hour - 1, 2 * hour];
+    for (seed, time) in (0..).zip(times) {
+        settle(&journal, &row(seed, BEGIN_MS + time));
+    }
+    let batching = Batching {
+        rows_max: 3,
+        linger: Linger::HourOr(Duration::from_secs(3600)),
+    };
+    let mut gathering = Gathering::new(Arc::clone(&journal), &*Memory::new(batching), Arc::default(), 0);
+    let mut sizes = Vec::new();
+    let mut after = 0;
+    for _ in 0..4 {
+        let batch = gathering.next().await.unwrap();
+        assert_eq!(batch.after, after);
+        assert!(batch.rows.iter().all(|row| (after..batch.upto).contains(&row.number)));
+        sizes.push(batch.rows.len());
+        after = batch.upto;
+    }
+    assert_eq!(sizes, [3, 1, 3, 1]);
+}
+
+#[tokio::test]
+async fn a_journal_behind_its_sink_goes_on_behind_the_rows_that_it_has_lost() {
+    let (lost, folder) = (scratch(), scratch());
+    let memory = Memory::new(SOON);
+    let journal = open(folder.path());
+    let rows = some_rows(0, 200);
+    rows[..10].iter().for_each(|row| settle(&journal, row));
+    let node = journal.node().clone();
+    drop(journal);
+    let copied = |from: &Path, to: &Path| {
+        for entry in std::fs::read_dir(from).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    };
+    copied(folder.path(), lost.path());
+    let journal = open(folder.path());
+    rows[10..].iter().for_each(|row| settle(&journal, row));
+    fed(&journal, &memory, rows.len()).await;
+    drop(journal);
+    // What an operator does who puts an old copy of the folder in its place.
+    std::fs::remove_file(lost.path().join("place")).unwrap();
+    let journal = open(lost.path());
+    assert_eq!(*journal.node(), node);
+    let more = some_rows(1000, 1);
+    fed(&journal, &memory, rows.len()).await;
+    settle(&journal, &more[0]);
+    let there = fed(&journal, &memory, rows.len() + 1).await;
+    assert_eq!(only_rows(&there), [rows, more].concat());
+}

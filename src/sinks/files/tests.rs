@@ -1,0 +1,262 @@
+//! Log files on a real disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::{
+    journal::tests::scratch,
+    sinks::contract::{
+        self, batch,
+        samples::{BEGIN_MS, node, row, rows},
+    },
+};
+
+const HOUR_MS: i64 = 3_600_000;
+const DAY_MS: i64 = 24 * HOUR_MS;
+
+struct OnDisk(tempfile::TempDir);
+
+impl OnDisk {
+    fn files(&self) -> LogFiles {
+        LogFiles::open(self.0.path(), Duration::from_secs(3600), 50_000).unwrap()
+    }
+}
+
+/// All rows of a lane, by number, each as often as it is there.
+fn all_rows(files: &LogFiles, node: &NodeId) -> Vec<NumberedRow> {
+    let mut rows = Vec::new();
+    for day in place::days(&files.folder).unwrap() {
+        for place in place::of(&files.folder, day).unwrap() {
+            if place.node != *node {
+                continue;
+            }
+            let table = table::Table::open(&place.path(&files.folder)).unwrap();
+            for group in 0..table.groups() {
+                let there = table.group(group).unwrap().read(usize::MAX).unwrap();
+                assert!(there.is_sorted_by_key(|row| (row.row.account.clone(), row.row.time_ms, row.number)));
+                rows.extend(there);
+            }
+        }
+    }
+    rows.sort_by_key(|row| row.number);
+    rows
+}
+
+#[async_trait]
+impl contract::Place for OnDisk {
+    async fn open(&self) -> Arc<dyn Sink> {
+        Arc::new(self.files())
+    }
+
+    async fn rows(&self, node: &NodeId) -> Vec<NumberedRow> {
+        all_rows(&self.files(), node)
+    }
+}
+
+/// Batches of a lane, an hour each, from the beginning of 1 November on.
+fn hours(node: &NodeId, hours: i64, rows_each: u64) -> Vec<Batch> {
+    let begin = |hour: i64| u64::try_from(hour).unwrap() * rows_each * 4;
+    let batches = (0..hours).map(|hour| {
+        let rows = (0..rows_each).map(|place| NumberedRow {
+            number: begin(hour) + 1 + place * 3,
+            row: row(
+                begin(hour) + place,
+                BEGIN_MS + hour * HOUR_MS + i64::try_from(place).unwrap(),
+            ),
+        });
+        Batch {
+            node: node.clone(),
+            after: begin(hour),
+            upto: begin(hour + 1),
+            rows: rows.collect(),
+        }
+    });
+    batches.collect()
+}
+
+fn names(files: &LogFiles) -> Vec<String> {
+    let days = place::days(&files.folder).unwrap().into_iter();
+    let mut names: Vec<String> = days
+        .flat_map(|day| place::names(&files.folder.join(day.to_string())).unwrap())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+#[tokio::test]
+async fn files_obey_the_contract() {
+    contract::obeys(&OnDisk(scratch())).await;
+}
+
+#[tokio::test]
+async fn writing_again_makes_the_same_bytes() {
+    let (one, other) = (OnDisk(scratch()), OnDisk(scratch()));
+    let batch = batch(&node(1), 0, 2_000);
+    let mut bytes = Vec::new();
+    for place in [&one, &other] {
+        let files = place.files();
+        files.append(&batch).await.unwrap();
+        let day = place::days(&files.folder).unwrap()[0];
+        bytes.push(fs::read(place::of(&files.folder, day).unwrap()[0].path(&files.folder)).unwrap());
+    }
+    assert!(bytes[0] == bytes[1]);
+    assert!(bytes[0].starts_with(b"PAR1"));
+}
+
+#[tokio::test]
+async fn days_that_are_over_become_one_file_for_each_lane_with_the_same_rows() {
+    let place = OnDisk(scratch());
+    let files = place.files();
+    let nodes = [node(1), node(2)];
+    for node in &nodes {
+        for batch in hours(node, 30, 10) {
+            files.append(&batch).await.unwrap();
+        }
+    }
+    let before: Vec<_> = nodes.iter().map(|node| all_rows(&files, node)).collect();
+    assert_eq!(names(&files).len(), 60);
+    files.keep_house(BEGIN_MS + DAY_MS + HOUR_MS, 180).unwrap();
+    assert_eq!(names(&files).len(), 60, "an hour later a day may still get rows");
+    let merged = BEGIN_MS + 30 * HOUR_MS;
+    files.keep_house(merged, 180).unwrap();
+    files.keep_house(merged, 180).unwrap();
+    assert_eq!(names(&files).len(), 2 * (1 + 6), "the second day is not over");
+    for (node, before) in std::iter::zip(&nodes, before) {
+        assert_eq!(all_rows(&files, node), before);
+        assert_eq!(files.watermark(node).await, Ok(30 * 40));
+    }
+}
+
+#[tokio::test]
+async fn a_merge_that_was_cut_off_shows_no_row_twice_and_is_completed() {
+    let place = OnDisk(scratch());
+    let files = place.files();
+    let batches = hours(&node(1), 5, 10);
+    for batch in &batches {
+        files.append(batch).await.unwrap();
+    }
+    let before = all_rows(&files, &node(1));
+    let day = place::days(&files.folder).unwrap()[0];
+    let first = place::of(&files.folder, day).unwrap()[0].clone();
+    let kept = fs::read(first.path(&files.folder)).unwrap();
+    files.keep_house(BEGIN_MS + 2 * DAY_MS, 180).unwrap();
+    fs::write(first.path(&files.folder), kept).unwrap();
+    assert_eq!(all_rows(&files, &node(1)), before);
+    files.keep_house(BEGIN_MS + 2 * DAY_MS, 180).unwrap();
+    assert_eq!(names(&files).len(), 1);
+    assert_eq!(all_rows(&files, &node(1)), before);
+}
+
+#[tokio::test]
+async fn rows_are_found_by_account_and_day_page_by_page() {
+    let place = OnDisk(scratch());
+    let files = place.files();
+    for batch in hours(&node(1), 50, 40) {
+        files.append(&batch).await.unwrap();
+    }
+    files.keep_house(BEGIN_MS + 28 * HOUR_MS, 180).unwrap();
+    let mut expected: BTreeMap<(String, i64), BTreeSet<String>> = BTreeMap::new();
+    for row in all_rows(&files, &node(1)) {
+        let day = row.row.time_ms.div_euclid(DAY_MS);
+        expected
+            .entry((row.row.account, day))
+            .or_default()
+            .insert(row.row.request_id);
+    }
+    assert!(expected.len() >= 10);
+    for ((account, day), ids) in expected {
+        let mut found = Vec::new();
+        loop {
+            let page = files.rows(&account, day, found.len(), 7).await.unwrap();
+            if page.is_empty() {
+                break;
+            }
+            assert!(
+                page.iter()
+                    .all(|row| row.account == account && row.time_ms.div_euclid(DAY_MS) == day)
+            );
+            found.extend(page.into_iter().map(|row| row.request_id));
+        }
+        assert_eq!(found.len(), ids.len());
+        assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), ids);
+    }
+}
+
+#[tokio::test]
+async fn old_days_go_one_at_a_time_whatever_the_clock_says() {
+    let place = OnDisk(scratch());
+    let files = place.files();
+    for batch in hours(&node(1), 5 * 24, 2) {
+        files.append(&batch).await.unwrap();
+    }
+    let days = |files: &LogFiles| place::days(&files.folder).unwrap().len();
+    let now = BEGIN_MS + 5 * DAY_MS;
+    files.keep_house(now, 180).unwrap();
+    assert_eq!(days(&files), 5);
+    files.keep_house(now + 1000 * DAY_MS, 180).unwrap();
+    assert_eq!(days(&files), 4, "a clock that jumps ahead takes one day");
+    assert_eq!(files.watermark(&node(1)).await, Ok(5 * 24 * 8));
+}
+
+#[tokio::test]
+async fn what_a_crash_leaves_of_a_file_is_no_file() {
+    let place = OnDisk(scratch());
+    let files = place.files();
+    let first = batch(&node(1), 0, 10);
+    files.append(&first).await.unwrap();
+    let day = place::days(&files.folder).unwrap()[0];
+    let folder = files.folder.join(day.to_string());
+    fs::write(folder.join(".partial-x"), "PAR1").unwrap();
+    fs::write(folder.join("notes.parquet"), "PAR1").unwrap();
+    assert_eq!(files.watermark(&node(1)).await, Ok(first.upto));
+    assert_eq!(all_rows(&files, &node(1)), first.rows);
+}
+
+#[tokio::test]
+async fn a_row_takes_few_bytes() {
+    const ROWS: usize = 50_000;
+    const BYTES_MAX: u64 = 60;
+    let place = OnDisk(scratch());
+    let files = place.files();
+    let rows = rows(1, ROWS);
+    let upto = rows[ROWS - 1].number + 1;
+    let batch = Batch {
+        node: node(1),
+        after: 0,
+        upto,
+        rows,
+    };
+    files.append(&batch).await.unwrap();
+    let day = place::days(&files.folder).unwrap()[0];
+    let path = place::of(&files.folder, day).unwrap()[0].path(&files.folder);
+    let bytes = fs::metadata(path).unwrap().len();
+    let each = bytes / u64::try_from(ROWS).unwrap();
+    assert!(each <= BYTES_MAX, "{each} bytes a row");
+}
+
+#[test]
+fn an_export_is_a_file_of_all_its_rows_in_their_order() {
+    let place = scratch();
+    let count = 2 * schema::GROUP_ROWS + 5;
+    let rows: Vec<Row> = rows(1, count).into_iter().map(|numbered| numbered.row).collect();
+    let mut export = Export::begin().unwrap();
+    let mut bytes = Vec::new();
+    for row in &rows {
+        bytes.extend(export.row(row.clone()).unwrap());
+    }
+    assert!(!bytes.is_empty(), "groups are given as they are complete");
+    bytes.extend(export.finish().unwrap());
+    let path = place.path().join("export.parquet");
+    fs::write(&path, bytes).unwrap();
+    let table = table::Table::open(&path).unwrap();
+    let mut read = Vec::new();
+    for group in 0..table.groups() {
+        read.extend(table.group(group).unwrap().read(usize::MAX).unwrap());
+    }
+    assert!(
+        read.iter()
+            .map(|numbered| numbered.number)
+            .eq(1..=u64::try_from(count).unwrap())
+    );
+    assert!(read.into_iter().map(|numbered| numbered.row).eq(rows));
+}

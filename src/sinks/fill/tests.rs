@@ -1,0 +1,62 @@
+//! Filling the log's files from a ledger.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use super::*;
+use crate::{
+    domain::ledger::{Change, Settlement, Step},
+    journal::tests::scratch,
+    sinks::{
+        contract::samples::{BEGIN_MS, node, row},
+        files::LogFiles,
+        sink::Sink,
+    },
+    store::ledger::contract::memory,
+};
+
+const DAY: i64 = BEGIN_MS / 86_400_000;
+
+fn ids<'a>(rows: impl IntoIterator<Item = &'a Row>) -> BTreeSet<String> {
+    rows.into_iter().map(|row| row.request_id.clone()).collect()
+}
+
+#[tokio::test]
+async fn a_home_gets_the_rows_that_it_lacks_once_and_those_that_a_journal_may_bring_not() {
+    let (ledger, folder) = (memory::ledger(), scratch());
+    let home = LogFiles::open(folder.path(), Duration::from_secs(3600), 50_000).unwrap();
+    let rows: Vec<Row> = (0..2_500)
+        .map(|seed| Row {
+            account: "acme".to_owned(),
+            ..row(seed, BEGIN_MS + i64::try_from(seed).unwrap())
+        })
+        .collect();
+    let steps: Vec<Step> = std::iter::zip(1.., &rows)
+        .map(|(seq, row)| Step {
+            seq,
+            change: Change::Settle(Box::new(Settlement::of(row.clone(), 0))),
+        })
+        .collect();
+    for some in steps.chunks(200) {
+        ledger.apply(&node(7), "acme", some).await.unwrap();
+    }
+    let fed = std::iter::zip(1.., rows.iter().skip(300).take(500)).map(|(number, row)| NumberedRow {
+        number,
+        row: row.clone(),
+    });
+    let batch = Batch {
+        node: node(7),
+        after: 0,
+        upto: 501,
+        rows: fed.collect(),
+    };
+    home.append(&batch).await.unwrap();
+    let before_ms = BEGIN_MS + 2_400;
+    let brought = fill(&home, &*ledger, ("acme", DAY), before_ms).await.unwrap();
+    assert_eq!(brought, 2_400 - 500);
+    let there = home.rows("acme", DAY, 0, 10_000).await.unwrap();
+    assert_eq!(there.len(), 2_400, "none is there twice");
+    assert_eq!(ids(&there), ids(rows.iter().take(2_400)));
+    assert_eq!(fill(&home, &*ledger, ("acme", DAY), before_ms).await.unwrap(), 0);
+    assert_eq!(fill(&home, &*ledger, ("acme", DAY), i64::MAX).await.unwrap(), 100);
+    assert_eq!(fill(&home, &*ledger, ("acme", DAY + 1), i64::MAX).await.unwrap(), 0);
+}

@@ -1,0 +1,124 @@
+//! A sink in memory: the model that the others obey.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+
+use crate::{
+    domain::ledger::NodeId,
+    journal::NumberedRow,
+    sinks::{
+        batching::{Batching, Linger},
+        contract::Place,
+        sink::{Batch, Sink, SinkError},
+    },
+};
+
+/// What one lane has: its watermark and its rows.
+#[derive(Clone, Debug, Default)]
+struct Lane {
+    watermark: u64,
+    rows: Vec<NumberedRow>,
+}
+
+/// What is kept, and what goes wrong.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    lanes: Mutex<BTreeMap<NodeId, Lane>>,
+    batching: Batching,
+    /// What the next calls to `append` do instead of succeeding.
+    faults: Mutex<Vec<Fault>>,
+}
+
+/// How a call fails.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// Nothing has happened.
+    Before,
+    /// All has happened, and nobody is told.
+    Behind,
+    /// The sink forgets the lane.
+    Forgets,
+}
+
+impl Memory {
+    pub(crate) fn new(batching: Batching) -> Arc<Self> {
+        Arc::new(Self {
+            lanes: Mutex::default(),
+            batching,
+            faults: Mutex::default(),
+        })
+    }
+
+    /// The next call fails so; several come in the order in which they were asked for.
+    pub(crate) fn fail(&self, fault: Fault) {
+        self.faults.lock().insert(0, fault);
+    }
+
+    /// The rows of a lane.
+    pub(crate) fn of(&self, node: &NodeId) -> Vec<NumberedRow> {
+        self.lanes.lock().get(node).cloned().unwrap_or_default().rows
+    }
+}
+
+#[async_trait]
+impl Sink for Memory {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn batching(&self) -> Batching {
+        self.batching
+    }
+
+    async fn watermark(&self, node: &NodeId) -> Result<u64, SinkError> {
+        Ok(self.lanes.lock().get(node).map_or(0, |lane| lane.watermark))
+    }
+
+    async fn append(&self, batch: &Batch) -> Result<(), SinkError> {
+        let fault = self.faults.lock().pop();
+        let mut lanes = self.lanes.lock();
+        let lane = lanes.entry(batch.node.clone()).or_default();
+        let away = || Err(SinkError::Unavailable("it is away".to_owned()));
+        match fault {
+            Some(Fault::Before) => return away(),
+            Some(Fault::Forgets) => {
+                *lane = Lane::default();
+                return away();
+            }
+            Some(Fault::Behind) | None => {}
+        }
+        if lane.watermark >= batch.upto {
+            return Ok(());
+        }
+        if lane.watermark != batch.after {
+            return Err(SinkError::OutOfOrder {
+                watermark: lane.watermark,
+            });
+        }
+        lane.rows.extend(batch.rows.iter().cloned());
+        lane.watermark = batch.upto;
+        if fault.is_some() { away() } else { Ok(()) }
+    }
+}
+
+#[async_trait]
+impl Place for Arc<Memory> {
+    async fn open(&self) -> Arc<dyn Sink> {
+        Self::clone(self)
+    }
+
+    async fn rows(&self, node: &NodeId) -> Vec<NumberedRow> {
+        self.of(node)
+    }
+}
+
+#[tokio::test]
+async fn it_obeys_the_contract() {
+    let memory = Memory::new(Batching {
+        rows_max: 10,
+        linger: Linger::HourOr(Duration::from_secs(3600)),
+    });
+    crate::sinks::contract::obeys(&memory).await;
+}

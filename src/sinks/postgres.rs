@@ -1,0 +1,21 @@
+//! The consumption log in Postgres: one table with a partition per day, filled by COPY. How far a node's rows are in it is
+//! written in the same transaction as the rows, so each is there exactly once.
+
+mod columns;
+mod connection;
+mod error;
+mod migrations;
+mod partitions;
+mod reading;
+mod retention;
+mod settings;
+mod setup;
+mod sink;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+pub(crate) use retention::Retention;
+pub(crate) use settings::PostgresSettings;
+pub(crate) use setup::{Grants, set_up};
+pub(crate) use sink::PostgresLog;

@@ -1,0 +1,211 @@
+//! The columns of `weir.log`: what of a row stands in which, both ways.
+
+use std::{fmt::Display, pin::Pin};
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio_postgres::{
+    Row as Found,
+    binary_copy::BinaryCopyInWriter,
+    types::{FromSql, ToSql, Type},
+};
+
+use crate::{
+    domain::{
+        keys::key::KeyId,
+        ledger::{
+            NodeId,
+            consumption::{Modifiers, Part, Row, UsageSource},
+            tag::Tag,
+        },
+        money::NanoUsd,
+        wire::usage::Usage,
+    },
+    journal::NumberedRow,
+    sinks::postgres::error::PostgresError,
+};
+
+/// Names and types, in the order in which rows are written. New ones come at the end.
+const COLUMNS: [(&str, Type); 36] = [
+    ("node", Type::TEXT),
+    ("number", Type::INT8),
+    ("time", Type::TIMESTAMPTZ),
+    ("admitted_at", Type::TIMESTAMPTZ),
+    ("request_id", Type::TEXT),
+    ("account", Type::TEXT),
+    ("key_id", Type::TEXT),
+    ("protocol", Type::TEXT),
+    ("model_asked", Type::TEXT),
+    ("model", Type::TEXT),
+    ("provider", Type::TEXT),
+    ("status", Type::INT4),
+    ("outcome", Type::TEXT),
+    ("stream", Type::BOOL),
+    ("input_uncached", Type::INT8),
+    ("cache_read", Type::INT8),
+    ("cache_write_short", Type::INT8),
+    ("cache_write_long", Type::INT8),
+    ("output_text", Type::INT8),
+    ("output_reasoning", Type::INT8),
+    ("tool_input", Type::INT8),
+    ("web_searches", Type::INT8),
+    ("web_fetches", Type::INT8),
+    ("file_searches", Type::INT8),
+    ("code_interpreter_calls", Type::INT8),
+    ("image_generations", Type::INT8),
+    ("usage_source", Type::TEXT),
+    ("service_tier", Type::TEXT),
+    ("speed", Type::TEXT),
+    ("geo", Type::TEXT),
+    ("price_version", Type::TEXT),
+    ("cost_nano_usd", Type::INT8),
+    ("latency_ms", Type::INT8),
+    ("ttft_ms", Type::INT8),
+    ("parts", Type::JSONB),
+    ("tags", Type::TEXT_ARRAY),
+];
+/// Where the counts of the usage begin, and how many there are.
+const USAGE_AT: usize = 14;
+const USAGE_COUNTS: usize = 12;
+/// The last moment that a row has: 9999-12-30, nearly the last that calendars here have.
+const LATEST_MS: i64 = 253_402_128_000_000;
+
+/// The names, as a list in SQL.
+pub(super) fn names() -> String {
+    COLUMNS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
+/// The types, in the order of the names.
+pub(super) fn types() -> Vec<Type> {
+    COLUMNS.into_iter().map(|(_, kind)| kind).collect()
+}
+
+/// When a row ended, as the table has it: no year that it cannot name a partition after.
+pub(super) fn moment(unix_ms: i64) -> Timestamp {
+    Timestamp::from_millisecond(unix_ms.clamp(0, LATEST_MS)).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// Writes one row.
+pub(super) async fn write(
+    writer: Pin<&mut BinaryCopyInWriter>,
+    node: &NodeId,
+    numbered: &NumberedRow,
+) -> Result<(), PostgresError> {
+    let row = &numbered.row;
+    let number = whole(numbered.number);
+    let (time, admitted) = (moment(row.time_ms), moment(row.admitted_ms));
+    let node = node.as_str();
+    let texts = [
+        &row.request_id,
+        &row.account,
+        row.key_id.as_str(),
+        &row.protocol,
+        &row.model_asked,
+        &row.model,
+        &row.provider,
+    ]
+    .map(text);
+    let (status, outcome) = (i32::from(row.status), text(&row.outcome));
+    let usage = row.usage.parts().map(whole);
+    let source = match row.usage_source {
+        UsageSource::Reported => "reported",
+        UsageSource::Partial => "partial",
+        UsageSource::Estimated => "estimated",
+    };
+    let modifiers = [&row.modifiers.service_tier, &row.modifiers.speed, &row.modifiers.geo];
+    let modifiers = modifiers.map(|given| given.as_deref().map(text));
+    let (version, cost) = (text(&row.price_version), row.cost_nano_usd.nanos());
+    let (latency, ttft) = (whole(row.latency_ms), row.ttft_ms.map(whole));
+    let parts = (!row.parts.is_empty()).then(|| parts(&row.parts)).transpose()?;
+    let tags: Vec<&str> = row.tags.iter().map(Tag::as_str).collect();
+    let mut values: Vec<&(dyn ToSql + Sync)> = Vec::with_capacity(COLUMNS.len());
+    values.extend([&node as &(dyn ToSql + Sync), &number, &time, &admitted]);
+    values.extend(texts.iter().map(|text| text as &(dyn ToSql + Sync)));
+    values.extend([&status as &(dyn ToSql + Sync), &outcome, &row.stream]);
+    values.extend(usage.iter().map(|count| count as &(dyn ToSql + Sync)));
+    values.push(&source);
+    values.extend(modifiers.iter().map(|given| given as &(dyn ToSql + Sync)));
+    values.extend([&version as &(dyn ToSql + Sync), &cost, &latency, &ttft, &parts, &tags]);
+    Ok(writer.write(&values).await?)
+}
+
+/// A text as Postgres takes it: it has no zero byte.
+fn text(given: &str) -> String {
+    given.replace('\0', "\u{fffd}")
+}
+
+/// Every count of weir fits: they are at most 2^53, and a journal's numbers below 2^63.
+fn whole(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn parts(parts: &[Part]) -> Result<Value, PostgresError> {
+    let clean = |part: &Part| Part {
+        model: text(&part.model),
+        priced_as: part.priced_as.as_deref().map(text),
+        price_version: part.price_version.as_deref().map(text),
+        ..part.clone()
+    };
+    let clean: Vec<Part> = parts.iter().map(clean).collect();
+    serde_json::to_value(clean).map_err(|error| PostgresError::Row(error.to_string()))
+}
+
+/// Reads what [`write`] has written: whose it is, and the row.
+pub(super) fn read(found: &Found) -> Result<(String, NumberedRow), PostgresError> {
+    let mut usage = [0; USAGE_COUNTS];
+    for (into, (name, _)) in usage.iter_mut().zip(COLUMNS.iter().skip(USAGE_AT)) {
+        *into = count(found, name)?;
+    }
+    let parts = match get::<Option<Value>>(found, "parts")? {
+        Some(parts) => serde_json::from_value(parts).map_err(|error| wrong(&error))?,
+        None => Vec::new(),
+    };
+    let tags = get::<Vec<&str>>(found, "tags")?;
+    let key = KeyId::parse(get(found, "key_id")?);
+    let row = Row {
+        time_ms: get::<Timestamp>(found, "time")?.as_millisecond(),
+        admitted_ms: get::<Timestamp>(found, "admitted_at")?.as_millisecond(),
+        request_id: get(found, "request_id")?,
+        account: get(found, "account")?,
+        key_id: key.map_err(|error| wrong(&error))?,
+        protocol: get(found, "protocol")?,
+        model_asked: get(found, "model_asked")?,
+        model: get(found, "model")?,
+        provider: get(found, "provider")?,
+        status: u16::try_from(get::<i32>(found, "status")?).map_err(|error| wrong(&error))?,
+        outcome: get(found, "outcome")?,
+        stream: get(found, "stream")?,
+        tags: tags.into_iter().filter_map(Tag::parse).collect(),
+        usage: Usage::of_parts(usage),
+        usage_source: match get::<&str>(found, "usage_source")? {
+            "reported" => UsageSource::Reported,
+            "partial" => UsageSource::Partial,
+            "estimated" => UsageSource::Estimated,
+            other => return Err(wrong(&format_args!("usage_source {other:?}"))),
+        },
+        parts,
+        modifiers: Modifiers {
+            service_tier: get(found, "service_tier")?,
+            speed: get(found, "speed")?,
+            geo: get(found, "geo")?,
+        },
+        price_version: get(found, "price_version")?,
+        cost_nano_usd: NanoUsd::from_nanos(get(found, "cost_nano_usd")?),
+        latency_ms: count(found, "latency_ms")?,
+        ttft_ms: get::<Option<i64>>(found, "ttft_ms")?.map(i64::unsigned_abs),
+    };
+    let number = count(found, "number")?;
+    Ok((get(found, "node")?, NumberedRow { number, row }))
+}
+
+fn get<'a, T: FromSql<'a>>(found: &'a Found, name: &str) -> Result<T, PostgresError> {
+    found.try_get(name).map_err(|error| wrong(&error))
+}
+
+fn count(found: &Found, name: &str) -> Result<u64, PostgresError> {
+    get::<i64>(found, name).map(i64::unsigned_abs)
+}
+
+fn wrong(what: &dyn Display) -> PostgresError {
+    PostgresError::Row(what.to_string())
+}

@@ -1,0 +1,300 @@
+//! Sessions of people in browsers in the embedded store's file.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use redb::{ReadableTable, ReadableTableMetadata, Table};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    EmbeddedStore, blocking,
+    database::unavailable,
+    file::{StoreFile, WEB_SESSIONS},
+};
+use crate::{
+    edges::clock,
+    store::{
+        StoreError,
+        web_sessions::{
+            Claim, EMBEDDED_WEB_SESSIONS_MAX, Lifetime, SESSION_FORMS_MAX, SessionDigest, VISIT_NOTED_EVERY,
+            WebSessionStore,
+        },
+    },
+};
+
+type Sessions<'t> = Table<'t, &'static [u8], (i64, &'static [u8])>;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredSession {
+    who: String,
+    /// How long it lasts without a visit, in milliseconds.
+    idle_ms: i64,
+    /// When it ends in any case, in milliseconds since the Unix epoch.
+    ends_ms: i64,
+    /// What was sent in it.
+    forms: Vec<String>,
+}
+
+impl StoredSession {
+    /// When it ends after a visit.
+    fn until(&self, now: i64) -> i64 {
+        now.saturating_add(self.idle_ms).min(self.ends_ms)
+    }
+}
+
+fn millis(time: std::time::Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn stored(sessions: &Sessions<'_>, id: &SessionDigest, now: i64) -> Result<Option<(i64, StoredSession)>, redb::Error> {
+    let found = sessions.get(id.as_bytes().as_slice())?;
+    let Some((until, text)) = found
+        .as_ref()
+        .map(redb::AccessGuard::value)
+        .filter(|(until, _)| *until > now)
+    else {
+        return Ok(None);
+    };
+    let session = serde_json::from_slice(text).map_err(|error| redb::Error::Io(error.into()))?;
+    Ok(Some((until, session)))
+}
+
+fn keep(
+    sessions: &mut Sessions<'_>,
+    id: &SessionDigest,
+    until: i64,
+    session: &StoredSession,
+) -> Result<(), redb::Error> {
+    let text = serde_json::to_vec(session).map_err(|error| redb::Error::Io(error.into()))?;
+    sessions.insert(id.as_bytes().as_slice(), (until, text.as_slice()))?;
+    Ok(())
+}
+
+impl StoreFile {
+    /// Changes sessions, on disk when it returns.
+    fn change_web_sessions<T>(
+        &self,
+        change: impl FnOnce(&mut Sessions<'_>) -> Result<T, redb::Error>,
+    ) -> Result<T, StoreError> {
+        let write = || -> Result<T, redb::Error> {
+            let transaction = self.begin_write()?;
+            let answer = change(&mut transaction.open_table(WEB_SESSIONS)?)?;
+            transaction.commit()?;
+            Ok(answer)
+        };
+        write().map_err(unavailable)
+    }
+
+    fn begin_web_session(
+        &self,
+        id: &SessionDigest,
+        who: String,
+        lasts: Lifetime,
+        (now, most): (i64, u64),
+    ) -> Result<(), StoreError> {
+        self.change_web_sessions(|sessions| {
+            let (until, session) = match stored(sessions, id, now)? {
+                Some((until, before)) => (until, StoredSession { who, ..before }),
+                None => {
+                    let session = StoredSession {
+                        who,
+                        idle_ms: millis(lasts.idle),
+                        ends_ms: now.saturating_add(millis(lasts.whole)),
+                        forms: Vec::new(),
+                    };
+                    (session.until(now), session)
+                }
+            };
+            keep(sessions, id, until, &session)?;
+            if sessions.len()? <= most {
+                return Ok(());
+            }
+            let mut ends: Vec<i64> = Vec::new();
+            for entry in sessions.iter()? {
+                ends.push(entry?.1.value().0);
+            }
+            ends.sort_unstable_by(|one, other| other.cmp(one));
+            let last = usize::try_from(most).ok().and_then(|most| ends.get(most).copied());
+            let over = last.unwrap_or(now).max(now);
+            sessions.retain(|key, (until, _)| until > over || key == id.as_bytes().as_slice())?;
+            Ok(())
+        })
+    }
+
+    fn visit_web_session(&self, id: &SessionDigest, now: i64) -> Result<Option<String>, StoreError> {
+        let read = || -> Result<Option<(i64, StoredSession)>, redb::Error> {
+            let transaction = self.snapshot()?;
+            let sessions = transaction.open_table(WEB_SESSIONS)?;
+            let found = sessions.get(id.as_bytes().as_slice())?;
+            let found = found.as_ref().map(redb::AccessGuard::value);
+            let Some((until, text)) = found.filter(|(until, _)| *until > now) else {
+                return Ok(None);
+            };
+            let session = serde_json::from_slice(text).map_err(|error| redb::Error::Io(error.into()))?;
+            Ok(Some((until, session)))
+        };
+        let Some((until, session)) = read().map_err(unavailable)? else {
+            return Ok(None);
+        };
+        let next = session.until(now);
+        if next.saturating_sub(until) >= millis(VISIT_NOTED_EVERY) {
+            self.change_web_sessions(|sessions| keep(sessions, id, next, &session))?;
+        }
+        Ok(Some(session.who))
+    }
+
+    fn end_web_session(&self, id: &SessionDigest, now: i64) -> Result<Option<String>, StoreError> {
+        self.change_web_sessions(|sessions| {
+            let found = stored(sessions, id, now)?;
+            sessions.remove(id.as_bytes().as_slice())?;
+            Ok(found.map(|(_, session)| session.who))
+        })
+    }
+
+    fn claim_form(&self, id: &SessionDigest, form: String, now: i64) -> Result<Claim, StoreError> {
+        self.change_web_sessions(|sessions| {
+            let Some((until, mut session)) = stored(sessions, id, now)? else {
+                return Ok(Claim::Ended);
+            };
+            if session.forms.contains(&form) {
+                return Ok(Claim::Taken);
+            }
+            if session.forms.len() >= SESSION_FORMS_MAX {
+                return Ok(Claim::Full);
+            }
+            session.forms.push(form);
+            keep(sessions, id, until, &session)?;
+            Ok(Claim::New)
+        })
+    }
+
+    fn release_form(&self, id: &SessionDigest, form: &str, now: i64) -> Result<(), StoreError> {
+        self.change_web_sessions(|sessions| {
+            if let Some((until, mut session)) = stored(sessions, id, now)? {
+                session.forms.retain(|known| known != form);
+                keep(sessions, id, until, &session)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl EmbeddedStore {
+    async fn of_web_sessions<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&StoreFile, i64) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        blocking(move || work(&shared.file.lock(), clock::unix_millis())).await
+    }
+}
+
+#[async_trait]
+impl WebSessionStore for EmbeddedStore {
+    async fn begin(&self, id: &SessionDigest, who: &str, lasts: Lifetime) -> Result<(), StoreError> {
+        let (id, who) = (*id, who.to_owned());
+        let most = EMBEDDED_WEB_SESSIONS_MAX;
+        self.of_web_sessions(move |file, now| file.begin_web_session(&id, who, lasts, (now, most)))
+            .await
+    }
+
+    async fn visit(&self, id: &SessionDigest) -> Result<Option<String>, StoreError> {
+        let id = *id;
+        self.of_web_sessions(move |file, now| file.visit_web_session(&id, now))
+            .await
+    }
+
+    async fn end(&self, id: &SessionDigest) -> Result<Option<String>, StoreError> {
+        let id = *id;
+        self.of_web_sessions(move |file, now| file.end_web_session(&id, now))
+            .await
+    }
+
+    async fn claim(&self, id: &SessionDigest, form: &str) -> Result<Claim, StoreError> {
+        let (id, form) = (*id, form.to_owned());
+        self.of_web_sessions(move |file, now| file.claim_form(&id, form, now))
+            .await
+    }
+
+    async fn release(&self, id: &SessionDigest, form: &str) -> Result<(), StoreError> {
+        let (id, form) = (*id, form.to_owned());
+        self.of_web_sessions(move |file, now| file.release_form(&id, &form, now))
+            .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const LASTS: Lifetime = Lifetime {
+        idle: Duration::from_secs(1800),
+        whole: Duration::from_secs(43_200),
+    };
+    const MINUTE: i64 = 60_000;
+
+    fn id(number: i64) -> SessionDigest {
+        SessionDigest::of("test", &number.to_string())
+    }
+
+    #[test]
+    fn a_session_ends_30_minutes_after_its_last_visit_to_the_minute_and_after_12_hours() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, ..) = StoreFile::open(folder.path()).unwrap();
+        let visit = |now| file.visit_web_session(&id(1), now).unwrap().is_some();
+        file.begin_web_session(&id(1), "me".to_owned(), LASTS, (0, 9)).unwrap();
+        assert!(visit(29 * MINUTE) && visit(58 * MINUTE));
+        assert!(visit(58 * MINUTE + MINUTE / 2), "which is too soon to be noted");
+        assert!(!visit(88 * MINUTE));
+        file.begin_web_session(&id(1), "me".to_owned(), LASTS, (0, 9)).unwrap();
+        for minute in (0..12 * 60).step_by(20) {
+            assert!(visit(minute * MINUTE), "{minute}");
+        }
+        assert!(!visit(12 * 60 * MINUTE));
+    }
+
+    #[test]
+    fn beyond_the_most_those_end_that_would_end_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, ..) = StoreFile::open(folder.path()).unwrap();
+        for number in 0..4 {
+            file.begin_web_session(&id(number), "me".to_owned(), LASTS, (number * MINUTE, 3))
+                .unwrap();
+        }
+        let left: Vec<bool> = (0..4)
+            .map(|number| file.visit_web_session(&id(number), 5 * MINUTE).unwrap().is_some())
+            .collect();
+        assert_eq!(left, [false, true, true, true]);
+    }
+
+    #[test]
+    fn a_session_has_its_most_forms() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, ..) = StoreFile::open(folder.path()).unwrap();
+        let session = StoredSession {
+            who: "me".to_owned(),
+            idle_ms: MINUTE,
+            ends_ms: MINUTE,
+            forms: (1..SESSION_FORMS_MAX).map(|number| number.to_string()).collect(),
+        };
+        file.change_web_sessions(|sessions| keep(sessions, &id(1), MINUTE, &session))
+            .unwrap();
+        let claim = |form: &str| file.claim_form(&id(1), form.to_owned(), 0).unwrap();
+        assert_eq!((claim("last"), claim("more")), (Claim::New, Claim::Full));
+        assert_eq!(claim("1"), Claim::Taken);
+    }
+
+    #[tokio::test]
+    async fn sessions_outlive_the_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(folder.path()).unwrap();
+        store.begin(&id(1), "me", LASTS).await.unwrap();
+        assert_eq!(store.claim(&id(1), "form").await.unwrap(), Claim::New);
+        drop(store);
+        let store = EmbeddedStore::open(folder.path()).unwrap();
+        assert_eq!(store.visit(&id(1)).await.unwrap().as_deref(), Some("me"));
+        assert_eq!(store.claim(&id(1), "form").await.unwrap(), Claim::Taken);
+    }
+}

@@ -1,0 +1,44 @@
+//! The scripts about people's sessions in browsers.
+
+use super::loaded::Loaded;
+
+macro_rules! script {
+    ($file:literal) => {
+        Loaded::new(concat!(
+            include_str!("prelude.lua"),
+            include_str!("web_sessions/head.lua"),
+            include_str!($file)
+        ))
+    };
+}
+
+pub(super) struct WebSessionScripts {
+    pub(super) begin: Loaded,
+    pub(super) visit: Loaded,
+    pub(super) end: Loaded,
+    pub(super) claim: Loaded,
+    pub(super) release: Loaded,
+}
+
+impl WebSessionScripts {
+    pub(super) fn new() -> Self {
+        Self {
+            begin: script!("web_sessions/begin.lua"),
+            visit: script!("web_sessions/visit.lua"),
+            end: script!("web_sessions/end.lua"),
+            claim: script!("web_sessions/claim.lua"),
+            release: script!("web_sessions/release.lua"),
+        }
+    }
+
+    pub(super) fn all(&self) -> [&Loaded; 5] {
+        let Self {
+            begin,
+            visit,
+            end,
+            claim,
+            release,
+        } = self;
+        [begin, visit, end, claim, release]
+    }
+}

@@ -1,0 +1,64 @@
+//! Sessions of people in browsers in Redis: a hash each, which expires when the session ends.
+
+use ::redis::ScriptInvocation;
+use async_trait::async_trait;
+
+use super::{ADMIN_BUDGET, RedisStore, link::Effort, loaded::Loaded, reply::ScriptReply};
+use crate::store::{
+    StoreError,
+    web_sessions::{Claim, Lifetime, SESSION_FORMS_MAX, SessionDigest, WebSessionStore},
+};
+
+impl RedisStore {
+    fn of_session<'a>(&self, script: &'a Loaded, id: &SessionDigest) -> ScriptInvocation<'a> {
+        let mut call = self.prepare(script);
+        call.key(format!("{}:{}", self.web_session_key, id.to_hex()));
+        call
+    }
+}
+
+fn who(mut reply: ScriptReply) -> Result<Option<String>, StoreError> {
+    Ok(Some(reply.text()?).filter(|who| !who.is_empty()))
+}
+
+#[async_trait]
+impl WebSessionStore for RedisStore {
+    async fn begin(&self, id: &SessionDigest, who: &str, lasts: Lifetime) -> Result<(), StoreError> {
+        let mut call = self.of_session(&self.scripts.web_sessions.begin, id);
+        let [idle, whole] = [lasts.idle, lasts.whole].map(|time| time.as_millis().to_string());
+        call.arg(who).arg(idle).arg(whole);
+        self.call(&call, Effort::Write(ADMIN_BUDGET)).await.map(drop)
+    }
+
+    async fn visit(&self, id: &SessionDigest) -> Result<Option<String>, StoreError> {
+        let call = self.of_session(&self.scripts.web_sessions.visit, id);
+        // Done twice it does the same.
+        who(self.call(&call, Effort::Read(self.budget)).await?)
+    }
+
+    async fn end(&self, id: &SessionDigest) -> Result<Option<String>, StoreError> {
+        let call = self.of_session(&self.scripts.web_sessions.end, id);
+        who(self.call(&call, Effort::Write(ADMIN_BUDGET)).await?)
+    }
+
+    async fn claim(&self, id: &SessionDigest, form: &str) -> Result<Claim, StoreError> {
+        let mut call = self.of_session(&self.scripts.web_sessions.claim, id);
+        call.arg(form).arg(SESSION_FORMS_MAX);
+        let mut reply = self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
+        match reply.text()?.as_str() {
+            "new" => Ok(Claim::New),
+            "taken" => Ok(Claim::Taken),
+            "full" => Ok(Claim::Full),
+            "ended" => Ok(Claim::Ended),
+            _ => Err(StoreError::Corrupt(
+                "redis does not say whether a form is new".to_owned(),
+            )),
+        }
+    }
+
+    async fn release(&self, id: &SessionDigest, form: &str) -> Result<(), StoreError> {
+        let mut call = self.of_session(&self.scripts.web_sessions.release, id);
+        call.arg(form);
+        self.call(&call, Effort::Write(ADMIN_BUDGET)).await.map(drop)
+    }
+}

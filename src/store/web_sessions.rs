@@ -1,0 +1,179 @@
+//! The storage of people's sessions in browsers, shared by all nodes. The text in a cookie is never here, only its digest.
+//!
+//! A session ends by the store's clock: after some time without a visit, and at its end in any case.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sha2::{Digest, Sha256};
+
+use crate::store::StoreError;
+
+/// The most forms of one session that are remembered. None is forgotten before its session ends: one that was could be sent
+/// again.
+pub(crate) const SESSION_FORMS_MAX: usize = 1000;
+/// How many sessions an embedded store keeps, some 200 bytes each; beyond it those end that would end first.
+pub(crate) const EMBEDDED_WEB_SESSIONS_MAX: u64 = 20_000;
+/// How seldom an embedded store notes visits, each of which is a write to its disk. A session may end that much earlier than
+/// its time without a visit says.
+pub(crate) const VISIT_NOTED_EVERY: Duration = Duration::from_secs(60);
+
+/// By what a session is found: the digest of the text in its cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SessionDigest([u8; 32]);
+
+impl SessionDigest {
+    /// The digest of a cookie's text. `kind` keeps apart what must not be taken for each other.
+    pub(crate) fn of(kind: &str, text: &str) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(Sha256::digest(kind));
+        hash.update(text);
+        Self(hash.finalize().into())
+    }
+
+    /// Its bytes.
+    pub(crate) const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The same as text.
+    pub(crate) fn to_hex(self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// How long a session lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lifetime {
+    /// Without a visit.
+    pub(crate) idle: Duration,
+    /// In all.
+    pub(crate) whole: Duration,
+}
+
+/// What became of the wish to send a form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// It was not sent before.
+    New,
+    /// It was.
+    Taken,
+    /// The session has sent [`SESSION_FORMS_MAX`] forms.
+    Full,
+    /// There is no such session any more.
+    Ended,
+}
+
+/// The sessions of all nodes. Every method is atomic.
+#[async_trait]
+pub(crate) trait WebSessionStore: Send + Sync {
+    /// Begins a session of `who`. One that is there already is `who`'s from now on, and ends when it would have ended.
+    async fn begin(&self, id: &SessionDigest, who: &str, lasts: Lifetime) -> Result<(), StoreError>;
+
+    /// Whose session it is, unless it has ended. It was visited then.
+    async fn visit(&self, id: &SessionDigest) -> Result<Option<String>, StoreError>;
+
+    /// Ends a session and says whose it was: only one of several callers is told.
+    async fn end(&self, id: &SessionDigest) -> Result<Option<String>, StoreError>;
+
+    /// Takes a form for a session that it may be sent in once.
+    async fn claim(&self, id: &SessionDigest, form: &str) -> Result<Claim, StoreError>;
+
+    /// Gives a form back whose change was not made.
+    async fn release(&self, id: &SessionDigest, form: &str) -> Result<(), StoreError>;
+}
+
+/// What every engine has to do.
+#[cfg(test)]
+pub(crate) mod contract {
+    use super::*;
+    use crate::store::contract::until;
+
+    const LONG: Lifetime = Lifetime {
+        idle: Duration::from_secs(1800),
+        whole: Duration::from_secs(43_200),
+    };
+    const SHORT: Duration = Duration::from_millis(150);
+
+    fn id(text: &str) -> SessionDigest {
+        SessionDigest::of("test", text)
+    }
+
+    async fn until_ended(store: &dyn WebSessionStore, id: &SessionDigest, visited: bool) {
+        until("the session ends", async || {
+            if visited {
+                store.visit(id).await.unwrap().is_none()
+            } else {
+                store.claim(id, "x").await.unwrap() == Claim::Ended
+            }
+        })
+        .await;
+    }
+
+    /// All behaviours, on a store of its own.
+    pub(crate) async fn web_sessions_are_kept(store: &dyn WebSessionStore) {
+        let (mine, other) = (id("mine"), id("other"));
+        assert_eq!(store.visit(&mine).await.unwrap(), None);
+        assert_eq!(store.end(&mine).await.unwrap(), None);
+        store.begin(&mine, "me", LONG).await.unwrap();
+        assert_eq!(store.visit(&mine).await.unwrap().as_deref(), Some("me"));
+        assert_eq!(store.visit(&other).await.unwrap(), None);
+
+        // A form counts once, in its session.
+        store.begin(&other, "you", LONG).await.unwrap();
+        assert_eq!(store.claim(&mine, "form").await.unwrap(), Claim::New);
+        assert_eq!(store.claim(&mine, "form").await.unwrap(), Claim::Taken);
+        assert_eq!(store.claim(&other, "form").await.unwrap(), Claim::New);
+        store.release(&mine, "form").await.unwrap();
+        assert_eq!(store.claim(&mine, "form").await.unwrap(), Claim::New);
+        store.begin(&mine, "me, rotated", LONG).await.unwrap();
+        assert_eq!(store.visit(&mine).await.unwrap().as_deref(), Some("me, rotated"));
+        assert_eq!(
+            store.claim(&mine, "form").await.unwrap(),
+            Claim::Taken,
+            "still the same"
+        );
+
+        // One of several is told of the end, and nothing is left of the session.
+        let ends = tokio::join!(store.end(&mine), store.end(&mine));
+        let told = [ends.0.unwrap(), ends.1.unwrap()];
+        assert_eq!(told.iter().flatten().count(), 1, "{told:?}");
+        assert_eq!(store.visit(&mine).await.unwrap(), None);
+        assert_eq!(store.claim(&mine, "form").await.unwrap(), Claim::Ended);
+        store.release(&mine, "form").await.unwrap();
+        assert_eq!(store.visit(&mine).await.unwrap(), None, "nothing comes back");
+        assert_eq!(store.visit(&other).await.unwrap().as_deref(), Some("you"));
+
+        ends_of_time(store).await;
+    }
+
+    /// A session takes so many forms and no more. Apart, because an engine with a disk of its own is slow at so many.
+    pub(crate) async fn a_session_has_its_most_forms(store: &dyn WebSessionStore) {
+        let mine = id("forms");
+        store.begin(&mine, "me", LONG).await.unwrap();
+        for number in 0..SESSION_FORMS_MAX {
+            assert_eq!(store.claim(&mine, &number.to_string()).await.unwrap(), Claim::New);
+        }
+        assert_eq!(store.claim(&mine, "more").await.unwrap(), Claim::Full);
+        assert_eq!(store.claim(&mine, "0").await.unwrap(), Claim::Taken);
+    }
+
+    async fn ends_of_time(store: &dyn WebSessionStore) {
+        let idle = Lifetime { idle: SHORT, ..LONG };
+        store.begin(&id("idle"), "me", idle).await.unwrap();
+        until_ended(store, &id("idle"), false).await;
+        assert_eq!(store.visit(&id("idle")).await.unwrap(), None);
+        let whole = Lifetime { whole: SHORT, ..LONG };
+        store.begin(&id("whole"), "me", whole).await.unwrap();
+        until_ended(store, &id("whole"), true).await;
+        assert_eq!(
+            store.end(&id("whole")).await.unwrap(),
+            None,
+            "nobody is told of what is over"
+        );
+        // Becoming somebody else's does not make it longer.
+        store.begin(&id("both"), "me", whole).await.unwrap();
+        store.begin(&id("both"), "you", LONG).await.unwrap();
+        until_ended(store, &id("both"), true).await;
+    }
+}

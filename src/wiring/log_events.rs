@@ -1,0 +1,39 @@
+//! The sink that posts events, from its settings.
+
+use std::sync::Arc;
+
+use crate::{
+    config::{Config, log_events::LogEventsConfig},
+    sinks::events::{Events, EventsSettings},
+    wiring::{
+        StartError,
+        log_postgres::{pem, secret},
+    },
+};
+
+/// The folder in the journal's that says how far the receiver is.
+const FOLDER: &str = "events";
+
+/// Connects nowhere yet.
+pub(super) fn open(events: &LogEventsConfig, config: &Config) -> Result<Arc<Events>, StartError> {
+    let authorization = events.authorization.as_ref();
+    let settings = EventsSettings {
+        url: events.url.clone(),
+        secret: secret("[log.events] secret", &events.secret)?,
+        authorization: authorization
+            .map(|one| secret("[log.events] authorization", one))
+            .transpose()?,
+        source: events.source.clone(),
+        ca: events
+            .ca_file
+            .as_deref()
+            .map(|path| pem("[log.events] ca_file", path))
+            .transpose()?,
+        batch_rows: events.batch_rows,
+        connect: events.connect,
+        answer: events.answer,
+        folder: config.journal.path.join(FOLDER),
+    };
+    let events = Events::new(settings).map_err(|error| StartError::Configuration(error.to_string()))?;
+    Ok(Arc::new(events))
+}

@@ -1,0 +1,127 @@
+//! Sessions outlive a process and are shared by nodes; and what holds while the store is away.
+
+use super::{address, builder, signed_in, with_console};
+use crate::harness::redis::RedisServer;
+use crate::harness::tab::{Tab, form};
+use crate::harness::tools::skip;
+use crate::harness::{Weir, wait_for, wait_until};
+
+/// The same browser at another node, or at the same one after its restart.
+fn moved(tab: &Tab, weir: &Weir) -> Tab {
+    let mut moved = Tab::new(address(weir));
+    moved.cookie = tab.cookie.clone();
+    moved
+}
+
+/// Two nodes at one Redis.
+fn nodes() -> Option<(RedisServer, Weir, Weir)> {
+    let redis = RedisServer::start()?;
+    let node = || builder("http://127.0.0.1:9").redis(&redis).start();
+    let (one, other) = (node(), node());
+    Some((redis, one, other))
+}
+
+#[test]
+fn a_restart_keeps_sessions_and_the_forms_that_were_sent_in_them() {
+    let mut weir = with_console();
+    let mut tab = signed_in(&weir, "owner");
+    let page = tab.page("/accounts");
+    let sent = form(&page, "/accounts");
+    let entered = [("id", "acme"), ("balance_usd", "5")];
+    assert_eq!(tab.send_form(&sent, &entered).status, 303);
+    weir.kill_and_restart();
+    let mut again = moved(&tab, &weir);
+    assert!(again.page("/accounts/acme").contains("Role: owner"));
+    let twice = again.send_form(&sent, &entered);
+    assert_eq!(twice.status, 409, "{}", twice.text());
+    let page = again.page("/");
+    assert_eq!(again.fill(&page, "/sign-out", &[]).status, 303);
+    weir.kill_and_restart();
+    assert_eq!(moved(&tab, &weir).get("/").status, 401);
+}
+
+#[test]
+fn an_owners_session_outlives_the_process_and_not_its_key() {
+    let mut weir = with_console();
+    let key = weir.key();
+    let mut tab = Tab::new(weir.gateway);
+    assert_eq!(tab.post("/portal/sign-in", &[("key", &key.text)]).status, 303);
+    weir.kill_and_restart();
+    let mut again = Tab::new(weir.gateway);
+    again.cookie = tab.cookie.clone();
+    assert!(again.page("/portal").contains(&key.id));
+    weir.cli_json(&["key", "revoke", &key.id]);
+    let ended = again.get("/portal");
+    assert_eq!(ended.status, 401);
+    assert!(ended.text().contains("has ended"), "{}", ended.text());
+    assert!(
+        !again.get("/portal").text().contains("has ended"),
+        "nobody knows it any more"
+    );
+}
+
+#[test]
+fn nodes_share_sessions_their_end_and_the_forms_that_were_sent() {
+    let Some((redis, one, other)) = nodes() else {
+        skip!("redis-server is not there");
+    };
+    let mut here = signed_in(&one, "owner");
+    let mut there = moved(&here, &other);
+    let sent = form(&here.page("/accounts"), "/accounts");
+    assert!(there.page("/").contains("Role: owner"));
+    let entered = [("id", "acme"), ("balance_usd", "5")];
+    assert_eq!(
+        there.send_form(&sent, &entered).status,
+        303,
+        "a form of one node, sent to the other"
+    );
+    assert_eq!(here.send_form(&sent, &entered).status, 409);
+    let cookie = here.cookie.clone().unwrap();
+    let (_, text) = cookie.split_once('=').unwrap();
+    let stored = redis.stored_bytes();
+    assert!(
+        !stored.windows(text.len()).any(|bytes| bytes == text.as_bytes()),
+        "only its digest is stored"
+    );
+    let page = there.page("/");
+    assert_eq!(there.fill(&page, "/sign-out", &[]).status, 303);
+    assert_eq!(here.get("/").status, 401, "signed out everywhere");
+}
+
+#[test]
+fn while_redis_is_away_a_node_shows_those_it_knows_their_pages_and_changes_nothing() {
+    let Some((mut redis, one, other)) = nodes() else {
+        skip!("redis-server is not there");
+    };
+    let mut here = signed_in(&one, "owner");
+    let page = here.page("/rules");
+    redis.down();
+    assert_eq!(here.get("/rules").status, 200);
+    let stranger = moved(&here, &other).get("/rules");
+    assert_eq!(stranger.status, 503, "{}", stranger.text());
+    let refused = here.fill(&page, "/rules", &[("provider", "anthropic")]);
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert!(refused.text().contains("Nothing was changed"), "{}", refused.text());
+    let out = here.clone().fill(&page, "/sign-out", &[]);
+    assert_eq!(
+        (out.status, out.header("set-cookie")),
+        (503, None),
+        "it goes on, and says so"
+    );
+    // A link opens a session all the same, at this node.
+    let mut late = signed_in(&one, "viewer");
+    assert_eq!(late.get("/rules").status, 200);
+    assert!(redis.up());
+    wait_until("the store is back", || {
+        here.get("/rules").status == 200 && moved(&here, &other).get("/rules").status == 200
+    });
+    let ended = wait_for("the last word of the store", || {
+        let answer = late.get("/rules");
+        (answer.status != 200).then_some(answer.status)
+    });
+    assert_eq!(ended, 401);
+    let page = here.page("/");
+    assert_eq!(here.fill(&page, "/sign-out", &[]).status, 303);
+    late.cookie = here.cookie.clone();
+    assert_eq!(late.get("/").status, 401);
+}

@@ -1,0 +1,183 @@
+//! The consumption log at home in Postgres: each billed request is there once, whatever is killed when.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value as Json;
+
+use crate::harness::postgres::{PostgresServer, WRITER};
+use crate::harness::request::Wire;
+use crate::harness::sample::SampleProvider;
+use crate::harness::tools::{note, repository, rounds, skip};
+use crate::harness::{Weir, WeirBuilder, wait_until};
+
+const URL: &str = "WEIR_TEST_POSTGRES";
+const OWNER: &str = "WEIR_TEST_POSTGRES_OWNER";
+
+/// A gateway whose log is at home there, in a role that `weir log init` has given its rights.
+fn gateway(server: &PostgresServer, provider: &SampleProvider) -> Weir {
+    let builder = WeirBuilder::new().all_providers(&provider.base_url());
+    builder
+        .set("log.home", "postgres")
+        .set("log.postgres.url", format!("env:{URL}"))
+        .variable(URL, &server.url_of_weir())
+        .start()
+}
+
+/// Runs `weir log init` with the configuration of a gateway.
+fn init(weir: &Weir, server: &PostgresServer, words: &[&str]) -> (bool, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command
+        .args(["log", "init", "--conf"])
+        .arg(weir.folder().join("weir.toml"))
+        .args(words);
+    command.env(URL, server.url_of_weir()).env(OWNER, server.owner_url());
+    let done = command.output().unwrap();
+    let said = [done.stdout, done.stderr].concat();
+    (done.status.success(), String::from_utf8(said).unwrap())
+}
+
+fn set_up(weir: &Weir, server: &PostgresServer) {
+    let owner = format!("env:{OWNER}");
+    let (done, said) = init(weir, server, &["--owner", &owner, "--grant-writer", WRITER]);
+    assert!(done, "{said}");
+}
+
+fn say(weir: &Weir, key: &str, times: usize) {
+    for _ in 0..times {
+        let answer = weir.exchange(&Wire::Messages.request(key, "Tell me of weirs. [[sample: deltas=3]]"));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+}
+
+/// Waits until the table has the rows of these gateways, and compares them: each once, and their sums to the nano-dollar.
+#[track_caller]
+fn assert_same(server: &PostgresServer, rows: &[Json]) {
+    wait_until("the rows to be in postgres", || {
+        server.psql("SELECT count(*) FROM weir.log") == rows.len().to_string()
+    });
+    let mut sent: Vec<String> = rows
+        .iter()
+        .map(|row| {
+            format!(
+                "{}|{}|{}",
+                row["request_id"].as_str().unwrap(),
+                row["cost_nano_usd"],
+                row["model"].as_str().unwrap()
+            )
+        })
+        .collect();
+    sent.sort();
+    let found = server.psql("SELECT request_id, cost_nano_usd, model FROM weir.log");
+    let mut found: Vec<&str> = found.lines().collect();
+    found.sort_unstable();
+    assert_eq!(found, sent);
+    let cost: i64 = rows.iter().map(crate::harness::books::cost).sum();
+    assert_eq!(server.psql("SELECT sum(cost_nano_usd) FROM weir.log"), cost.to_string());
+}
+
+#[test]
+fn a_database_is_set_up_by_its_owner_and_written_by_a_role_with_few_rights() {
+    let Some(server) = PostgresServer::start() else {
+        skip!("no postgres")
+    };
+    let provider = SampleProvider::start();
+    let weir = gateway(&server, &provider);
+    let key = weir.key().text;
+    // Nothing is there yet, and weir serves and charges.
+    say(&weir, &key, 2);
+    weir.books(2);
+    wait_until("weir to say what to do", || weir.logs().contains("weir log init"));
+    let (done, said) = init(&weir, &server, &[]);
+    assert!(
+        !done && said.contains("42501"),
+        "a role without rights sets nothing up: {said}"
+    );
+    set_up(&weir, &server);
+    let owner = format!("env:{OWNER}");
+    let (_, again) = init(&weir, &server, &["--owner", &owner, "--json"]);
+    assert_eq!(again.trim(), r#"{"home":"postgres","applied":[]}"#);
+    say(&weir, &key, 3);
+    let books = weir.books(5);
+    assert_same(&server, &books.rows);
+    for question in documented("docs/postgres.md") {
+        assert!(!server.psql(&question).is_empty(), "{question}");
+    }
+    let metrics = weir.metrics();
+    assert!(
+        metrics.contains("weir_log_sink_rows_total{sink=\"postgres\"} 5"),
+        "{metrics}"
+    );
+}
+
+/// The SQL of a document.
+fn documented(file: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(repository().join(file)).unwrap();
+    let blocks = text.split("```sql\n").skip(1);
+    let blocks: Vec<String> = blocks
+        .map(|rest| rest.split("```").next().unwrap().to_owned())
+        .collect();
+    assert!(blocks.len() >= 5, "{file} has its questions");
+    blocks
+}
+
+#[test]
+fn each_billed_request_is_in_postgres_once_whatever_is_killed() {
+    let Some(mut server) = PostgresServer::start() else {
+        skip!("no postgres")
+    };
+    let provider = SampleProvider::start();
+    let mut weir = gateway(&server, &provider);
+    set_up(&weir, &server);
+    let key = weir.key().text;
+    let mut charged = 0;
+    let began = Instant::now();
+    let rounds = rounds(2, 50);
+    for round in 0..rounds {
+        say(&weir, &key, 3);
+        charged += 3;
+        // Rows are gathered for a second: the kills fall before, into and behind their transaction.
+        let until = Instant::now() + Duration::from_millis((round as u64 * 397 + 700) % 1500);
+        wait_until("the moment to die", || Instant::now() > until);
+        if round % 3 != 0 {
+            server.down();
+            // It is away, and weir serves.
+            say(&weir, &key, 2);
+            charged += 2;
+        }
+        if round % 3 != 1 {
+            weir.kill_and_restart();
+        }
+        if round % 3 != 0 {
+            server.up();
+        }
+    }
+    let books = weir.books(charged);
+    assert_same(&server, &books.rows);
+    note(&format!(
+        "postgres: {rounds} rounds of kills, {charged} rows, {:?}",
+        began.elapsed()
+    ));
+}
+
+#[test]
+fn two_nodes_write_to_one_database() {
+    let Some(server) = PostgresServer::start() else {
+        skip!("no postgres")
+    };
+    let provider = SampleProvider::start();
+    let nodes = [gateway(&server, &provider), gateway(&server, &provider)];
+    set_up(&nodes[0], &server);
+    let mut rows = Vec::new();
+    std::thread::scope(|scope| {
+        for weir in &nodes {
+            scope.spawn(|| say(weir, &weir.key().text, 5));
+        }
+    });
+    for weir in &nodes {
+        rows.extend(weir.books(5).rows);
+    }
+    assert_same(&server, &rows);
+    assert_eq!(server.psql("SELECT count(DISTINCT node) FROM weir.log"), "2");
+    assert_eq!(server.psql("SELECT count(*) FROM weir.sink"), "2");
+}
