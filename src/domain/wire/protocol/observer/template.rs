@@ -39,8 +39,9 @@ pub(super) struct Recognised<'a> {
 }
 
 impl Template {
-    /// Keeps a whole event whose text is the `length` bytes at `text_at`, and in which these members differ. A member whose
-    /// key stands there more than once, or whose value is written in another way, is taken to be always the same.
+    /// Keeps a whole event whose text is the `length` bytes at `text_at`, and in which these members differ. Filling whose key
+    /// stands there more than once, or that is written in another way, is taken to be always the same. With such a number the
+    /// event is not kept: whoever recognised it would have to know which one it had.
     pub(super) fn learn(&mut self, event: &[u8], text_at: usize, length: usize, varying: &[Varying]) {
         self.bytes.clear();
         self.holes = [None; HOLES_MAX];
@@ -51,8 +52,10 @@ impl Template {
             *place = found;
         }
         places.sort_unstable_by_key(|(at, ..)| *at);
-        if self.keep(event, &places).is_none() || self.bytes.len() > TEMPLATE_BYTES_MAX {
-            self.bytes = Vec::new();
+        let lacks_number = varying.iter().any(|member| member.value == Varies::Number)
+            && places.iter().all(|(.., value)| *value != Varies::Number);
+        if lacks_number || self.keep(event, &places).is_none() {
+            self.bytes.clear();
         }
     }
 
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_is_not_certain_is_taken_to_be_always_the_same() {
+    fn an_event_whose_number_is_not_certain_is_not_kept() {
         for event in [
             r#"data: {"n":9,"t":"ab","x":{"n":9}}"#,
             r#"data: {"n":9,"t":"ab","x":"n"}"#,
@@ -210,9 +213,24 @@ mod tests {
             r#"data: {"n":"9","t":"ab"}"#,
         ] {
             let template = learnt(event, "ab", &[NUMBER]);
-            let same = template.split(event.as_bytes());
-            assert_eq!(same.map(|event| event.number), Some(None), "{event}");
-            assert_eq!(template.split(event.replace('9', "8").as_bytes()), None, "{event}");
+            assert_eq!(template.split(event.as_bytes()), None, "{event}");
+        }
+    }
+
+    #[test]
+    fn filling_that_is_not_certain_is_taken_to_be_always_the_same() {
+        for event in [
+            r#"data: {"f":"Xy","t":"ab","x":{"f":"Xy"}}"#,
+            r#"data: {"f": "Xy","t":"ab"}"#,
+            r#"data: {"f":"X\"y","t":"ab"}"#,
+            r#"data: {"f":9,"t":"ab"}"#,
+        ] {
+            let template = learnt(event, "ab", &[FILLING]);
+            let next = event.replace("ab", "c");
+            let text = template.split(next.as_bytes()).map(|event| event.text);
+            assert_eq!(text, Some(b"c".as_slice()), "{event}");
+            let other = event.replace('X', "Z").replace('9', "8");
+            assert_eq!(template.split(other.as_bytes()), None, "{event}");
         }
     }
 
