@@ -35,6 +35,7 @@ use thiserror::Error;
 use tracing::level_filters::LevelFilter;
 
 pub(crate) use self::host_port::HostPort;
+pub(crate) use self::log_home::JournalSink;
 use crate::domain::catalogue::{CatalogueSettings, SecretRef};
 use crate::domain::faults::pace::PaceLimit;
 use crate::domain::keys::secret::KeyPrefix;
@@ -251,16 +252,6 @@ pub(crate) struct JournalConfig {
     pub sync: Duration,
     /// The sinks that read rows from it, for which files are kept longer.
     pub sinks: Vec<JournalSink>,
-}
-
-/// A sink of the consumption log that is fed by the journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct JournalSink {
-    /// Its name in metrics, messages and settings.
-    pub name: &'static str,
-    /// Files with rows that it lacks are kept, however full the disk is. Of an optional one they go when the disk is nearly
-    /// full, and the rows in them are counted as dropped.
-    pub required: bool,
 }
 
 /// `[ops]`: the listener for metrics and health.

@@ -14,6 +14,7 @@ use tokio::net::UnixListener;
 
 use super::*;
 
+mod log_home;
 mod money;
 mod options;
 
@@ -122,6 +123,9 @@ fn every_documented_form_is_understood() {
         "log export --format jsonl",
         "log query --tag project=blue",
         "log verify --from 2026-11-01 --until 2026-12-01 --account a --mend --json",
+        "log verify --from 2026-11-01 --until 2026-12-01 --fill",
+        "log move --to files --account a --from 2026-11-01 --until 2026-12-01 --json",
+        "log export --format parquet --out november.parquet --force",
         "usage --account a --key key_0000000000000001 --model m --tag a=b --by key --from 2026-11-01 --until 2026-12-01",
         "usage --json",
         "store init --conf weir.toml --adopt",

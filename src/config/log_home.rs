@@ -5,7 +5,6 @@ use std::{path::PathBuf, time::Duration};
 use serde::Deserialize;
 
 use super::{
-    JournalSink,
     log_postgres::{self, LogPostgresConfig},
     raw::RawLog,
     values::Values,
@@ -29,6 +28,16 @@ pub(crate) struct LogFilesConfig {
     pub longest: Duration,
     /// The most rows of a file, until files are merged.
     pub rows_max: usize,
+}
+
+/// A sink of the consumption log that is fed by the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct JournalSink {
+    /// Its name in metrics, messages and settings.
+    pub name: &'static str,
+    /// Files with rows that it lacks are kept, however full the disk is. Of an optional one they go when the disk is nearly
+    /// full, and the rows in them are counted as dropped.
+    pub required: bool,
 }
 
 /// Where rows of the consumption log go.
@@ -69,7 +78,7 @@ pub(super) fn resolve(values: &mut Values<'_>, raw: &RawLog) -> LogHome {
             LogHome::Files(LogFilesConfig {
                 path: values.path(&["log", "files", "path"], path),
                 longest: values.seconds(&["log", "files", "seconds"], files.seconds, 3600, 1..=3600),
-                rows_max: values.count(&rows, files.rows_max, 50_000, 1..=1_000_000),
+                rows_max: values.count(&rows, files.rows_max, 32_768, 1..=1_000_000),
             })
         }
         Some("postgres") => {

@@ -70,7 +70,7 @@ impl Journal {
         Rows(Reader::new(Arc::clone(&self.engine), from, Scope::StepsOnDisk))
     }
 
-    /// Waits until something with a number of at least `number` is on disk; returns early if the journal closes.
+    /// Waits until it is decided of something with a number of at least `number` whether it is on disk.
     pub(crate) async fn on_disk_beyond(&self, number: u64) {
         let mut synced = self.engine.synced.subscribe();
         let _ = synced.wait_for(|synced| synced.to().number() > number).await;

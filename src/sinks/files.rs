@@ -6,16 +6,18 @@
 use std::{
     fs::{self, File},
     io::{self, BufWriter},
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use async_trait::async_trait;
+use jiff::civil::Date;
 use parquet::errors::ParquetError;
 
 use crate::{
-    domain::ledger::{NodeId, consumption::Row, retention::Retention},
+    domain::ledger::{NodeId, consumption::Row, retention::Retention, usage_report},
     journal::NumberedRow,
     sinks::{
         batching::{Batching, Linger},
@@ -41,6 +43,8 @@ use table::{TableWriter, sort_key};
 
 /// The name of a file that is being written begins so.
 const PARTIAL: &str = ".partial-";
+/// One that has not been written to for so long is none any more: its writer has died.
+const PARTIAL_OLD_MS: i64 = 24 * 3600 * 1000;
 /// The file that says how far removal of old days has gone.
 const RETENTION: &str = "retention.json";
 
@@ -145,11 +149,9 @@ impl LogFiles {
 
     /// Brings names to disk that a call before may not have had the time for.
     fn sync_days(&self) -> io::Result<()> {
-        place::days(&self.folder)?
-            .iter()
-            .rev()
-            .take(2)
-            .try_for_each(|day| sync(&self.folder.join(day.to_string())))?;
+        for day in place::days(&self.folder)? {
+            sync(&self.folder.join(day.to_string()))?;
+        }
         sync(&self.folder)
     }
 
@@ -172,6 +174,20 @@ impl LogFiles {
         merge::merge_past(self, now_ms)
     }
 
+    /// Removes what a crash has left of files that were being written.
+    fn remove_partial(&self, days: &[Date], now_ms: i64) -> io::Result<()> {
+        let of_days = days.iter().map(|day| self.folder.join(day.to_string()));
+        for folder in of_days.chain([self.folder.to_path_buf()]) {
+            for name in place::names(&folder)? {
+                let path = folder.join(&name);
+                if name.starts_with(PARTIAL) && is_old(&path, now_ms) {
+                    fs::remove_file(path)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn remove_old(&self, now_ms: i64, keep_days: i64) -> io::Result<()> {
         let path = self.folder.join(RETENTION);
         let days = place::days(&self.folder)?;
@@ -189,6 +205,7 @@ impl LogFiles {
             partial.as_file().sync_all()?;
             partial.persist(&path).map_err(|error| error.error)?;
         }
+        self.remove_partial(&days, now_ms)?;
         let first_kept = after.first_kept(now_ms);
         for day in days.into_iter().filter(|day| number_of(*day) < first_kept) {
             fs::remove_dir_all(self.folder.join(day.to_string()))?;
@@ -198,14 +215,19 @@ impl LogFiles {
     }
 }
 
+/// Whether a file was last changed long ago.
+fn is_old(path: &Path, now_ms: i64) -> bool {
+    let modified = fs::metadata(path).map_or(now_ms, |meta| meta.mtime().saturating_mul(1000));
+    now_ms.saturating_sub(modified) > PARTIAL_OLD_MS
+}
+
 /// The number of a day since the Unix epoch.
-fn number_of(day: jiff::civil::Date) -> i64 {
-    crate::domain::ledger::usage_report::day(day)
+fn number_of(day: Date) -> i64 {
+    usage_report::day(day)
 }
 
 /// Rows name accounts and what they use: nobody else's business.
 fn make_folder(folder: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 

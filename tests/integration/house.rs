@@ -24,7 +24,7 @@ const LINES_MAX: usize = 400;
 const LONG_FILES: [(&str, &str); 0] = [];
 
 /// What the pure core may use besides itself.
-const DOMAIN_IMPORTS: [&str; 18] = [
+const DOMAIN_IMPORTS: [&str; 19] = [
     "std",
     "serde",
     "serde_json",

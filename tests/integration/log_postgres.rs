@@ -103,11 +103,9 @@ fn a_database_is_set_up_by_its_owner_and_written_by_a_role_with_few_rights() {
     for question in documented("docs/postgres.md") {
         assert!(!server.psql(&question).is_empty(), "{question}");
     }
-    let metrics = weir.metrics();
-    assert!(
-        metrics.contains("weir_log_sink_rows_total{sink=\"postgres\"} 5"),
-        "{metrics}"
-    );
+    wait_until("the rows to be counted", || {
+        weir.metrics().contains("weir_log_sink_rows_total{sink=\"postgres\"} 5")
+    });
 }
 
 /// The SQL of a document.
@@ -171,7 +169,7 @@ fn two_nodes_write_to_one_database() {
     let mut rows = Vec::new();
     std::thread::scope(|scope| {
         for weir in &nodes {
-            scope.spawn(|| say(weir, &weir.key().text, 5));
+            scope.spawn(move || say(weir, &weir.key().text, 5));
         }
     });
     for weir in &nodes {

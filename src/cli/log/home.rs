@@ -16,6 +16,8 @@ use crate::cli::admin_client::{AdminClient, AdminClientError, ClientArgs};
 pub enum To {
     /// The Parquet files of `[log.files]`.
     Files,
+    /// The table of `[log.postgres]`.
+    Postgres,
 }
 
 /// `weir log move`
@@ -46,6 +48,7 @@ pub(super) async fn move_rows(
 ) -> Result<(), AdminClientError> {
     let wanted = match args.to {
         To::Files => "files",
+        To::Postgres => "postgres",
     };
     let home = client.call(Method::GET, "/v1/log/home", None).await?;
     let name = home.get("home").and_then(Value::as_str);

@@ -139,9 +139,8 @@ async fn exchange(
     head: RequestHeader,
     form: Option<&str>,
 ) -> Result<(StatusCode, Bytes), NoAnswer> {
-    let broken = |error: Box<pingora::Error>| {
-        NoAnswer::because(format!("the connection broke: {}", error.etype().as_str()))
-    };
+    let broken =
+        |error: Box<pingora::Error>| NoAnswer::because(format!("the connection broke: {}", error.etype().as_str()));
     session.write_request_header(Box::new(head)).await.map_err(broken)?;
     if let Some(form) = form {
         let form = Bytes::copy_from_slice(form.as_bytes());

@@ -83,10 +83,7 @@ impl Provider {
             .filter(|(at, _)| now.saturating_duration_since(*at) < REST);
         let asked = match rests {
             Some((_, why)) => Err(why.clone()),
-            None => self.ask().await.inspect_err(|why| {
-                tracing::warn!(issuer = self.issuer, %why, "the OpenID provider's document cannot be read");
-                *failed = Some((now, why.clone()));
-            }),
+            None => self.ask().await.inspect_err(|why| *failed = Some((now, why.clone()))),
         };
         match asked {
             Ok(metadata) => {
@@ -99,7 +96,11 @@ impl Provider {
                 *failed = None;
                 Ok(metadata)
             }
-            Err(why) => within(USABLE).ok_or(why),
+            Err(why) => {
+                let known = within(USABLE).ok_or_else(|| why.clone())?;
+                tracing::warn!(%why, "the OpenID provider's document is that of before");
+                Ok(known)
+            }
         }
     }
 

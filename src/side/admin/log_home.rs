@@ -70,7 +70,7 @@ pub(super) async fn verify(State(state): State<AdminState>, Query(query): Query<
             .home
             .rows(&account, day, rows, LOG_ROWS_MAX)
             .await
-            .map_err(failed)?;
+            .map_err(|error| ApiError::failed(error.to_string()))?;
         page.iter().for_each(|row| of_rows.add(row, &mut tags));
         rows += page.len();
         if page.len() < LOG_ROWS_MAX {
@@ -103,7 +103,7 @@ pub(super) async fn fill(State(state): State<AdminState>, Extension(peer): Exten
     let _turn = home.filling.lock().await;
     let before_ms = home.figures.complete_before(state.ledger.now_ms().await?);
     let filled = fill::fill(&*home.home, &*state.ledger, (&account, day), before_ms).await;
-    let rows = filled.map_err(failed)?;
+    let rows = filled.map_err(|error| ApiError::failed(error.to_string()))?;
     Ok(Json(
         json!({ "account": account, "day": date, "home": home.home.name(), "rows": rows }),
     ))
@@ -121,8 +121,4 @@ async fn asked(state: &AdminState, account: &str, day: &str) -> Result<(LogHome,
 async fn is_complete(state: &AdminState, home: &LogHome, day: i64) -> Result<bool, ApiError> {
     let end_ms = day.saturating_add(1).saturating_mul(DAY_MS);
     Ok(home.figures.complete_before(state.ledger.now_ms().await?) >= end_ms)
-}
-
-fn failed(error: impl std::fmt::Display) -> ApiError {
-    ApiError::failed(error.to_string())
 }

@@ -210,6 +210,11 @@ async fn what_a_crash_leaves_of_a_file_is_no_file() {
     fs::write(folder.join("notes.parquet"), "PAR1").unwrap();
     assert_eq!(files.watermark(&node(1)).await, Ok(first.upto));
     assert_eq!(all_rows(&files, &node(1)), first.rows);
+    let now = crate::edges::clock::unix_millis();
+    files.keep_house(now, 100_000).unwrap();
+    assert!(folder.join(".partial-x").exists(), "it may still be written");
+    files.keep_house(now + 2 * DAY_MS, 100_000).unwrap();
+    assert!(!folder.join(".partial-x").exists());
 }
 
 #[tokio::test]

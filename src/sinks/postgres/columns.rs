@@ -150,7 +150,7 @@ fn parts(parts: &[Part]) -> Result<Value, PostgresError> {
     serde_json::to_value(clean).map_err(|error| PostgresError::Row(error.to_string()))
 }
 
-/// Reads what [`write`] has written: whose it is, and the row.
+/// Reads what [`write()`] has written: whose it is, and the row.
 pub(super) fn read(found: &Found) -> Result<(String, NumberedRow), PostgresError> {
     let mut usage = [0; USAGE_COUNTS];
     for (into, (name, _)) in usage.iter_mut().zip(COLUMNS.iter().skip(USAGE_AT)) {

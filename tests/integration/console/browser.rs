@@ -79,7 +79,8 @@ fn the_first_key_is_made_in_the_browser_and_works() {
     );
     assert_eq!(browser.evaluate(OVERFLOW), json!([]));
     assert_eq!(complaints(&mut browser), [""; 0]);
-    picture(&mut browser, "portal");
+    let whole = browser.picture();
+    keep(&mut browser, "portal-of-a-demo", &whole);
 }
 
 #[test]
@@ -152,7 +153,7 @@ fn a_key_is_made_with_the_keyboard_alone() {
     browser.leave_by_key("Enter");
     browser.tab_to("e.name === 'name'");
     browser.enter("typed");
-    browser.tab_to("e.tagName === 'BUTTON' && e.closest('main')");
+    browser.tab_to("e.tagName === 'BUTTON' && !!e.closest('main')");
     browser.leave_by_key("Enter");
     let key = browser.text("document.querySelector('code.key').innerText");
     let answer = demo.connect().exchange(&Wire::Messages.request(&key, "Say hello."));
@@ -184,7 +185,7 @@ fn the_pages_show_what_was_used() {
     browser.open(&format!("http://{address}/open?code={}", super::code(&weir, "viewer")));
     browser.leave_by("document.querySelector('form button').click()");
     nothing_serious(&mut browser, "the overview with data");
-    picture(&mut browser, "console-overview");
+    view(&mut browser, "console-overview");
     browser.open(&format!("http://{address}/usage?account=tests"));
     let bars = browser.evaluate("document.querySelectorAll('rect.day').length");
     assert!(bars.as_u64().unwrap() >= 9, "{bars} days");
@@ -194,7 +195,7 @@ fn the_pages_show_what_was_used() {
         nothing_serious(&mut browser, "the use");
         assert_eq!(browser.evaluate(OVERFLOW), json!([]));
     }
-    picture(&mut browser, "console-usage");
+    view(&mut browser, "console-usage");
     browser.look(DESK.0, DESK.1, "light");
     browser.open(&format!("http://{}/portal", weir.gateway));
     browser.evaluate(&format!(
@@ -208,7 +209,7 @@ fn the_pages_show_what_was_used() {
         nothing_serious(&mut browser, "the portal with data");
         assert_eq!(browser.evaluate(OVERFLOW), json!([]));
     }
-    picture(&mut browser, "portal-with-data");
+    view(&mut browser, "portal");
 }
 
 /// What the browser complains of, but for what is this test's own: it clicks without a hand, asks for the cookies, and knows
@@ -224,14 +225,26 @@ fn complaints(browser: &mut Browser) -> Vec<String> {
     complaints
 }
 
-/// Takes a picture for people to look at (`target/tmp/console/`), and holds that there is something on it.
+/// Takes a picture of the window: those in docs/ are these.
 #[track_caller]
-fn picture(browser: &mut Browser, name: &str) {
-    let picture = browser.picture();
+fn view(browser: &mut Browser, name: &str) {
+    let view = browser.view();
+    let bytes = keep(browser, name, &view);
+    assert!(
+        bytes < 150 * 1024,
+        "{name} has {bytes} bytes, too many for the repository"
+    );
+}
+
+/// Keeps a picture for people to look at (`target/tmp/console/`), and holds that there is something on it. Says how large it is.
+#[track_caller]
+fn keep(browser: &mut Browser, name: &str, picture: &str) -> usize {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("console");
     std::fs::create_dir_all(&folder).unwrap();
     let file = folder.join(format!("{name}.png"));
-    std::fs::write(&file, BASE64.decode(&picture).unwrap()).unwrap();
-    let colours = browser.colours(&picture);
+    let bytes = BASE64.decode(picture).unwrap();
+    std::fs::write(&file, &bytes).unwrap();
+    let colours = browser.colours(picture);
     assert!(colours > 50, "{} has {colours} colours", file.display());
+    bytes.len()
 }

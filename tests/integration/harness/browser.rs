@@ -162,10 +162,11 @@ impl Browser {
     fn leave(&mut self, how: &str, act: impl FnOnce(&mut Self)) {
         // The load of the document that is left may be told late: it is none of the next one's.
         self.evaluate("globalThis.isLeft = true");
+        // What is done may have led there before it is answered.
+        let mut before = self.loads;
         act(self);
         let until = Instant::now() + DEADLINE;
         loop {
-            let before = self.loads;
             while self.loads == before {
                 let left = until.saturating_duration_since(Instant::now());
                 match self.messages.recv_timeout(left) {
@@ -173,9 +174,11 @@ impl Browser {
                     Err(error) => panic!("no document behind {how}: {error}"),
                 }
             }
+            let seen = self.loads;
             if self.evaluate("globalThis.isLeft !== true") == true {
                 return;
             }
+            before = seen;
         }
     }
 
@@ -200,7 +203,16 @@ impl Browser {
 
     /// A picture of the whole page as PNG in base64.
     pub(crate) fn picture(&mut self) -> String {
-        let order = json!({"format": "png", "captureBeyondViewport": true});
+        self.picture_beyond_the_window(true)
+    }
+
+    /// A picture of what the window shows.
+    pub(crate) fn view(&mut self) -> String {
+        self.picture_beyond_the_window(false)
+    }
+
+    fn picture_beyond_the_window(&mut self, is_whole: bool) -> String {
+        let order = json!({"format": "png", "captureBeyondViewport": is_whole});
         let picture = self.call("Page.captureScreenshot", &order);
         picture["data"].as_str().unwrap().to_owned()
     }

@@ -1,0 +1,85 @@
+//! The commands that concern the log's home.
+
+use super::*;
+
+fn verified(rows: u64) -> (u16, Value) {
+    (200, json!({ "rows": rows, "sums_agree": true, "differences": [] }))
+}
+
+fn at_home(complete: bool, rows: u64, lacks: bool) -> (u16, Value) {
+    let difference = json!({
+        "of": "account", "name": null, "model": "m", "kept": { "requests": 2 }, "rows": { "requests": rows },
+    });
+    let differences = if lacks { vec![difference] } else { Vec::new() };
+    let answer = json!({ "home": "files", "complete": complete, "rows": rows, "differences": differences });
+    (200, answer)
+}
+
+fn home(name: &str) -> (u16, Value) {
+    (
+        200,
+        json!({ "home": name, "from": "2026-11-01", "until": "2026-11-03" }),
+    )
+}
+
+const VERIFY: &str = "log verify --from 2026-11-01 --until 2026-11-02 --account a";
+
+#[tokio::test]
+async fn verify_compares_the_home_too_and_passes_over_a_day_that_is_not_complete() {
+    let (told, asked) = run(vec![home("files"), verified(2), at_home(true, 2, false)], VERIFY).await;
+    let told = told.unwrap();
+    assert!(
+        told.ends_with("2 rows in files compared with the same sums\n"),
+        "{told}"
+    );
+    assert_eq!(asked[2].1, "/v1/log/home/verify?account=a&day=2026-11-01");
+    let (told, _) = run(vec![home("files"), verified(2), at_home(false, 1, true)], VERIFY).await;
+    assert!(told.is_ok());
+}
+
+#[tokio::test]
+async fn verify_names_what_the_home_lacks_and_brings_it_there_if_asked() {
+    let (told, _) = run(vec![home("files"), verified(2), at_home(true, 1, true)], VERIFY).await;
+    let error = told.unwrap_err().to_string();
+    assert!(
+        error.contains("on 1 days files does not have what the sums say") && error.contains("--fill"),
+        "{error}"
+    );
+    let answers = vec![
+        home("files"),
+        verified(2),
+        at_home(true, 1, true),
+        (200, json!({ "rows": 1 })),
+        at_home(true, 2, false),
+    ];
+    let (told, asked) = run(answers, &format!("{VERIFY} --fill")).await;
+    let told = told.unwrap();
+    assert!(
+        told.contains("a  2026-11-01  files: account model m: kept requests 2; rows requests 1"),
+        "{told}"
+    );
+    assert!(told.contains("1 rows brought"), "{told}");
+    let (method, path, body) = &asked[3];
+    assert_eq!((method.as_str(), path.as_str()), ("POST", "/v1/log/home/fill"));
+    assert_eq!(*body, json!({ "account": "a", "day": "2026-11-01" }));
+}
+
+#[tokio::test]
+async fn move_brings_all_days_that_are_kept_and_only_to_the_home_there_is() {
+    let brought = |rows: u64| (200, json!({ "rows": rows }));
+    let (told, asked) = run(
+        vec![home("files"), brought(3), brought(0)],
+        "log move --to files --account a",
+    )
+    .await;
+    assert_eq!(told.unwrap(), "a  2026-11-01  3 rows\n3 rows brought to files\n");
+    assert_eq!(asked.len(), 3);
+    let store = (
+        200,
+        json!({ "home": null, "from": "2026-11-01", "until": "2026-11-03" }),
+    );
+    let (told, asked) = run(vec![store], "log move --to files").await;
+    let error = told.unwrap_err().to_string();
+    assert!(error.contains("the log's home is the store, not files"), "{error}");
+    assert_eq!(asked.len(), 1);
+}
