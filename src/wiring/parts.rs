@@ -132,8 +132,8 @@ impl Parts {
         background.spawn(reloader.run(stopped));
         let sign_ins = sign_in::build(&config, sign_ins, &store, money.billing.time());
         let agents = sign_in::agents(&config)?;
-        let public = public::build(&config, &live, &stability.snapshots);
         let parts = Self {
+            public: public::build(&config, &live, &stability.snapshots),
             live,
             switches,
             store,
@@ -152,7 +152,6 @@ impl Parts {
             bodies: Bodies::new(&config.gateway),
             money,
             stability,
-            public,
             cache_task,
             stop,
             config,

@@ -24,7 +24,7 @@ fn open_for(path: &Path, required: bool, free: u64) -> Arc<Journal> {
 /// Records rows in several segments, which nothing else than the sink needs; says how many.
 fn settled(journal: &Journal) -> u64 {
     let rows = (1..=60).map(|number| step(journal, "acme", settle(&format!("request {number}"))));
-    let last = rows.last().unwrap();
+    let last = rows.max().unwrap();
     journal.acknowledged("acme", last);
     tell(journal);
     last
@@ -47,7 +47,7 @@ async fn rows_that_a_sink_lacks_are_kept_however_old_they_are() {
     for (required, free) in [(true, 50), (true, 1), (false, 50)] {
         let place = folder.path().join(format!("{required}-{free}"));
         let journal = open_for(&place, required, free);
-        let rows = settled(&journal) as usize;
+        let rows = usize::try_from(settled(&journal)).unwrap();
         on_disk(&journal).await;
         assert_eq!(rows_kept(&journal), rows);
         grow_old(&journal);

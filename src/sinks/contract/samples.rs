@@ -95,7 +95,7 @@ pub(crate) fn row(seed: u64, time_ms: i64) -> Row {
         price_version: "2026-11-01".to_owned(),
         cost_nano_usd: cost,
         latency_ms,
-        ttft_ms: (!is_rare).then(|| latency_ms / 4),
+        ttft_ms: (!is_rare).then_some(latency_ms / 4),
     }
 }
 

@@ -72,14 +72,14 @@ async fn every_row_comes_once_whatever_fails_and_however_often_the_process_start
     let folder = scratch();
     let memory = Memory::new(SOON);
     let mut sent = Vec::new();
-    for start in 0..4_u64 {
+    for (start, fault) in (0_u64..).zip([Fault::Before, Fault::Behind, Fault::Behind, Fault::Before]) {
         let journal = open(folder.path());
         let rows = some_rows(start * 1000, 250);
         for row in &rows {
             settle(&journal, row);
         }
         sent.extend(rows);
-        memory.fail([Fault::Before, Fault::Behind, Fault::Behind, Fault::Before][start as usize]);
+        memory.fail(fault);
         let there = fed(&journal, &memory, sent.len()).await;
         assert_eq!(only_rows(&there), sent, "start {start}");
     }
