@@ -21,6 +21,7 @@ mod raw_secret;
 mod resolve;
 pub(crate) mod retry;
 pub(crate) mod secret_source;
+pub(crate) mod sign_in;
 pub(crate) mod stability;
 pub(crate) mod tls;
 pub(crate) mod unknown_keys;
@@ -75,6 +76,8 @@ pub(crate) struct Config {
     pub admin: AdminConfig,
     /// `[console]`: the operators' console and the owners' portal.
     pub console: console::ConsoleConfig,
+    /// `[sign_in]`: agents sign in, and people approve it.
+    pub sign_in: sign_in::SignInConfig,
     /// `[log]`: access log and messages.
     pub log: LogConfig,
     /// `[rules]`: which rule files are read.
@@ -381,6 +384,7 @@ impl Config {
             ("stability", self.stability.at_start() != before.stability.at_start()),
             ("admin", self.admin.at_start() != before.admin.at_start()),
             ("console", self.console.at_start() != before.console.at_start()),
+            ("sign_in", self.sign_in != before.sign_in),
             ("log", self.log != before.log),
         ]
         .into_iter()

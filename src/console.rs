@@ -17,6 +17,7 @@ mod limits;
 mod link;
 pub(crate) mod listener;
 mod new_key;
+pub(crate) mod oauth;
 pub(crate) mod openid;
 mod operator;
 mod origin;

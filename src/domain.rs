@@ -8,5 +8,6 @@ pub(crate) mod money;
 pub(crate) mod quick_map;
 pub(crate) mod role;
 pub(crate) mod rules;
+pub(crate) mod sign_in;
 pub(crate) mod strict_toml;
 pub(crate) mod wire;

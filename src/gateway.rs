@@ -2,6 +2,7 @@
 //! follows one request through them.
 
 pub(crate) mod admission;
+pub(crate) mod agents;
 pub(crate) mod answer;
 pub(crate) mod arrival;
 pub(crate) mod attempt;

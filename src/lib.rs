@@ -23,6 +23,7 @@ mod providers;
 #[cfg(feature = "sample-provider")]
 mod sample_provider;
 mod side;
+mod sign_in;
 mod sinks;
 mod stability;
 mod store;

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use crate::domain::keys::key::{KeyId, KeyRecord};
 use crate::domain::keys::secret::KeyDigest;
+use crate::domain::sign_in::access_token::AccessGrant;
 
 pub(crate) use crate::domain::keys::key::KeyChange;
 
@@ -27,6 +28,7 @@ pub(crate) mod key_cache;
 pub(crate) mod ledger;
 pub(crate) mod redis;
 pub(crate) mod sessions;
+pub(crate) mod sign_ins;
 pub(crate) mod stability;
 pub(crate) mod time;
 pub(crate) mod web_sessions;
@@ -48,7 +50,7 @@ pub trait KeyStore: KeyHealer {
     /// `record: None` makes the caller answer 401, so it must mean that the key does not exist. A store that is away,
     /// starting, or has lost its data says [`StoreError::Unavailable`] (503): a wrong `None` turns every customer away as
     /// unauthorised, and clients do not retry that. A version higher than the record's makes a revoked key live on in a
-    /// cache until its lifetime ends.
+    /// cache until its lifetime ends. No key has the digest of an access token: that is told beside.
     async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError>;
 
     /// Adds a key. [`StoreError::Duplicate`] if the digest or the id is taken; then nothing has changed.
@@ -129,6 +131,9 @@ pub trait KeyHealer: Send + Sync {
 pub struct Lookup {
     /// The record, `None` if no key has this digest.
     pub record: Option<KeyRecord>,
+    /// What the digest stands for as that of an access token, which is no key.
+    #[serde(default)]
+    pub token: Option<AccessGrant>,
     /// The version of the store at which this was so.
     pub version: u64,
 }

@@ -33,6 +33,7 @@ mod runtimes;
 mod sample_provider;
 mod served;
 pub(crate) mod server;
+mod sign_in;
 pub(crate) mod signals;
 pub(crate) mod stability;
 mod start_error;

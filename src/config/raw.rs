@@ -24,6 +24,7 @@ pub(super) struct RawConfig {
     pub(super) stability: super::stability::RawStability,
     pub(super) admin: RawAdmin,
     pub(super) console: super::console::RawConsole,
+    pub(super) sign_in: super::sign_in::RawSignIn,
     pub(super) log: RawLog,
     pub(super) rules: RawRules,
     pub(super) prices: RawPrices,

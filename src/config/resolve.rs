@@ -23,11 +23,12 @@ mod redis;
 
 const DAY_SECONDS: u64 = 86_400;
 /// The sections of which more is found wrong when what they name is read.
-const JUDGED_LATER: [&str; 10] = [
+const JUDGED_LATER: [&str; 11] = [
     "gateway",
     "stability",
     "admin",
     "console",
+    "sign_in",
     "provider",
     "model",
     "rules",
@@ -73,6 +74,7 @@ pub(super) fn resolve(
     let stability = super::stability::resolve(&mut values, &raw.stability);
     let admin = admin(&mut values, &raw.admin);
     let console = super::console::resolve(&mut values, &raw.console);
+    let sign_in = super::sign_in::resolve(&mut values, &raw.sign_in, &console);
     let log = log(&mut values, &raw.log);
     let journal = JournalConfig {
         sinks: sinks(&log),
@@ -112,6 +114,7 @@ pub(super) fn resolve(
         stability,
         admin,
         console,
+        sign_in,
         log,
         rules,
         prices,

@@ -82,6 +82,7 @@ fn the_shipped_file_names_every_key() {
         ("admin", "[admin]"),
         ("admin.tls", "[admin.tls]"),
         ("console", "[console]"),
+        ("sign_in", "[sign_in]"),
         (
             "console.openid",
             "[console]\nlisten = \"127.0.0.1:1\"\n[console.openid]\nissuer = \"https://a\"\nclient_id = \"c\"\nroles = { g = \"owner\" }",

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use maud::Markup;
+use serde_json::Value;
 
 use crate::stability::public::PublicResponse;
 
@@ -30,6 +31,11 @@ impl Answer {
     /// A text of one line.
     pub(super) fn text(status: StatusCode, text: &str) -> Self {
         Self::new(status, "text/plain; charset=utf-8", format!("{text}\n").into())
+    }
+
+    /// A JSON object, for a program.
+    pub(super) fn json(status: StatusCode, body: &Value) -> Self {
+        Self::new(status, "application/json", body.to_string().into())
     }
 
     /// JSON texts, one in a line, to be kept under a name.

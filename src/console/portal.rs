@@ -3,6 +3,7 @@
 //! A session stands for one key. It is no key itself, and ends with it: each request looks up whether the key is there, not
 //! revoked, and the text that it was opened with is still the key's.
 
+mod device;
 mod page;
 
 use std::{sync::Arc, time::Instant};
@@ -23,6 +24,7 @@ use super::{
     forms::{Again, Forms, NOT_GENUINE, is_changed, is_genuine},
     frame::{Page, STYLE},
     key_view, limits,
+    oauth::{OAuth, VERIFICATION},
     sent::NotAgain,
     session::{Session, Sessions},
     view,
@@ -32,6 +34,7 @@ use crate::{
         key::{KeyId, KeyState},
         secret::{KeyDigest, KeyPrefix, ServiceKey},
     },
+    domain::sign_in::user_code::UserCode,
     edges::limiter::{Allowance, Limiter, client::Client},
     side::admin::{
         Peer,
@@ -55,6 +58,12 @@ const VISITS: Allowance = Allowance {
     burst: 60,
     clients_max: 100_000,
 };
+/// How often one address, and one key's owner, may try codes of agents.
+const CODE_TRIES: Allowance = Allowance {
+    per_minute: 20,
+    burst: 20,
+    clients_max: 100_000,
+};
 /// The largest form, which strangers may send to the gateway's port.
 const FORM_BYTES_MAX: usize = 8 * 1024;
 
@@ -67,6 +76,10 @@ pub(crate) struct Portal {
     prefix: KeyPrefix,
     sign_ins: Limiter<Client>,
     visits: Limiter<Client>,
+    codes: Limiter<Client>,
+    codes_of_keys: Limiter<KeyDigest>,
+    /// Where agents sign in; `None`: they cannot.
+    oauth: Option<OAuth>,
     sessions: Sessions,
 }
 
@@ -105,18 +118,31 @@ impl Portal {
             prefix,
             sign_ins: Limiter::new(SIGN_INS, start),
             visits: Limiter::new(VISITS, start),
+            codes: Limiter::new(CODE_TRIES, start),
+            codes_of_keys: Limiter::new(CODE_TRIES, start),
+            oauth: None,
             sessions: Sessions::new("portal", sessions),
         }
     }
 
-    /// Whether a path is one of the portal's.
-    pub(crate) fn has(path: &str) -> bool {
-        path.strip_prefix(ROOT)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    /// The same with agents that sign in.
+    pub(crate) fn with_agents(self, oauth: Option<OAuth>) -> Self {
+        Self { oauth, ..self }
+    }
+
+    /// What the log calls a request for this path; `None`: it is none of the portal's.
+    pub(crate) fn has(&self, path: &str) -> Option<&'static str> {
+        let below = path.strip_prefix(ROOT);
+        let is_page = below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let is_agents = self.oauth.is_some() && OAuth::has(path);
+        is_page.then_some("portal").or(is_agents.then_some("sign_in"))
     }
 
     /// The answer to a request whose path is the portal's.
     pub(crate) async fn answer(&self, ask: &Ask) -> Answer {
+        if let Some(oauth) = self.oauth.as_ref().filter(|_| OAuth::has(&ask.path)) {
+            return oauth.answer(ask, &self.entrance.trusted).await;
+        }
         let segments = ask.segments(ROOT).unwrap_or_default();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         if let Err(wait) = self.visits.try_acquire(self.client(ask), ask.now) {
@@ -126,6 +152,9 @@ impl Portal {
             );
             return page::refusal(StatusCode::TOO_MANY_REQUESTS, &why);
         }
+        if let (Some(oauth), ["device"]) = (&self.oauth, &*segments) {
+            return self.device(oauth, ask).await;
+        }
         match (&ask.method, &*segments) {
             (&Method::GET, ["style.css"]) => Answer::style(STYLE),
             (&Method::POST, ["sign-in"]) => self.sign_in(ask).await,
@@ -133,11 +162,11 @@ impl Portal {
                 Ok((_, session)) => self.show(&session, ask, None).await,
                 Err(refused) => *refused,
             },
-            (&Method::POST, ["sign-out" | "lower" | "rotate"]) => match self.signed_in(ask).await {
+            (&Method::POST, ["sign-out" | "lower" | "rotate" | "agents"]) => match self.signed_in(ask).await {
                 Ok((id, session)) => self.send(&id, &session, &segments, ask).await,
                 Err(refused) => *refused,
             },
-            (_, ["sign-in" | "sign-out" | "lower" | "rotate"]) => {
+            (_, ["sign-in" | "sign-out" | "lower" | "rotate" | "agents"]) => {
                 let why = "This is done by a form, never by an address.";
                 page::refusal(StatusCode::METHOD_NOT_ALLOWED, why).allowing("POST")
             }
@@ -160,14 +189,16 @@ impl Portal {
                 "Too many attempts from this address: try again in {} seconds.",
                 wait.as_secs() + 1
             );
-            return page::sign_in(StatusCode::TOO_MANY_REQUESTS, Some(&why));
+            return page::sign_in(StatusCode::TOO_MANY_REQUESTS, Some(&why), None);
         }
         let form = ask.form();
+        let code = UserCode::parse(form.text("user_code"));
         // The same words for whatever is wrong: whether a key was there once is its owner's to know.
         let unknown = || {
             page::sign_in(
                 StatusCode::FORBIDDEN,
                 Some("This key opens nothing. Is it whole, and not revoked?"),
+                code.as_ref(),
             )
         };
         let Ok(key) = ServiceKey::parse(&self.prefix, form.text("key")) else {
@@ -187,7 +218,8 @@ impl Portal {
             let _ = self.sessions.close(before).await;
         }
         let id = self.sessions.open(&owner, ask.now).await;
-        Answer::see(ROOT).with_cookie(cookie::PORTAL.set(&id, ask.way()))
+        let next = code.as_ref().map(|code| format!("{VERIFICATION}?user_code={code}"));
+        Answer::see(next.as_deref().unwrap_or(ROOT)).with_cookie(cookie::PORTAL.set(&id, ask.way()))
     }
 
     fn client(&self, ask: &Ask) -> Client {
@@ -196,7 +228,10 @@ impl Portal {
 
     /// The session of a request, with its cookie's text, as long as its key is what it was.
     async fn signed_in(&self, ask: &Ask) -> Result<(String, Session<Owner>), Box<Answer>> {
-        let nobody = || Box::new(page::sign_in(StatusCode::UNAUTHORIZED, None));
+        let nobody = || {
+            let code = UserCode::parse(ask.query().text("user_code"));
+            Box::new(page::sign_in(StatusCode::UNAUTHORIZED, None, code.as_ref()))
+        };
         let away = |error: StoreError| Box::new(unavailable(&error));
         let id = cookie::PORTAL.read(&ask.headers, ask.way()).ok_or_else(nobody)?;
         let found = self.sessions.find::<Owner>(id, ask.now).await;
@@ -211,7 +246,7 @@ impl Portal {
                 // Whoever comes with it again is looked at again.
                 let _ = self.sessions.close(id).await;
                 let why = "The session has ended: its key was revoked, deleted or rotated.";
-                let ended = page::sign_in(StatusCode::UNAUTHORIZED, Some(why));
+                let ended = page::sign_in(StatusCode::UNAUTHORIZED, Some(why), None);
                 Err(Box::new(ended.with_cookie(cookie::PORTAL.clear(ask.way()))))
             }
         }
@@ -239,12 +274,20 @@ impl Portal {
         let rows = self.read(session, &format!("/v1/log/latest{log}")).await?;
         let models = self.read(session, "/v1/models").await?;
         let used = |by| super::fields::query(&[("key", session.who.key.as_str()), ("by", by)]);
+        let signed_in = match &self.oauth {
+            Some(oauth) => Some(oauth.sign_ins.count(&session.who.key).await.map_err(|error| Refused {
+                status: StatusCode::SERVICE_UNAVAILABLE,
+                message: error.to_string(),
+            })?),
+            None => None,
+        };
         Ok(page::Facts {
             by_day: self.read(session, &format!("/v1/usage{}", used("day"))).await?,
             by_model: self.read(session, &format!("/v1/usage{}", used("model"))).await?,
             key,
             rows,
             models,
+            signed_in,
         })
     }
 
@@ -282,6 +325,13 @@ impl Portal {
     }
 
     async fn change(&self, session: &Session<Owner>, at: &[&str], form: &Fields, ask: &Ask) -> Result<Answer, Refused> {
+        let path = below("/v1/keys", session.who.key.as_str());
+        let peer = Peer::Owner(session.who.key.clone());
+        if let ["agents"] = at {
+            let path = below(&path, "sign-ins");
+            self.api.call(peer, Method::DELETE, &path, Some(&json!({}))).await?;
+            return Ok(Answer::see(ROOT));
+        }
         let key = self.key(session).await?;
         if key_view::has_expired(&key) || key_view::is_used_up(&key) {
             return Err(Refused {
@@ -290,8 +340,6 @@ impl Portal {
                     .to_owned(),
             });
         }
-        let path = below("/v1/keys", session.who.key.as_str());
-        let peer = Peer::Owner(session.who.key.clone());
         if let ["rotate"] = at {
             let made = self
                 .api

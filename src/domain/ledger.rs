@@ -18,6 +18,7 @@ pub(crate) mod operation_id;
 pub(crate) mod period;
 pub(crate) mod retention;
 pub(crate) mod spend_limit;
+pub(crate) mod spend_report;
 mod step;
 pub(crate) mod tag;
 mod top_up;

@@ -1,11 +1,12 @@
 //! Threads that leave the processors to others: for long work that somebody else's requests must not wait for.
 
-use std::sync::Arc;
-
-use tokio::{
-    runtime::{Builder, Runtime},
-    sync::Semaphore,
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, mpsc},
 };
+
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, oneshot};
 
 /// How nice the threads are (`nice(2)`): under load they get about a tenth of what a thread of the others gets.
 const NICE: i32 = 10;
@@ -14,32 +15,31 @@ const NICE: i32 = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotDone;
 
-/// A few threads of low priority, started when they are needed. Clones share them.
+type Work = Box<dyn FnOnce() + Send>;
+
+/// A few threads of low priority, which end with the last clone. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct LowPriority {
-    threads: Arc<Threads>,
+    work: mpsc::Sender<Work>,
     /// Work begins when there is a thread for it, so that what nobody waits for any more never begins.
     free: Arc<Semaphore>,
 }
-
-/// The blocking threads of a runtime that runs nothing else; without it, those of the caller's.
-#[derive(Debug)]
-struct Threads(Option<Runtime>);
 
 impl LowPriority {
     /// At most `threads` of them, at least one.
     pub(crate) fn new(threads: usize) -> Self {
         let threads = threads.max(1);
-        let runtime = Builder::new_current_thread()
-            .max_blocking_threads(threads)
-            .thread_name("weir-low")
-            .on_thread_start(|| {
-                // Without it the work is done all the same, only less politely.
-                let _ = rustix::process::nice(NICE);
-            })
-            .build();
+        let (work, waiting) = mpsc::channel();
+        let waiting = Arc::new(Mutex::new(waiting));
+        for _ in 0..threads {
+            let waiting = Arc::clone(&waiting);
+            // If there can be no thread at all, nothing receives, and who wants work done is told so.
+            let _ = std::thread::Builder::new()
+                .name("weir-low".to_owned())
+                .spawn(move || do_all(&waiting));
+        }
         Self {
-            threads: Arc::new(Threads(runtime.ok())),
+            work,
             free: Arc::new(Semaphore::new(threads)),
         }
     }
@@ -47,29 +47,31 @@ impl LowPriority {
     /// Does `work` as soon as a thread is free.
     ///
     /// # Errors
-    /// [`NotDone`]: it panicked.
+    /// [`NotDone`]: it panicked, or there is no thread.
     pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, NotDone> {
         let free = Arc::clone(&self.free);
         let permit = free.acquire_owned().await.map_err(|_| NotDone)?;
+        let (done, result) = oneshot::channel();
         let work = move || {
             // Kept until the work is done, also if nobody waits for it any more.
             let _permit = permit;
-            work()
+            if let Ok(output) = catch_unwind(AssertUnwindSafe(work)) {
+                let _ = done.send(output);
+            }
         };
-        let running = match &self.threads.0 {
-            Some(runtime) => runtime.spawn_blocking(work),
-            None => tokio::task::spawn_blocking(work),
-        };
-        running.await.map_err(|_| NotDone)
+        self.work.send(Box::new(work)).map_err(|_| NotDone)?;
+        result.await.map_err(|_| NotDone)
     }
 }
 
-impl Drop for Threads {
-    fn drop(&mut self) {
-        // A runtime may not be waited for where requests run.
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
+/// A thread's life: takes what is next, until nobody can send anything any more.
+fn do_all(waiting: &Mutex<mpsc::Receiver<Work>>) {
+    // Without it the work is done all the same, only less politely.
+    let _ = rustix::process::nice(NICE);
+    loop {
+        let next = waiting.lock().recv();
+        let Ok(work) = next else { return };
+        work();
     }
 }
 
@@ -100,7 +102,7 @@ mod tests {
     #[tokio::test]
     async fn what_nobody_waits_for_never_begins() {
         let low = LowPriority::new(1);
-        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let (go, wait) = mpsc::channel::<()>();
         let first = tokio::spawn({
             let low = low.clone();
             async move { low.run(move || wait.recv()).await }
@@ -108,7 +110,7 @@ mod tests {
         while low.free.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        let (begun, begins) = std::sync::mpsc::channel::<()>();
+        let (begun, begins) = mpsc::channel::<()>();
         {
             let second = low.run(move || drop(begun));
             tokio::select! {
@@ -118,7 +120,7 @@ mod tests {
             }
         }
         assert!(
-            matches!(begins.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected)),
+            matches!(begins.try_recv(), Err(mpsc::TryRecvError::Disconnected)),
             "its work is gone"
         );
         go.send(()).unwrap();

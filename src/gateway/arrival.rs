@@ -16,6 +16,7 @@ use crate::{
     edges::clock,
     gateway::{
         admission::{self, Admitted, caller},
+        agents,
         answer::interim,
         entry::Entry,
         exchange::{Arrived, Exchange, Stage},
@@ -98,15 +99,16 @@ async fn decide(
         return Ok(Decision::Publish("stability", answer));
     }
     if let Some(portal) = &gateway.pages.portal
-        && let Some(answer) = portal::find(portal, session).await
+        && let Some((operation, answer)) = portal::find(portal, session).await
     {
-        return Ok(Decision::Publish("portal", answer));
+        return Ok(Decision::Publish(operation, answer));
     }
     let target = head::target(session.req_header())?;
     entry.record.operation = match &target {
         Target::Forward { operation, .. } => Some(operation.as_str()),
         Target::ListModels | Target::ShowModel { .. } => Some("models"),
         Target::OwnUsage => Some("own_usage"),
+        Target::ManagedSettings | Target::Spend => Some("agents"),
         Target::Hello => Some("hello"),
     };
     if target == Target::Hello {
@@ -117,6 +119,10 @@ async fn decide(
             Box::pin(own_usage(gateway, session, exchange, keys, entry)).await?,
         ));
     }
+    if matches!(target, Target::ManagedSettings | Target::Spend) {
+        let answer = agents::reply(gateway, session, exchange, keys, (&target, entry));
+        return Ok(Decision::Reply(Box::pin(answer).await?));
+    }
     let caller = caller::authenticate(gateway, session, live, shape, keys, entry).await?;
     let wanted = match target {
         Target::Forward { .. } if gateway.drain.running() > gateway.limits.running_max => {
@@ -126,7 +132,7 @@ async fn decide(
             let admitted = admission::admit(gateway, session, live, caller, operation, model, entry).await?;
             return Ok(Decision::Forward(Box::new(admitted)));
         }
-        Target::ListModels | Target::OwnUsage | Target::Hello => None,
+        Target::ListModels | Target::OwnUsage | Target::ManagedSettings | Target::Spend | Target::Hello => None,
         Target::ShowModel { model } => Some(model),
     };
     Ok(Decision::Reply(list(

@@ -9,7 +9,11 @@ use crate::{
     console::portal::Portal,
     edges::switches::Switches,
     gateway::{
-        drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals, reply::own_usage::OwnUsage,
+        drain::Drain,
+        entry::Sinks,
+        key_slots::KeySlots,
+        recent_refusals::RecentRefusals,
+        reply::{agent_settings::Agents, own_usage::OwnUsage},
         request::bodies::Bodies,
     },
     money::billing::Billing,
@@ -52,6 +56,8 @@ pub(crate) struct Pages {
     pub public: Arc<Public>,
     /// Tells keys what they have used.
     pub own_usage: OwnUsage,
+    /// What agents that are signed in are told; `None`: none can sign in.
+    pub agents: Option<Agents>,
     /// The portal for owners of keys; `None`: it is switched off.
     pub portal: Option<Arc<Portal>>,
 }

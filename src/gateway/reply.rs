@@ -1,5 +1,6 @@
 //! Sends weir's own answers.
 
+pub(crate) mod agent_settings;
 pub(crate) mod greeting;
 pub(crate) mod listing;
 pub(crate) mod own_usage;
@@ -90,7 +91,10 @@ pub(crate) async fn write(session: &mut Session, reply: Reply, request_id: &str)
     for (name, value) in reply.headers {
         head.insert_header(name, value)?;
     }
-    head.insert_header(header::CONTENT_LENGTH, reply.body.len())?;
+    // On a 304 it would be that of the body which the client has (RFC 9110, section 8.6).
+    if reply.status != 304 {
+        head.insert_header(header::CONTENT_LENGTH, reply.body.len())?;
+    }
     head.insert_header(REQUEST_ID, request_id)?;
     send(session, head, Bytes::from(reply.body)).await
 }

@@ -254,7 +254,7 @@ mod tests {
         let (folder, segment_bytes) = (scratch(), SEGMENT_BYTES_MIN);
         let (journal, _, room) = running(folder.path(), segment_bytes, 3);
         let huge = Checkpoint {
-            provider: "p".repeat(segment_bytes as usize),
+            provider: "p".repeat(usize::try_from(segment_bytes).unwrap()),
             ..checkpoint(1)
         };
         assert_eq!(journal.checkpoint(vec![checkpoint(0), huge, checkpoint(2)]), 1);

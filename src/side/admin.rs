@@ -19,6 +19,7 @@ mod peer;
 mod providers;
 mod reply;
 mod served;
+mod sign_ins;
 mod state;
 pub(crate) mod tcp;
 mod upgrade;
@@ -97,6 +98,7 @@ fn router(state: AdminState) -> Router {
         .route("/v1/keys/{id}/lower", post(keys::lower::lower))
         .route("/v1/keys/{id}/rotate", post(keys::rotate))
         .route("/v1/keys/{id}/revoke", post(keys::revoke))
+        .route("/v1/keys/{id}/sign-ins", post(sign_ins::decide).delete(sign_ins::end))
         .route("/v1/models", get(models))
         .route("/v1/providers", get(providers::list))
         .route("/v1/providers/{name}/enable", post(providers::enable))

@@ -11,20 +11,24 @@ use async_trait::async_trait;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
+use self::documents::Documents;
 use self::file::{StoreFile, UNFINISHED};
 use self::key_index::{KeyIndex, KeyMutation};
 use crate::domain::keys::key::{KeyId, KeyRecord};
 use crate::domain::keys::secret::KeyDigest;
 use crate::domain::wire::{provider_state::StateKey, session_hint::ServedBy};
+use crate::edges::clock;
 use crate::store::sessions::{self, EMBEDDED_SESSIONS_MAX, SESSION_LIFETIME, SessionStore};
 use crate::store::{Changes, KeyChange, KeyHealer, KeyStore, KeyView, Lookup, StoreError, StoreOpenError};
 
 mod archive;
 mod database;
+mod documents;
 mod file;
 pub(crate) mod handover;
 mod key_index;
 pub(crate) mod ledger;
+mod sign_ins;
 #[cfg(test)]
 mod tests;
 mod web_sessions;
@@ -36,6 +40,7 @@ pub(crate) struct EmbeddedStore {
 
 struct StoreInner {
     index: RwLock<KeyIndex>,
+    documents: RwLock<Documents>,
     /// Also the lock under which changes are decided, committed and applied, one after the other.
     file: Mutex<StoreFile>,
     nudge: watch::Sender<u64>,
@@ -57,9 +62,14 @@ impl EmbeddedStore {
             path: folder.to_owned(),
             reason: format!("{id} has another key's digest"),
         })?;
+        let documents = Documents::load(&file).map_err(|reason| StoreOpenError::Corrupt {
+            path: folder.to_owned(),
+            reason,
+        })?;
         Ok(Self {
             shared: Arc::new(StoreInner {
                 index: RwLock::new(index),
+                documents: RwLock::new(documents),
                 file: Mutex::new(file),
                 nudge,
             }),
@@ -119,7 +129,14 @@ impl StoreInner {
 #[async_trait]
 impl KeyStore for EmbeddedStore {
     async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError> {
-        Ok(self.shared.index.read().find(digest))
+        let mut found = self.shared.index.read().find(digest);
+        if found.record.is_none() {
+            let documents = self.shared.documents.read();
+            let text = documents.text(digest, clock::unix_seconds());
+            // What is no grant is another document of sign-ins.
+            found.token = text.and_then(|text| serde_json::from_str(text).ok());
+        }
+        Ok(found)
     }
 
     async fn create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
@@ -199,7 +216,7 @@ impl KeyHealer for EmbeddedStore {
 #[async_trait]
 impl SessionStore for EmbeddedStore {
     async fn recall(&self, states: &[StateKey]) -> Result<Vec<Option<ServedBy>>, StoreError> {
-        let (shared, now) = (Arc::clone(&self.shared), crate::edges::clock::unix_seconds());
+        let (shared, now) = (Arc::clone(&self.shared), clock::unix_seconds());
         let states = states.to_vec();
         let texts = blocking(move || {
             let file = shared.file.lock();

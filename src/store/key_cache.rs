@@ -32,7 +32,7 @@ use crate::{
         Changes, KeyStore, Lookup, StoreError,
         key_cache::{
             limits::{Limits, Reached},
-            shard::{Cold, Lifetimes, Shard, Sizes},
+            shard::{Cold, Known, Lifetimes, Shard, Sizes},
             shards::{pick, slot},
             uses::Uses,
         },
@@ -45,6 +45,7 @@ mod shard;
 mod shards;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tokens;
 mod uses;
 
 /// The most shards of the entries and last uses, so that requests do not contend for one lock.
@@ -152,8 +153,17 @@ impl KeyCache {
         now: Instant,
         asker: impl FnOnce() -> Client,
     ) -> Result<Option<Arc<KeyRecord>>, KeyLookupError> {
+        Ok(self.known(digest, now, asker).await?.and_then(key))
+    }
+
+    async fn known(
+        &self,
+        digest: &KeyDigest,
+        now: Instant,
+        asker: impl FnOnce() -> Client,
+    ) -> Result<Option<Known>, KeyLookupError> {
         match self.at_hand(digest, now) {
-            Ok(record) => Ok(record),
+            Ok(known) => Ok(known),
             Err(cold) => self.fetch(digest, now, cold, Some(asker())).await,
         }
     }
@@ -168,7 +178,7 @@ impl KeyCache {
         if let Some(mut shard) = self.shard(digest) {
             shard.outdate(digest);
         }
-        self.fetch(digest, now, Cold::Outdated, None).await
+        Ok(self.fetch(digest, now, Cold::Outdated, None).await?.and_then(key))
     }
 
     /// Asks the store for a `cold` digest. Without an `asker` no limit applies.
@@ -178,7 +188,7 @@ impl KeyCache {
         now: Instant,
         cold: Cold,
         asker: Option<Client>,
-    ) -> Result<Option<Arc<KeyRecord>>, KeyLookupError> {
+    ) -> Result<Option<Known>, KeyLookupError> {
         self.check(cold, asker, now)?;
         // One task asks; the others wait and find the answer in the cache.
         let _flight = match pick(&self.flights, digest.as_bytes().first()) {
@@ -186,35 +196,36 @@ impl KeyCache {
             None => None,
         };
         match self.at_hand(digest, now) {
-            Ok(record) => return Ok(record),
+            Ok(known) => return Ok(known),
             Err(cold) => self.check(cold, asker, now)?,
         }
-        let record = self.read(digest, now).await?;
-        if let (None, Some(asker)) = (&record, asker) {
+        let known = self.read(digest, now).await?;
+        if let (None, Some(asker)) = (&known, asker) {
             self.limits.found_nothing(asker, now);
         }
-        Ok(record)
+        Ok(known)
     }
 
-    async fn read(&self, digest: &KeyDigest, now: Instant) -> Result<Option<Arc<KeyRecord>>, StoreError> {
+    async fn read(&self, digest: &KeyDigest, now: Instant) -> Result<Option<Known>, StoreError> {
         count(&self.counters.misses);
         let epoch = self.shard(digest).map(|shard| shard.epoch());
         let found = self.store.find(digest).await;
         self.note(&found);
         if let Err(StoreError::Unavailable(_)) = &found
-            && let Some(record) = self.offline(digest, now)
+            && let Some(known) = self.offline(digest, now)
         {
-            return Ok(Some(record));
+            return Ok(Some(known));
         }
-        let Lookup { record, version } = found?;
-        let record = record.map(Arc::new);
-        if record.is_none() {
+        let Lookup { record, token, version } = found?;
+        let token = token.map(|grant| Known::Token(Arc::new(grant)));
+        let known = record.map(|record| Known::Key(Arc::new(record))).or(token);
+        if known.is_none() {
             count(&self.counters.unknown);
         }
         if let (Some(mut shard), Some(epoch)) = (self.shard(digest), epoch) {
-            shard.keep(*digest, record.clone(), now, (version, epoch));
+            shard.keep(*digest, known.clone(), now, (version, epoch));
         }
-        Ok(record)
+        Ok(known)
     }
 
     /// Notes that a key is used now. Written to the store in batches.
@@ -321,7 +332,7 @@ impl KeyCache {
     }
 
     /// The cached answer for a digest, counted as an event.
-    fn at_hand(&self, digest: &KeyDigest, now: Instant) -> Result<Option<Arc<KeyRecord>>, Cold> {
+    fn at_hand(&self, digest: &KeyDigest, now: Instant) -> Result<Option<Known>, Cold> {
         let mut shard = self.shard(digest).ok_or(Cold::Unseen)?;
         let found = shard.look(digest, now, &self.lifetimes)?;
         count(match found {
@@ -364,6 +375,14 @@ impl KeyCache {
                 None => shard.flush(version),
             }
         }
+    }
+}
+
+/// What is known as a key; a token is none.
+fn key(known: Known) -> Option<Arc<KeyRecord>> {
+    match known {
+        Known::Key(record) => Some(record),
+        Known::Token(_) => None,
     }
 }
 

@@ -8,6 +8,7 @@
 //! - `:gone` the ids of deleted keys, so that no node that is behind puts one back,
 //! - `:generation` a random word written by `weir store init`. A node remembers the one it has seen; a Redis without it was
 //!   emptied or replaced, and then the answer is "unavailable", never "unknown key",
+//! - `:sign-in:<digest>` a document of sign-ins, kept for a while; that of an access token is under the digest of its text,
 //! - `:session:<digest>` who serves state at a provider that an account has made, kept for a while,
 //! - `:web:<digest>` a person's session in a browser (see `web_sessions/head.lua`),
 //! - `:stability:<hour>` what was counted in an hour (see `stability.rs`).
@@ -55,6 +56,7 @@ mod rights;
 mod scripts;
 mod sessions;
 mod settings;
+mod sign_ins;
 mod stability;
 #[cfg(test)]
 pub(crate) mod test_server;
@@ -251,16 +253,18 @@ impl RedisStore {
 impl KeyStore for RedisStore {
     async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError> {
         let mut call = self.prepare(&self.scripts.find);
-        call.arg(digest.to_hex());
+        call.key(self.document_key(digest)).arg(digest.to_hex());
         let mut reply = self.call(&call, Effort::Read(self.budget)).await?;
         let version = reply.number()?;
-        let text = reply.text()?;
+        let (text, token) = (reply.text()?, reply.text()?);
         let record = if text.is_empty() {
             None
         } else {
             Some(reply::record(&text)?)
         };
-        Ok(Lookup { record, version })
+        // What is no grant is another document of sign-ins.
+        let token = serde_json::from_str(&token).ok();
+        Ok(Lookup { record, token, version })
     }
 
     async fn create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {

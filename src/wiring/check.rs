@@ -11,7 +11,7 @@ use crate::{
     domain::strict_toml::FileError,
     edges::clock,
     front::tls::certificate::Certificate,
-    wiring::{catalogue, notices, output::printed, start_error::StartError, store_check, tls, trust},
+    wiring::{catalogue, notices, output::printed, sign_in, start_error::StartError, store_check, tls, trust},
 };
 
 /// What is wrong nowhere, and of what nobody would be served.
@@ -58,6 +58,11 @@ fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<Sound> {
         && let Err(message) = trust::bundle(ca_file)
     {
         errors.push(places.fault("upstream.ca_file", message));
+    }
+    if let (true, Some(path)) = (config.sign_in.enabled, &config.sign_in.managed_settings)
+        && let Err(message) = sign_in::settings(path)
+    {
+        errors.push(places.fault("sign_in.managed_settings", message));
     }
     if let Some(reference) = config
         .console

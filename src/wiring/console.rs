@@ -10,6 +10,7 @@ use crate::{
     console::{
         Console, Doors, LinkAddress, Links, Source,
         listener::ConsoleHandler,
+        oauth::OAuth,
         openid::{OpenId, OpenIdSettings},
         portal::Portal,
     },
@@ -49,6 +50,10 @@ pub(super) fn state(state: AdminState, parts: &Parts) -> (AdminState, Option<Arc
 /// The portal, unless it is switched off.
 pub(super) fn portal(parts: &Parts, state: &AdminState) -> Option<Arc<Portal>> {
     let config = &parts.config;
+    let oauth = parts.sign_ins.as_ref().map(|sign_ins| {
+        let prefix = config.gateway.key_prefix.clone();
+        OAuth::new(Arc::clone(sign_ins), prefix, clock::instant())
+    });
     let portal = || {
         Portal::new(
             (Arc::clone(&parts.store), Arc::clone(&parts.web_sessions)),
@@ -57,6 +62,7 @@ pub(super) fn portal(parts: &Parts, state: &AdminState) -> Option<Arc<Portal>> {
             (parts.tls.gateway.is_some(), config.stability.trusted_proxies.clone()),
             clock::instant(),
         )
+        .with_agents(oauth)
     };
     config.console.portal.then(|| Arc::new(portal()))
 }

@@ -9,11 +9,17 @@ use crate::{
     console::portal::Portal,
     edges::{clock, limiter::Allowance, resolver::Resolver, switches::Switches},
     gateway::{
-        Gateway, Limits, Pages, drain::Drain, entry::Sinks, key_slots::KeySlots, recent_refusals::RecentRefusals,
-        reply::own_usage::OwnUsage, request::bodies::Bodies,
+        Gateway, Limits, Pages,
+        drain::Drain,
+        entry::Sinks,
+        key_slots::KeySlots,
+        recent_refusals::RecentRefusals,
+        reply::{agent_settings::Agents, own_usage::OwnUsage},
+        request::bodies::Bodies,
     },
     providers::{learnt_usage::Learnt, live::LiveCell, sessions::Sessions},
     side::admin::LogHome,
+    sign_in::AgentSignIns,
     stability::public::Public,
     store::{
         KeyStore, StoreWarning, archive::Archive, embedded::handover::Carried, key_cache::KeyCache,
@@ -26,7 +32,7 @@ use crate::{
         log_sinks::LogSinks,
         money::{Money, Stores},
         prepared::Prepared,
-        public,
+        public, sign_in,
         stability::Stability,
         store, tls,
     },
@@ -51,6 +57,10 @@ pub(crate) struct Parts {
     pub sessions: Arc<Sessions>,
     /// Ends when they are written after `stop`.
     pub session_task: JoinHandle<()>,
+    /// Signs agents in; `None`: none can.
+    pub sign_ins: Option<Arc<AgentSignIns>>,
+    /// What those that are signed in are told.
+    agents: Option<Agents>,
     /// The cache in front of it.
     pub keys: Arc<KeyCache>,
     /// Resolves the providers' names in the background.
@@ -92,6 +102,7 @@ impl Parts {
         let store::Opened {
             keys: store,
             sessions: session_store,
+            sign_ins,
             ledger,
             stability,
             web_sessions,
@@ -119,8 +130,10 @@ impl Parts {
             &stopped,
         );
         background.spawn(reloader.run(stopped));
-        let public = public::build(&config, &live, &stability.snapshots);
+        let sign_ins = sign_in::build(&config, sign_ins, &store, money.billing.time());
+        let agents = sign_in::agents(&config)?;
         let parts = Self {
+            public: public::build(&config, &live, &stability.snapshots),
             live,
             switches,
             store,
@@ -129,6 +142,8 @@ impl Parts {
             log_home,
             sessions: Arc::new(sessions),
             session_task,
+            sign_ins,
+            agents,
             keys,
             resolver,
             tls,
@@ -137,7 +152,6 @@ impl Parts {
             bodies: Bodies::new(&config.gateway),
             money,
             stability,
-            public,
             cache_task,
             stop,
             config,
@@ -158,6 +172,7 @@ impl Parts {
             pages: Pages {
                 public: Arc::clone(&self.public),
                 own_usage: self.own_usage(),
+                agents: self.agents.clone(),
                 portal,
             },
             limits: Limits {

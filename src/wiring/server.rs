@@ -338,7 +338,8 @@ fn admin_state(parts: &Parts, upgrades: Option<Arc<dyn Upgrades>>) -> Result<Adm
         prefix,
         audit,
         upgrades,
-    ))
+    )
+    .with_sign_ins(parts.sign_ins.clone()))
 }
 
 fn admin_service(

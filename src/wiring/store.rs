@@ -14,6 +14,7 @@ use crate::{
         ledger::LedgerStore,
         redis::{RedisLedger, RedisMode, RedisSettings, RedisStore},
         sessions::SessionStore,
+        sign_ins::SignInStore,
         stability::StabilityStore,
         web_sessions::WebSessionStore,
     },
@@ -28,6 +29,8 @@ pub(crate) struct Opened {
     pub keys: Arc<dyn KeyStore>,
     /// Who served the sessions whose state lies at a provider.
     pub sessions: Arc<dyn SessionStore>,
+    /// What is kept of agents that sign in.
+    pub sign_ins: Arc<dyn SignInStore>,
     /// Accounts, quotas, holds and the log.
     pub ledger: Ledger,
     /// The hourly buckets.
@@ -67,6 +70,7 @@ pub(crate) fn open(config: &Config, carried: Carried) -> Result<Opened, StartErr
             Ok(Opened {
                 keys: Arc::clone(&store) as Arc<dyn KeyStore>,
                 sessions: Arc::clone(&store) as Arc<dyn SessionStore>,
+                sign_ins: Arc::clone(&store) as Arc<dyn SignInStore>,
                 ledger: Ledger::Embedded(Arc::clone(&store)),
                 stability: Arc::clone(&store) as Arc<dyn StabilityStore>,
                 web_sessions: Arc::clone(&store) as Arc<dyn WebSessionStore>,
@@ -80,6 +84,7 @@ pub(crate) fn open(config: &Config, carried: Carried) -> Result<Opened, StartErr
             Ok(Opened {
                 keys: Arc::clone(&store) as Arc<dyn KeyStore>,
                 sessions: Arc::clone(&store) as Arc<dyn SessionStore>,
+                sign_ins: Arc::clone(&store) as Arc<dyn SignInStore>,
                 stability: Arc::clone(&store) as Arc<dyn StabilityStore>,
                 web_sessions: Arc::clone(&store) as Arc<dyn WebSessionStore>,
                 ledger: Ledger::Redis(Arc::new(RedisLedger::new(store))),

@@ -159,7 +159,8 @@ fn compressed_bodies_of_one_key_do_not_slow_down_another() {
             for _ in 0..16 {
                 scope.spawn(|| {
                     while !stop.load(Ordering::SeqCst) {
-                        let mut client = weir.connect();
+                        // Longer than a body may wait for its turn.
+                        let mut client = weir.connect().patient(Duration::from_secs(90));
                         client.write(&request);
                         let answer = client.response_to("POST");
                         assert!(matches!(answer.status, 404 | 429), "{}", answer.text());

@@ -36,6 +36,7 @@ pub(crate) mod slow_way;
 pub(crate) mod steps;
 pub(crate) mod store;
 pub(crate) mod tab;
+pub(crate) mod terminal;
 pub(crate) mod tools;
 pub(crate) mod upgrades;
 pub(crate) mod wait;

@@ -125,6 +125,11 @@ fn a_client_gets_the_certificate_for_its_name_that_it_can_verify() {
 fn a_client_that_comes_back_resumes_its_session() {
     let authority = Authority::new();
     let weir = weir(&[&authority.files("one", &["api.test"], Kind::Ecdsa)]).start();
+    wait_until("the record to be read", || {
+        let tls = authority.client(Offer::default());
+        let mut connection = https::connect(&tls, "api.test", weir.stability).unwrap();
+        connection.client.exchange(&Request::get(SUMMARY)).status == 200
+    });
     for version in BOTH_VERSIONS {
         for listener in [weir.gateway, weir.stability] {
             let tls = authority.client(Offer {

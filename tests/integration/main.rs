@@ -66,6 +66,7 @@ mod secrets;
 mod service_manager;
 mod shutdown;
 mod siege;
+mod sign_in;
 mod soak;
 mod stability;
 mod stale_connections;

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use crate::harness::client::Response;
 use crate::harness::crowd::Crowd;
 use crate::harness::request::{ALL_WIRES, Request, Upload, Wire};
 use crate::harness::sample::SampleProvider;
@@ -95,6 +96,11 @@ struct Done {
     attacks: usize,
 }
 
+/// Whether the connection ends with this answer, as it does after so many requests.
+fn closes(answer: &Response) -> bool {
+    answer.header("connection") == Some("close")
+}
+
 /// Works until `until`.
 fn work(weir: &Weir, number: usize, key: &str, until: Instant) -> Done {
     let mut client = weir.connect();
@@ -104,13 +110,15 @@ fn work(weir: &Weir, number: usize, key: &str, until: Instant) -> Done {
             break;
         }
         let wire = ALL_WIRES[turn % 3];
+        let mut is_over = false;
         match turn % 6 {
             // What the provider refuses is refused, and costs nothing.
             0 => {
                 let failing = format!("hi [[sample: status={}]]", [500, 503, 529][turn % 3]);
-                let status = client.exchange(&wire.request(key, &failing)).status;
-                assert!(status >= 500, "{status}");
+                let answer = client.exchange(&wire.request(key, &failing));
+                assert!(answer.status >= 500, "{}", answer.text());
                 done.failed += 1;
+                is_over = closes(&answer);
             }
             // Who leaves in the middle pays for the whole.
             1 => {
@@ -123,12 +131,17 @@ fn work(weir: &Weir, number: usize, key: &str, until: Instant) -> Done {
                 let answer = client.exchange(&wire.streaming(key, "hi [[sample: deltas=8 gap_ms=5]]"));
                 assert!(answer.status == 200 && answer.complete, "{}", answer.text());
                 done.served += 1;
+                is_over = closes(&answer);
             }
             _ => {
                 let answer = client.exchange(&wire.request(key, "hi [[sample: ttfb_ms=20]]"));
                 assert!(answer.status == 200 && answer.complete, "{}", answer.text());
                 done.served += 1;
+                is_over = closes(&answer);
             }
+        }
+        if is_over {
+            client = weir.connect();
         }
     }
     done

@@ -95,6 +95,13 @@ fn values_of_what_is_beside_are_checked_key_by_key() {
             "[stability]\ntrusted_proxies = [\"10.0.0.0/33\"]",
             "stability.trusted_proxies",
         ),
+        ("[sign_in]\naccess_seconds = 59", "sign_in.access_seconds"),
+        ("[sign_in]\ndays = 366", "sign_in.days"),
+        ("[sign_in]\ncodes_max = 0", "sign_in.codes_max"),
+        (
+            "[sign_in]\nenabled = true\n[console]\nportal = false",
+            "sign_in.enabled",
+        ),
         ("[log]\nlevel = \"loud\"", "log.level"),
         ("[provider.x]\nbase_url = \"ftp://x\"", "provider.x.base_url"),
         ("[provider.x]\nbase_url = \"http://x/v1\"", "provider.x.base_url"),

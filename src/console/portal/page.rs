@@ -9,10 +9,13 @@ use crate::console::{
     day_chart,
     forms::{Field, Forms},
     frame::{Frame, Page},
-    key_view, limits, new_key, rows,
+    key_view, limits, new_key,
+    oauth::VERIFICATION,
+    rows,
     session::Session,
     snippet, usage_table, view,
 };
+use crate::domain::sign_in::user_code::UserCode;
 
 /// What the owner's page tells.
 #[derive(Debug)]
@@ -27,6 +30,8 @@ pub(super) struct Facts {
     pub(super) rows: Value,
     /// The models there are.
     pub(super) models: Value,
+    /// How many agents are signed in with it; `None`: agents cannot sign in.
+    pub(super) signed_in: Option<usize>,
 }
 
 /// The owner's page.
@@ -46,6 +51,7 @@ pub(super) fn content<W>(facts: &Facts, forms: &Forms<'_, W>, base: &str) -> Pag
         h2 { "The last requests" }
         @if rows.is_empty() { p class="card" { "None in the last 31 days." } } @else { (rows::table(rows)) }
         (models(key, &facts.models))
+        @if let Some(count) = facts.signed_in { (agents(forms, count)) }
         @if !is_read_only {
             div class="cards" {
                 section class="card" { h2 { "Lower its limits" } (lower(forms, key)) }
@@ -61,6 +67,17 @@ pub(super) fn content<W>(facts: &Facts, forms: &Forms<'_, W>, base: &str) -> Pag
     Page {
         title: view::text(key, "name").to_owned(),
         content,
+    }
+}
+
+/// The agents that are signed in with the key.
+fn agents<W>(forms: &Forms<'_, W>, count: usize) -> Markup {
+    html! {
+        section class="card" {
+            h2 { "Agents signed in: " (count) }
+            p { "Claude Code shows a code when it signs in. " a href=(VERIFICATION) { "Enter a code" } "." }
+            @if count > 0 { (forms.button("/portal/agents", "Sign all agents out", "danger")) }
+        }
     }
 }
 
@@ -105,8 +122,8 @@ pub(super) fn rotated(made: &Value, base: &str) -> Page {
     }
 }
 
-/// The form that asks for a key.
-pub(super) fn sign_in(status: StatusCode, why: Option<&str>) -> Answer {
+/// The form that asks for a key. Whoever came to approve a code goes on with it.
+pub(super) fn sign_in(status: StatusCode, why: Option<&str>, code: Option<&UserCode>) -> Answer {
     let content = html! {
         @if let Some(why) = why { p class="card refused" role="alert" { (why) } }
         form method="post" action="/portal/sign-in" class="card fields" autocomplete="off" {
@@ -114,6 +131,7 @@ pub(super) fn sign_in(status: StatusCode, why: Option<&str>) -> Answer {
                 span { "Your key" }
                 input type="password" name="key" required autofocus autocomplete="off" spellcheck="false";
             }
+            @if let Some(code) = code { input type="hidden" name="user_code" value=(code); }
             button { "Sign in" }
             p class="wide none" { "The key opens a session of its own, for 30 minutes without a request and 12 hours in all. The browser does not keep the key." }
         }

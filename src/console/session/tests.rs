@@ -11,15 +11,18 @@ use http::StatusCode;
 use super::*;
 use crate::edges::clock;
 
+/// Whose each session is, and the forms that were sent in it.
+type Shelved = HashMap<SessionDigest, (String, Vec<String>)>;
+
 /// A store of sessions that never end by themselves.
 #[derive(Debug, Default)]
 struct Shelf {
-    sessions: Mutex<HashMap<SessionDigest, (String, Vec<String>)>>,
+    sessions: Mutex<Shelved>,
     away: AtomicBool,
 }
 
 impl Shelf {
-    fn open(&self) -> Result<parking_lot::MutexGuard<'_, HashMap<SessionDigest, (String, Vec<String>)>>, StoreError> {
+    fn open(&self) -> Result<parking_lot::MutexGuard<'_, Shelved>, StoreError> {
         if self.away.load(Ordering::SeqCst) {
             return Err(StoreError::Unavailable("away".to_owned()));
         }

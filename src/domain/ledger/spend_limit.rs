@@ -79,7 +79,7 @@ fn resets(standing: &QuotaUse) -> impl Iterator<Item = Header> {
 
 /// How much of the quota is spent, in whole percent, rounded down: nobody is said to have passed what he has not. All of a quota
 /// of nothing is spent.
-fn percent(standing: &QuotaUse) -> i128 {
+pub(super) fn percent(standing: &QuotaUse) -> i128 {
     let (spent, quota) = (i128::from(standing.spent.nanos()), i128::from(standing.quota.nanos()));
     match quota {
         ..=0 => 100,

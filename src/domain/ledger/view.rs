@@ -1,6 +1,9 @@
 //! What operators see of accounts and keys.
 
-use crate::domain::{keys::terms::AccountTerms, money::NanoUsd};
+use crate::domain::{
+    keys::terms::{AccountTerms, Reset},
+    money::NanoUsd,
+};
 
 /// An account as operators see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,4 +41,16 @@ pub struct KeySpend {
     pub held: NanoUsd,
     /// How many requests are running.
     pub running: u64,
+}
+
+impl KeySpend {
+    /// What was spent in the current period of a quota that begins anew so often.
+    pub(crate) fn of(&self, reset: Reset) -> NanoUsd {
+        match reset {
+            Reset::None => self.all,
+            Reset::Daily => self.day,
+            Reset::Weekly => self.week,
+            Reset::Monthly => self.month,
+        }
+    }
 }

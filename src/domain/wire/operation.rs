@@ -11,6 +11,12 @@ pub(crate) const PATH_MODEL_BYTES_MAX: usize = 128;
 /// Where whoever has a key sees what it has used.
 pub(crate) const OWN_USAGE_PATH: &str = "/web/v1/me";
 
+/// Where Claude Code, signed in to a gateway, reads the settings that its operator gives to everyone.
+pub(crate) const MANAGED_SETTINGS_PATH: &str = "/managed/settings";
+
+/// Where Claude Code, signed in to a gateway, reads what of its user's quota is spent.
+pub(crate) const SPEND_PATH: &str = "/api/oauth/usage";
+
 /// One thing a client can ask of a provider through weir.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -80,6 +86,10 @@ pub(crate) enum Target {
     },
     /// `GET /web/v1/me` or HEAD: what the caller's key has used.
     OwnUsage,
+    /// `GET /managed/settings` or HEAD: the settings of agents that are signed in.
+    ManagedSettings,
+    /// `GET /api/oauth/usage` or HEAD: what of the caller's quota is spent.
+    Spend,
     /// `HEAD /`, `HEAD /api/hello` or `GET /api/hello`: whether somebody is there. No key is needed.
     Hello,
 }
@@ -110,6 +120,8 @@ pub(crate) fn target(method: &str, path: &str) -> Result<Target, TargetError> {
         "/v1/chat/completions" => Err(TargetError::ChatCompletionsRemoved),
         "/v1/models" | "/v1beta/models" => read_only(method, Target::ListModels),
         OWN_USAGE_PATH => read_only(method, Target::OwnUsage),
+        MANAGED_SETTINGS_PATH => read_only(method, Target::ManagedSettings),
+        SPEND_PATH => read_only(method, Target::Spend),
         "/" if method == "HEAD" => Ok(Target::Hello),
         "/api/hello" => read_only(method, Target::Hello),
         _ => match path
@@ -131,7 +143,10 @@ pub(crate) fn shape_of(path: &str) -> Protocol {
     let tuned = || path.starts_with("/v1/tunedModels/");
     if path == "/v1beta" || path.starts_with("/v1beta/") || gemini_method() || tuned() {
         Protocol::Gemini
-    } else if path == "/v1/messages" || path.starts_with("/v1/messages/") {
+    } else if path == "/v1/messages"
+        || path.starts_with("/v1/messages/")
+        || matches!(path, MANAGED_SETTINGS_PATH | SPEND_PATH)
+    {
         Protocol::Messages
     } else {
         Protocol::Responses

@@ -22,17 +22,17 @@ use crate::{
         request::head::{self, QueryKeys},
     },
     providers::live::Live,
-    store::key_cache::KeyLookupError,
+    store::key_cache::{KeyLookupError, tokens::Presented},
 };
 
 /// The authenticated caller of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
-    /// The key's digest, under which the store has it.
+    /// The digest under which the store has the key: not that of an access token that stands for it.
     pub digest: KeyDigest,
     /// The key's record, as this node knew it at authentication.
     pub key: Arc<KeyRecord>,
-    /// The key itself, to keep it out of what goes to a provider.
+    /// The key itself, or the token that stands for it, to keep it out of what goes to a provider.
     pub presented: ServiceKey,
 }
 
@@ -68,9 +68,13 @@ pub(crate) async fn identify(
         CredentialError::Ambiguous => Refusal::CredentialAmbiguous,
         CredentialError::Malformed => Refusal::KeyUnknown,
     })?;
-    let digest = presented.digest();
+    let now = clock::instant();
+    let now_unix = gateway.billing.time().now_seconds(now);
     let asker = || peer::client(session, &gateway.limits.trusted_proxies);
-    let found = gateway.keys.find(&digest, clock::instant(), asker).await;
+    let found = gateway
+        .keys
+        .find_presented(&presented.digest(), (now, now_unix), asker)
+        .await;
     let found = found.map_err(|error| match error {
         KeyLookupError::Limited { wait } => Refusal::KeyNotLookedUp { wait },
         KeyLookupError::Store(error) => {
@@ -78,7 +82,11 @@ pub(crate) async fn identify(
             Refusal::StoreUnavailable
         }
     })?;
-    let key = found.ok_or(Refusal::KeyUnknown)?;
+    let (digest, key) = match found {
+        None => return Err(Refusal::KeyUnknown),
+        Some(Presented::Key(digest, key)) => (digest, key),
+        Some(Presented::TokenExpired) => return Err(Refusal::KeyExpired),
+    };
     entry.record.key_id = Some(key.id.as_str().to_owned());
     entry.record.account = Some(key.account.clone());
     if let KeyState::Revoked { .. } = key.state {

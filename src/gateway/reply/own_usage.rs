@@ -24,7 +24,7 @@ use crate::{
         money::NanoUsd,
     },
     edges::limiter::{Allowance, Limiter, client::Client},
-    store::ledger::LedgerStore,
+    store::{StoreError, ledger::LedgerStore},
 };
 
 /// How many days are told, unless asked otherwise.
@@ -63,6 +63,15 @@ impl OwnUsage {
         admitted.map_err(|wait: Duration| Refusal::OwnUsageLimited { wait })
     }
 
+    /// What a key has spent.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub(crate) async fn spend(&self, key: &KeyRecord) -> Result<KeySpend, Refusal> {
+        let spend = self.ledger.key_spend(&key.account, &key.id).await;
+        spend.map_err(|error| unavailable(&error))
+    }
+
     /// The answer to whoever has this key. `is_off` says of a provider that it is switched off, `now_ms` is the store's time.
     ///
     /// # Errors
@@ -83,10 +92,8 @@ impl OwnUsage {
             self.ledger.sums(&key.account, asked, &own),
             self.ledger.key_spend(&key.account, &key.id)
         );
-        let (sums, spend) = sums.and_then(|sums| Ok((sums, spend?))).map_err(|error| {
-            tracing::warn!(%error, "the store does not tell what a key has used");
-            Refusal::StoreUnavailable
-        })?;
+        let told = sums.and_then(|sums| Ok((sums, spend?)));
+        let (sums, spend) = told.map_err(|error| unavailable(&error))?;
         let mut data = standing(key, &spend, now_ms);
         if let Value::Object(fields) = &mut data {
             fields.insert("models".to_owned(), json!(models(key, catalogue, is_off)));
@@ -101,6 +108,12 @@ impl OwnUsage {
             body: json!({ "success": true, "data": data }).to_string().into_bytes(),
         })
     }
+}
+
+/// The store does not tell.
+fn unavailable(error: &StoreError) -> Refusal {
+    tracing::warn!(%error, "the store does not tell what a key has used");
+    Refusal::StoreUnavailable
 }
 
 /// `days=N` of the query; other parameters are not looked at.

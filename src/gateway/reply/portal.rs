@@ -7,14 +7,12 @@ use crate::{
     stability::public::PublicResponse,
 };
 
-/// The portal's answer, if the path is one of its own.
-pub(crate) async fn find(portal: &Portal, session: &mut Session) -> Option<PublicResponse> {
-    if !Portal::has(session.req_header().uri.path()) {
-        return None;
-    }
+/// The portal's answer, if the path is one of its own, with the name that the log has.
+pub(crate) async fn find(portal: &Portal, session: &mut Session) -> Option<(&'static str, PublicResponse)> {
+    let operation = portal.has(session.req_header().uri.path())?;
     let answer = match console::read(session.as_downstream_mut(), &portal.entrance).await {
         Ok(ask) => portal.answer(&ask).await,
         Err(answer) => *answer,
     };
-    Some(answer.into_response())
+    Some((operation, answer.into_response()))
 }

@@ -21,17 +21,13 @@ fn open_for(path: &Path, required: bool, free: u64) -> Arc<Journal> {
     Journal::open_with(&settings, Arc::new(Free(free))).unwrap().journal
 }
 
-/// Rows that are in several segments.
-const ROWS: usize = 60;
-
-/// Records rows that nothing else than the sink needs.
-fn settled(journal: &Journal) {
-    let mut last = 0;
-    for number in 0..ROWS {
-        last = step(journal, "acme", settle(&format!("request {number}")));
-    }
+/// Records rows in several segments, which nothing else than the sink needs; says how many.
+fn settled(journal: &Journal) -> u64 {
+    let rows = (1..=60).map(|number| step(journal, "acme", settle(&format!("request {number}"))));
+    let last = rows.max().unwrap();
     journal.acknowledged("acme", last);
     tell(journal);
+    last
 }
 
 fn rows_kept(journal: &Journal) -> usize {
@@ -51,16 +47,16 @@ async fn rows_that_a_sink_lacks_are_kept_however_old_they_are() {
     for (required, free) in [(true, 50), (true, 1), (false, 50)] {
         let place = folder.path().join(format!("{required}-{free}"));
         let journal = open_for(&place, required, free);
-        settled(&journal);
+        let rows = usize::try_from(settled(&journal)).unwrap();
         on_disk(&journal).await;
-        assert_eq!(rows_kept(&journal), ROWS);
+        assert_eq!(rows_kept(&journal), rows);
         grow_old(&journal);
-        assert_eq!(rows_kept(&journal), ROWS, "required: {required}, {free} % free");
+        assert_eq!(rows_kept(&journal), rows, "required: {required}, {free} % free");
         assert!(journal.sink_behind_bytes("sink") > 0);
         journal.sink_has("sink", journal.end().number());
         assert_eq!(journal.sink_behind_bytes("sink"), 0);
         grow_old(&journal);
-        assert!(rows_kept(&journal) < ROWS, "the last segment is written to");
+        assert!(rows_kept(&journal) < rows, "the last segment is written to");
         assert_eq!(journal.sink_dropped("sink"), 0);
     }
 }
@@ -69,15 +65,15 @@ async fn rows_that_a_sink_lacks_are_kept_however_old_they_are() {
 async fn rows_that_only_an_optional_sink_lacks_are_given_up_with_a_count_when_the_disk_is_nearly_full() {
     let folder = scratch();
     let journal = open_for(folder.path(), false, 4);
-    settled(&journal);
+    let rows = settled(&journal);
     on_disk(&journal).await;
     let mut reader = journal.rows(0);
-    let has = (0..5).filter_map(|_| reader.read().unwrap()).count();
+    let has = (0..5).filter_map(|_| reader.read().unwrap()).count() as u64;
     journal.sink_has("sink", reader.at());
     grow_old(&journal);
-    let kept = rows_kept(&journal);
-    assert!(kept < ROWS - has);
-    assert_eq!(journal.sink_dropped("sink"), u64::try_from(ROWS - has - kept).unwrap());
+    let kept = rows_kept(&journal) as u64;
+    assert!(kept < rows - has);
+    assert_eq!(journal.sink_dropped("sink"), rows - has - kept);
 }
 
 /// A disk that syncs nothing while this is locked.

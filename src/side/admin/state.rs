@@ -10,6 +10,7 @@ use crate::{
     edges::clock,
     money::account_changes::AccountChanges,
     side::audit::{Audit, AuditError, AuditRecord},
+    sign_in::AgentSignIns,
     store::{KeyStore, archive::Archive, ledger::LedgerStore},
 };
 
@@ -27,6 +28,8 @@ pub(crate) struct AdminState {
     pub(super) audit: Audit,
     /// Makes links into the console; `None`: it is off.
     pub(super) console: Option<Arc<dyn ConsoleLinks>>,
+    /// Signs agents in; `None`: it is off.
+    pub(super) sign_ins: Option<Arc<AgentSignIns>>,
     /// `None`: it cannot be upgraded.
     pub(super) upgrades: Option<Arc<dyn Upgrades>>,
     /// Accounts are changed one after the other.
@@ -66,6 +69,7 @@ impl AdminState {
             prefix,
             audit,
             console: None,
+            sign_ins: None,
             upgrades,
             changing: Arc::default(),
         }
@@ -77,6 +81,11 @@ impl AdminState {
             console: Some(links),
             ..self
         }
+    }
+
+    /// The same with agents that sign in.
+    pub(crate) fn with_sign_ins(self, sign_ins: Option<Arc<AgentSignIns>>) -> Self {
+        Self { sign_ins, ..self }
     }
 
     /// Writes down what is about to be changed, and by whom.

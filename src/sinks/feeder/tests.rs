@@ -72,8 +72,7 @@ async fn every_row_comes_once_whatever_fails_and_however_often_the_process_start
     let folder = scratch();
     let memory = Memory::new(SOON);
     let mut sent = Vec::new();
-    let faults = [Fault::Before, Fault::Behind, Fault::Behind, Fault::Before];
-    for (start, fault) in (0_u64..).zip(faults) {
+    for (start, fault) in (0_u64..).zip([Fault::Before, Fault::Behind, Fault::Behind, Fault::Before]) {
         let journal = open(folder.path());
         let rows = some_rows(start * 1000, 250);
         for row in &rows {

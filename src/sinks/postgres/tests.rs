@@ -227,7 +227,12 @@ async fn days_that_are_too_long_ago_go_one_at_a_time_and_late_rows_have_a_place(
     log.append(&first).await.unwrap();
     let retention = Retention::new(server.settings(WRITER)).unwrap();
     let days = |times: &[i64]| -> Vec<String> {
-        let date = |ms: &i64| jiff::Timestamp::from_millisecond(*ms).unwrap().to_string()[..10].to_owned();
+        let date = |ms: &i64| {
+            jiff::Timestamp::from_millisecond(*ms)
+                .unwrap()
+                .strftime("%Y-%m-%d")
+                .to_string()
+        };
         times.iter().map(date).collect()
     };
     assert_eq!(

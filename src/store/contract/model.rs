@@ -92,6 +92,7 @@ impl KeyStore for ModelStore {
         let held = state.keys.iter().find(|view| view.digest == *digest);
         Ok(Lookup {
             record: held.map(|view| view.record.clone()),
+            token: None,
             version: state.version(),
         })
     }

@@ -24,6 +24,8 @@ pub(super) const USED: TableDefinition<'_, &str, i64> = TableDefinition::new("us
 pub(super) const GONE: TableDefinition<'_, &str, ()> = TableDefinition::new("gone");
 /// State at a provider to when its memory ends, in seconds since the Unix epoch, and who serves it.
 const SESSIONS: TableDefinition<'_, &[u8], (i64, &str)> = TableDefinition::new("sessions");
+/// A document of sign-ins by its name: until when it is kept, in seconds since the Unix epoch, and its text.
+pub(super) const DOCUMENTS: TableDefinition<'_, &[u8], (i64, &str)> = TableDefinition::new("documents");
 /// The digest of a person's session in a browser to when it ends if nobody visits it, in milliseconds since the Unix epoch,
 /// and what is known of it as JSON.
 pub(super) const WEB_SESSIONS: TableDefinition<'_, &[u8], (i64, &[u8])> = TableDefinition::new("web_sessions");
@@ -198,6 +200,7 @@ impl StoreFile {
             transaction.open_table(KEYS)?;
             transaction.open_table(USED)?;
             transaction.open_table(SESSIONS)?;
+            transaction.open_table(DOCUMENTS)?;
             transaction.open_table(GONE)?;
             transaction.open_table(WEB_SESSIONS)?;
             Ok(transaction)

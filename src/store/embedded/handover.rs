@@ -23,6 +23,7 @@ mod call;
 mod keys;
 mod ledger;
 mod predecessor;
+mod sign_ins;
 pub(crate) mod successor;
 #[cfg(test)]
 mod tests;

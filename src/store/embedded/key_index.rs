@@ -67,6 +67,7 @@ impl KeyIndex {
         let held = self.by_digest.get(digest).and_then(|id| self.keys.get(id));
         Lookup {
             record: held.map(|held| held.record.clone()),
+            token: None,
             version: self.feed.version(),
         }
     }
@@ -198,6 +199,12 @@ impl KeyIndex {
         digests.dedup();
         self.feed.push(digests);
         Some(self.feed.version())
+    }
+
+    /// Tells in the feed that these stand for nothing any more, which are no keys.
+    pub(super) fn ended(&mut self, digests: Vec<KeyDigest>) -> u64 {
+        self.feed.push(digests);
+        self.feed.version()
     }
 
     /// The uses that are news: known keys, each once, later than what is noted.

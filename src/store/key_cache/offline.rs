@@ -1,17 +1,17 @@
 //! Which cached keys remain valid while the store is unreachable.
 
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
-use super::{KeyCache, count};
-use crate::domain::keys::{key::KeyRecord, secret::KeyDigest};
+use super::{KeyCache, count, shard::Known};
+use crate::domain::keys::secret::KeyDigest;
 
 impl KeyCache {
-    /// The last known record of a recently valid key.
-    pub(super) fn offline(&self, digest: &KeyDigest, now: Instant) -> Option<Arc<KeyRecord>> {
+    /// What is known of a recently valid key.
+    pub(super) fn offline(&self, digest: &KeyDigest, now: Instant) -> Option<Known> {
         let shard = self.shard(digest)?;
-        let record = shard.last_read(digest, now, self.settings.offline_lifetime)?;
+        let known = shard.last_read(digest, now, self.settings.offline_lifetime)?;
         count(&self.counters.offline_hits);
-        Some(record)
+        Some(known)
     }
 
     /// Whether any key would remain valid if the store became unreachable now.

@@ -1,5 +1,5 @@
-//! One shard of the cache, under one lock: existing keys, and in a second table digests that belong to no key. Made-up
-//! keys fill only the second table, so they never displace a real key.
+//! One shard of the cache, under one lock: existing keys and access tokens, and in a second table digests that belong to
+//! neither. Made-up keys fill only the second table, so they never displace a real key.
 //!
 //! A record read at version v is kept only if no later version has been processed. The rule holds for each digest
 //! because it holds for its shard: a change and its version take effect here in one step.
@@ -11,7 +11,19 @@ use std::{
 
 use lru::LruCache;
 
-use crate::domain::keys::{key::KeyRecord, secret::KeyDigest};
+use crate::domain::{
+    keys::{key::KeyRecord, secret::KeyDigest},
+    sign_in::access_token::AccessGrant,
+};
+
+/// What the store knows by a digest.
+#[derive(Clone, Debug)]
+pub(super) enum Known {
+    /// A key.
+    Key(Arc<KeyRecord>),
+    /// An access token.
+    Token(Arc<AccessGrant>),
+}
 
 /// One shard of the key cache.
 pub(super) struct Shard {
@@ -43,9 +55,9 @@ pub(super) struct Lifetimes {
     pub(super) unknown: Duration,
 }
 
-/// A key's record as it was read. Without a record, the key was changed since, or the store was replaced.
+/// A key's record, or a token's grant, as it was read. Without it, the key was changed since, or the store was replaced.
 struct Read {
-    record: Arc<KeyRecord>,
+    known: Known,
     at: Instant,
 }
 
@@ -70,16 +82,16 @@ impl Shard {
         }
     }
 
-    /// The cached answer for a digest, within the `lifetimes`: a key's record, or that there is none.
+    /// The cached answer for a digest, within the `lifetimes`: what it belongs to, or that it does to nothing.
     pub(super) fn look(
         &mut self,
         digest: &KeyDigest,
         now: Instant,
         lifetimes: &Lifetimes,
-    ) -> Result<Option<Arc<KeyRecord>>, Cold> {
+    ) -> Result<Option<Known>, Cold> {
         let lasts = |at: Instant, lifetime| now.saturating_duration_since(at) <= lifetime;
         match self.keys.get(digest) {
-            Some(Some(read)) if lasts(read.at, lifetimes.key) => return Ok(Some(Arc::clone(&read.record))),
+            Some(Some(read)) if lasts(read.at, lifetimes.key) => return Ok(Some(read.known.clone())),
             Some(_) => return Err(Cold::Outdated),
             None => {}
         }
@@ -89,10 +101,10 @@ impl Shard {
         }
     }
 
-    /// The record of an outdated key, if it was read within `lifetime`.
-    pub(super) fn last_read(&self, digest: &KeyDigest, now: Instant, lifetime: Duration) -> Option<Arc<KeyRecord>> {
+    /// What an outdated digest belonged to, if it was read within `lifetime`.
+    pub(super) fn last_read(&self, digest: &KeyDigest, now: Instant, lifetime: Duration) -> Option<Known> {
         let read = self.keys.peek(digest)?.as_ref()?;
-        (now.saturating_duration_since(read.at) <= lifetime).then(|| Arc::clone(&read.record))
+        (now.saturating_duration_since(read.at) <= lifetime).then(|| read.known.clone())
     }
 
     /// Whether any key's record was read within `lifetime`.
@@ -106,17 +118,17 @@ impl Shard {
     }
 
     /// Caches what was read at `version`, from the store of `epoch`.
-    pub(super) fn keep(&mut self, digest: KeyDigest, record: Option<Arc<KeyRecord>>, at: Instant, read: (u64, Epoch)) {
+    pub(super) fn keep(&mut self, digest: KeyDigest, known: Option<Known>, at: Instant, read: (u64, Epoch)) {
         let (version, epoch) = read;
         // Without a version the feed is not followed yet, and nothing would remove a wrong entry.
         let late = self.version.is_none_or(|processed| version < processed);
         if late || epoch != self.epoch {
             return;
         }
-        match record {
-            Some(record) => {
+        match known {
+            Some(known) => {
                 self.unknown.pop(&digest);
-                put(&mut self.keys, digest, Some(Read { record, at }), self.sizes.keys_max);
+                put(&mut self.keys, digest, Some(Read { known, at }), self.sizes.keys_max);
             }
             None => {
                 self.keys.pop(&digest);

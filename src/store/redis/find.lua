@@ -1,4 +1,5 @@
--- ARGV: generation, digest. -> version, record or ''
+-- KEYS behind those of the prelude: the document of an access token with this digest. ARGV: generation, digest.
+-- -> version, record or '', that document or ''
 local id = redis.call('HGET', IDS, ARGV[2])
 local record = ''
 if id then
@@ -10,4 +11,5 @@ elseif redis.call('HLEN', IDS) ~= redis.call('HLEN', RECORDS) or redis.call('HLE
   -- Part of the data was evicted or deleted by hand. "Unknown" would turn valid keys away.
   return {'lost', generation}
 end
-return {'ok', generation, version(), record}
+local token = not id and redis.call('GET', KEYS[9]) or ''
+return {'ok', generation, version(), record, token}

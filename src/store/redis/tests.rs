@@ -46,6 +46,18 @@ async fn sessions_are_remembered_by_their_latest_word() {
 }
 
 #[tokio::test]
+async fn the_contract_of_sign_ins_holds() {
+    let Some(server) = TestServer::start().await else {
+        return;
+    };
+    use crate::store::sign_ins::contract;
+    let store = async |namespace| server.join(namespace).await;
+    contract::documents_change_all_at_once_or_not_at_all(&*store("atomic").await.store).await;
+    contract::a_document_ends_with_its_time(&*store("short").await.store).await;
+    contract::an_access_token_is_found_until_it_ends(&*store("token").await.store).await;
+}
+
+#[tokio::test]
 async fn web_sessions_are_kept() {
     let Some(server) = TestServer::start().await else {
         return;

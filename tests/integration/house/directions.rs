@@ -10,7 +10,7 @@ use super::source::sources;
 
 /// The rooms of `src/`, the lowest first, each with those that it may use. `wiring` is where all of them meet, and uses
 /// whatever it builds.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("domain", &[]),
     ("edges", &[]),
     ("telemetry", &["domain", "edges"]),
@@ -22,6 +22,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("providers", &["config", "domain", "edges", "store"]),
     ("money", &["config", "domain", "edges", "journal", "store"]),
     ("stability", &["domain", "edges", "journal", "store"]),
+    ("sign_in", &["domain", "edges", "store"]),
     ("sinks", &["config", "domain", "edges", "journal", "store"]),
     // How clients come in.
     ("front", &["config", "domain", "edges", "providers", "telemetry"]),
@@ -34,13 +35,17 @@ const MAY_USE: [(&str, &[&str]); 16] = [
             "front",
             "journal",
             "money",
+            "sign_in",
             "sinks",
             "stability",
             "store",
             "telemetry",
         ],
     ),
-    ("console", &["domain", "edges", "front", "side", "stability", "store"]),
+    (
+        "console",
+        &["domain", "edges", "front", "side", "sign_in", "stability", "store"],
+    ),
     (
         "gateway",
         &[

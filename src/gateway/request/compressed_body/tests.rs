@@ -118,7 +118,7 @@ async fn a_large_body_waits_for_a_turn_and_a_small_one_does_not() {
             _ = &mut pushing => panic!("{coding:?} did not wait"),
             () = tokio::task::yield_now() => {}
         }
-        let read = budget.in_use() as usize;
+        let read = usize::try_from(budget.in_use()).unwrap();
         assert!(
             (FREE_BYTES..FREE_BYTES + STEP_BYTES).contains(&read),
             "{coding:?} {read}"

@@ -76,6 +76,10 @@ macro_rules! all_contracts {
         let now = clock::unix_seconds();
         crate::store::sessions::contract::sessions_are_remembered_by_their_latest_word(&*joined.store, now).await;
         crate::store::web_sessions::contract::web_sessions_are_kept(&*joined.store).await;
+        let joined: Joined = join("sign_ins").await;
+        crate::store::sign_ins::contract::documents_change_all_at_once_or_not_at_all(&*joined.store).await;
+        let joined: Joined = join("tokens").await;
+        crate::store::sign_ins::contract::an_access_token_is_found_until_it_ends(&*joined.store).await;
         let joined: Joined = join("backup").await;
         a_backup_is_taken_and_put_back(&joined).await;
         assert_eq!(joined.store.trouble(), StoreTrouble::default());

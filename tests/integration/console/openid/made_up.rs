@@ -9,6 +9,9 @@ use crate::harness::client::Response;
 use crate::harness::openid::{Code, MadeUpProvider};
 use crate::harness::tab::{Tab, encoded};
 
+/// What becomes of an owner's code.
+type Change = fn(Code) -> Code;
+
 /// Signs in with what `change` makes of an owner's code.
 #[track_caller]
 fn sign_in(weir: &Weir, provider: &MadeUpProvider, change: impl FnOnce(Code) -> Code) -> (Tab, Response) {
@@ -28,7 +31,7 @@ fn a_token_that_is_not_for_this_sign_in_opens_nothing() {
     let (tab, answer) = sign_in(&weir, &provider, |code| code);
     assert_eq!(answer.status, 303, "{}", answer.text());
     assert!(tab.page("/").contains("Ada"));
-    let faults: [(fn(Code) -> Code, &str); 7] = [
+    let faults: [(Change, &str); 7] = [
         (|code| code.with("nonce", json!("another")), "another sign-in"),
         (|code| code.with("aud", json!("another")), "another client"),
         (|code| code.with("iss", json!("http://127.0.0.1:9")), "another issuer"),

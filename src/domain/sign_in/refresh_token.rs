@@ -1,0 +1,128 @@
+//! Refresh tokens: `<prefix>-refresh-<key id>-<sign-in>-<secret>`. Key and sign-in say where its digest is kept.
+
+use std::fmt;
+
+use rand::CryptoRng;
+use sha2::{Digest, Sha256};
+
+use crate::domain::keys::{
+    key::KeyId,
+    secret::{KeyDigest, KeyPrefix},
+};
+
+const WORD: &str = "-refresh-";
+/// The secret, in hexadecimal digits: 256 bits.
+const SECRET_CHARS: usize = 64;
+/// A sign-in's name, in base 62 characters: 22 of them carry 128 bits.
+pub(crate) const SIGN_IN_CHARS: usize = 22;
+
+/// A refresh token.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct RefreshToken {
+    prefix: KeyPrefix,
+    key: KeyId,
+    sign_in: String,
+    secret: String,
+}
+
+impl RefreshToken {
+    /// Draws the first one of a sign-in.
+    pub(crate) fn generate(prefix: &KeyPrefix, key: &KeyId, sign_in: &str, rng: &mut impl CryptoRng) -> Self {
+        let mut bytes = [0; 32];
+        rng.fill_bytes(&mut bytes);
+        Self {
+            prefix: prefix.clone(),
+            key: key.clone(),
+            sign_in: sign_in.to_owned(),
+            secret: KeyDigest::from_bytes(bytes).to_hex(),
+        }
+    }
+
+    /// The token that takes this one's place. Whoever has only the salt, or only this token, cannot tell it; whoever asks twice
+    /// gets the same one.
+    pub(crate) fn next(&self, salt: &KeyDigest) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(salt.as_bytes());
+        hash.update(&self.secret);
+        Self {
+            secret: KeyDigest::from_bytes(hash.finalize().into()).to_hex(),
+            ..self.clone()
+        }
+    }
+
+    /// Reads what [`RefreshToken::text`] gave.
+    pub(crate) fn parse(prefix: &KeyPrefix, text: &str) -> Option<Self> {
+        let rest = text.strip_prefix(prefix.as_str())?.strip_prefix(WORD)?;
+        let mut parts = rest.split('-');
+        let (key, sign_in, secret) = (parts.next()?, parts.next()?, parts.next()?);
+        let is_whole = parts.next().is_none()
+            && sign_in.len() == SIGN_IN_CHARS
+            && sign_in.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            && secret.len() == SECRET_CHARS
+            && KeyDigest::from_hex(secret).is_some();
+        let key = KeyId::parse(key).ok().filter(|_| is_whole)?;
+        Some(Self {
+            prefix: prefix.clone(),
+            key,
+            sign_in: sign_in.to_owned(),
+            secret: secret.to_owned(),
+        })
+    }
+
+    /// The token itself, for the agent.
+    pub(crate) fn text(&self) -> String {
+        format!("{}{WORD}{}-{}-{}", self.prefix, self.key, self.sign_in, self.secret)
+    }
+
+    /// The key that it stands for.
+    pub(crate) fn key(&self) -> &KeyId {
+        &self.key
+    }
+
+    /// The sign-in that it belongs to.
+    pub(crate) fn sign_in(&self) -> &str {
+        &self.sign_in
+    }
+
+    /// What is kept of it.
+    pub(crate) fn digest(&self) -> KeyDigest {
+        KeyDigest::from_bytes(Sha256::digest(self.text()).into())
+    }
+}
+
+impl fmt::Debug for RefreshToken {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("RefreshToken(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_read_again_and_nothing_else_is() {
+        let mut rng = rand::rng();
+        let (prefix, key) = (KeyPrefix::default(), KeyId::generate(&mut rng));
+        let token = RefreshToken::generate(&prefix, &key, "abcdefghijklmnopqrstuv", &mut rng);
+        let text = token.text();
+        assert_eq!(RefreshToken::parse(&prefix, &text).as_ref(), Some(&token));
+        for wrong in [
+            "",
+            "weir-refresh-",
+            text.get(1..).unwrap(),
+            text.get(..text.len() - 1).unwrap(),
+            &text.to_uppercase(),
+            &format!("{text}-x"),
+            &text.replace("refresh", "access"),
+        ] {
+            assert_eq!(RefreshToken::parse(&prefix, wrong), None, "{wrong}");
+        }
+        let salts = [1, 2].map(|byte| KeyDigest::from_bytes([byte; 32]));
+        let next = token.next(&salts[0]);
+        assert_eq!(next, token.next(&salts[0]));
+        assert_ne!(next, token.next(&salts[1]));
+        assert_eq!(RefreshToken::parse(&prefix, &next.text()), Some(next));
+        assert!(!format!("{token:?}").contains(&text));
+    }
+}

@@ -1,0 +1,80 @@
+//! The code that a person compares, or types: eight consonants, which spell no word (RFC 8628, section 6.1).
+
+use std::fmt;
+
+use rand::{CryptoRng, RngExt};
+
+use crate::domain::{keys::secret::KeyDigest, sign_in::named};
+
+const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
+const CHARS: usize = 8;
+
+/// A user code: 20^8 of them, of which few are good at a time and each for minutes.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct UserCode(String);
+
+impl UserCode {
+    /// Draws one.
+    pub(crate) fn generate(rng: &mut impl CryptoRng) -> Self {
+        let mut letter = || LETTERS.get(rng.random_range(0..LETTERS.len())).copied().unwrap_or(b'B');
+        Self((0..CHARS).map(|_| char::from(letter())).collect())
+    }
+
+    /// Reads what a person has typed: in any case, with or without the hyphen.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let typed = text.chars().filter(|char| !matches!(char, '-' | ' '));
+        // One more than there may be, so that a longer text is seen to be longer.
+        let letters: String = typed.map(|char| char.to_ascii_uppercase()).take(CHARS + 1).collect();
+        let is_code = letters.len() == CHARS && letters.bytes().all(|byte| LETTERS.contains(&byte));
+        is_code.then_some(Self(letters))
+    }
+
+    /// The letters alone.
+    pub(crate) fn letters(&self) -> &str {
+        &self.0
+    }
+
+    /// The name of its document.
+    pub(crate) fn name(&self) -> KeyDigest {
+        named("device", &self.0)
+    }
+}
+
+/// As it is shown, `WDJB-MJHT`.
+impl fmt::Display for UserCode {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, second) = self.0.split_at_checked(CHARS / 2).unwrap_or_default();
+        write!(out, "{first}-{second}")
+    }
+}
+
+impl fmt::Debug for UserCode {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("UserCode(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_read_as_people_type_it() {
+        let code = UserCode::generate(&mut rand::rng());
+        assert_eq!(code.letters().len(), CHARS);
+        let shown = code.to_string();
+        assert_eq!((shown.len(), shown.as_bytes()[4]), (CHARS + 1, b'-'));
+        for typed in [
+            shown.clone(),
+            shown.to_lowercase(),
+            code.letters().to_owned(),
+            format!(" {} ", shown.replace('-', " ")),
+        ] {
+            assert_eq!(UserCode::parse(&typed).as_ref(), Some(&code), "{typed}");
+        }
+        for wrong in ["", "BCDF", "BCDFGHJKL", "ABCD-EFGH", "BCDF-GHJ\u{212a}", "12345678"] {
+            assert_eq!(UserCode::parse(wrong), None, "{wrong}");
+        }
+        assert!(!format!("{code:?}").contains(code.letters()));
+    }
+}

@@ -1,0 +1,26 @@
+-- KEYS behind those of the prelude: documents. ARGV: generation, feed limit, how many documents are expected, put, and removed,
+-- how many digests have ended; for each that is expected '' or '=' and its text; for each that is put seconds and text; the
+-- digests. What has ended is among the removed.
+local expected, put, removed, ended = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local at = 7
+for i = 1, expected do
+  local text = redis.call('GET', KEYS[8 + i])
+  if (text and '=' .. text or '') ~= ARGV[at] then
+    return {'conflict', generation}
+  end
+  at = at + 1
+end
+if removed > 0 then
+  even_when_full()
+end
+if ended > 0 then
+  changed(ARGV[2], unpack(ARGV, at + 2 * put, at + 2 * put + ended - 1))
+end
+for i = 1, put do
+  redis.call('SET', KEYS[8 + expected + i], ARGV[at + 1], 'EX', ARGV[at])
+  at = at + 2
+end
+for i = 1, removed do
+  redis.call('DEL', KEYS[8 + expected + put + i])
+end
+return {'ok', generation}
