@@ -5,8 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use serde::Deserialize;
 
 use super::{
-    log_postgres::{self, LogPostgresConfig},
-    raw::RawLog,
+    log_postgres::{self, LogPostgresConfig, RawLogPostgres},
     values::Values,
 };
 
@@ -68,11 +67,16 @@ impl LogHome {
     }
 }
 
-pub(super) fn resolve(values: &mut Values<'_>, raw: &RawLog) -> LogHome {
-    match raw.home.as_deref() {
+/// The home that `home` names, with the settings of its own section.
+pub(super) fn resolve(
+    values: &mut Values<'_>,
+    home: Option<&str>,
+    files: &RawLogFiles,
+    postgres: &RawLogPostgres,
+) -> LogHome {
+    match home {
         None | Some("store") => LogHome::Store,
         Some("files") => {
-            let files = &raw.files;
             let path = files.path.as_deref().unwrap_or("/var/lib/weir/log");
             let rows = ["log", "files", "rows_max"];
             LogHome::Files(LogFilesConfig {
@@ -82,7 +86,7 @@ pub(super) fn resolve(values: &mut Values<'_>, raw: &RawLog) -> LogHome {
             })
         }
         Some("postgres") => {
-            let resolved = log_postgres::resolve(values, &raw.postgres);
+            let resolved = log_postgres::resolve(values, postgres);
             resolved.map_or(LogHome::Store, |resolved| LogHome::Postgres(Box::new(resolved)))
         }
         Some(_) => {

@@ -315,7 +315,7 @@ fn log(values: &mut Values<'_>, raw: &RawLog) -> LogConfig {
         access,
         level,
         access_queue_lines: lines,
-        home: super::log_home::resolve(values, raw),
+        home: super::log_home::resolve(values, raw.home.as_deref(), &raw.files, &raw.postgres),
         events: super::log_events::resolve(values, &raw.events),
     }
 }

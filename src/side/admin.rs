@@ -10,6 +10,7 @@ mod connection_extension;
 mod console;
 pub(crate) mod console_links;
 mod fields;
+mod home;
 mod keys;
 pub(crate) mod local;
 mod log;
@@ -51,7 +52,7 @@ use tokio::{
 };
 
 use connection_extension::ConnectionExtension;
-pub(crate) use log_home::LogHome;
+pub(crate) use home::LogHome;
 pub(crate) use peer::Peer;
 pub(crate) use served::{CredentialView, ModelView, PassedOverView, ProviderView, Providers};
 pub(crate) use state::{AdminState, Stores};

@@ -5,8 +5,8 @@
 
 use std::{
     fs::{self, File},
-    io::{self, BufWriter},
-    os::unix::fs::{DirBuilderExt, MetadataExt},
+    io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -35,14 +35,14 @@ mod stream;
 mod table;
 #[cfg(test)]
 mod tests;
+mod write;
 
 pub(crate) use export::Export;
 use place::Place;
 use query::Readers;
-use table::{TableWriter, sort_key};
+use table::sort_key;
+use write::{PARTIAL, make_folder, sync};
 
-/// The name of a file that is being written begins so.
-const PARTIAL: &str = ".partial-";
 /// One that has not been written to for so long is none any more: its writer has died.
 const PARTIAL_OLD_MS: i64 = 24 * 3600 * 1000;
 /// The file that says how far removal of old days has gone.
@@ -98,30 +98,11 @@ impl LogFiles {
         let mut rows: Vec<&NumberedRow> = batch.rows.iter().collect();
         rows.sort_by(|one, other| sort_key(one).cmp(&sort_key(other)));
         let rows = rows.into_iter().cloned().collect::<Vec<_>>();
-        self.write_file(&place, |out| {
+        write::file(&self.folder, &place, |out| {
             rows.chunks(schema::GROUP_ROWS).try_for_each(|group| out.group(group))
         })
         .map_err(failed)?;
         drop(lock);
-        Ok(())
-    }
-
-    /// Makes a file with whatever `fill` puts into it, whole or not at all.
-    fn write_file(
-        &self,
-        place: &Place,
-        fill: impl FnOnce(&mut TableWriter<BufWriter<File>>) -> Result<(), ParquetError>,
-    ) -> Result<(), ParquetError> {
-        let folder = place.folder(&self.folder);
-        make_folder(&folder)?;
-        let partial = tempfile::Builder::new().prefix(PARTIAL).tempfile_in(&folder)?;
-        let mut out = TableWriter::new(BufWriter::new(partial.reopen()?), place)?;
-        fill(&mut out)?;
-        let file = out.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.sync_all()?;
-        partial.persist(place.path(&self.folder)).map_err(|error| error.error)?;
-        sync(&folder)?;
-        sync(&self.folder)?;
         Ok(())
     }
 
@@ -171,7 +152,7 @@ impl LogFiles {
             return Ok(());
         }
         self.remove_old(now_ms, keep_days)?;
-        merge::merge_past(self, now_ms)
+        merge::merge_past(&self.folder, now_ms)
     }
 
     /// Removes what a crash has left of files that were being written.
@@ -224,15 +205,6 @@ fn is_old(path: &Path, now_ms: i64) -> bool {
 /// The number of a day since the Unix epoch.
 fn number_of(day: Date) -> i64 {
     usage_report::day(day)
-}
-
-/// Rows name accounts and what they use: nobody else's business.
-fn make_folder(folder: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
-}
-
-fn sync(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
 }
 
 #[async_trait]

@@ -73,7 +73,8 @@ impl Gathering {
                     self.journal.on_disk_beyond(at).await;
                 }
                 Some(first_ms) => {
-                    let left = self.batching.left(first_ms, begun.elapsed(), clock::unix_millis());
+                    let waited = clock::instant().saturating_duration_since(begun);
+                    let left = self.batching.left(first_ms, waited, clock::unix_millis());
                     if left.is_zero() {
                         break at;
                     }

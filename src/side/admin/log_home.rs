@@ -1,17 +1,15 @@
 //! The log's home beside the store: compares it with the daily sums, and brings to it what it lacks.
 
-use std::sync::Arc;
-
 use axum::{
     Extension, Json,
     extract::{Query, State},
 };
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
 
 use super::{
     accounts,
     fields::{self, Body},
+    home::LogHome,
     peer::Peer,
     reply::{ApiError, JsonResult},
     state::AdminState,
@@ -23,31 +21,11 @@ use crate::{
         daily_sums::{DailySums, DayTags, differences},
         usage_report,
     },
-    sinks::{Home, SinkFigures, fill},
+    sinks::fill,
     store::ledger::LOG_ROWS_MAX,
 };
 
 const DAY_MS: i64 = 24 * 3_600_000;
-
-/// The log's home, and what is known of how complete it is.
-#[derive(Clone)]
-pub(crate) struct LogHome {
-    home: Arc<dyn Home>,
-    figures: Arc<SinkFigures>,
-    /// Filled by one request at a time: two would bring the same rows.
-    filling: Arc<Mutex<()>>,
-}
-
-impl LogHome {
-    /// This home, fed as its figures say.
-    pub(crate) fn new(home: Arc<dyn Home>, figures: Arc<SinkFigures>) -> Self {
-        Self {
-            home,
-            figures,
-            filling: Arc::default(),
-        }
-    }
-}
 
 /// `GET /v1/log/home`: its name, and the days that rows are kept of.
 pub(super) async fn about(State(state): State<AdminState>) -> JsonResult {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use super::{console_links::ConsoleLinks, log_home::LogHome, peer::Peer, served::Providers, upgrades::Upgrades};
+use super::{console_links::ConsoleLinks, home::LogHome, peer::Peer, served::Providers, upgrades::Upgrades};
 use crate::{
     domain::keys::secret::KeyPrefix,
     edges::clock,

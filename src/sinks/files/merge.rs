@@ -1,16 +1,16 @@
 //! Makes one file of the files of a lane and day.
 
-use std::{fs, io};
+use std::{fs, io, path::Path};
 
 use jiff::civil::Date;
 use parquet::errors::Result;
 
 use super::{
-    LogFiles,
     place::{self, Place},
     schema::GROUP_ROWS,
     stream::Stream,
     table::Table,
+    write,
 };
 
 /// Files that are merged at once: each of them takes some memory. Where there are more, what comes of them is merged again.
@@ -19,14 +19,14 @@ const MERGED_MAX: usize = 24;
 const SLACK_MS: i64 = 2 * 3600 * 1000;
 
 /// Merges what can be merged of days that are over.
-pub(super) fn merge_past(files: &LogFiles, now_ms: i64) -> io::Result<()> {
+pub(super) fn merge_past(folder: &Path, now_ms: i64) -> io::Result<()> {
     let today = place::day_of(now_ms.saturating_sub(SLACK_MS));
-    for day in place::days(&files.folder)? {
+    for day in place::days(folder)? {
         if day < today {
-            remove_merged(files, day)?;
-            while let Some(run) = next_run(&place::of(&files.folder, day)?) {
-                merge(files, &run).map_err(|error| io::Error::other(format!("merging files of {day}: {error}")))?;
-                remove_merged(files, day)?;
+            remove_merged(folder, day)?;
+            while let Some(run) = next_run(&place::of(folder, day)?) {
+                merge(folder, &run).map_err(|error| io::Error::other(format!("merging files of {day}: {error}")))?;
+                remove_merged(folder, day)?;
             }
         }
     }
@@ -34,11 +34,11 @@ pub(super) fn merge_past(files: &LogFiles, now_ms: i64) -> io::Result<()> {
 }
 
 /// Removes files whose rows another one has.
-fn remove_merged(files: &LogFiles, day: Date) -> io::Result<()> {
-    let counting = place::of(&files.folder, day)?;
-    for place in place::all_of(&files.folder, day)? {
+fn remove_merged(folder: &Path, day: Date) -> io::Result<()> {
+    let counting = place::of(folder, day)?;
+    for place in place::all_of(folder, day)? {
         if !counting.contains(&place) {
-            fs::remove_file(place.path(&files.folder))?;
+            fs::remove_file(place.path(folder))?;
         }
     }
     Ok(())
@@ -52,7 +52,7 @@ fn next_run(places: &[Place]) -> Option<Vec<Place>> {
 }
 
 /// Makes one file of several that follow each other.
-fn merge(files: &LogFiles, run: &[Place]) -> Result<()> {
+fn merge(folder: &Path, run: &[Place]) -> Result<()> {
     let (Some(first), Some(last)) = (run.first(), run.last()) else {
         return Ok(());
     };
@@ -60,10 +60,10 @@ fn merge(files: &LogFiles, run: &[Place]) -> Result<()> {
         upto: last.upto,
         ..first.clone()
     };
-    let paths = run.iter().map(|place| place.path(&files.folder));
+    let paths = run.iter().map(|place| place.path(folder));
     let tables = paths.map(|path| Table::open(&path)).collect::<Result<Vec<_>>>()?;
     let mut stream = Stream::open(tables, None)?;
-    files.write_file(&merged, |out| {
+    write::file(folder, &merged, |out| {
         let mut group = Vec::with_capacity(GROUP_ROWS);
         while let Some(row) = stream.next()? {
             group.push(row);
