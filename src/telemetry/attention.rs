@@ -31,7 +31,7 @@ enum Holds {
 }
 
 /// Those that the pages cannot show better, name by name: low balances, providers, warnings of the store.
-const CONDITIONS: [Condition; 16] = [
+const CONDITIONS: [Condition; 17] = [
     Condition {
         alert: "WeirJournalDown",
         of: Of::Value("weir_journal_up"),
@@ -73,6 +73,12 @@ const CONDITIONS: [Condition; 16] = [
         of: Of::Value("weir_settlements_unacknowledged"),
         holds: Holds::Over(10_000.0),
         said: "{} charges wait for the store",
+    },
+    Condition {
+        alert: "WeirLogSinkBehind",
+        of: Of::Value("weir_log_sink_behind_seconds"),
+        holds: Holds::Over(7_200.0),
+        said: "rows of the log that are {} seconds old are not yet where it is at home: {label}",
     },
     Condition {
         alert: "WeirGraceInUse",

@@ -134,7 +134,8 @@ impl Gathering<'_> {
                 extend(text, &piece, length);
                 Ok(false)
             }
-            Text::Coded(compressed) => compressed.push(piece, self.work).await,
+            // Apart, so that requests without it do not carry its state.
+            Text::Coded(compressed) => Box::pin(compressed.push(piece, self.work)).await,
         }
     }
 
