@@ -28,7 +28,6 @@ use crate::{
 };
 
 mod message;
-mod signature;
 pub(crate) mod webhook;
 
 /// How often an account is asked at most, however fast it is charged.

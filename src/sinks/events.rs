@@ -14,7 +14,7 @@ use http::{HeaderValue, Request, StatusCode, Uri, header};
 
 use crate::{
     domain::{
-        keys::{secret::Secret, webhook_signature},
+        keys::{secret::Secret, webhook_signature::Signer},
         ledger::NodeId,
     },
     edges::{
@@ -66,16 +66,20 @@ pub(crate) struct EventsSettings {
 pub(crate) struct Events {
     client: WebClient,
     authorization: Option<HeaderValue>,
+    signer: Signer,
     progress: Progress,
     settings: EventsSettings,
 }
 
 /// Why events cannot be posted. The texts have nothing of a secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EventsError {
     /// There is nobody to trust.
     #[error("[log.events] ca_file: {0}")]
     Roots(#[from] RootsError),
+    /// It is none to sign with.
+    #[error("[log.events] secret: {0}")]
+    Secret(String),
     /// The text is no header's value.
     #[error("[log.events] authorization: what it names cannot be the value of a header")]
     Authorization,
@@ -97,6 +101,7 @@ impl Events {
         Ok(Self {
             client: WebClient::new(settings.ca.as_deref(), limits)?,
             authorization: authorization.transpose()?,
+            signer: Signer::new(&settings.secret).map_err(EventsError::Secret)?,
             progress: Progress::new(settings.folder.clone()),
             settings,
         })
@@ -105,11 +110,14 @@ impl Events {
     async fn post(&self, batch: &Batch) -> Result<(), SinkError> {
         let body = cloud_event::batch(&self.settings.source, &batch.node, &batch.rows);
         let body = Bytes::from(body.map_err(|error| SinkError::Unavailable(format!("a row is no JSON: {error}")))?);
-        let signature = webhook_signature::sign(&self.settings.secret, clock::unix_seconds(), &body);
+        let id = format!("{}-{}-{}", batch.node, batch.after, batch.upto);
         let mut request = Request::post(self.settings.url.clone())
             .header(header::CONTENT_TYPE, CONTENT_TYPE)
-            .header(header::USER_AGENT, USER_AGENT)
-            .header(webhook_signature::HEADER, signature)
+            .header(header::USER_AGENT, USER_AGENT);
+        for (name, value) in self.signer.headers(&id, clock::unix_seconds(), &body) {
+            request = request.header(name, value);
+        }
+        let mut request = request
             .body(body)
             .map_err(|error| SinkError::Unavailable(error.to_string()))?;
         if let Some(value) = &self.authorization {

@@ -24,7 +24,7 @@ const LINES_MAX: usize = 400;
 const LONG_FILES: [(&str, &str); 0] = [];
 
 /// What the pure core may use besides itself.
-const DOMAIN_IMPORTS: [&str; 19] = [
+const DOMAIN_IMPORTS: [&str; 20] = [
     "std",
     "serde",
     "serde_json",
@@ -35,6 +35,7 @@ const DOMAIN_IMPORTS: [&str; 19] = [
     "strsim",
     "sha2",
     "hmac",
+    "base64",
     "crc32fast",
     "serde_spanned",
     "toml_datetime",

@@ -78,7 +78,10 @@ fn each_billed_request_is_an_event_whatever_the_receiver_does_and_whatever_is_ki
         .sum();
     assert_eq!(cost, books.charged());
     let last = receiver.last();
-    assert!(last.header("weir-signature").unwrap().starts_with("t="), "it is signed");
+    assert!(
+        last.header("webhook-signature").unwrap().starts_with("v1,"),
+        "it is signed"
+    );
     assert_eq!(last.target, "/ingest");
     assert!(!weir.logs().contains(SECRET));
 }

@@ -1,56 +1,97 @@
-//! The signature of what weir posts to others: that it is weir's, unchanged, and of when.
+//! Signatures of what weir posts to others, as Standard Webhooks has them (<https://www.standardwebhooks.com>): HMAC-SHA256 over
+//! the message's id, its time and its body, so that a receiver knows who sent it and when.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::domain::keys::secret::Secret;
 
-/// The header that carries the signature: `t=UNIX,v1=HEX`.
-pub(crate) const HEADER: &str = "weir-signature";
+/// What a secret in base64 begins with.
+const ENCODED: &str = "whsec_";
 
-/// The header's value: the time in seconds since the Unix epoch, and in hexadecimal the HMAC-SHA256 (RFC 2104) of that time
-/// in decimal, a full stop and the body. A receiver computes it again with the secret that both know, compares in constant
-/// time, and refuses a time that is long ago.
-pub(crate) fn sign(secret: &Secret, unix_seconds: i64, body: &[u8]) -> String {
-    // HMAC takes a key of any length; this type says so by a result.
-    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.expose().as_bytes()) else {
-        return String::new();
-    };
-    mac.update(unix_seconds.to_string().as_bytes());
-    mac.update(b".");
-    mac.update(body);
-    let hex: String = mac
-        .finalize()
-        .into_bytes()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("t={unix_seconds},v1={hex}")
+/// Signs messages.
+#[derive(Clone)]
+pub(crate) struct Signer(Hmac<Sha256>);
+
+impl std::fmt::Debug for Signer {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Signer(..)")
+    }
+}
+
+impl Signer {
+    /// With a secret: behind `whsec_` it is base64, else it is the bytes of the text.
+    ///
+    /// # Errors
+    /// What is behind `whsec_` is not base64. The secret is not repeated.
+    pub(crate) fn new(secret: &Secret) -> Result<Self, String> {
+        let bytes = match secret.expose().strip_prefix(ENCODED) {
+            Some(encoded) => STANDARD
+                .decode(encoded)
+                .map_err(|_| format!("what is behind `{ENCODED}` is not base64"))?,
+            None => secret.expose().as_bytes().to_vec(),
+        };
+        // HMAC takes a key of any length; this type says so by a result.
+        Hmac::new_from_slice(&bytes)
+            .map(Self)
+            .map_err(|error| error.to_string())
+    }
+
+    /// The headers of a message of this time, in seconds since the Unix epoch.
+    pub(crate) fn headers(&self, id: &str, time: i64, body: &[u8]) -> [(&'static str, String); 3] {
+        let mut mac = self.0.clone();
+        mac.update(format!("{id}.{time}.").as_bytes());
+        mac.update(body);
+        let signature = format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()));
+        [
+            ("webhook-id", id.to_owned()),
+            ("webhook-timestamp", time.to_string()),
+            ("webhook-signature", signature),
+        ]
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn it_is_what_others_compute() {
-        // printf '1771761600.{"a":1}' | openssl dgst -sha256 -hmac whsec-test
-        let value = sign(&Secret::new("whsec-test"), 1_771_761_600, br#"{"a":1}"#);
-        assert_eq!(
-            value,
-            "t=1771761600,v1=d99e48f551d6b721d111a5c5a942cddee7de60b6f26bc046092851a8b155d3e3"
-        );
+    fn signature(secret: &str, id: &str, time: i64, body: &str) -> String {
+        let signer = Signer::new(&Secret::new(secret)).unwrap();
+        let [_, _, (_, signature)] = signer.headers(id, time, body.as_bytes());
+        signature
     }
 
     #[test]
-    fn secret_time_and_body_all_count() {
-        let with = |secret: &str, time, body: &[u8]| sign(&Secret::new(secret), time, body);
-        let first = with("a", 1, b"x");
-        assert_eq!(first, with("a", 1, b"x"));
-        for other in [with("b", 1, b"x"), with("a", 2, b"x"), with("a", 1, b"y")] {
+    fn a_signature_is_that_of_the_standards_own_example() {
+        // https://github.com/standard-webhooks/standard-webhooks, the test of its libraries.
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        let id = "msg_p5jXN8AQM9LWM0D4loKWxJek";
+        let signature = signature(secret, id, 1_614_265_330, r#"{"test": 2432232314}"#);
+        assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+
+    #[test]
+    fn secret_id_time_and_body_all_count() {
+        let first = signature("a", "1", 1, "x");
+        assert_eq!(first, signature("a", "1", 1, "x"));
+        for other in [
+            signature("b", "1", 1, "x"),
+            signature("a", "2", 1, "x"),
+            signature("a", "1", 2, "x"),
+            signature("a", "1", 1, "y"),
+        ] {
             assert_ne!(first, other);
         }
-        // A secret longer than SHA-256's block is hashed first.
-        assert_ne!(with(&"k".repeat(65), 1, b"x"), with(&"k".repeat(64), 1, b"x"));
+    }
+
+    #[test]
+    fn a_secret_is_text_or_base64() {
+        assert_eq!(
+            signature("plain", "a", 1, "b"),
+            signature("whsec_cGxhaW4=", "a", 1, "b")
+        );
+        let wrong = Signer::new(&Secret::new("whsec_?")).unwrap_err();
+        assert!(wrong.contains("not base64") && !wrong.contains('?'), "{wrong}");
     }
 }
