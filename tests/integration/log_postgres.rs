@@ -86,7 +86,7 @@ fn a_database_is_set_up_by_its_owner_and_written_by_a_role_with_few_rights() {
     let key = weir.key().text;
     // Nothing is there yet, and weir serves and charges.
     say(&weir, &key, 2);
-    weir.books(2);
+    wait_until("both to be charged", || weir.rows().len() == 2);
     wait_until("weir to say what to do", || weir.logs().contains("weir log init"));
     let (done, said) = init(&weir, &server, &[]);
     assert!(

@@ -29,6 +29,8 @@ fn busy(provider: &SampleProvider, authority: &Authority) -> Weir {
     let weir = WeirBuilder::new()
         .all_providers(&provider.base_url())
         .set("stability.tls.certificate", vec![certificate.setting()])
+        .set("log.home", "files")
+        .set("log.files.path", "log")
         .provider("zai", "http://provider.invalid:9")
         .start();
     let key = weir.key().text;

@@ -23,7 +23,8 @@ def by_duckdb(folder: Path) -> dict:
     sums = ", ".join(f"sum({name})::BIGINT" for name in SUMMED)
     # A merge that is under way has rows twice for a moment; node and number say which row it is.
     rows = f"(SELECT DISTINCT ON (node, number) * FROM read_parquet('{folder}/*/*.parquet'))"
-    count, ids, *sums = duckdb.sql(f"SELECT count(*), count(DISTINCT request_id), {sums} FROM {rows}").fetchone()
+    question = f"SELECT count(*), count(DISTINCT request_id), {sums} FROM {rows}"
+    [(count, ids, *sums)] = duckdb.sql(question).fetchall()
     return {"rows": count, "ids": ids, **dict(zip(SUMMED, sums))}
 
 

@@ -158,6 +158,8 @@ struct Filter {
     since_ms: i64,
     /// The first moment that is too late.
     until_ms: i64,
+    /// Nobody has said from when on, so an account's days begin with it.
+    since_it_was_made: bool,
 }
 
 impl Filter {
@@ -187,6 +189,7 @@ impl Filter {
             tag,
             since_ms: since.or(hours).unwrap_or(oldest).max(oldest),
             until_ms: until.unwrap_or(tomorrow).min(tomorrow),
+            since_it_was_made: since.is_none() && hours.is_none(),
         })
     }
 
@@ -204,12 +207,14 @@ impl Filter {
         (self.until_ms - 1).div_euclid(DAY_MS)
     }
 
-    /// The same for an account that is at hand: the days before it was made have none. The nodes' order of things is not that of
-    /// time, so the day before its first counts, too.
+    /// The same for an account that is at hand: unless somebody asks for them, the days before it was made are not looked at. The
+    /// nodes' order of things is not that of time, so the day before its first counts, too.
     fn first_of(&self, account: AccountView) -> LogCursor {
         let mut first = self.first(account.id);
-        let made = account.created_at.saturating_mul(1000).div_euclid(DAY_MS);
-        first.day = first.day.max(made - 1);
+        if self.since_it_was_made {
+            let made = account.created_at.saturating_mul(1000).div_euclid(DAY_MS);
+            first.day = first.day.max(made - 1);
+        }
         first
     }
 
