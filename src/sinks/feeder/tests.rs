@@ -113,6 +113,8 @@ async fn batches_are_no_larger_than_asked_for_and_end_with_their_hour() {
     for (seed, time) in (0..).zip(times) {
         settle(&journal, &row(seed, BEGIN_MS + time));
     }
+    // What is on disk is read: all of it from the first batch on.
+    journal.on_disk_beyond(journal.end().number() - 1).await;
     let batching = Batching {
         rows_max: 3,
         linger: Linger::HourOr(Duration::from_secs(3600)),
